@@ -1,0 +1,64 @@
+# Everything a clone needs: Python 3.11+ and make. Each target builds the environment once, then is quick.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+UV     := 0.13.7
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format bench chaos e2e serve lock clean
+
+help:            ## list the targets
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+
+# The environment follows the lock: exact versions, checked by hash.
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cairn needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "setting up $(VENV) (once, and again when the lock changes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV) 2>/dev/null
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+$(VENV)/.model: $(VENV)/.ready src/cairn/engines/minilm.py
+	@$(BIN)/cairn model install --quiet
+	@touch $@
+
+setup: $(VENV)/.ready $(VENV)/.model   ## build the environment
+
+run: setup       ## the main job on embedded defaults: a guided tour in a temporary folder
+	@$(BIN)/cairn demo
+
+serve: setup     ## the HTTP server on ~/.cairn, loopback port 8000
+	@$(BIN)/cairn server start
+
+test: setup lint ## lint, then every test
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+lint: $(VENV)/.ready ## ruff, types, layers, seam and time-zone gates
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tools/check_seam.py
+	@$(BIN)/python tools/check_clock.py
+
+format: $(VENV)/.ready ## format and mend what ruff can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup     ## benchmarks; PART=notes|capture|search|http|strategies|keeping|project|locomo for one
+	@$(BIN)/python -m benchmarks $(PART)
+
+chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=...
+	@$(BIN)/python -m tests.chaos
+
+e2e: setup       ## the product as a user meets it, from a fresh clone
+	@$(BIN)/python -m tests.e2e
+
+lock: $(VENV)/.ready ## resolve pyproject.toml anew into requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
+
+clean:           ## remove the environment and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,364 @@
+"""Settings: defaults, then `cairn.toml` in the root, `.env`, the environment, and arguments.
+
+This is the one reader of all five. Each value remembers where it came from, so that `config show` can say
+so. Unknown names and bad values are errors that name the file and line; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cairn.errors import Misconfigured
+
+ENV_PREFIX = "CAIRN_"
+SECRET_KEYS = frozenset({"api_key", "tokens"})
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """Where the memory is and how it shows time."""
+
+    root: str = "~/.cairn"
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """Which storage engine carries the truth: "device-local", or "vault" for a synced folder."""
+
+    backend: str = "device-local"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """When a stretch of talk is closed. `gap_minutes = 0` and `topic_shift = false` switch those cuts off."""
+
+    mode: str = "chat"
+    max_tokens: int = 65536
+    max_messages: int = 500
+    gap_minutes: float = 60.0
+    topic_shift: bool = True
+    topic_window: int = 8
+    topic_threshold: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """An OpenAI-compatible chat endpoint; without `base_url` and `model` no model is ever called."""
+
+    base_url: str = ""
+    api_key: str = ""
+    model: str = ""
+    timeout_seconds: float = 60.0
+    max_attempts: int = 3
+    daily_token_cap: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """Which embedder makes vectors: "auto" (the local model where installed), "minilm", "openai", "hashing", "none"."""
+
+    provider: str = "auto"
+    base_url: str = ""
+    api_key: str = ""
+    model: str = ""
+    dimensions: int = 0
+    timeout_seconds: float = 30.0
+    threads: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """The derived index. `dir` is `<root>/.index` unless set (a synced root keeps it in a local cache)."""
+
+    dir: str = ""
+    scan_seconds: float = 30.0
+    watch: bool = True
+    memory_rows: int = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How answers are chosen."""
+
+    top_k: int = 10
+    max_query_terms: int = 64
+    injection_min_score: float = 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class StrategiesSettings:
+    """The offline engine as a whole; single strategies are switched in `ome.toml`."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeepingSettings:
+    """Governed memories: decay, limits and the sweep."""
+
+    half_life_days: float = 30.0
+    limit_project: int = 2000
+    limit_agent: int = 500
+    limit_user: int = 500
+    limit_mission: int = 200
+    secrets: str = "redact"
+    sweep_hours: float = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The HTTP server. Binding beyond loopback requires `tokens`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tokens: str = ""
+    allowed_hosts: str = ""
+    allowed_origins: str = ""
+    max_body_bytes: int = 32 * 1024 * 1024
+    max_query_chars: int = 65536
+    max_concurrency: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    """What is logged: level, "json" or "text", and where traces go."""
+
+    level: str = "warning"
+    format: str = "text"
+    otlp_endpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, typed. `origins` maps "section.key" to where its value came from."""
+
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    capture: CaptureSettings = field(default_factory=CaptureSettings)
+    llm: LlmSettings = field(default_factory=LlmSettings)
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    index: IndexSettings = field(default_factory=IndexSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
+    strategies: StrategiesSettings = field(default_factory=StrategiesSettings)
+    keeping: KeepingSettings = field(default_factory=KeepingSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def root(self) -> Path:
+        return Path(self.memory.root).expanduser().absolute()
+
+    @property
+    def index_dir(self) -> Path:
+        return Path(self.index.dir).expanduser().absolute() if self.index.dir else self.root / ".index"
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.memory.timezone)
+
+
+SECTIONS: dict[str, type[Any]] = {
+    name: kind for name, kind in get_type_hints(Settings).items() if name != "origins"
+}
+
+
+def load(
+    root: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> Settings:
+    """Read all sources and return one checked value.
+
+    Args:
+        root: The memory root; wins over every other source.
+        environ: The environment to read (the process's own by default).
+        overrides: "section__key" arguments; they win over files and environment.
+
+    Raises:
+        Misconfigured: an unknown name or a bad value, with its file and line.
+    """
+    env = os.environ if environ is None else environ
+    found: dict[str, tuple[Any, str]] = {}
+    dotenv = _read_dotenv(env)
+    environment: dict[str, tuple[Any, str]] = {}
+    for source in (dotenv, {k: (v, f"environment {k}") for k, v in env.items() if k.startswith(ENV_PREFIX)}):
+        for name, (value, origin) in source.items():
+            environment[_from_env_name(name, origin)] = (value, origin)
+    arguments = {
+        name.replace("__", ".", 1): (value, "argument")
+        for name, value in overrides.items()
+        if value is not None
+    }
+    if root is not None:
+        arguments["memory.root"] = (os.fspath(root), "argument")
+    chosen_root = (
+        arguments.get("memory.root") or environment.get("memory.root") or (MemorySettings().root, "default")
+    )
+    toml_path = Path(str(chosen_root[0])).expanduser() / "cairn.toml"
+    for source in (_read_toml(toml_path), environment, arguments):
+        found.update(source)
+    settings = _build(found)
+    _check(settings)
+    return settings
+
+
+def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
+    sections: dict[str, Any] = {name: cls() for name, cls in SECTIONS.items()}
+    origins: dict[str, str] = {}
+    for dotted, (value, origin) in found.items():
+        section, _, key = dotted.partition(".")
+        if section not in sections or not key:
+            known = ", ".join(sorted(sections))
+            raise Misconfigured(
+                f"{origin}: there is no setting [{section}] {key or ''}. Sections are: {known}.",
+                setting=dotted,
+            )
+        cls = SECTIONS[section]
+        types = get_type_hints(cls)
+        if key not in types:
+            known = ", ".join(types)
+            raise Misconfigured(
+                f'{origin}: [{section}] has no setting "{key}". It has: {known}.', setting=dotted
+            )
+        sections[section] = replace(sections[section], **{key: _coerce(value, types[key], dotted, origin)})
+        origins[dotted] = origin
+    return Settings(**sections, origins=origins)
+
+
+def _coerce(value: Any, kind: type, dotted: str, origin: str) -> Any:
+    wrong = Misconfigured(f"{origin}: {dotted} = {value!r} is not {_kind_name(kind)}.", setting=dotted)
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
+            return value.lower() in {"true", "1", "yes", "on"}
+        raise wrong
+    if kind in {int, float}:
+        if isinstance(value, bool):
+            raise wrong
+        try:
+            number = kind(value)
+        except (TypeError, ValueError):
+            raise wrong from None
+        if not 0 <= number < float("inf"):
+            raise wrong
+        return number
+    if not isinstance(value, str):
+        raise wrong
+    return value
+
+
+def _kind_name(kind: type) -> str:
+    return {
+        bool: "true or false",
+        int: "a whole number of 0 or more",
+        float: "a number of 0 or more",
+        str: "a text",
+    }[kind]
+
+
+def _check(settings: Settings) -> None:
+    choices = {
+        "capture.mode": ("chat", "agent"),
+        "embedding.provider": ("auto", "minilm", "openai", "hashing", "none"),
+        "keeping.secrets": ("redact", "refuse", "allow"),
+        "logging.format": ("text", "json"),
+        "logging.level": ("debug", "info", "warning", "error"),
+    }
+    for dotted, allowed in choices.items():
+        section, _, key = dotted.partition(".")
+        value = getattr(getattr(settings, section), key)
+        if value not in allowed:
+            origin = settings.origins.get(dotted, "default")
+            raise Misconfigured(
+                f'{origin}: {dotted} = "{value}" is not one of {", ".join(allowed)}.', setting=dotted
+            )
+    try:
+        _ = settings.zone
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        origin = settings.origins.get("memory.timezone", "default")
+        raise Misconfigured(
+            f'{origin}: memory.timezone = "{settings.memory.timezone}" is not a time zone; use a name like Europe/Berlin.',
+            setting="memory.timezone",
+        ) from None
+    if bool(settings.llm.base_url) != bool(settings.llm.model):
+        missing = "model" if settings.llm.base_url else "base_url"
+        raise Misconfigured(
+            f"[llm] needs base_url and model together: {missing} is missing.", setting=f"llm.{missing}"
+        )
+
+
+def _read_toml(path: Path) -> dict[str, tuple[Any, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path.name} cannot be read: {error}.", setting=path.name) from None
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Misconfigured(f"{path.name}: {error}.", setting=path.name) from None
+    out: dict[str, tuple[Any, str]] = {}
+    for section, table in data.items():
+        if not isinstance(table, dict):
+            raise Misconfigured(
+                f'{path.name}, line {_line_of(text, "", section)}: "{section}" must stand under a [section].',
+                setting=section,
+            )
+        for key, value in table.items():
+            out[f"{section}.{key}"] = (value, f"{path.name}, line {_line_of(text, section, key)}")
+        if not table:
+            out.setdefault(
+                f"{section}.", (None, f"{path.name}, line {_line_of(text, '', '[' + section)}")
+            ) if section not in SECTIONS else None
+    return out
+
+
+def _line_of(text: str, section: str, key: str) -> int:
+    inside = not section
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = line.strip()
+        if section and bare.startswith("["):
+            inside = bare.strip("[] \t") == section
+        elif inside and (bare.startswith((key, f'"{key}"'))):
+            return number
+    return 1
+
+
+def _read_dotenv(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    home = Path(env.get("HOME") or "~").expanduser()
+    config_home = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    for path in (Path(".env"), config_home / "cairn" / ".env", home / ".cairn" / ".env"):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        out: dict[str, tuple[str, str]] = {}
+        for number, raw in enumerate(text.splitlines(), start=1):
+            line = raw.strip().removeprefix("export ").strip()
+            name, equals, value = line.partition("=")
+            if not equals or not name.strip().startswith(ENV_PREFIX):
+                continue
+            bare = value.strip()
+            if len(bare) >= 2 and bare[0] == bare[-1] and bare[0] in "'\"":
+                bare = bare[1:-1]
+            out[name.strip()] = (bare, f"{path}, line {number}")
+        return out
+    return {}
+
+
+def _from_env_name(name: str, origin: str) -> str:
+    section, separator, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
+    if not separator:
+        raise Misconfigured(
+            f"{origin}: settings are written {ENV_PREFIX}SECTION__KEY, for example CAIRN_MEMORY__ROOT.",
+            setting=name,
+        )
+    return f"{section}.{key}"

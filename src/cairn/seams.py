@@ -1,0 +1,403 @@
+"""All that can be swapped, each promise in prose.
+
+`StorageBackend` (seven verbs over `Locator`s) carries the truth. Beside it stand four smaller seams:
+`Journals` (append-only lines), `Locks` (units of work and leases), `Embedder` and `Writer` (models, both
+optional), and `Clock`. No file-system path crosses any of them: what the rest of Cairn holds is a `Locator`.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cairn.errors import Invalid, InvalidLocatorError, ProtocolError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "BackendRegistry",
+    "Capabilities",
+    "Clock",
+    "Completion",
+    "DerivedMaintenance",
+    "Embedder",
+    "Info",
+    "InvalidLocatorError",
+    "JournalSlice",
+    "Journals",
+    "Locator",
+    "Locks",
+    "ProtocolError",
+    "StorageBackend",
+    "SystemClock",
+    "Tier",
+    "TierLayout",
+    "Writer",
+    "normalize_key",
+    "registry",
+]
+
+MAX_SEGMENT_BYTES = 255
+MAX_KEY_BYTES = 3072
+
+
+def normalize_key(key: str) -> str:
+    """Return the one canonical form of a backend-relative key.
+
+    Empty and `.` segments are dropped and a leading `/` is made relative. `..`, a backslash, NUL and other
+    control characters, lone surrogates and over-long segments raise `InvalidLocatorError`: no key can reach
+    beyond its backend's root, and none is accepted that a file system could not carry.
+    """
+    if not isinstance(key, str):
+        raise InvalidLocatorError(f"A locator key must be a string, not {type(key).__name__}.", key=key)
+    segments = []
+    for segment in key.split("/"):
+        if segment in {"", "."}:
+            continue
+        if segment == "..":
+            raise InvalidLocatorError(f"{_shown(key)}: '..' would leave the root.", key=key)
+        if "\\" in segment or any(ord(ch) < 32 or ord(ch) == 127 for ch in segment):
+            raise InvalidLocatorError(
+                f"{_shown(key)}: backslash, NUL and control characters cannot be part of a key.", key=key
+            )
+        try:
+            size = len(segment.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise InvalidLocatorError(f"{_shown(key)}: not valid Unicode.", key=key) from None
+        if size > MAX_SEGMENT_BYTES:
+            raise InvalidLocatorError(
+                f"{_shown(key)}: a segment has {size} bytes, more than the {MAX_SEGMENT_BYTES} a file name can "
+                "have.",
+                key=key,
+            )
+        segments.append(segment)
+    normal = "/".join(segments)
+    if len(normal.encode("utf-8")) > MAX_KEY_BYTES:
+        raise InvalidLocatorError(f"{_shown(key)}: the key is longer than {MAX_KEY_BYTES} bytes.", key=key)
+    return normal
+
+
+def _shown(key: str) -> str:
+    text = key if len(key) <= 80 else key[:77] + "..."
+    return text.encode("unicode_escape").decode("ascii")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Locator:
+    """A place inside a backend, by canonical key. Naming only: no input or output.
+
+    >>> Locator("/users//alice/./user.md").parts
+    ('users', 'alice', 'user.md')
+    """
+
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", normalize_key(self.key))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.key.split("/")) if self.key else ()
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Locator:
+        """The place that holds this one; the root is its own parent."""
+        return Locator(self.key.rpartition("/")[0])
+
+    def child(self, *parts: str) -> Locator:
+        """This place extended by `parts`; it cannot escape."""
+        return Locator("/".join((self.key, *parts)))
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What a backend knows of a place. Directories report size 0; `mtime` is epoch seconds."""
+
+    locator: Locator
+    is_dir: bool
+    size: int
+    mtime: float
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend declares of itself. Everything is False unless declared."""
+
+    concurrent_writers: bool = False
+    conflict_files: bool = False
+    encryption: bool = False
+    sync: bool = False
+
+
+class StorageBackend(ABC):
+    """Where the truth is kept: text at places. Synchronous; only `Locator` and `Info` cross."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What this backend declares of itself."""
+
+    @property
+    def conflict_strategy(self) -> str:
+        """What becomes of two writes to one place: "none" (last write wins) or "whole-file"."""
+        return "none"
+
+    @property
+    def derived_maintenance(self) -> DerivedMaintenance | None:
+        """The derived layer over this backend, where there is one."""
+        return None
+
+    def resolve(self, *parts: str) -> Locator:
+        """Name a place; no parts name the root. Raises `InvalidLocatorError` on a bad part."""
+        return Locator("/".join(parts))
+
+    @abstractmethod
+    def read(self, locator: Locator) -> str:
+        """The text at `locator`, exact to the byte. Raises `NotFound` (a FileNotFoundError) if absent."""
+
+    @abstractmethod
+    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
+        """Put `content` at `locator` and return the place written.
+
+        Once this returns the text survives a crash; readers see the old text or the new one, never a mix.
+        Missing parents are made.
+
+        Args:
+            locator: The place to write.
+            content: The whole new text.
+            expect: Extension: the `content_hash` of the text the caller last saw, or "" for "nothing there".
+                Leave it out to overwrite.
+
+        Raises:
+            Conflict: `expect` was given and the place holds something else.
+        """
+
+    @abstractmethod
+    def list(self, locator: Locator) -> list[Locator]:
+        """The immediate children, sorted by key; [] for an absent place and for a file."""
+
+    @abstractmethod
+    def exists(self, locator: Locator) -> bool:
+        """Whether a file or a directory is there."""
+
+    @abstractmethod
+    def info(self, locator: Locator) -> Info:
+        """What is known of the place. Raises `NotFound` if absent."""
+
+    @abstractmethod
+    def mkdir(self, locator: Locator) -> Locator:
+        """Make sure a directory is there, parents included, and return it. Idempotent."""
+
+    def remove(self, locator: Locator) -> None:
+        """Extension: remove the file at `locator` durably. Raises `NotFound` if absent.
+
+        Outside the seven verbs: only expiry, `forget` and undo use it.
+        """
+        raise Invalid(f"{type(self).__name__} cannot remove {locator}: it does not offer the extension.")
+
+
+class BackendRegistry:
+    """Backend classes by protocol name. A miss is absence, never an error; selection makes it loud."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type[StorageBackend]] = {}
+
+    def register(self, protocol: str, backend: type[StorageBackend], *, clobber: bool = False) -> None:
+        """Make `backend` known as `protocol`.
+
+        Raises:
+            TypeError: `backend` is not a concrete `StorageBackend` subclass.
+            ProtocolError: the name is empty, or taken and `clobber` is False.
+        """
+        if (
+            not isinstance(backend, type)
+            or not issubclass(backend, StorageBackend)
+            or inspect.isabstract(backend)
+        ):
+            raise TypeError(f"{backend!r} is not a concrete StorageBackend class.")
+        if not isinstance(protocol, str) or not protocol.strip():
+            raise ProtocolError("A backend needs a non-empty protocol name.")
+        if protocol in self._classes and not clobber:
+            raise ProtocolError(f'"{protocol}" is registered already; pass clobber=True to replace it.')
+        self._classes[protocol] = backend
+
+    def get(self, protocol: str) -> type[StorageBackend] | None:
+        return self._classes.get(protocol)
+
+    def __contains__(self, protocol: object) -> bool:
+        return protocol in self._classes
+
+    def protocols(self) -> tuple[str, ...]:
+        return tuple(sorted(self._classes))
+
+
+registry = BackendRegistry()
+
+
+class Tier(enum.Enum):
+    """How authoritative a part of the tree is, and whether it travels with a synced folder."""
+
+    SOURCE = "source"
+    SHARED_ABSTRACTS = "shared-abstracts"
+    LOCAL_INDEX = "local-index"
+
+    @property
+    def syncs(self) -> bool:
+        return self is not Tier.LOCAL_INDEX
+
+    @property
+    def derived(self) -> bool:
+        return self is not Tier.SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class TierLayout:
+    """Where each tier lives. Creates nothing; refuses two tiers at one place."""
+
+    source: Locator = field(default_factory=lambda: Locator("source"))
+    shared_abstracts: Locator = field(default_factory=lambda: Locator("shared-abstracts"))
+    local_index: Locator = field(default_factory=lambda: Locator("local-index"))
+
+    def __post_init__(self) -> None:
+        roots = (self.source, self.shared_abstracts, self.local_index)
+        if len(set(roots)) != len(roots):
+            raise ValueError(f"Tier roots must differ: {', '.join(map(str, roots))}.")
+
+    @property
+    def never_sync_root(self) -> Locator:
+        return self.local_index
+
+    def root_for(self, tier: Tier) -> Locator:
+        return {
+            Tier.SOURCE: self.source,
+            Tier.SHARED_ABSTRACTS: self.shared_abstracts,
+            Tier.LOCAL_INDEX: self.local_index,
+        }[tier]
+
+
+class DerivedMaintenance(ABC):
+    """Keeps derived tiers in step with the source."""
+
+    @abstractmethod
+    def reindex(self, tier: Tier) -> None:
+        """Rebuild a whole derived tier from SOURCE."""
+
+    @abstractmethod
+    def changed_since(self, mtime: float) -> list[Locator]:
+        """Source places modified strictly after `mtime`: a hint, to be settled by hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSlice:
+    """Whole lines of a journal from one offset on; `end` is the offset to continue from."""
+
+    lines: tuple[str, ...]
+    end: int
+
+
+class Journals(Protocol):
+    """Append-only files of lines in the SOURCE tier: what cannot be recomputed.
+
+    A line is one JSON text without line breaks. `append` is durable when it returns, all of its lines or
+    none of them. A torn last line (power cut) is never returned and never glued to a later one.
+    """
+
+    def append(self, at: Locator, lines: Sequence[str]) -> int:
+        """Add `lines` durably, as one unit; return the offset after them."""
+        ...
+
+    def read(self, at: Locator, start: int = 0) -> JournalSlice:
+        """Whole lines from byte offset `start`; nothing (end 0) where there is no journal."""
+        ...
+
+    def size(self, at: Locator) -> int:
+        """Bytes written so far; 0 where there is no journal."""
+        ...
+
+    def replace(self, at: Locator, lines: Sequence[str]) -> int:
+        """Atomically make `lines` the whole journal (compaction, forget). The caller holds its lock."""
+        ...
+
+
+class Locks(Protocol):
+    """Named locks across threads and processes of one root. A dead holder's lock is free at once."""
+
+    def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
+        """Hold `name` for a unit of work. Raises `Unavailable` when it cannot be had in time."""
+        ...
+
+    def lease(self, name: str) -> AbstractContextManager[bool]:
+        """Try to take `name` without waiting: yields True while held, False if another has it."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors."""
+
+    @property
+    def id(self) -> str:
+        """Model and version; vectors with another id are never compared."""
+        ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """A float32 array (len(texts), dimensions) of unit length. Raises `Unavailable`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a model answered, already parsed and checked against the schema."""
+
+    value: Mapping[str, Any]
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Writer(Protocol):
+    """A language model that answers with JSON of a given schema."""
+
+    @property
+    def id(self) -> str: ...
+
+    def complete(self, system: str, prompt: str, schema: Mapping[str, Any], *, purpose: str) -> Completion:
+        """Ask once, within the budget. Raises `Unavailable` on timeout, refusal, bad JSON or spent budget."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, so that tests can set it. Always aware, always UTC."""
+
+    def now(self) -> datetime: ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def iterate_files(storage: StorageBackend, at: Locator) -> Iterator[Locator]:
+    """Every file below `at`, depth first, by key order; works on any backend."""
+    for child in storage.list(at):
+        if storage.info(child).is_dir:
+            yield from iterate_files(storage, child)
+        else:
+            yield child

@@ -1,0 +1,259 @@
+"""The nouns, as frozen values. Parsed once at the edge, then passed around as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from cairn.errors import Invalid
+
+Role = Literal["user", "assistant", "tool"]
+Track = Literal["user", "agent", "project", "mission"]
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9_.@+-]{1,128}", re.ASCII)
+_RESERVED_IDS = frozenset({"default_app", "default_project"})
+_DEVICE_NAMES = frozenset(
+    {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))}
+)
+
+
+def checked_id(value: object, what: str) -> str:
+    """Return `value` if it may name an app, project, user, agent or run; say what is wrong otherwise.
+
+    1 to 128 characters of `A-Z a-z 0-9 _ . @ + -`. `.`, `..`, names that start or end with a dot,
+    Windows device names and the directory names Cairn keeps for the id "default" are refused.
+    """
+    if not isinstance(value, str):
+        raise Invalid(f"{what} must be a string, not {type(value).__name__}.", field=what)
+    shown = value[:60].encode("unicode_escape").decode("ascii")
+    if not _SAFE_ID.fullmatch(value):
+        raise Invalid(
+            f'{what} "{shown}" is not a usable id: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ + -.',
+            field=what,
+        )
+    if value.startswith(".") or value.endswith(".") or value.split(".")[0].lower() in _DEVICE_NAMES:
+        raise Invalid(
+            f'{what} "{shown}" cannot be a folder name everywhere: choose one without a dot at its ends '
+            "that is not a device name.",
+            field=what,
+        )
+    if value.lower() in _RESERVED_IDS:
+        raise Invalid(f'{what} "{shown}" is reserved: it is the folder of the id "default".', field=what)
+    return value
+
+
+def checked_session_id(value: object) -> str:
+    """Return `value` if it may name a session: 1 to 128 printable characters that do not play path tricks."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 128:
+        raise Invalid("session_id must be a string of 1 to 128 characters.", field="session_id")
+    shown = value[:60].encode("unicode_escape").decode("ascii")
+    if not value.isprintable() or value != value.strip():
+        raise Invalid(
+            f'session_id "{shown}" holds control characters or outer blanks: remove them.', field="session_id"
+        )
+    if "\\" in value or value.startswith(("/", "~")) or any(p in {".", ".."} for p in value.split("/")):
+        raise Invalid(
+            f'session_id "{shown}" looks like a path out of the root: use a plain name.', field="session_id"
+        )
+    return value
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Space:
+    """One (app, project) partition. Two spaces never share a directory and never meet in a search."""
+
+    app: str = "default"
+    project: str = "default"
+
+    def __post_init__(self) -> None:
+        checked_id(self.app, "app_id")
+        checked_id(self.project, "project_id")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scope:
+    """Whose a memory is: a user, an agent, one mission (run), or the project as a whole (owner "")."""
+
+    space: Space
+    track: Track
+    owner: str
+
+    def __post_init__(self) -> None:
+        if self.track == "project":
+            if self.owner:
+                raise Invalid("The project scope has no owner: leave the owner empty.", field="owner")
+        elif self.track in {"user", "agent", "mission"}:
+            checked_id(self.owner, {"user": "user_id", "agent": "agent_id"}.get(self.track, "run_id"))
+        else:
+            raise Invalid(f'"{self.track}" is not a scope (user, agent, mission, project).', field="scope")
+
+
+@dataclass(frozen=True, slots=True)
+class ContentItem:
+    """One part of a message that is not plain text alone."""
+
+    type: Literal["text", "image", "audio", "doc", "pdf", "html", "email"]
+    text: str | None = None
+    uri: str | None = None
+    base64: str | None = None
+    ext: str | None = None
+    name: str | None = None
+    extras: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool the assistant asked for; `arguments` is the JSON text as it was sent."""
+
+    id: str
+    name: str
+    arguments: str
+    type: str = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What was said. `timestamp` is epoch milliseconds; `id` is given by the inbox ("" before that)."""
+
+    sender_id: str
+    role: Role
+    timestamp: int
+    content: str | tuple[ContentItem, ...]
+    sender_name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    id: str = ""
+
+    @property
+    def text(self) -> str:
+        """The readable words of the message."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = []
+        for item in self.content:
+            if item.text:
+                parts.append(item.text if item.type == "text" else f"[{item.type}: {item.text}]")
+            elif item.type != "text":
+                parts.append(f"[{item.type}: {item.name or item.uri or item.ext or 'no name'}]")
+        return "\n".join(parts)
+
+    @property
+    def speaker(self) -> str:
+        """The name to show: the sender's name, or the id where there is none."""
+        return self.sender_name or self.sender_id
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A closed stretch of messages of one session; `day` is its date bucket, decided once (YYYY-MM-DD)."""
+
+    id: str
+    space: Space
+    session_id: str
+    messages: tuple[Message, ...]
+    day: str
+    reason: str = "flush"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong in a note that a person should see; what still parses stays usable."""
+
+    code: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One remembered thing inside a note.
+
+    `inline` are the `**key**: value` lines in file order, `sections` the `### Title` parts with the
+    escaping undone. Lists are text of the form `[a, b]`. `start`/`end` are character offsets of the block
+    (markers included) in the note it was parsed from; `line` is the 1-based line of the opening marker.
+    """
+
+    id: str
+    inline: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)
+    start: int = 0
+    end: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """This note differs from what the index saw."""
+
+    path: str
+    kind: str
+    change_type: Literal["added", "modified", "deleted"]
+    lsn: int
+    retry_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How far the index is behind the files.
+
+    state: "fresh" (all changes seen), "behind" (`pending` changes wait), "rebuilding" (the index is being
+    made anew; answers come from a scan of the notes), "lexical" is never a state but a note in `notes`.
+    """
+
+    lsn: int
+    pending: int
+    state: Literal["fresh", "behind", "rebuilding"]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that answers a query."""
+
+    kind: str
+    scope: Scope
+    entry_id: str
+    path: str
+    score: float
+    timestamp: datetime | None
+    session_id: str | None = None
+    text: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    message_ids: Sequence[str] = ()
+    facts: Sequence[Hit] = ()
+    explain: Mapping[str, float] | None = None
+
+    @property
+    def id(self) -> str:
+        """The public id: owner and entry id joined, unique inside a space and kind."""
+        return f"{self.scope.owner}_{self.entry_id}" if self.scope.owner else self.entry_id
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A verbatim message that supports an answer."""
+
+    session_id: str
+    message_id: str
+    timestamp: datetime
+    sender_id: str
+    sender_name: str | None
+    text: str
+    score: float
+    entry_ids: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The gate's answer to a write: kept, merged or refused, and why."""
+
+    accepted: bool
+    memory: Mapping[str, Any] | None = None
+    reason: str | None = None
+    deduped: bool = False
+    merged_into_id: str | None = None
+    detail: str | None = None
+    lsn: int | None = None

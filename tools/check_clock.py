@@ -1,0 +1,46 @@
+"""Fail on naive or local time inside the package: UTC within, the display zone only at the edge.
+
+Refused: `datetime.now()` and `datetime.fromtimestamp(x)` without a zone, `utcnow`, `utcfromtimestamp`,
+`date.today()`, `time.localtime`. Exit 0 clean, 1 found, 2 set-up error.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ALWAYS = {"utcnow", "utcfromtimestamp", "today", "localtime"}
+NEEDS_ZONE = {"now": 1, "fromtimestamp": 2}
+
+
+def naive_in(source: str, name: str) -> list[str]:
+    """Describe each call in `source` that makes a time without a zone."""
+    found = []
+    for call in (n for n in ast.walk(ast.parse(source, name)) if isinstance(n, ast.Call)):
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        owner = ast.unparse(call.func.value).rpartition(".")[2]
+        if owner not in {"datetime", "date", "time"}:
+            continue
+        verb, given = call.func.attr, len(call.args) + len(call.keywords)
+        if verb in ALWAYS or (verb in NEEDS_ZONE and given < NEEDS_ZONE[verb]):
+            found.append(
+                f"{name}:{call.lineno}: {ast.unparse(call)} has no zone; use datetime.now(UTC) or the clock"
+            )
+    return found
+
+
+def main(argv: list[str]) -> int:
+    root = Path(argv[1]) if len(argv) > 1 else Path(__file__).parent.parent / "src" / "cairn"
+    files = sorted(root.rglob("*.py")) if root.is_dir() else []
+    if not files:
+        print(f"{root}: no Python files to check", file=sys.stderr)
+        return 2
+    found = [line for file in files for line in naive_in(file.read_text(encoding="utf-8"), str(file))]
+    print("\n".join(found)) if found else None
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv))
