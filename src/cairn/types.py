@@ -159,6 +159,24 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class CellEvent:
+    """A cell was cut and its episodes are on disk: what capture tells the strategies.
+
+    `episodes` names the episode written for each user scope (none for a cell without a user); `agents` are
+    the agent ids that spoke in it; `mode` is the capture mode ("chat" or "agent"). It names and carries no
+    text: the words are read from the session log, so an event can be rebuilt after a crash.
+    """
+
+    cell_id: str
+    space: Space
+    session_id: str
+    day: str
+    episodes: tuple[tuple[Scope, str], ...] = ()
+    agents: tuple[str, ...] = ()
+    mode: str = "chat"
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something wrong in a note that a person should see; what still parses stays usable."""
 
