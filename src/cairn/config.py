@@ -114,16 +114,20 @@ class KeepingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The HTTP server. Binding beyond loopback requires `tokens`."""
+    """The HTTP server. Binding beyond loopback requires `tokens`.
+
+    A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o]"; what is left out is not limited.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8000
-    tokens: str = ""
-    allowed_hosts: str = ""
-    allowed_origins: str = ""
+    tokens: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 32 * 1024 * 1024
     max_query_chars: int = 65536
     max_concurrency: int = 64
+    body_timeout_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,18 +253,25 @@ def _coerce(value: Any, kind: type, dotted: str, origin: str) -> Any:
         if not 0 <= number < float("inf"):
             raise wrong
         return number
+    if kind is not str:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(";") if part.strip())
+        if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+            return tuple(value)
+        raise wrong
     if not isinstance(value, str):
         raise wrong
     return value
 
 
 def _kind_name(kind: type) -> str:
-    return {
+    names = {
         bool: "true or false",
         int: "a whole number of 0 or more",
         float: "a number of 0 or more",
         str: "a text",
-    }[kind]
+    }
+    return names.get(kind, "a list of texts")
 
 
 def _check(settings: Settings) -> None:
