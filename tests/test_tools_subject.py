@@ -1,7 +1,6 @@
 """The commit subject check accepts the house form and names what is wrong otherwise."""
 
 import pytest
-
 from tools.check_subject import trouble_with
 
 
