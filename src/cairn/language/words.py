@@ -1,0 +1,184 @@
+"""Words as the index and the queries see them.
+
+One function, `tokens`, cuts both sides, so what was written can be found by what is asked. It knows four
+things no plain word splitter knows: scripts without blanks (characters and pairs of them), accents (with and
+without), names from code (`snake_case`, `camelCase`, `dotted.paths`, `file/paths`: whole and in parts) and
+English endings. A token holds only ASCII letters and digits, `_` and non-ASCII characters, so an index may
+store the stream joined by blanks and split it again without loss.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+MAX_TOKEN = 64
+_MAX_PARTS = 24
+
+# Scripts written without blanks between words: Thai to Myanmar, Khmer, kana, Han (with extensions).
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
+_MARKS = (
+    "\u0300-\u036f\u0591-\u05c7\u0610-\u065f\u06d6-\u06ed\u0900-\u0dff\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u200d"
+)
+
+_CHUNK = re.compile(rf"[\w{_MARKS}]+(?:['’._/\\:@&~+-]+[\w{_MARKS}]+)*(?:\+\+|#(?![\w]))?")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_RUNS = re.compile(
+    rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[{_HANGUL}]+|[^{_UNSPACED}{_HANGUL}]+"
+)
+_UNSPACED_ONLY = re.compile(rf"[{_UNSPACED}]")
+_HANGUL_ONLY = re.compile(rf"[{_HANGUL}]")
+_SEPARATORS = re.compile(r"[^\w" + _MARKS + r"]+|_+")
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
+_APOSTROPHES = re.compile(r"['’]")
+_VOWEL = re.compile("[aeiouy]")
+
+STOP_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    a about after again all also am an and any are as at be because been before being both but by can
+    could did do does doing down during each few for from further had has have having he her here hers
+    him his how i if in into is it its just let me more most my no nor not now of off on once only or
+    other our out over own same she should so some such than that the their them then there these they
+    this those through to too under until up very was we were what when where which while who whom why
+    will with would you your ive im id dont didnt doesnt isnt wasnt cant
+    """,
+    )
+)
+
+
+def tokens(text: str) -> list[str]:
+    """The searchable tokens of `text`, in order, repeated as often as they occur.
+
+    >>> tokens("getUserName fixed")
+    ['getusername', 'get', 'user', 'name', 'fix']
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    if "," in text:
+        text = _THOUSANDS.sub("", text)
+    out: list[str] = []
+    for chunk in _CHUNK.findall(text):
+        out.extend(_pieces(chunk))
+    return out
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The distinct plain words of `text`, for comparing texts: no endings cut, nothing taken apart twice."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    found: set[str] = set()
+    for chunk in _CHUNK.findall(text):
+        for word in _SEPARATORS.split(_APOSTROPHES.sub("", chunk)):
+            if not word:
+                continue
+            for run in _RUNS.findall(word):
+                if _UNSPACED_ONLY.search(run):
+                    found.update(_pairs(run))
+                else:
+                    found.add(run.casefold()[:MAX_TOKEN])
+    return frozenset(found)
+
+
+def query_terms(
+    text: str,
+    *,
+    limit: int,
+    frequency: Callable[[Iterable[str]], Mapping[str, int]] | None = None,
+    without: Iterable[str] = (),
+) -> list[str]:
+    """The distinct terms worth looking up, at most `limit` of them.
+
+    Stop words and `without` are left out unless nothing else remains. When there are too many terms the
+    rarest stay (`frequency` says in how many rows each occurs; terms that occur nowhere go first), so the
+    cost of a question does not grow with its length.
+    """
+    distinct = list(dict.fromkeys(tokens(text)))
+    unwanted = set(without)
+    kept = [term for term in distinct if term not in STOP_WORDS and term not in unwanted]
+    kept = kept or [term for term in distinct if term not in STOP_WORDS] or distinct
+    if len(kept) <= limit:
+        return kept
+    if frequency is None:
+        chosen = set(sorted(kept, key=len, reverse=True)[:limit])
+    else:
+        counts = frequency(kept)
+        present = [term for term in kept if counts.get(term, 0) > 0]
+        chosen = set(sorted(present, key=lambda term: counts[term])[:limit])
+    return [term for term in kept if term in chosen]
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """An English word without plural, -ing, -ed and -ly, so that its forms meet. Others are left alone."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "i"
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+        if word.endswith(("she", "che", "sse", "xe")):
+            word = word[:-1]
+    for ending in ("ing", "ed", "ly"):
+        root = word[: -len(ending)]
+        if word.endswith(ending) and len(root) > 2 and _VOWEL.search(root):
+            word = root[:-1] if root[-1] == root[-2] and root[-1] not in "lsz" else root
+            break
+    if len(word) > 3 and word.endswith("e"):
+        word = word[:-1]
+    if len(word) > 2 and word.endswith("y"):
+        word = word[:-1] + "i"
+    return word
+
+
+@lru_cache(maxsize=65536)
+def _pieces(chunk: str) -> tuple[str, ...]:
+    """All tokens of one blank-free chunk."""
+    if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk.istitle()):
+        return (stem(chunk.lower()[:MAX_TOKEN]),)
+    if chunk.endswith(("++", "#")):
+        plain = chunk.rstrip("+#")
+        return (*_pieces(plain), plain.casefold()[:48] + ("plusplus" if chunk.endswith("++") else "sharp"))
+    if "'" in chunk or "’" in chunk:
+        head, _, tail = chunk.replace("’", "'").rpartition("'")
+        if tail.lower() in {"s", ""}:
+            return _pieces(head) if head else ()
+        if _SEPARATORS.sub("", chunk).isalpha():
+            return (_APOSTROPHES.sub("", chunk).casefold()[:MAX_TOKEN],)
+    out: list[str] = []
+    parts = [part for part in _SEPARATORS.split(chunk) if part]
+    if len(parts) > 1:
+        out.append("_".join(parts).casefold()[:MAX_TOKEN])
+    for part in parts[:_MAX_PARTS]:
+        for run in _RUNS.findall(part):
+            if _UNSPACED_ONLY.search(run):
+                out.extend(_pairs(run, singles=True))
+            else:
+                out.extend(_word(run))
+    return tuple(dict.fromkeys(out)) if len(parts) > 1 else tuple(out)
+
+
+def _word(run: str) -> Iterable[str]:
+    if _HANGUL_ONLY.match(run):
+        return (run[:MAX_TOKEN], *(_pairs(run) if len(run) > 2 else ()))
+    if run.isascii():
+        lower = run.lower()[:MAX_TOKEN]
+        humps = _CAMEL.findall(run) if not (lower == run or run.isupper() or run.isdigit()) else ()
+        if len(humps) > 1 and len(run) <= MAX_TOKEN:
+            return (lower, *(stem(hump.lower()) for hump in humps))
+        return (stem(lower),)
+    folded = run.casefold()[:MAX_TOKEN]
+    bare = "".join(ch for ch in unicodedata.normalize("NFD", folded) if not unicodedata.combining(ch))
+    bare = unicodedata.normalize("NFC", bare)
+    return (folded,) if bare == folded or not bare else (stem(bare), folded)
+
+
+def _pairs(run: str, *, singles: bool = False) -> list[str]:
+    """Neighbouring characters in pairs; single ones too where asked, and where there is only one."""
+    run = run.casefold()
+    pairs = [run[i : i + 2] for i in range(len(run) - 1)]
+    return [*run, *pairs] if singles or not pairs else pairs

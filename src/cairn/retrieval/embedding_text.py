@@ -1,0 +1,76 @@
+"""The text that is embedded, which is not quite the text that is shown.
+
+A vector of "Wow, Caroline, that is great" lies near every question about Caroline and far from what she did.
+So the names of those who talk are taken out of what they say, and a question that names one of them is asked
+in their own voice ("When did Caroline move?" becomes "When did I move?"). Only names of speakers at hand are
+touched; words that merely stand for a role are not names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+_ROLES = frozenset(
+    re.findall(
+        r"\w+",
+        """user users assistant agent agents bot system tool human ai me you i model admin guest customer
+        support client server anonymous unknown default test""",
+    )
+)
+_BLANKS = re.compile(r"\s+")
+_BEFORE_MARK = re.compile(r"\s+([?.!,])")
+MAX_EMBEDDED_CHARS = 8000
+
+
+@lru_cache(maxsize=4096)
+def spoken_names(senders: tuple[tuple[str, str | None], ...]) -> tuple[str, ...]:
+    """The names by which these senders (id, name) may be addressed, longest first.
+
+    The full name and its first word; an id counts only where it reads like a name ("maria", not "u_17").
+    """
+    names: set[str] = set()
+    for identity, shown in senders:
+        name = (shown or identity).strip()
+        first = re.split(r"[\s,]+", name)[0] if name else ""
+        for candidate in (name, first):
+            readable = candidate.replace(" ", "").replace("-", "").isalpha()
+            long_enough = len(candidate) > (2 if candidate.isascii() else 1)
+            if readable and long_enough and candidate.casefold() not in _ROLES:
+                names.add(candidate if not candidate.islower() else candidate.title())
+    return tuple(sorted(names, key=lambda n: (-len(n), n)))
+
+
+@lru_cache(maxsize=1024)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    forms = set(names)
+    for name in names:
+        if name.isascii() and " " not in name:
+            # People are called by the first letters of their names: Mel, Caro, Jo(hn) is too short.
+            forms.update(name[:size] for size in range(3, len(name)))
+    joined = "|".join(sorted(map(re.escape, forms), key=len, reverse=True))
+    return re.compile(rf"(?:,\s*)?\b(?:{joined})\b('s|’s)?")
+
+
+def message_text(text: str, names: Iterable[str]) -> str:
+    """What is embedded for a message said among people of these names."""
+    text = text[:MAX_EMBEDDED_CHARS]
+    chosen = tuple(names)
+    if not chosen:
+        return text
+    return _tidy(_pattern(chosen).sub("", text)) or text
+
+
+def question_text(query: str, names: Iterable[str]) -> str:
+    """The query in the voice of whom it names; unchanged where it names none of `names`."""
+    query = query[:MAX_EMBEDDED_CHARS]
+    chosen = tuple(names)
+    if not chosen:
+        return query
+    changed = _pattern(chosen).sub(lambda m: " my" if m.group(1) else " I", query)
+    return query if changed == query else _tidy(changed)
+
+
+def _tidy(text: str) -> str:
+    return _BEFORE_MARK.sub(r"\1", _BLANKS.sub(" ", text)).strip()

@@ -1,0 +1,222 @@
+"""The filter language of `search` and `get`: parsed once, checked, then SQL or a plain predicate.
+
+    {"session_id": "s1", "timestamp": {"gte": 1760000000000}, "OR": [{"sender_id": "ana"}, {"sender_id": "bo"}]}
+
+Everything side by side must hold. `AND` and `OR` take lists of filters. A field takes a value (equal) or
+operators. Whose memories are searched is never a filter: owner, app and project stand in the request itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Literal
+
+from cairn.errors import Invalid
+
+Operator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in"]
+
+FIELDS = ("session_id", "parent_type", "parent_id", "timestamp", "sender_id")
+OPERATORS: tuple[Operator, ...] = ("eq", "ne", "gt", "gte", "lt", "lte", "in")
+_SYMBOLS: dict[str, str] = {"eq": "IS", "ne": "IS NOT", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_OUTSIDE = frozenset(
+    {"user_id", "agent_id", "owner_id", "owner", "app_id", "app", "project_id", "project", "space"}
+)
+_MAX_DEPTH, _MAX_NODES, _MAX_LIST = 16, 256, 1000
+
+# Where the index keeps each field. Senders are one text, each id between line breaks: "\nana\nbo\n".
+COLUMNS: Mapping[str, str] = {
+    "session_id": "session_id",
+    "parent_type": "parent_type",
+    "parent_id": "parent_id",
+    "timestamp": "timestamp_ms",
+    "sender_id": "sender_ids",
+}
+
+
+def packed_senders(sender_ids: Sequence[str]) -> str:
+    """The text form of several sender ids that `to_sql` looks into."""
+    return "".join(f"\n{sender}" for sender in sender_ids) + "\n" if sender_ids else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One field against one value."""
+
+    field: str
+    operator: Operator
+    value: Any
+
+    def to_sql(self, columns: Mapping[str, str] = COLUMNS) -> tuple[str, list[Any]]:
+        column = columns[self.field]
+        if self.field == "sender_id":
+            wanted = self.value if self.operator == "in" else (self.value,)
+            found = " OR ".join(f"instr({column}, ?) > 0" for _ in wanted) or "0"
+            return (f"NOT ({found})" if self.operator == "ne" else f"({found})"), [f"\n{v}\n" for v in wanted]
+        if self.operator == "in":
+            return f"{column} IN ({', '.join('?' * len(self.value))})", list(self.value)
+        return f"{column} {_SYMBOLS[self.operator]} ?", [self.value]
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """Whether `row` passes. `sender_id` may be one id or several (then any of them counts)."""
+        have = row.get(self.field)
+        if self.field == "sender_id":
+            senders = {have} if isinstance(have, str) else set(have or ())
+            if self.operator == "in":
+                return bool(senders.intersection(self.value))
+            return (self.value in senders) is (self.operator == "eq")
+        if self.operator == "in":
+            return have in self.value
+        if self.operator in {"eq", "ne"}:
+            return bool(have == self.value) is (self.operator == "eq")
+        if have is None:
+            return False
+        return bool(
+            {
+                "gt": have > self.value,
+                "gte": have >= self.value,
+                "lt": have < self.value,
+                "lte": have <= self.value,
+            }[self.operator]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several filters of which all (`AND`) or one (`OR`) must hold. An empty `AND` holds always."""
+
+    joined_by: Literal["AND", "OR"]
+    parts: tuple[Test | Group, ...]
+
+    def to_sql(self, columns: Mapping[str, str] = COLUMNS) -> tuple[str, list[Any]]:
+        """A SQL condition with `?` for each value, and the values. Nothing of the request enters the text."""
+        if not self.parts:
+            return ("1" if self.joined_by == "AND" else "0"), []
+        pieces, values = [], []
+        for part in self.parts:
+            sql, bound = part.to_sql(columns)
+            pieces.append(sql)
+            values.extend(bound)
+        return f"({f' {self.joined_by} '.join(pieces)})", values
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """The same judgement on a row at hand; `timestamp` is in epoch milliseconds."""
+        judged = (part.matches(row) for part in self.parts)
+        return all(judged) if self.joined_by == "AND" else any(judged)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+
+NOTHING_ASKED = Group("AND", ())
+
+
+def parse(filters: Mapping[str, Any] | None, *, zone: tzinfo = UTC) -> Group:
+    """Read a filter as it came with a request.
+
+    Args:
+        filters: The JSON object, or None for no filter.
+        zone: The display zone: a timestamp text without an offset is meant in it.
+
+    Raises:
+        Invalid: an unknown field or operator, a value of the wrong type, an owner, or far too much of it.
+    """
+    if filters is None:
+        return NOTHING_ASKED
+    budget = [_MAX_NODES]
+    return _group(filters, zone, 1, budget)
+
+
+def plain_session(filters: Mapping[str, Any] | None) -> str | None:
+    """The session a request names outright at the top level; None where it names none or several."""
+    value = (filters or {}).get("session_id")
+    if isinstance(value, Mapping) and set(value) == {"eq"}:
+        value = value["eq"]
+    return value if isinstance(value, str) else None
+
+
+def _group(node: Any, zone: tzinfo, depth: int, budget: list[int]) -> Group:
+    if not isinstance(node, Mapping):
+        raise Invalid(f"A filter must be an object of fields, not {_kind(node)}.", field="filters")
+    if depth > _MAX_DEPTH:
+        raise Invalid(f"The filter is nested more than {_MAX_DEPTH} deep: flatten it.", field="filters")
+    parts: list[Test | Group] = []
+    for name, value in node.items():
+        if name in {"AND", "OR"}:
+            if value is None:
+                continue
+            if not isinstance(value, list | tuple) or not value:
+                raise Invalid(f"{name} in a filter takes a list of one or more filters.", field="filters")
+            parts.append(Group(name, tuple(_group(item, zone, depth + 1, budget) for item in value)))
+        else:
+            parts.extend(_tests(name, value, zone))
+        budget[0] -= 1
+        if budget[0] < 0:
+            raise Invalid(f"The filter has more than {_MAX_NODES} conditions: ask for less.", field="filters")
+    return Group("AND", tuple(parts))
+
+
+def _tests(name: Any, value: Any, zone: tzinfo) -> list[Test]:
+    if name in _OUTSIDE:
+        raise Invalid(
+            f'"{name}" cannot be filtered on: name the owner, app and project in the request itself.',
+            field=name,
+        )
+    if name not in FIELDS:
+        raise Invalid(f'"{_short(name)}" is not a filter field ({", ".join(FIELDS)}).', field="filters")
+    if not isinstance(value, Mapping):
+        return [Test(name, "eq", _value(name, "eq", value, zone))]
+    if not value:
+        raise Invalid(f"{name} has no operator: use one of {', '.join(OPERATORS)}.", field=name)
+    tests = []
+    for operator, operand in value.items():
+        if operator not in OPERATORS:
+            raise Invalid(
+                f'"{_short(operator)}" is not a filter operator ({", ".join(OPERATORS)}).', field=name
+            )
+        if name == "sender_id" and operator in {"gt", "gte", "lt", "lte"}:
+            raise Invalid(
+                f"sender_id has no order: {operator} cannot be used; take eq, ne or in.", field=name
+            )
+        tests.append(Test(name, operator, _value(name, operator, operand, zone)))
+    return tests
+
+
+def _value(name: str, operator: str, value: Any, zone: tzinfo) -> Any:
+    if operator == "in":
+        if not isinstance(value, list | tuple):
+            raise Invalid(f"{name}: in takes a list of values, not {_kind(value)}.", field=name)
+        if len(value) > _MAX_LIST:
+            raise Invalid(f"{name}: in takes at most {_MAX_LIST} values, not {len(value)}.", field=name)
+        return tuple(_value(name, "eq", item, zone) for item in value)
+    if name == "timestamp":
+        return _milliseconds(value, zone)
+    if not isinstance(value, str):
+        hint = '; for several values use {"in": [...]}' if isinstance(value, list | tuple) else ""
+        raise Invalid(f"{name} must be compared with a text, not {_kind(value)}{hint}.", field=name)
+    return value
+
+
+def _milliseconds(value: Any, zone: tzinfo) -> int:
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15:
+        return int(value)
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is not None:
+            return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+    raise Invalid(
+        f"timestamp {_short(value)} is neither epoch milliseconds nor an ISO date and time.",
+        field="timestamp",
+    )
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+def _short(value: Any) -> str:
+    return str(value)[:60].encode("unicode_escape").decode("ascii")

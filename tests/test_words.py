@@ -1,0 +1,98 @@
+"""Words: one cut for the index and for the question."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.language.words import MAX_TOKEN, query_terms, stem, tokens, word_set
+
+
+def shared(asked: str, written: str) -> set[str]:
+    return set(tokens(asked)) & set(tokens(written))
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("dogs", "a dog"),
+        ("running", "she runs"),
+        ("adopted", "adopting a child"),
+        ("cafe", "the Café Müller"),
+        ("CAFÉ", "cafe"),
+        ("Müller", "mueller muller"),
+        ("москва", "Я живу в Москва"),
+        ("寿司", "昨日、私は寿司を食べた"),
+        ("北京", "我住在北京市"),
+        ("서울", "나는 서울에서 산다"),
+        ("กรุงเทพ", "ฉันอยู่ที่กรุงเทพมหานคร"),
+        ("getUserName", "call getUserName() now"),
+        ("user name", "call getUserName() now"),
+        ("snake_case", "the snake_case rule"),
+        ("snake", "the snake_case rule"),
+        ("backup.env", "changed backup.env today"),
+        ("backup", "changed backup.env today"),
+        ("src/app/main.py", "see src/app/main.py:14"),
+        ("main.py", "see src/app/main.py"),
+        ("C++", "written in C++"),
+        ("1000", "it cost 1,000 euros"),
+        ("v1.2.3", "release v1.2.3"),
+        ("Caroline", "Caroline's house"),
+        ("ＦＵＬＬ", "full width"),
+        ("HTTPServer", "http server"),
+        ("नमस्ते", "नमस्ते दुनिया"),
+    ],
+)
+def test_what_was_written_is_found_by_what_is_asked(asked, written):
+    """Endings, accents, scripts, code names and widths meet in a token."""
+    assert shared(asked, written)
+
+
+def test_unrelated_words_do_not_meet():
+    """Cutting endings does not make different words equal."""
+    assert not shared("business card", "busy cars")
+    assert stem("this") == "this"
+    assert stem("bus") == "bus"
+
+
+def test_c_plus_plus_differs_from_c():
+    """The marks that make a language's name are part of a token."""
+    assert "cplusplus" in tokens("C++") and "cplusplus" not in tokens("C")
+    assert "csharp" in tokens("C# code")
+
+
+@given(st.text(max_size=400))
+def test_tokens_are_bounded_and_storable(text):
+    """No input breaks the cut; each token survives being joined by blanks and never exceeds its bound."""
+    found = tokens(text)
+    unsafe = set(string.punctuation + string.whitespace) - {"_"}
+    assert all(0 < len(token) <= MAX_TOKEN + 10 for token in found)
+    assert not any(set(token) & unsafe for token in found)
+    assert " ".join(found).split(" ") == (found or [""])
+
+
+def test_a_blob_costs_little():
+    """A megabyte without blanks gives a handful of short tokens."""
+    assert len(tokens("A1b2" * 250_000)) < 10
+
+
+def test_many_terms_keep_the_rarest():
+    """A long question is looked up by its rarest terms only."""
+    text = " ".join(f"word{n}" for n in range(1000))
+    counts = {f"word{n}": n for n in range(1000)}
+    kept = query_terms(text, limit=8, frequency=lambda terms: {t: counts[t] for t in terms if counts.get(t)})
+    assert kept == [f"word{n}" for n in range(1, 9)]
+
+
+def test_stop_words_alone_are_still_a_question():
+    """Stop words are dropped only where something better remains."""
+    assert query_terms("who are you", limit=8) == ["who", "are", "you"]
+    assert query_terms("who painted it", limit=8) == [stem("painted")]
+    assert query_terms("Caroline", limit=8, without=["carolin"]) == ["carolin"]
+
+
+def test_word_set_compares_texts():
+    """Plain words, no endings cut, order and case forgotten."""
+    assert word_set("The Dog, the dog!") == {"the", "dog"}
+    assert word_set("寿司を") == {"寿司", "司を"}
