@@ -8,6 +8,7 @@ both may vanish at any moment), `Embedder` and `Writer` (models, both optional),
 from __future__ import annotations
 
 import enum
+import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ __all__ = [
     "Tier",
     "TierLayout",
     "Writer",
+    "content_hash",
     "normalize_key",
     "registry",
 ]
@@ -88,6 +90,11 @@ def normalize_key(key: str) -> str:
     if len(normal.encode("utf-8")) > MAX_KEY_BYTES:
         raise InvalidLocatorError(f"{_shown(key)}: the key is longer than {MAX_KEY_BYTES} bytes.", key=key)
     return normal
+
+
+def content_hash(text: str) -> str:
+    """The version of a text, for `write(..., expect=)`: sha256 over its UTF-8 bytes, as hex."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _shown(key: str) -> str:
