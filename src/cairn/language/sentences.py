@@ -1,0 +1,136 @@
+"""Where one sentence ends and the next begins, without a model and in linear time.
+
+Made for chat: line breaks end sentences, closing quotes and brackets stay with theirs, and the dots of
+abbreviations, initials, numbers and addresses do not count. Chinese and Japanese need no blank after a stop.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STOP = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\r\n\u2028\u2029]+")
+_LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)\.$")
+_ABBREVIATIONS = frozenset(
+    [
+        "mr",
+        "mrs",
+        "ms",
+        "dr",
+        "prof",
+        "sr",
+        "jr",
+        "st",
+        "vs",
+        "etc",
+        "approx",
+        "dept",
+        "est",
+        "fig",
+        "inc",
+        "ltd",
+        "co",
+        "corp",
+        "no",
+        "vol",
+        "pp",
+        "ed",
+        "e.g",
+        "i.e",
+        "a.m",
+        "p.m",
+        "u.s",
+        "u.k",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "sept",
+        "oct",
+        "nov",
+        "dec",
+        "mon",
+        "tue",
+        "wed",
+        "thu",
+        "fri",
+        "sat",
+        "sun",
+        "bzw",
+        "ca",
+        "evtl",
+        "ggf",
+        "nr",
+        "str",
+        "usw",
+        "vgl",
+        "z.b",
+        "d.h",
+        "u.a",
+        "mme",
+        "mlle",
+        "av",
+        "sra",
+        "ud",
+        "uds",
+    ]
+)
+_NEVER_LAST = frozenset(
+    [
+        "mr",
+        "mrs",
+        "ms",
+        "dr",
+        "prof",
+        "st",
+        "vs",
+        "e.g",
+        "i.e",
+        "approx",
+        "fig",
+        "nr",
+        "bzw",
+        "vgl",
+        "z.b",
+        "d.h",
+        "mme",
+        "mlle",
+        "sra",
+    ]
+)
+
+
+def split(text: str) -> list[str]:
+    """The sentences of `text`, trimmed, in order; empty ones are left out.
+
+    >>> split("Dr. Lee came at 3 p.m. on Monday. It rained!")
+    ['Dr. Lee came at 3 p.m. on Monday.', 'It rained!']
+    """
+    found = []
+    start = 0
+    for stop in _STOP.finditer(text):
+        if stop.group() == "." and _goes_on(text, start, stop.end()):
+            continue
+        sentence = text[start : stop.end()].strip()
+        if sentence:
+            found.append(sentence)
+        start = stop.end()
+    rest = text[start:].strip()
+    if rest:
+        found.append(rest)
+    return found
+
+
+def _goes_on(text: str, start: int, dot: int) -> bool:
+    """Whether the dot before offset `dot` belongs to an abbreviation or an initial, not to a sentence's end."""
+    word = _LAST_WORD.search(text, max(start, dot - 16), dot)
+    if word is None:
+        return False
+    bare = word.group(1).lower()
+    if bare in _NEVER_LAST or (len(bare) == 1 and word.group(1).isupper()):
+        return True
+    following = text[dot : dot + 8].lstrip()[:1]
+    return bare in _ABBREVIATIONS and (following.islower() or following.isdigit())

@@ -1,0 +1,181 @@
+"""Dates as people say them, and sentences: `cairn.language.dates` and `cairn.language.sentences`."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.language import dates, sentences
+
+MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+
+
+def only(text: str, said_at: datetime = MONDAY) -> tuple[date, date]:
+    found = dates.mentions(text, said_at)
+    assert len(found) == 1, found
+    assert text[found[0].begin : found[0].stop] == found[0].words
+    return found[0].start, found[0].end
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("I went there yesterday", "2023-05-07", "2023-05-07"),
+        ("the day before yesterday it rained", "2023-05-06", "2023-05-06"),
+        ("see you tomorrow morning", "2023-05-09", "2023-05-09"),
+        ("last night was fun", "2023-05-07", "2023-05-07"),
+        ("this morning", "2023-05-08", "2023-05-08"),
+        ("last Tuesday", "2023-05-02", "2023-05-02"),
+        ("last Monday", "2023-05-01", "2023-05-01"),
+        ("this Friday", "2023-05-12", "2023-05-12"),
+        ("next Friday", "2023-05-19", "2023-05-19"),
+        ("I saw him on Friday", "2023-05-05", "2023-05-05"),
+        ("I will see him on Friday", "2023-05-12", "2023-05-12"),
+        ("it was Tuesday last week", "2023-05-02", "2023-05-02"),
+        ("two weeks ago", "2023-04-24", "2023-04-30"),
+        ("3 days ago", "2023-05-05", "2023-05-05"),
+        ("a month ago", "2023-04-01", "2023-04-30"),
+        ("a couple of years ago", "2021-01-01", "2021-12-31"),
+        ("a few days ago", "2023-05-04", "2023-05-06"),
+        ("five days from now", "2023-05-13", "2023-05-13"),
+        ("We will be there in two weeks", "2023-05-22", "2023-05-28"),
+        ("last week", "2023-05-01", "2023-05-07"),
+        ("the week before", "2023-05-01", "2023-05-07"),
+        ("the week before last", "2023-04-24", "2023-04-30"),
+        ("last weekend", "2023-05-06", "2023-05-07"),
+        ("this weekend", "2023-05-13", "2023-05-14"),
+        ("next month", "2023-06-01", "2023-06-30"),
+        ("last year", "2022-01-01", "2022-12-31"),
+        ("next year", "2024-01-01", "2024-12-31"),
+        ("last summer", "2022-06-01", "2022-08-31"),
+        ("last winter", "2022-12-01", "2023-02-28"),
+        ("last December", "2022-12-01", "2022-12-31"),
+        ("back in March", "2023-03-01", "2023-03-31"),
+        ("in 2022", "2022-01-01", "2022-12-31"),
+        ("from 2016 to 2018", "2016-01-01", "2018-12-31"),
+        ("on the 5th", "2023-05-05", "2023-05-05"),
+        ("we plan it on the 5th", "2023-06-05", "2023-06-05"),
+        ("July 4", "2022-07-04", "2022-07-04"),
+        ("we are going to meet July 4", "2023-07-04", "2023-07-04"),
+        ("on 7 May", "2023-05-07", "2023-05-07"),
+        ("the 7th of May 2021", "2021-05-07", "2021-05-07"),
+        ("May 3-6, 2022", "2022-05-03", "2022-05-06"),
+        ("May 2020", "2020-05-01", "2020-05-31"),
+        ("2023-02-28", "2023-02-28", "2023-02-28"),
+        ("25/12/2022", "2022-12-25", "2022-12-25"),
+        ("summer of 2021", "2021-06-01", "2021-08-31"),
+        ("Gestern war ich im Kino und es war schön", "2023-05-07", "2023-05-07"),
+        ("Ich war vor zwei Tagen dort", "2023-05-06", "2023-05-06"),
+        ("Wir kommen nächste Woche", "2023-05-15", "2023-05-21"),
+        ("Je suis venu hier", "2023-05-07", "2023-05-07"),
+        ("nous sommes partis il y a trois jours", "2023-05-05", "2023-05-05"),
+        ("Fui al mercado ayer", "2023-05-07", "2023-05-07"),
+        ("el martes pasado", "2023-05-02", "2023-05-02"),
+        ("我昨天去了公园", "2023-05-07", "2023-05-07"),
+    ],
+)
+def test_a_relative_time_is_placed_on_the_calendar(text, start, end):
+    """C12: "yesterday" said on 8 May 2023 is 7 May 2023; the same for weekdays, spans, seasons and languages."""
+    assert only(text) == (date.fromisoformat(start), date.fromisoformat(end))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nothing here.", "He may march on.", "I was there recently", "5/7/2023", "room 2023", "Mein Hund ist hier und bellt",
+        "9999 years ago", "Saturdays are fine for me", "30 February", "I ran in a day", "the 5th floor", "",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_placed_is_not_a_mention(text):
+    """A guess would be worse than silence; impossible and ambiguous dates are left alone."""
+    assert dates.mentions(text, MONDAY) == []
+
+
+def test_absolute_dates_stand_beside_the_original_words():
+    """The original words are kept, the date follows in brackets, and what is absolute already is left alone."""
+    text = "I saw Ann yesterday and on 3 May 2021; next month we fly."
+
+    told = dates.with_absolute(text, MONDAY)
+
+    assert told == "I saw Ann yesterday (7 May 2023) and on 3 May 2021; next month (June 2023) we fly."
+    assert dates.with_absolute(told, MONDAY) == told
+
+
+def test_the_day_follows_the_zone_of_the_speaker():
+    """Said at 23:30 in New York, "today" is still that day there."""
+    said = datetime(2023, 5, 9, 3, 30, tzinfo=UTC).astimezone(ZoneInfo("America/New_York"))
+
+    assert only("today", said) == (date(2023, 5, 8), date(2023, 5, 8))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [
+        ("2023-05-07", "2023-05-07", "7 May 2023"),
+        ("2023-05-01", "2023-05-07", "1-7 May 2023"),
+        ("2023-04-29", "2023-05-05", "29 April - 5 May 2023"),
+        ("2022-12-26", "2023-01-01", "26 December 2022 - 1 January 2023"),
+        ("2023-05-01", "2023-05-31", "May 2023"),
+        ("2022-06-01", "2022-08-31", "June-August 2022"),
+        ("2022-12-01", "2023-02-28", "December 2022 - February 2023"),
+        ("2022-01-01", "2022-12-31", "2022"),
+        ("2016-01-01", "2018-12-31", "2016-2018"),
+    ],
+)
+def test_a_span_reads_as_a_person_would_write_it(start, end, text):
+    """Whole months and years lose their days; ranges name what differs."""
+    assert dates.shown(date.fromisoformat(start), date.fromisoformat(end)) == text
+
+
+@given(st.text(max_size=300), st.dates(date(1, 2, 1), date(9999, 11, 1)))
+def test_any_text_said_at_any_time_keeps_its_words(text, said):
+    """Dating never raises, never loses a character, and mentions never overlap."""
+    said = datetime(said.year, said.month, said.day, 12, tzinfo=UTC)
+
+    found = dates.mentions(text + " yesterday, in a few weeks, last winter, on the 31st", said)
+    told = dates.with_absolute(text, said)
+
+    assert all(a.stop <= b.begin for a, b in itertools.pairwise(found))
+    assert all(m.start <= m.end for m in found)
+    kept = iter(told)
+    assert all(ch in kept for ch in text)
+
+
+def test_a_megabyte_is_dated_in_seconds():
+    """Long messages cost time in proportion to their length, not more."""
+    text = "on the on the last last two two weeks " * 27_000
+
+    started = time.perf_counter()
+    dates.mentions(text, MONDAY)
+
+    assert time.perf_counter() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three?", ["One.", "Two!", "Three?"]),
+        ("Dr. Lee met J. Smith at 3 p.m. on Monday. Good.", ["Dr. Lee met J. Smith at 3 p.m. on Monday.", "Good."]),
+        ('She said "no." Then left.', ['She said "no."', "Then left."]),
+        ("v1.2.3 is out at example.com/a.b now", ["v1.2.3 is out at example.com/a.b now"]),
+        ("first line\nsecond line\r\n\r\nthird", ["first line", "second line", "third"]),
+        ("你好。今天好吗？好！", ["你好。", "今天好吗？", "好！"]),
+        ("Wait... what?! Yes", ["Wait...", "what?!", "Yes"]),
+        ("  \n ", []),
+    ],
+)  # fmt: skip
+def test_sentences_end_where_a_reader_would_stop(text, expected):
+    """Abbreviations, initials, versions and addresses do not end a sentence; line breaks and CJK stops do."""
+    assert sentences.split(text) == expected
+
+
+@given(st.text(max_size=400))
+def test_splitting_loses_only_blanks(text):
+    """Every character that is not white space is in some sentence, in order."""
+    assert "".join("".join(sentences.split(text)).split()) == "".join(text.split())
