@@ -92,9 +92,12 @@ def normalize_key(key: str) -> str:
     return normal
 
 
-def content_hash(text: str) -> str:
-    """The version of a text, for `write(..., expect=)`: sha256 over its UTF-8 bytes, as hex."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+def content_hash(content: str | bytes) -> str:
+    """The currency of compare-and-swap: sha256, in hex, of the text's UTF-8 bytes.
+
+    Times of synced files lie; content does not. "" stands for "nothing there".
+    """
+    return hashlib.sha256(content.encode("utf-8") if isinstance(content, str) else content).hexdigest()
 
 
 def _shown(key: str) -> str:

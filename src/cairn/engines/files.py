@@ -1,0 +1,148 @@
+"""Storage on a local tree of Markdown files: the default. No service, no database.
+
+Writes go to a temporary file beside their place, are flushed, and renamed over it; so a crash leaves the old
+text or the new one. What this engine leaves to others: exclusion between writers (`Locks`), and true appends
+(`Journals`), each in a module of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+from cairn.engines.tree import FileInTheWay, Tree, encoded, is_temp, is_usable, translating
+from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound
+from cairn.seams import Capabilities, Info, Locator, StorageBackend, content_hash, registry
+
+__all__ = ["PROTOCOL", "DeviceLocalBackend"]
+
+PROTOCOL = "device-local"
+
+
+class DeviceLocalBackend(StorageBackend):
+    """Text files below one folder of this machine.
+
+    The folder is made if it is missing. Symbolic links below it are neither followed nor listed: a link out
+    of the root would carry writes out with it, and one inside would give a note two names.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._tree = Tree(root)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(concurrent_writers=False, conflict_files=False, encryption=False, sync=False)
+
+    def read(self, locator: Locator) -> str:
+        with translating(locator.key):
+            data = self._tree.read_bytes(locator)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Invalid(
+                f"{locator}: not UTF-8 from byte {error.start} on. Save the file as UTF-8, then try again.",
+                key=locator.key,
+                byte=error.start,
+            ) from None
+
+    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
+        """Put `content` at `locator`; see the seam for the promise.
+
+        With `expect`, the text in place is hashed after the new one is safely on disk and just before the
+        rename, so that a hand edit made meanwhile is met as a `Conflict`, not overwritten.
+        """
+        data = encoded(locator.key, content)
+
+        def unchanged(directory: int, name: str) -> None:
+            if expect is not None:
+                self._expect(directory, name, locator, expect)
+
+        with translating(locator.key):
+            self._tree.replace(locator, data, unchanged)
+        return locator
+
+    def list(self, locator: Locator) -> list[Locator]:
+        try:
+            with translating(locator.key), self._tree.directory(locator.key) as fd, os.scandir(fd) as found:
+                names = [entry.name for entry in found if not entry.is_symlink() and is_usable(entry.name)]
+        except (NotFound, FileInTheWay):
+            return []
+        return [locator.child(name) for name in sorted(names)]
+
+    def exists(self, locator: Locator) -> bool:
+        try:
+            with translating(locator.key):
+                self._tree.stat(locator)
+        except NotFound:
+            return False
+        return True
+
+    def info(self, locator: Locator) -> Info:
+        with translating(locator.key):
+            found = self._tree.stat(locator)
+        is_dir = stat.S_ISDIR(found.st_mode)
+        return Info(locator, is_dir, 0 if is_dir else found.st_size, found.st_mtime)
+
+    def mkdir(self, locator: Locator) -> Locator:
+        if any(is_temp(part) for part in locator.parts):
+            raise InvalidLocatorError(f"{locator}: that name belongs to unfinished writes.", key=locator.key)
+        with translating(locator.key), self._tree.directory(locator.key, make=True):
+            return locator
+
+    def remove(self, locator: Locator) -> None:
+        with translating(locator.key):
+            self._tree.unlink(locator)
+
+    def scan(self, locator: Locator = Locator()) -> Iterator[tuple[str, int, int]]:  # noqa: B008 -- frozen
+        """Every file below a place as (key, size, mtime in ns), for noticing changes; in no special order.
+
+        One directory read and one stat per file, nothing else: it stays close to the bare system calls.
+        Folders that vanish meanwhile are passed over; links and unfinished writes are never shown.
+        """
+        waiting = [locator.key]
+        while waiting:
+            key = waiting.pop()
+            prefix = f"{key}/" if key else ""
+            batch = []
+            try:
+                with translating(key), self._tree.directory(key) as fd, os.scandir(fd) as found:
+                    for entry in found:
+                        name = entry.name
+                        if not is_usable(name):
+                            continue
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(prefix + name)
+                        elif entry.is_file(follow_symlinks=False):
+                            try:
+                                known = entry.stat(follow_symlinks=False)
+                            except FileNotFoundError:
+                                continue
+                            batch.append((prefix + name, known.st_size, known.st_mtime_ns))
+            except (NotFound, FileInTheWay):
+                continue
+            except InvalidLocatorError:
+                if key == locator.key:
+                    raise
+                continue
+            yield from batch
+
+    def _expect(self, directory: int, name: str, locator: Locator, expect: str) -> None:
+        found = self._hash_at(directory, name, locator.key)
+        if found != expect:
+            raise Conflict(
+                f"{locator}: it was {'written' if found else 'removed'} by someone else since it was read. "
+                "Read it again and retry.",
+                key=locator.key,
+                expected=expect,
+                found=found,
+            )
+
+    def _hash_at(self, directory: int, name: str, key: str) -> str:
+        try:
+            return content_hash(self._tree.read_at(directory, name, key))
+        except NotFound:
+            return ""
+
+
+registry.register(PROTOCOL, DeviceLocalBackend, clobber=True)

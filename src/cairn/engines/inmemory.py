@@ -1,0 +1,223 @@
+"""Storage, journals and locks in dictionaries: the reference for engine writers and the double for tests.
+
+They keep the promises of the seams word for word, except that nothing survives the process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, Unavailable
+from cairn.seams import (
+    Capabilities,
+    Info,
+    JournalSlice,
+    Locator,
+    StorageBackend,
+    content_hash,
+    registry,
+)
+
+__all__ = ["PROTOCOL", "InMemoryBackend", "InMemoryJournals", "InMemoryLocks"]
+
+PROTOCOL = "in-memory"
+
+
+class InMemoryBackend(StorageBackend):
+    """Text by key. Safe with many writers because they share one lock, and gone with the process."""
+
+    def __init__(self, root: object = None) -> None:  # noqa: ARG002 -- see below
+        """`root` is accepted, and not used, so that selection can make any backend alike."""
+        self._files: dict[str, tuple[bytes, int]] = {}
+        self._dirs: dict[str, int] = {"": time.time_ns()}
+        self._lock = threading.RLock()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(concurrent_writers=True)
+
+    def read(self, locator: Locator) -> str:
+        with self._lock:
+            if locator.key in self._dirs:
+                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+            return self._file(locator)[0].decode("utf-8")
+
+    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
+        try:
+            data = content.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                f"{locator}: character {error.start} cannot be stored as UTF-8.", key=locator.key
+            ) from None
+        with self._lock:
+            if locator.key in self._dirs:
+                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+            found = content_hash(self._files[locator.key][0]) if locator.key in self._files else ""
+            if expect is not None and found != expect:
+                raise Conflict(
+                    f"{locator}: it was written by someone else since it was read. Read it again and retry.",
+                    key=locator.key,
+                    expected=expect,
+                    found=found,
+                )
+            self._refuse_twin(locator)
+            self.mkdir(locator.parent)
+            self._files[locator.key] = (data, time.time_ns())
+        return locator
+
+    def list(self, locator: Locator) -> list[Locator]:
+        with self._lock:
+            keys = [key for key in (*self._files, *self._dirs) if key and _parent(key) == locator.key]
+        return [Locator(key) for key in sorted(keys)]
+
+    def exists(self, locator: Locator) -> bool:
+        with self._lock:
+            return locator.key in self._files or locator.key in self._dirs
+
+    def info(self, locator: Locator) -> Info:
+        with self._lock:
+            if locator.key in self._dirs:
+                return Info(locator, is_dir=True, size=0, mtime=self._dirs[locator.key] / 1e9)
+            data, mtime_ns = self._file(locator)
+            return Info(locator, is_dir=False, size=len(data), mtime=mtime_ns / 1e9)
+
+    def mkdir(self, locator: Locator) -> Locator:
+        with self._lock:
+            if locator.key in self._files:
+                raise Invalid(f"{locator}: a file is in the way.", key=locator.key)
+            if locator.key not in self._dirs:
+                self.mkdir(locator.parent)
+                self._refuse_twin(locator)
+                self._dirs[locator.key] = time.time_ns()
+        return locator
+
+    def remove(self, locator: Locator) -> None:
+        with self._lock:
+            if locator.key in self._dirs:
+                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+            self._file(locator)
+            del self._files[locator.key]
+
+    def scan(self, locator: Locator = Locator()) -> Iterator[tuple[str, int, int]]:  # noqa: B008 -- frozen
+        """Every file below a place as (key, size, mtime in ns)."""
+        prefix = f"{locator.key}/" if locator.key else ""
+        with self._lock:
+            found = [(k, len(data), at) for k, (data, at) in self._files.items() if k.startswith(prefix)]
+        yield from found
+
+    def _file(self, locator: Locator) -> tuple[bytes, int]:
+        try:
+            return self._files[locator.key]
+        except KeyError:
+            raise NotFound(f"{locator}: nothing is there.", key=locator.key) from None
+
+    def _refuse_twin(self, locator: Locator) -> None:
+        if self.exists(locator):
+            return
+        for sibling in self.list(locator.parent):
+            if sibling.key.casefold() == locator.key.casefold():
+                raise InvalidLocatorError(
+                    f'{locator}: it differs from "{sibling.name}" beside it only by case; choose another name.',
+                    key=locator.key,
+                    twin=sibling.name,
+                )
+
+
+class InMemoryJournals:
+    """Journals as lists of bytes; offsets count as they would in a file."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def append(self, at: Locator, lines: Sequence[str]) -> int:
+        data = _joined(at, lines)
+        with self._lock:
+            self._data[at.key] = self._data.get(at.key, b"") + data
+            return len(self._data[at.key])
+
+    def read(self, at: Locator, start: int = 0) -> JournalSlice:
+        with self._lock:
+            data = self._data.get(at.key, b"")
+        if start and data[start - 1 : start] != b"\n":
+            raise Conflict(
+                f"{at}: byte {start} is no longer the start of a line. Read it from 0.", key=at.key
+            )
+        lines = data[start:].decode("utf-8").split("\n")[:-1]
+        return JournalSlice(tuple(lines), len(data))
+
+    def size(self, at: Locator) -> int:
+        with self._lock:
+            return len(self._data.get(at.key, b""))
+
+    def replace(self, at: Locator, lines: Sequence[str]) -> int:
+        data = _joined(at, lines)
+        with self._lock:
+            self._data[at.key] = data
+        return len(data)
+
+
+class InMemoryLocks:
+    """Locks between the threads of one process."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.Lock] = {}
+        self._owners: dict[str, int] = {}
+        self._guard = threading.Lock()
+
+    @contextmanager
+    def hold(self, name: str, *, timeout: float = 30.0) -> Iterator[None]:
+        lock = self._named(name)
+        if self._owners.get(name) == threading.get_ident():
+            raise Invalid(f'The lock "{name}" is already held by this thread; locks do not nest.', name=name)
+        if not lock.acquire(timeout=max(timeout, 0)):
+            raise Unavailable(f'The lock "{name}" was not free within {timeout:g} s. Try again.', name=name)
+        self._owners[name] = threading.get_ident()
+        try:
+            yield
+        finally:
+            del self._owners[name]
+            lock.release()
+
+    @contextmanager
+    def lease(self, name: str) -> Iterator[bool]:
+        lock = self._named(name)
+        if not lock.acquire(blocking=False):
+            yield False
+            return
+        self._owners[name] = threading.get_ident()
+        try:
+            yield True
+        finally:
+            del self._owners[name]
+            lock.release()
+
+    def _named(self, name: str) -> threading.Lock:
+        if not isinstance(name, str) or not name:
+            raise Invalid("A lock needs a name.", name=name)
+        with self._guard:
+            return self._locks.setdefault(name, threading.Lock())
+
+
+def _parent(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def _joined(at: Locator, lines: Sequence[str]) -> bytes:
+    if isinstance(lines, str):
+        raise Invalid(f"{at}: give a list of lines, not one text.", key=at.key)
+    for line in lines:
+        if not isinstance(line, str) or "\n" in line or line.endswith(("\t", "\r")):
+            raise Invalid(
+                f"{at}: a journal line is one text without line breaks or a tab at its end.", key=at.key
+            )
+    try:
+        return "".join(line + "\n" for line in lines).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{at}: character {error.start} cannot be stored as UTF-8.", key=at.key) from None
+
+
+registry.register(PROTOCOL, InMemoryBackend, clobber=True)

@@ -1,0 +1,229 @@
+"""Journals as plain files: one `write`, one flush per commit, many commits in one where they meet.
+
+Lines are ended by a line feed. Where one append carries several lines, all but the last end in a tab before
+it (blank space to a JSON reader): so a reader knows a unit that a power cut left half written, and returns
+none of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from cairn.engines.tree import Tree, encoded, translating, write_all
+from cairn.errors import Conflict, Invalid, NotFound
+from cairn.seams import JournalSlice, Locator
+
+_CONTINUED = b"\t\n"
+_BLOCK = 65536
+
+
+class FileJournals:
+    """`Journals` in files below one folder, safe across threads and processes.
+
+    Appends to one file from several threads are committed together: the first to arrive writes for those that
+    queued up meanwhile, with one flush. Across processes `flock` on the file itself keeps order.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._tree = Tree(root)
+        self._queues: dict[str, _Queue] = {}
+        self._guard = threading.Lock()
+
+    def append(self, at: Locator, lines: Sequence[str]) -> int:
+        data = unit(at.key, lines)
+        if not data:
+            return self.size(at)
+        mine = _Waiting(data)
+        with self._queue(at.key) as queue:
+            queue.waiting.append(mine)
+            with queue.leading:
+                if not mine.done:
+                    # list swap: what arrives from here on belongs to the next leader.
+                    batch, queue.waiting = queue.waiting, []
+                    self._commit(at, batch)
+        if mine.error is not None:
+            raise mine.error
+        return mine.end
+
+    def read(self, at: Locator, start: int = 0) -> JournalSlice:
+        """Whole units from `start` on. A line that is not UTF-8 comes back with its odd bytes spelled out.
+
+        Raises:
+            Conflict: `start` is not a line's beginning any more; the journal was replaced. Read from 0.
+        """
+        try:
+            with translating(at.key), self._tree.parent(at) as (fd, name):
+                file = self._tree.open_file(fd, name, at.key)
+                with os.fdopen(file, "rb", buffering=0) as handle:
+                    handle.seek(max(start - 1, 0))
+                    data: bytes = handle.read()
+        except NotFound:
+            data = b""
+        if start:
+            if not data.startswith(b"\n"):
+                raise Conflict(
+                    f"{at}: byte {start} is no longer the start of a line; the journal was replaced. Read it from 0.",
+                    key=at.key,
+                    start=start,
+                )
+            data = data[1:]
+        whole = data[: _complete(data)]
+        lines = whole.decode("utf-8", "backslashreplace").split("\n")[:-1]
+        return JournalSlice(tuple(line.removesuffix("\t") for line in lines), start + len(whole))
+
+    def size(self, at: Locator) -> int:
+        try:
+            with translating(at.key):
+                return self._tree.stat(at).st_size
+        except NotFound:
+            return 0
+
+    def replace(self, at: Locator, lines: Sequence[str]) -> int:
+        data = b"".join(unit(at.key, [line]) for line in lines)
+        with translating(at.key):
+            # Held to the end of the rename: an append that waits here then sees that its file is another.
+            with self._locked(at):
+                self._tree.replace(at, data)
+        return len(data)
+
+    def _commit(self, at: Locator, batch: list[_Waiting]) -> None:
+        """Write a batch as one piece; every waiter learns its end or the error."""
+        try:
+            with translating(at.key):
+                with self._locked(at) as (file, directory):
+                    end = self._mended_end(file)
+                    if end == 0:
+                        # Before the first byte: a journal with content is one whose name is durable.
+                        os.fsync(directory)
+                    try:
+                        write_all(file, b"".join(one.data for one in batch))
+                        os.fdatasync(file)
+                    except OSError:
+                        os.ftruncate(file, end)
+                        raise
+        except Exception as error:
+            for one in batch:
+                one.error, one.done = error, True
+            return
+        for one in batch:
+            end += len(one.data)
+            one.end, one.done = end, True
+
+    def _make(self, at: Locator) -> None:
+        with self._tree.parent(at, make=True) as (fd, name):
+            if not name:
+                raise Invalid("The root is a folder; a journal needs a name.", key="")
+            try:
+                os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                self._tree.refuse_twin(fd, name, at.key)
+                try:
+                    os.close(self._tree.open_file(fd, name, at.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    return
+                self._tree.note_new(fd, name)
+
+    @contextmanager
+    def _locked(self, at: Locator) -> Iterator[tuple[int, int]]:
+        """The journal's descriptor under its lock, and its directory's; never that of a replaced file."""
+        while True:
+            try:
+                with self._tree.parent(at) as (fd, name):
+                    file = self._tree.open_file(fd, name, at.key, os.O_RDWR | os.O_APPEND)
+                    try:
+                        fcntl.flock(file, fcntl.LOCK_EX)
+                        if not _is_at(file, fd, name):
+                            continue
+                        try:
+                            yield file, fd
+                        finally:
+                            # A forked child may share the descriptor: unlock, then close.
+                            fcntl.flock(file, fcntl.LOCK_UN)
+                        return
+                    finally:
+                        os.close(file)
+            except NotFound:
+                self._make(at)
+
+    def _mended_end(self, file: int) -> int:
+        """Where the next unit begins, after cutting off one that was never completed."""
+        size = os.fstat(file).st_size
+        tail = os.pread(file, 2, max(size - 2, 0))
+        if size == 0 or (tail.endswith(b"\n") and tail != _CONTINUED):
+            return size
+        begin = size
+        while begin > 0:
+            begin = max(begin - _BLOCK, 0)
+            end = _complete(os.pread(file, size - begin, begin))
+            if end:
+                break
+        else:
+            end = 0
+        os.ftruncate(file, begin + end)
+        return begin + end
+
+    @contextmanager
+    def _queue(self, key: str) -> Iterator[_Queue]:
+        with self._guard:
+            queue = self._queues.setdefault(key, _Queue())
+            queue.users += 1
+        try:
+            yield queue
+        finally:
+            with self._guard:
+                queue.users -= 1
+                if not queue.users:
+                    del self._queues[key]
+
+
+class _Waiting:
+    __slots__ = ("data", "done", "end", "error")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.done = False
+        self.end = 0
+        self.error: Exception | None = None
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self.leading = threading.Lock()
+        self.waiting: list[_Waiting] = []
+        self.users = 0
+
+
+def unit(key: str, lines: Sequence[str]) -> bytes:
+    """The bytes of one append: continued lines, then the last one. Refuses what would not be a line."""
+    if isinstance(lines, str):
+        raise Invalid(f"{key}: give a list of lines, not one text.", key=key)
+    for line in lines:
+        if not isinstance(line, str) or "\n" in line or line.endswith(("\t", "\r")):
+            raise Invalid(
+                f"{key}: a journal line is one text without line breaks or a tab at its end.", key=key
+            )
+    if not lines:
+        return b""
+    return encoded(key, "\t\n".join(lines) + "\n")
+
+
+def _complete(data: bytes) -> int:
+    """How many bytes of `data` are whole units: up to the last line end that is not a continued one."""
+    end = len(data)
+    while (end := data.rfind(b"\n", 0, end)) >= 0:
+        if not data.endswith(b"\t", 0, end):
+            return end + 1
+    return 0
+
+
+def _is_at(file: int, directory: int, name: str) -> bool:
+    opened = os.fstat(file)
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)

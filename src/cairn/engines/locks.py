@@ -1,0 +1,179 @@
+"""Locks as `flock` on empty files: held by an open file, so a dead process lets go at once.
+
+Each name has a file in one directory. A thread first takes the name inside its process, then the file against
+other processes. After a lock is had, the file is looked up again: if it was swept or its directory removed
+meanwhile, another may lock a new file of that name, so the lock is taken anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from cairn.engines.tree import translating
+from cairn.errors import Invalid, Unavailable
+
+_FIRST_NAP = 0.0005
+_LONGEST_NAP = 0.004
+
+
+class FileLocks:
+    """`Locks` in a directory of this machine (never inside a synced folder, never in `.index/`).
+
+    Not reentrant: a thread that asks again for a name it holds gets an error instead of a deadlock. Should the
+    directory be removed while a lock is held, it is made anew; the holder keeps working, but newcomers cannot
+    see it. Compare-and-swap on write still stands between the two.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = os.path.abspath(os.path.expanduser(os.fspath(directory)))
+        self._names: dict[str, _Name] = {}
+        self._guard = threading.Lock()
+        self._pid = os.getpid()
+
+    @contextmanager
+    def hold(self, name: str, *, timeout: float = 30.0) -> Iterator[None]:
+        until = time.monotonic() + timeout
+        with self._in_process(name) as mine:
+            if mine.owner == threading.get_ident():
+                raise Invalid(
+                    f'The lock "{name}" is already held by this thread; locks do not nest.', name=name
+                )
+            if not mine.lock.acquire(timeout=max(timeout, 0)):
+                raise _too_late(name, timeout)
+            mine.owner = threading.get_ident()
+            try:
+                file = self._take(name, until)
+                if file is None:
+                    raise _too_late(name, timeout)
+                try:
+                    yield
+                finally:
+                    _release(file)
+            finally:
+                mine.owner = 0
+                mine.lock.release()
+
+    @contextmanager
+    def lease(self, name: str) -> Iterator[bool]:
+        with self._in_process(name) as mine:
+            if not mine.lock.acquire(blocking=False):
+                yield False
+                return
+            mine.owner = threading.get_ident()
+            try:
+                file = self._take(name, until=0.0)
+                try:
+                    yield file is not None
+                finally:
+                    if file is not None:
+                        _release(file)
+            finally:
+                mine.owner = 0
+                mine.lock.release()
+
+    def sweep(self, older_than_seconds: float = 86_400.0) -> int:
+        """Remove lock files that nobody has taken for a while and nobody holds; say how many."""
+        removed = 0
+        with suppress(FileNotFoundError), os.scandir(self._directory) as found:
+            for entry in found:
+                with suppress(OSError):
+                    if (
+                        not entry.name.endswith(".lock")
+                        or time.time() - entry.stat().st_mtime < older_than_seconds
+                    ):
+                        continue
+                    file = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                    try:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        os.unlink(entry.path)
+                        removed += 1
+                    finally:
+                        os.close(file)
+        return removed
+
+    def _take(self, name: str, until: float) -> int | None:
+        """The locked file, or None once `until` has passed. It is tried at least once."""
+        path = os.path.join(self._directory, hashlib.sha256(name.encode("utf-8")).hexdigest()[:32] + ".lock")
+        nap = _FIRST_NAP
+        while True:
+            with translating(f'lock "{name}"'):
+                file = self._open(path)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if _is_current(file, path):
+                        os.utime(file)
+                        return file
+                    os.close(file)
+                    continue
+                except BlockingIOError:
+                    os.close(file)
+                except BaseException:
+                    os.close(file)
+                    raise
+            if time.monotonic() >= until:
+                return None
+            time.sleep(nap * random.uniform(0.5, 1.0))
+            nap = min(nap * 1.5, _LONGEST_NAP)
+
+    def _open(self, path: str) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            return os.open(path, flags, 0o600)
+
+    @contextmanager
+    def _in_process(self, name: str) -> Iterator[_Name]:
+        if not isinstance(name, str) or not name:
+            raise Invalid("A lock needs a name.", name=name)
+        if self._pid != os.getpid():
+            # After a fork the parent's threads, and the locks they hold, are not here.
+            self._names, self._guard, self._pid = {}, threading.Lock(), os.getpid()
+        with self._guard:
+            mine = self._names.setdefault(name, _Name())
+            mine.users += 1
+        try:
+            yield mine
+        finally:
+            with self._guard:
+                mine.users -= 1
+                if not mine.users:
+                    self._names.pop(name, None)
+
+
+class _Name:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.owner = 0
+        self.users = 0
+
+
+def _too_late(name: str, timeout: float) -> Unavailable:
+    return Unavailable(
+        f'The lock "{name}" was not free within {timeout:g} s: another process is at work there. Try again.',
+        name=name,
+    )
+
+
+def _release(file: int) -> None:
+    # Unlock before closing: a forked child may share the descriptor.
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
+
+
+def _is_current(file: int, path: str) -> bool:
+    opened = os.fstat(file)
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)

@@ -1,0 +1,351 @@
+"""A directory that nothing leaves: what the engines that keep files share.
+
+Every place is reached by walking from the root one segment at a time, each step relative to the directory
+before it and refusing to follow a link. So a symbolic link below the root, planted early or swapped in at the
+last moment, is met as an error before anything is made or read; there is no gap between check and use.
+
+Everything here speaks POSIX (`openat`, `O_NOFOLLOW`, directory flush). Errors of the system are translated at
+this edge: messages carry the key, never a path of the machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import unicodedata
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
+from cairn.seams import MAX_SEGMENT_BYTES, Locator
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a pipe somebody left in the tree must not hang.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_UNUSABLE_NAME = re.compile("[\\\\\x00-\x1f\x7f\ud800-\udfff]")
+_TEMP_MARK = ".tmp."
+_TWIN_CACHE = 64
+
+_TROUBLE = {
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.EROFS: "the file system is read-only; make it writable and try again",
+    errno.EACCES: "permission was denied; check the owner and mode of the folder",
+    errno.EPERM: "the operation is not permitted; check the owner and mode of the folder",
+    errno.EIO: "the disk reported an input/output error; check the disk",
+    errno.EFBIG: "the file would exceed the size limit; raise the limit or split the file",
+    errno.EMFILE: "this process has too many files open; try again, or raise its limit",
+    errno.ENFILE: "the system has too many files open; try again",
+}
+
+
+def failed(key: str, error: OSError) -> StorageFailed:
+    """Translate an error of the system into one that names the key and the trouble."""
+    trouble = _TROUBLE.get(error.errno or 0) or f"{os.strerror(error.errno or 0).lower()}; try again"
+    name = errno.errorcode.get(error.errno or 0, "unknown")
+    translated = StorageFailed(f"{key or 'the root'}: {trouble} ({name}).", key=key, trouble=name)
+    translated.errno = error.errno
+    return translated
+
+
+@contextmanager
+def translating(key: str) -> Iterator[None]:
+    """Let no bare error of the system out of the block."""
+    try:
+        yield
+    except CairnError:
+        raise
+    except OSError as error:
+        raise failed(key, error) from error
+
+
+def absent(key: str) -> NotFound:
+    return NotFound(f"{key or 'the root'}: nothing is there.", key=key)
+
+
+def is_temp(name: str) -> bool:
+    """Whether a name is that of an unfinished write; such names are never listed and never written to."""
+    return name.startswith(".") and _TEMP_MARK in name
+
+
+def is_usable(name: str) -> bool:
+    """Whether a name found on disk can be part of a key and is not an unfinished write."""
+    return _UNUSABLE_NAME.search(name) is None and not (name[0] == "." and _TEMP_MARK in name)
+
+
+def encoded(key: str, content: str) -> bytes:
+    """The bytes of `content`, or an error that says where it stops being text."""
+    if not isinstance(content, str):
+        raise Invalid(f"{key}: content must be text, not {type(content).__name__}.", key=key)
+    try:
+        return content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Invalid(
+            f"{key}: character {error.start} is half of a surrogate pair and cannot be stored as UTF-8.",
+            key=key,
+        ) from None
+
+
+class FileInTheWay(Invalid):
+    """A segment that should be a folder is a file."""
+
+
+class Tree:
+    """A confined directory. Keys go in, bytes and file descriptors come out."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        given = os.fspath(root)
+        if not given or "\x00" in given:
+            raise Invalid("A storage root needs a folder name.", root=given)
+        self.path = os.path.realpath(os.path.expanduser(given))
+        # Memory is private: a root we make is readable by its owner only. An existing one keeps its mode.
+        with translating(""):
+            if not os.path.isdir(self.path):
+                os.makedirs(self.path, mode=0o700, exist_ok=True)
+        self._twins: dict[tuple[int, int], tuple[int, dict[str, str]]] = {}
+
+    # -- walking
+
+    @contextmanager
+    def directory(self, key: str, *, make: bool = False) -> Iterator[int]:
+        """A descriptor of the directory at `key`; with `make`, missing ones are made and flushed.
+
+        Raises `NotFound` if it is absent, `FileInTheWay` if a file is there, and `InvalidLocatorError` if a
+        link is.
+        """
+        fd = self._open_root(make=make)
+        try:
+            for name in key.split("/") if key else ():
+                inner = self._step(fd, name, key, make=make)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def parent(self, locator: Locator, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The open parent directory and the last segment. A file among the parents refuses a write by name."""
+        above, _, name = locator.key.rpartition("/")
+        try:
+            with self.directory(above, make=make) as fd:
+                yield fd, name
+        except FileInTheWay:
+            if make:
+                raise
+            raise absent(locator.key) from None
+
+    def _open_root(self, *, make: bool) -> int:
+        # The root itself was resolved once; only what lies below it is untrusted.
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        try:
+            return os.open(self.path, flags)
+        except FileNotFoundError:
+            if not make:
+                raise absent("") from None
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            return os.open(self.path, flags)
+
+    def _step(self, fd: int, name: str, key: str, *, make: bool) -> int:
+        try:
+            return os.open(name, _DIRECTORY, dir_fd=fd)
+        except FileNotFoundError:
+            if not make:
+                raise absent(key) from None
+        except OSError as error:
+            self._refuse_link(fd, name, key)
+            if error.errno == errno.ENOTDIR:
+                raise FileInTheWay(f'{key}: "{name}" is a file, not a folder.', key=key) from None
+            raise
+        self.refuse_twin(fd, name, key)
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=fd)
+        inner = os.open(name, _DIRECTORY, dir_fd=fd)
+        self.note_new(fd, name)
+        os.fsync(fd)
+        return inner
+
+    def _refuse_link(self, fd: int, name: str, key: str) -> None:
+        with suppress(FileNotFoundError):
+            if stat.S_ISLNK(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                raise InvalidLocatorError(
+                    f'{key}: "{name}" is a symbolic link; places inside the root are real files and folders. '
+                    "Replace the link by what it points to.",
+                    key=key,
+                )
+
+    # -- looking
+
+    def stat(self, locator: Locator) -> os.stat_result:
+        """What is at the place. Raises `NotFound` or, for a link, `InvalidLocatorError`."""
+        if not locator.key:
+            try:
+                return os.stat(self.path)
+            except FileNotFoundError:
+                raise absent("") from None
+        with self.parent(locator) as (fd, name):
+            try:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                raise absent(locator.key) from None
+            if stat.S_ISLNK(found.st_mode):
+                self._refuse_link(fd, name, locator.key)
+            return found
+
+    def open_file(self, fd: int, name: str, key: str, flags: int = _FILE) -> int:
+        """Open a regular file below an open directory; links, folders, pipes and devices are refused."""
+        try:
+            file = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666, dir_fd=fd)
+        except FileNotFoundError:
+            raise absent(key) from None
+        except FileExistsError:
+            raise
+        except OSError as error:
+            self._refuse_link(fd, name, key)
+            if error.errno == errno.EISDIR:
+                raise Invalid(f"{key}: a folder is there, not a file.", key=key) from None
+            raise
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise Invalid(f"{key}: what is there is not a regular file.", key=key)
+        return file
+
+    def read_bytes(self, locator: Locator) -> bytes:
+        with self.parent(locator) as (fd, name):
+            if not name:
+                raise Invalid("The root is a folder, not a file.", key="")
+            return self.read_at(fd, name, locator.key)
+
+    def read_at(self, fd: int, name: str, key: str) -> bytes:
+        file = self.open_file(fd, name, key)
+        with os.fdopen(file, "rb", buffering=0) as handle:
+            data: bytes = handle.read()
+        return data
+
+    # -- changing
+
+    def replace(
+        self, locator: Locator, data: bytes, before: Callable[[int, str], None] | None = None
+    ) -> None:
+        """Put `data` at the place atomically and durably.
+
+        A temporary file beside it is written and flushed, `before(directory, name)` may still object, then
+        it is renamed over the place and the directory is flushed: after a power cut the rename itself could
+        be missing otherwise. Whatever fails, the temporary file goes and the old bytes stay.
+        """
+        key = locator.key
+        with self.parent(locator, make=True) as (fd, name):
+            if not name:
+                raise Invalid("The root is a folder; give a file name to write to.", key="")
+            if is_temp(name):
+                raise InvalidLocatorError(
+                    f"{key}: names of the form .x.tmp.y belong to unfinished writes; choose another.", key=key
+                )
+            mode = self._mode_before(fd, name, key)
+            temp = _temp_name(name)
+            file = os.open(
+                temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=fd
+            )
+            try:
+                try:
+                    if mode is not None:
+                        os.fchmod(file, mode)
+                    write_all(file, data)
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+                if before is not None:
+                    before(fd, name)
+                os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temp, dir_fd=fd)
+                raise
+            if mode is None:
+                self.note_new(fd, name)
+            os.fsync(fd)
+
+    def _mode_before(self, fd: int, name: str, key: str) -> int | None:
+        """The mode of the file to be replaced, which a person may have set; None for a new name."""
+        try:
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            self.refuse_twin(fd, name, key)
+            return None
+        if stat.S_ISREG(found.st_mode):
+            return stat.S_IMODE(found.st_mode)
+        self._refuse_link(fd, name, key)
+        raise Invalid(f"{key}: what is there is not a regular file.", key=key)
+
+    def unlink(self, locator: Locator) -> None:
+        with self.parent(locator) as (fd, name):
+            os.close(self.open_file(fd, name, locator.key))
+            os.unlink(name, dir_fd=fd)
+            self._twins.pop(_identity(fd), None)
+            os.fsync(fd)
+
+    # -- names that differ only in case
+
+    def refuse_twin(self, fd: int, name: str, key: str) -> None:
+        """Refuse a new name where a sibling differs only by case or by Unicode form.
+
+        On half of all machines the two are one file, and a synced or cloned tree would lose one of them.
+        It is a guard for trees that travel, taken when a name is made; it is not a lock.
+        """
+        twin = self._names(fd).get(_folded(name))
+        if twin is None or twin == name:
+            return
+        try:
+            os.stat(twin, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        raise InvalidLocatorError(
+            f'{key}: "{name}" differs from "{twin}" beside it only by case or Unicode form; use that name, or '
+            "choose another.",
+            key=key,
+            twin=twin,
+        )
+
+    def note_new(self, fd: int, name: str) -> None:
+        """Keep the memory of sibling names in step with a name just made, so that many need one listing."""
+        known = self._twins.get(_identity(fd))
+        if known is not None:
+            known[1][_folded(name)] = name
+            self._twins[_identity(fd)] = (os.fstat(fd).st_mtime_ns, known[1])
+
+    def _names(self, fd: int) -> dict[str, str]:
+        identity, stamp = _identity(fd), os.fstat(fd).st_mtime_ns
+        known = self._twins.get(identity)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        names = {_folded(name): name for name in os.listdir(fd) if not is_temp(name)}
+        while len(self._twins) >= _TWIN_CACHE:
+            with suppress(KeyError, StopIteration, RuntimeError):
+                self._twins.pop(next(iter(self._twins)))
+        self._twins[identity] = (stamp, names)
+        return names
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte; a disk that fills up halfway raises on the next round."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _temp_name(name: str) -> str:
+    tail = f"{_TEMP_MARK}{uuid.uuid4().hex}"
+    head = name.encode("utf-8")[: MAX_SEGMENT_BYTES - len(tail) - 1].decode("utf-8", "ignore")
+    return f".{head}{tail}"
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold() if not name.isascii() else name.lower()
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
