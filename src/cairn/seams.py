@@ -1,8 +1,9 @@
 """All that can be swapped, each promise in prose.
 
 `StorageBackend` (seven verbs over `Locator`s) carries the truth. Beside it stand smaller seams: `Journals`
-(append-only lines), `Locks` (units of work and leases), `State` (the change queue) and `Index` (derived rows;
-both may vanish at any moment), `Embedder` and `Writer` (models, both optional), and `Clock`. No file-system path crosses any of them: what the rest of Cairn holds is a `Locator`.
+(append-only lines), `Locks` (units of work and leases), `State` (the change queue, which may vanish at any
+moment), `Embedder` and `Writer` (models, both optional), and `Clock`. The index's own contract stands with
+its values, in `retrieval/corpus.py` (reading) and `retrieval/rows.py` (writing). No file-system path crosses any of them: what the rest of Cairn holds is a `Locator`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cairn.errors import Invalid, InvalidLocatorError, ProtocolError
-from cairn.types import Change, Row, Scope
+from cairn.types import Change
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,10 +29,8 @@ __all__ = [
     "Capabilities",
     "Clock",
     "Completion",
-    "Corpus",
     "DerivedMaintenance",
     "Embedder",
-    "Index",
     "Info",
     "InvalidLocatorError",
     "JournalSlice",
@@ -409,106 +408,6 @@ class State(Protocol):
         ...
 
     def counts(self) -> QueueCounts: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Corpus:
-    """Aligned arrays over the rows of one scope, held warm in memory.
-
-    A snapshot to read, never to write. `kind`, `session` and `sender` are codes into `kinds`, `sessions` and
-    `senders` ((id, name) pairs; -1 for none). `timestamp` is epoch ms, `ordinal` the message's place in its
-    session (-1 for entries). `flags` has the bits below. `vectors` is (n, dimensions), zero where
-    `has_vector` is False; with no model, or in a scope too large to hold (`large`: ask `Index.ann`), it is
-    (0, 0) and `has_vector` tells only what exists. `parents` are cell (or cluster) ids, "" for none.
-    """
-
-    scope: Scope
-    stamp: tuple[str, int]
-    model: str
-    rowid: np.ndarray
-    kind: np.ndarray
-    timestamp: np.ndarray
-    session: np.ndarray
-    ordinal: np.ndarray
-    sender: np.ndarray
-    flags: np.ndarray
-    vectors: np.ndarray
-    has_vector: np.ndarray
-    kinds: Sequence[str]
-    sessions: Sequence[str]
-    senders: Sequence[tuple[str, str]]
-    entry_ids: Sequence[str]
-    parents: Sequence[str]
-    large: bool = False
-
-    DEPRECATED: ClassVar[int] = 1  # superseded by a merged entry (frontmatter `deprecated_entries`)
-    INACTIVE: ClassVar[int] = 2  # status says archived, superseded, rejected ...
-    DAMAGED: ClassVar[int] = 4  # its block cannot be read just now; the row is what was last read
-    GONE: ClassVar[int] = 8  # removed since the snapshot was begun
-    HIDDEN: ClassVar[int] = DEPRECATED | INACTIVE | GONE
-
-    def __len__(self) -> int:
-        return len(self.rowid)
-
-
-class Index(Protocol):
-    """Derived rows with full text and vectors. Every read is inside one scope; none crosses it.
-
-    `where` is a pair (SQL over the row columns `session_id, parent_type, parent_id, timestamp, sender_ids`
-    (a JSON array), `kind, status`; alias `r`, and its bound values).
-    """
-
-    def match(
-        self,
-        scope: Scope,
-        tokens: Sequence[str],
-        *,
-        kinds: Sequence[str] | None = None,
-        where: tuple[str, Sequence[Any]] | None = None,
-        limit: int | None = None,
-    ) -> dict[int, float]:
-        """Rows that hold any of `tokens`, by rowid, with their BM25 (higher is better)."""
-        ...
-
-    def corpus(self, scope: Scope, model: str = "") -> Corpus:
-        """The scope's arrays, with the vectors of `model` (an `Embedder.id`; "" for none)."""
-        ...
-
-    def get_rows(self, rowids: Sequence[int]) -> list[Row]:
-        """The rows that still exist, in the order asked for."""
-        ...
-
-    def find_rows(self, scope: Scope, entry_ids: Sequence[str], kind: str | None = None) -> list[Row]:
-        """Rows of `scope` by entry id."""
-        ...
-
-    def list_rows(
-        self,
-        scope: Scope,
-        kinds: Sequence[str],
-        *,
-        where: tuple[str, Sequence[Any]] | None = None,
-        sort: Literal["timestamp", "updated_at"] = "timestamp",
-        descending: bool = True,
-        offset: int = 0,
-        limit: int = 20,
-        hidden: bool = False,
-    ) -> tuple[list[Row], int]:
-        """One page and the exact total; deprecated and inactive rows only with `hidden`."""
-        ...
-
-    def ann(
-        self,
-        scope: Scope,
-        vector: np.ndarray,
-        k: int,
-        *,
-        model: str,
-        kinds: Sequence[str] | None = None,
-        where: tuple[str, Sequence[Any]] | None = None,
-    ) -> dict[int, float]:
-        """The nearest rows of a large scope, by rowid, with their cosine."""
-        ...
 
 
 class Embedder(Protocol):

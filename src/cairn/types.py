@@ -214,43 +214,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One searchable thing as the index holds it: an entry of a note, or one verbatim message of a cut cell.
-
-    `fields` carries all an answer needs, so that none reads a file: inline keys as written, sections by
-    title. `timestamp` and `updated_at` are epoch milliseconds (0 where the entry names none). `status` is ""
-    for a live row; "deprecated", "archived" and their like are hidden unless asked for. `content_sha256` is
-    the kind's hash over content fields. `ordinal` is a message's place in its session, -1 for entries.
-    `rowid` is 0 until the index gave one; it is never given twice.
-    """
-
-    scope: Scope
-    kind: str
-    entry_id: str
-    path: str
-    text: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    content_sha256: str = ""
-    timestamp: int = 0
-    updated_at: int = 0
-    session_id: str = ""
-    parent_type: str = ""
-    parent_id: str = ""
-    sender_ids: tuple[str, ...] = ()
-    sender_name: str = ""
-    ordinal: int = -1
-    status: str = ""
-    line: int = 0
-    damaged: bool = False
-    rowid: int = 0
-
-    @property
-    def id(self) -> str:
-        """The public id: owner and entry id joined, unique inside a space and kind."""
-        return f"{self.scope.owner}_{self.entry_id}" if self.scope.owner else self.entry_id
-
-
-@dataclass(frozen=True, slots=True)
 class Freshness:
     """How far the index is behind the files.
 

@@ -118,7 +118,12 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as it is shown. For messages `entry_id` is the message id; `fields` has an entry's own data."""
+    """One row as it is shown. For messages `entry_id` is the message id; `fields` has an entry's own data.
+
+    Inline keys stand in `fields` as written, sections by their title, so that no answer reads a file. `status`
+    is "" for a live row; "deprecated", "archived" and their like are hidden unless asked for. `ordinal` is a
+    message's place in its session. `rowid` is 0 until the index gave one; it is never given twice.
+    """
 
     rowid: int
     kind: str
@@ -134,6 +139,17 @@ class Row:
     sender_ids: Sequence[str] = ()
     sender_name: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    updated_ms: int = 0
+    ordinal: int = 0
+    status: str = ""
+    content_sha256: str = ""
+    line: int = 0
+    damaged: bool = False
+
+    @property
+    def id(self) -> str:
+        """The public id: owner and entry id joined, unique inside a space and kind."""
+        return f"{self.scope.owner}_{self.entry_id}" if self.scope.owner else self.entry_id
 
 
 class SearchIndex(Protocol):

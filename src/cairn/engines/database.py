@@ -1,0 +1,282 @@
+"""A SQLite file that may vanish, break or be busy at any moment, and a caller who never hears of it.
+
+Everything under `.index/` is disposable while the service runs. So each use looks whether the file it has
+open is still the file that is there (one `stat`), opens anew where it is not, sets a broken file aside and
+starts an empty one, and waits out a busy one. What was lost is told by `generation`: it differs from the one
+seen before, and whoever keeps derived data looks at that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from cairn.errors import Unavailable
+
+_BUSY_SECONDS = 15.0
+_STATEMENT_SECONDS = 1.0
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+_BROKEN = ("malformed", "not a database", "disk image", "file is encrypted", "unsupported file format")
+_LOST = (
+    "no such table",
+    "unable to open",
+    "readonly database",
+    "disk i/o error",
+    "vtable constructor failed",
+)
+
+T = TypeVar("T")
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that can be referred to weakly, so that a finished thread's is not kept alive."""
+
+
+class Database:
+    """One SQLite file in WAL mode: a reading connection per thread, one writing connection behind a lock.
+
+    Args:
+        path: The file. Its directory is made when missing.
+        schema: The statements that make an empty file usable.
+        version: A file of another version is set aside like a broken one: derived data is made again.
+        attach: Further files by schema name, opened along (each with its own `Database`).
+    """
+
+    def __init__(
+        self, path: Path, schema: str, *, version: int, attach: dict[str, Database] | None = None
+    ) -> None:
+        self.path = path
+        self._schema = schema
+        self._version = version
+        self._attached = attach or {}
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._identity: tuple[int, int] | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._readers: weakref.WeakSet[_Connection] = weakref.WeakSet()
+        self._epoch = 0
+        self._attached_epochs: list[int] = []
+        self._generation = ""
+        self._closed = False
+
+    @property
+    def generation(self) -> str:
+        """Which file this is; another value means that all earlier content is gone."""
+        self._current()
+        return self._generation
+
+    def read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `ask` on this thread's reading connection; again on a fresh file if the old one is lost."""
+        return self._living(lambda: ask(self._reader()))
+
+    def write(self, change: Callable[[sqlite3.Connection], T], *, patience: float = _BUSY_SECONDS) -> T:
+        """Run `change` in one immediate transaction. It may be run again, so it must only touch the database.
+
+        Raises:
+            Unavailable: it could not be done within `patience` seconds.
+        """
+
+        def once() -> T:
+            with self._lock:
+                self._current()
+                assert self._writer is not None
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    result = change(self._writer)
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    with contextlib.suppress(sqlite3.Error):
+                        self._writer.execute("ROLLBACK")
+                    raise
+                return result
+
+        return self._living(once, patience)
+
+    def data_version(self) -> tuple[int, int]:
+        """A value that changes when another process or connection committed, or the file was replaced."""
+
+        def ask(connection: sqlite3.Connection) -> tuple[int, int]:
+            return self._epoch, int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+        return self.read(ask)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._drop()
+            for connection in list(self._readers):
+                with contextlib.suppress(sqlite3.Error):
+                    connection.close()
+
+    def _living(self, act: Callable[[], T], patience: float = _BUSY_SECONDS) -> T:
+        deadline = time.monotonic() + patience
+        pause = 0.002
+        while True:
+            if self._closed:
+                raise Unavailable(f"{self.path.name} is closed: the memory was shut down.")
+            try:
+                return act()
+            except sqlite3.ProgrammingError as error:
+                # Closed under us, because the file was replaced or the memory shut down: look again.
+                if "closed" not in str(error) or time.monotonic() > deadline:
+                    raise
+            except sqlite3.DatabaseError as error:
+                text = str(error).lower()
+                if any(word in text for word in _BROKEN):
+                    self._set_aside()
+                elif any(word in text for word in _LOST):
+                    if "table" in text:
+                        self._set_aside()
+                    else:
+                        self._drop()
+                elif not any(word in text for word in ("locked", "busy", "schema", "interrupted")):
+                    raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
+            except OSError as error:
+                if time.monotonic() > deadline or not isinstance(error, FileNotFoundError):
+                    raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
+            time.sleep(pause)
+            pause = min(pause * 2, 0.1)
+
+    def _reader(self) -> sqlite3.Connection:
+        self._current()
+        held: tuple[int, _Connection] | None = getattr(self._local, "held", None)
+        if held is None or held[0] != self._epoch:
+            if held is not None:
+                held[1].close()
+            with self._lock:
+                held = (self._epoch, self._open())
+                self._readers.add(held[1])
+            self._local.held = held
+        return held[1]
+
+    def _current(self) -> None:
+        """Make sure that the file that is open is the file that is there."""
+        attached = []
+        for database in self._attached.values():
+            database._current()
+            attached.append(database._epoch)
+        if (
+            self._identity is not None
+            and self._found() == self._identity
+            and attached == self._attached_epochs
+        ):
+            return
+        with self._lock:
+            if (
+                self._identity is not None
+                and self._found() == self._identity
+                and attached == self._attached_epochs
+            ):
+                return
+            self._drop()
+            with self._guarded():
+                if self.path.exists() and self.path.stat().st_size == 0:
+                    # Emptied by someone; older connections may still hold its locks, so start another file.
+                    self._unlink()
+                self._writer = self._open()
+                self._prepare(self._writer)
+                self._epoch += 1
+                self._attached_epochs = attached
+                self._identity = self._found()
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """One process at a time creates or replaces the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path.parent / ".opening", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _open(self) -> _Connection:
+        connection = sqlite3.connect(
+            self.path,
+            factory=_Connection,
+            timeout=_STATEMENT_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=64,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA temp_store=MEMORY")
+            connection.execute("PRAGMA journal_size_limit=16777216")
+            for name, database in self._attached.items():
+                connection.execute(f"ATTACH DATABASE ? AS {name}", (str(database.path),))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if found not in {0, self._version}:
+            raise sqlite3.DatabaseError("unsupported file format")
+        if found == 0:
+            connection.executescript(
+                "BEGIN IMMEDIATE;"
+                "CREATE TABLE IF NOT EXISTS birth(generation TEXT NOT NULL);"
+                f"INSERT INTO birth SELECT '{uuid.uuid4().hex}' WHERE NOT EXISTS (SELECT 1 FROM birth);"
+                f"{self._schema};PRAGMA user_version={self._version};COMMIT;"
+            )
+        self._generation = str(connection.execute("SELECT generation FROM birth").fetchone()[0])
+
+    def _drop(self) -> None:
+        """Let go of the file. Reading connections are closed by the threads that use them."""
+        with self._lock:
+            self._identity = None
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    writer.close()
+
+    def _set_aside(self) -> None:
+        """Move a file that cannot be read out of the way, unless someone already did."""
+        with self._lock:
+            mine = self._identity
+            self._drop()
+            with contextlib.suppress(OSError), self._guarded():
+                if mine not in {None, self._found()} or (mine is None and not self._unreadable()):
+                    return
+                os.replace(self.path, f"{self.path}.damaged")
+                self._unlink()
+
+    def _unlink(self) -> None:
+        for suffix in ("", *_SIDE_FILES):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+
+    def _unreadable(self) -> bool:
+        try:
+            connection = sqlite3.connect(self.path, timeout=1.0)
+            try:
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                return version not in {0, self._version}
+            finally:
+                connection.close()
+        except sqlite3.DatabaseError as error:
+            return "locked" not in str(error)

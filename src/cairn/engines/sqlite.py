@@ -1,0 +1,376 @@
+"""State on SQLite: the change queue `md_change_state` in `.index/sqlite/system.db`.
+
+One row per path. Queueing a path again moves it to the back with a new LSN and frees it from whoever works on
+it, so a stale worker's "done" finds nothing to finish. The file may be deleted while in use: what is lost is
+a list of work that a scan of the notes finds again, so no caller is ever refused because of it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cairn.engines.database import Database
+from cairn.errors import Unavailable
+from cairn.seams import Clock, Noticed, QueueCounts, SystemClock
+from cairn.types import Change
+
+_SCHEMA = """
+CREATE TABLE md_change_state(
+    md_path TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    change_type TEXT NOT NULL CHECK (change_type IN ('added', 'modified', 'deleted')),
+    mtime REAL,
+    first_seen_at TEXT NOT NULL,
+    last_changed_at TEXT NOT NULL,
+    lsn INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'done', 'failed')),
+    retryable INTEGER NOT NULL DEFAULT 1,
+    last_attempt_at TEXT,
+    retry_count INTEGER NOT NULL DEFAULT 0,
+    error TEXT,
+    size INTEGER,
+    seen_at REAL,
+    not_before REAL NOT NULL DEFAULT 0,
+    holder TEXT
+) WITHOUT ROWID;
+CREATE INDEX md_change_due ON md_change_state(status, lsn);
+CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO meta VALUES ('lsn', 0), ('state', 'rebuilding')
+"""
+MAX_RETRIES = 12
+BACKOFF_SECONDS = 2.0
+_MAX_BACKOFF_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the queue remembers of a file it is done with (or waits for)."""
+
+    status: str
+    change_type: str
+    mtime: float | None
+    size: int | None
+    seen_at: float | None
+    retryable: bool
+
+
+class SqliteState:
+    """The change queue. Safe from many threads and processes.
+
+    Args:
+        directory: The index directory; the file is `sqlite/system.db` below it.
+        clock: Time for the stamps and the retry pauses.
+        on_enqueue: Called after each `enqueue` of this process, so that its indexer need not poll.
+    """
+
+    def __init__(
+        self, directory: Path, *, clock: Clock | None = None, on_enqueue: Callable[[], None] | None = None
+    ) -> None:
+        self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=1)
+        self._clock = clock or SystemClock()
+        self.on_enqueue = on_enqueue
+        self._lsn = 0
+        self._lock = threading.Lock()
+        self._lost = False
+
+    @property
+    def generation(self) -> str:
+        return self._db.generation
+
+    def enqueue(self, changes: Sequence[Noticed]) -> int:
+        """Queue `changes` in one transaction and return the highest LSN.
+
+        Where the queue cannot be written (disk full, directory gone for good) the highest LSN known is
+        returned and `take_lost` tells the indexer to scan.
+        """
+        if not changes:
+            return self.last_lsn()
+        at = self._clock.now().isoformat()
+
+        def put(db: sqlite3.Connection) -> int:
+            lsn = int(db.execute("SELECT value FROM meta WHERE key = 'lsn'").fetchone()[0])
+            lsn = max(lsn, self._lsn)
+            rows = [
+                (c.path, c.kind, c.change_type, c.mtime, at, at, lsn + n) for n, c in enumerate(changes, 1)
+            ]
+            db.executemany(
+                "INSERT INTO md_change_state(md_path, kind, change_type, mtime, first_seen_at, last_changed_at,"
+                " lsn, status) VALUES (?, ?, ?, ?, ?, ?, ?, 'pending') ON CONFLICT(md_path) DO UPDATE SET"
+                " kind = excluded.kind, change_type = excluded.change_type, mtime = excluded.mtime,"
+                " last_changed_at = excluded.last_changed_at, lsn = excluded.lsn, status = 'pending',"
+                " retryable = 1, retry_count = 0, error = NULL, not_before = 0, holder = NULL",
+                rows,
+            )
+            db.execute("UPDATE meta SET value = ? WHERE key = 'lsn'", (lsn + len(rows),))
+            return lsn + len(rows)
+
+        try:
+            lsn = self._db.write(put, patience=3.0)
+        except Unavailable:
+            self._lost = True
+            with self._lock:
+                lsn = self._lsn
+        else:
+            with self._lock:
+                self._lsn = max(self._lsn, lsn)
+        if self.on_enqueue is not None:
+            self.on_enqueue()
+        return lsn
+
+    def take_lost(self) -> bool:
+        """Whether a change could not be queued since the last time this was asked: scan if so."""
+        lost, self._lost = self._lost, False
+        return lost
+
+    def claim(self, limit: int, *, holder: str) -> list[Change]:
+        """Take up to `limit` due changes, oldest LSN first, under `holder`'s name."""
+        now = self._clock.now()
+
+        def take(db: sqlite3.Connection) -> list[Change]:
+            found = db.execute(
+                "UPDATE md_change_state SET status = 'processing', holder = ?, last_attempt_at = ? WHERE md_path"
+                " IN (SELECT md_path FROM md_change_state WHERE status = 'pending' AND not_before <= ?"
+                " ORDER BY lsn LIMIT ?) RETURNING md_path, kind, change_type, lsn, retry_count",
+                (holder, now.isoformat(), now.timestamp(), limit),
+            ).fetchall()
+            return sorted((Change(*row) for row in found), key=lambda change: change.lsn)
+
+        if not self._db.read(self._has_due(now.timestamp())):
+            return []
+        return self._db.write(take)
+
+    @staticmethod
+    def _has_due(now: float) -> Callable[[sqlite3.Connection], bool]:
+        def ask(db: sqlite3.Connection) -> bool:
+            query = "SELECT 1 FROM md_change_state WHERE status = 'pending' AND not_before <= ? LIMIT 1"
+            return db.execute(query, (now,)).fetchone() is not None
+
+        return ask
+
+    def done(
+        self,
+        changes: Sequence[Change],
+        *,
+        holder: str,
+        seen: Mapping[str, tuple[float, int] | None] | None = None,
+    ) -> int:
+        """Finish what `holder` still holds; a path queued anew meanwhile keeps its new turn.
+
+        Args:
+            changes: As `claim` gave them.
+            holder: Who claimed them.
+            seen: (mtime, size) of each file when it was read; None for one that is gone.
+        """
+        now = self._clock.now().timestamp()
+        known = seen or {}
+
+        def finish(db: sqlite3.Connection) -> int:
+            count = 0
+            for change in changes:
+                mtime, size = known.get(change.path) or (None, None)
+                count += db.execute(
+                    "UPDATE md_change_state SET status = 'done', holder = NULL, error = NULL, retry_count = 0,"
+                    " change_type = ?, mtime = ?, size = ?, seen_at = ? WHERE md_path = ? AND lsn = ?"
+                    " AND status = 'processing' AND holder = ?",
+                    (
+                        "deleted" if change.path in known and mtime is None else change.change_type,
+                        mtime,
+                        size,
+                        now,
+                        change.path,
+                        change.lsn,
+                        holder,
+                    ),
+                ).rowcount
+            return count
+
+        return self._db.write(finish)
+
+    def fail(
+        self,
+        change: Change,
+        reason: str,
+        *,
+        holder: str,
+        retryable: bool,
+        seen: tuple[float, int] | None = None,
+    ) -> None:
+        """Record why `change` could not be indexed.
+
+        A retryable failure returns after a pause that grows; after `MAX_RETRIES` of them, and at once where
+        it is not retryable, the change stands as failed until the file is edited or `retry_failed` is asked.
+        """
+        attempts = change.retry_count + 1
+        again = retryable and attempts < MAX_RETRIES
+        now = self._clock.now().timestamp()
+        pause = min(BACKOFF_SECONDS * attempts, _MAX_BACKOFF_SECONDS)
+
+        def note(db: sqlite3.Connection) -> None:
+            mtime, size = seen or (None, None)
+            db.execute(
+                "UPDATE md_change_state SET status = ?, retryable = ?, retry_count = ?, error = ?, not_before = ?,"
+                " holder = NULL, mtime = coalesce(?, mtime), size = coalesce(?, size), seen_at = ?"
+                " WHERE md_path = ? AND lsn = ? AND status = 'processing' AND holder = ?",
+                (
+                    "pending" if again else "failed",
+                    retryable,
+                    attempts,
+                    reason[:500],
+                    now + pause if again else 0,
+                    mtime,
+                    size,
+                    now,
+                    change.path,
+                    change.lsn,
+                    holder,
+                ),
+            )
+
+        self._db.write(note)
+
+    def recover(self, *, holder: str) -> int:
+        """Free every claim of another holder. Only the process that has the indexer's lease may ask."""
+
+        def free(db: sqlite3.Connection) -> int:
+            return db.execute(
+                "UPDATE md_change_state SET status = 'pending', holder = NULL, not_before = 0"
+                " WHERE status = 'processing' AND holder IS NOT ?",
+                (holder,),
+            ).rowcount
+
+        return self._db.write(free)
+
+    def retry_failed(self) -> int:
+        """Put the retryable failures back in the queue; returns how many."""
+
+        def free(db: sqlite3.Connection) -> int:
+            return db.execute(
+                "UPDATE md_change_state SET status = 'pending', retry_count = 0, not_before = 0"
+                " WHERE status = 'failed' AND retryable = 1"
+            ).rowcount
+
+        count = self._db.write(free)
+        if count and self.on_enqueue is not None:
+            self.on_enqueue()
+        return count
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Every failed change with its reason, oldest first; also those still waiting for another try."""
+        query = (
+            "SELECT md_path, kind, change_type, lsn, retryable, retry_count, last_attempt_at, error, status"
+            " FROM md_change_state WHERE status = 'failed' OR (status = 'pending' AND error IS NOT NULL) ORDER BY lsn"
+        )
+        names = (
+            "path",
+            "kind",
+            "change_type",
+            "lsn",
+            "retryable",
+            "retry_count",
+            "last_attempt_at",
+            "error",
+            "status",
+        )
+        rows = self._db.read(lambda db: db.execute(query).fetchall())
+        return [dict(zip(names, row, strict=True)) | {"retryable": bool(row[4])} for row in rows]
+
+    def history(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The latest changes, newest first: what was seen when, and what became of it."""
+        query = (
+            "SELECT md_path, kind, change_type, mtime, first_seen_at, last_changed_at, lsn,"
+            " CASE status WHEN 'processing' THEN 'pending' ELSE status END, retry_count, error"
+            " FROM md_change_state ORDER BY lsn DESC LIMIT ?"
+        )
+        names = (
+            "path",
+            "kind",
+            "change_type",
+            "mtime",
+            "first_seen_at",
+            "last_changed_at",
+            "lsn",
+            "status",
+            "retry_count",
+            "error",
+        )
+        rows = self._db.read(lambda db: db.execute(query, (limit,)).fetchall())
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def counts(self) -> QueueCounts:
+        def ask(db: sqlite3.Connection) -> QueueCounts:
+            found = dict(
+                db.execute("SELECT status, count(*) FROM md_change_state GROUP BY status").fetchall()
+            )
+            last = int(db.execute("SELECT value FROM meta WHERE key = 'lsn'").fetchone()[0])
+            return QueueCounts(
+                pending=found.get("pending", 0) + found.get("processing", 0),
+                done=found.get("done", 0),
+                failed=found.get("failed", 0),
+                last_lsn=last,
+                applied_lsn=self._applied(db, last),
+            )
+
+        return self._db.read(ask)
+
+    def waiting(self, lsn: int | None = None) -> int:
+        """How many changes up to `lsn` (all of them without one) are not yet done or given up."""
+        query = "SELECT count(*) FROM md_change_state WHERE status IN ('pending', 'processing') AND lsn <= ?"
+        limit = lsn if lsn is not None else 2**62
+        return int(self._db.read(lambda db: db.execute(query, (limit,)).fetchone()[0]))
+
+    def last_lsn(self) -> int:
+        found = self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'lsn'").fetchone()[0])
+        return int(found)
+
+    def applied_lsn(self) -> int:
+        """The LSN up to which everything is done or given up."""
+        return self.counts().applied_lsn
+
+    @staticmethod
+    def _applied(db: sqlite3.Connection, last: int) -> int:
+        query = "SELECT min(lsn) FROM md_change_state WHERE status IN ('pending', 'processing')"
+        oldest = db.execute(query).fetchone()[0]
+        return last if oldest is None else int(oldest) - 1
+
+    def data_version(self) -> tuple[int, int]:
+        """Changes when another connection committed, so that an idle indexer can poll for next to nothing."""
+        return self._db.data_version()
+
+    def known(self) -> dict[str, Seen]:
+        """Every path the queue knows, for the scan to compare with the files."""
+        query = "SELECT md_path, status, change_type, mtime, size, seen_at, retryable FROM md_change_state"
+        rows = self._db.read(lambda db: db.execute(query).fetchall())
+        return {row[0]: Seen(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}
+
+    def confirm(self, paths: Iterable[str]) -> None:
+        """Note that these files were read again and found as they were."""
+        now = self._clock.now().timestamp()
+        values = [(now, path) for path in paths]
+        query = "UPDATE md_change_state SET seen_at = ? WHERE md_path = ? AND status = 'done'"
+        if values:
+            self._db.write(lambda db: db.executemany(query, values))
+
+    def state(self) -> str:
+        """Either "rebuilding", until a whole scan of the notes has been indexed since the file was made; then "ready"."""
+        found = self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'state'").fetchone())
+        return str(found[0]) if found else "rebuilding"
+
+    def set_state(self, state: str) -> None:
+        self._db.write(lambda db: db.execute("UPDATE meta SET value = ? WHERE key = 'state'", (state,)))
+
+    def clear(self) -> None:
+        """Forget every change, keep the LSN, and be rebuilding."""
+
+        def wipe(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM md_change_state")
+            db.execute("UPDATE meta SET value = 'rebuilding' WHERE key = 'state'")
+
+        self._db.write(wipe)
+
+    def close(self) -> None:
+        self._db.close()

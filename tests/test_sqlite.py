@@ -1,0 +1,177 @@
+"""The change queue on SQLite."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cairn.engines.sqlite import MAX_RETRIES, SqliteState
+from cairn.seams import Noticed
+
+
+class SetClock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.at
+
+    def forward(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def state(tmp_path, clock):
+    queue = SqliteState(tmp_path / ".index", clock=clock)
+    yield queue
+    queue.close()
+
+
+def noticed(*paths: str, change_type: str = "modified") -> list[Noticed]:
+    return [Noticed(path, "episode", change_type) for path in paths]
+
+
+def test_lsn_grows_and_a_path_queued_again_moves_to_the_back(state):
+    """E104: max + 1 on each enqueue, so a re-enqueued path waits behind the others."""
+    assert state.enqueue(noticed("a.md", "b.md")) == 2
+    assert state.enqueue(noticed("a.md")) == 3
+    claimed = state.claim(10, holder="me")
+    assert [(change.path, change.lsn) for change in claimed] == [("b.md", 2), ("a.md", 3)]
+    assert state.counts().pending == 2, "work in progress is shown as pending"
+
+
+def test_a_stale_claim_loses_to_a_new_change(state):
+    """E105: what was queued again during the work stays pending whatever the worker reports."""
+    state.enqueue(noticed("a.md"))
+    [claimed] = state.claim(10, holder="me")
+    state.enqueue(noticed("a.md"))
+    assert state.done([claimed], holder="me") == 0
+    state.fail(claimed, "late", holder="me", retryable=False)
+    assert state.counts().pending == 1
+    assert state.failures() == []
+    [again] = state.claim(10, holder="me")
+    assert state.done([again], holder="me") == 1
+    assert state.counts() == type(state.counts())(pending=0, done=1, failed=0, last_lsn=2, applied_lsn=2)
+
+
+def test_claims_of_a_dead_holder_are_recovered_at_once(state):
+    """E106: a new lease holder returns every foreign claim to the queue, and the dead one's report is void."""
+    state.enqueue(noticed("a.md", "b.md"))
+    dead = state.claim(1, holder="dead")
+    assert state.recover(holder="new") == 1
+    mine = state.claim(10, holder="new")
+    assert [change.path for change in mine] == ["a.md", "b.md"]
+    assert state.done(dead, holder="dead") == 0
+    assert state.done(mine, holder="new") == 2
+
+
+def test_a_failure_pauses_its_own_change_and_no_other(state, clock):
+    """E108: a retryable failure backs off, is counted, and blocks nobody; after the last try it stands failed."""
+    state.enqueue(noticed("bad.md", "good.md"))
+    bad, good = state.claim(10, holder="me")
+    state.fail(bad, "embedding service is away", holder="me", retryable=True)
+    state.done([good], holder="me")
+    assert state.claim(10, holder="me") == []
+    [shown] = state.failures()
+    assert (shown["status"], shown["error"]) == ("pending", "embedding service is away")
+    for _ in range(MAX_RETRIES - 1):
+        clock.forward(61)
+        [bad] = state.claim(10, holder="me")
+        state.fail(bad, "still away", holder="me", retryable=True)
+    clock.forward(3600)
+    assert state.claim(10, holder="me") == []
+    assert state.counts().failed == 1
+    assert state.retry_failed() == 1, "E91: the retryable ones can be put back"
+    assert [change.retry_count for change in state.claim(10, holder="me")] == [0]
+
+
+def test_a_permanent_failure_waits_for_an_edit(state):
+    """E103, E107: not retryable means not retried, neither by time nor by `retry_failed`; a new change is."""
+    state.enqueue(noticed("bad.md"))
+    [bad] = state.claim(10, holder="me")
+    state.fail(bad, "not UTF-8", holder="me", retryable=False, seen=(1.0, 5))
+    assert state.retry_failed() == 0
+    assert state.known()["bad.md"].mtime == 1.0
+    state.enqueue(noticed("bad.md"))
+    assert len(state.claim(10, holder="me")) == 1
+
+
+def test_the_queue_file_may_vanish_while_in_use(state, tmp_path):
+    """E2, E111: `rm -rf .index` never fails a write; LSNs go on growing and the state says rebuilding."""
+    state.enqueue(noticed("a.md", "b.md"))
+    state.set_state("ready")
+    shutil.rmtree(tmp_path / ".index")
+    assert state.enqueue(noticed("c.md")) == 3
+    assert state.state() == "rebuilding"
+    assert [change.path for change in state.claim(10, holder="me")] == ["c.md"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 1000], ids=["emptied", "overwritten"])
+def test_a_damaged_queue_file_is_set_aside(state, tmp_path, damage):
+    """Damage is met like deletion: the next use finds an empty queue, without an error."""
+    state.enqueue(noticed("a.md"))
+    file = tmp_path / ".index" / "sqlite" / "system.db"
+    for side in ("-wal", "-shm"):
+        file.with_name(file.name + side).unlink(missing_ok=True)
+    file.write_bytes(damage)
+    fresh = SqliteState(tmp_path / ".index")
+    assert fresh.enqueue(noticed("b.md")) >= 1
+    assert [change.path for change in fresh.claim(10, holder="me")] == ["b.md"]
+    fresh.close()
+
+
+def test_enqueue_never_raises_even_where_nothing_can_be_written(tmp_path):
+    """E84: a write is acknowledged by its file; a queue that cannot be written only asks for a scan."""
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where the index directory should be")
+    state = SqliteState(blocked)
+    assert state.enqueue(noticed("a.md")) == 0
+    assert state.take_lost()
+    assert not state.take_lost()
+    state.close()
+
+
+def test_many_threads_and_two_handles_queue_without_a_lock_error(tmp_path):
+    """Design 6: "database is locked" is never shown."""
+    handles = [SqliteState(tmp_path), SqliteState(tmp_path)]
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(40):
+                handles[number % 2].enqueue(noticed(f"{number}-{step}.md"))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert handles[0].counts().pending == 320
+    assert handles[0].last_lsn() == 320
+    for handle in handles:
+        handle.close()
+
+
+def test_thousands_of_changes_a_second(state):
+    """The queue is never the slow part: 5,000 changes in, claimed and done within a few seconds."""
+    begin = time.perf_counter()
+    for start in range(0, 5000, 100):
+        state.enqueue(noticed(*(f"{start + n}.md" for n in range(100))))
+    while claimed := state.claim(200, holder="me"):
+        state.done(claimed, holder="me")
+    assert time.perf_counter() - begin < 4.0
+    assert state.counts().done == 5000
