@@ -6,6 +6,7 @@ so. Unknown names and bad values are errors that name the file and line; nothing
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -30,9 +31,13 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """Which storage engine carries the truth: "device-local", or "vault" for a synced folder."""
+    """Which storage engine carries the truth: "device-local", or "vault" for a synced folder.
+
+    `cache` is this machine's own folder for what must not travel with a vault: its locks and its index.
+    """
 
     backend: str = "device-local"
+    cache: str = "~/.cache/cairn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +167,17 @@ class Settings:
 
     @property
     def index_dir(self) -> Path:
-        return Path(self.index.dir).expanduser().absolute() if self.index.dir else self.root / ".index"
+        if self.index.dir:
+            return Path(self.index.dir).expanduser().absolute()
+        if self.storage.backend == "vault":
+            # A database must not lie in a synced folder: copies made halfway through a write are broken.
+            tree = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
+            return self.cache_dir / "index" / tree
+        return self.root / ".index"
+
+    @property
+    def cache_dir(self) -> Path:
+        return Path(self.storage.cache).expanduser().absolute()
 
     @property
     def zone(self) -> ZoneInfo:
@@ -201,15 +216,29 @@ def load(
     }
     if root is not None:
         arguments["memory.root"] = (os.fspath(root), "argument")
-    chosen_root = (
-        arguments.get("memory.root") or environment.get("memory.root") or (MemorySettings().root, "default")
+    conventions = _conventions(env, root_is_given="memory.root" in {**environment, **arguments})
+    chosen_root = next(
+        source["memory.root"][0]
+        for source in (arguments, environment, conventions)
+        if "memory.root" in source
     )
-    toml_path = Path(str(chosen_root[0])).expanduser() / "cairn.toml"
-    for source in (_read_toml(toml_path), environment, arguments):
-        found.update(source)
+    toml_path = Path(str(chosen_root)).expanduser() / "cairn.toml"
+    for source in (conventions, _read_toml(toml_path), environment, arguments):
+        found.update({name: value for name, value in source.items() if value[1] != "default"})
     settings = _build(found)
     _check(settings)
     return settings
+
+
+def _conventions(env: Mapping[str, str], *, root_is_given: bool) -> dict[str, tuple[Any, str]]:
+    """Names that other programs share, weaker than any of ours: XDG_CACHE_HOME and MEMORY_VAULT_PATH."""
+    out: dict[str, tuple[Any, str]] = {"memory.root": (MemorySettings().root, "default")}
+    if cache := env.get("XDG_CACHE_HOME"):
+        out["storage.cache"] = (os.path.join(cache, "cairn"), "environment XDG_CACHE_HOME")
+    if (path := env.get("MEMORY_VAULT_PATH")) and not root_is_given:
+        origin = "environment MEMORY_VAULT_PATH"
+        out |= {"memory.root": (path, origin), "storage.backend": ("vault", origin)}
+    return out
 
 
 def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
@@ -298,6 +327,15 @@ def _check(settings: Settings) -> None:
             f'{origin}: memory.timezone = "{settings.memory.timezone}" is not a time zone; use a name like Europe/Berlin.',
             setting="memory.timezone",
         ) from None
+    if settings.storage.backend == "vault":
+        inside = settings.root.resolve()
+        for dotted, place in (("index.dir", settings.index_dir), ("storage.cache", settings.cache_dir)):
+            if place.resolve().is_relative_to(inside):
+                raise Misconfigured(
+                    f"{settings.origins.get(dotted, 'default')}: {dotted} lies inside the synced folder; it must "
+                    "stay on this machine. Choose a place outside the memory root.",
+                    setting=dotted,
+                )
     if bool(settings.llm.base_url) != bool(settings.llm.model):
         missing = "model" if settings.llm.base_url else "base_url"
         raise Misconfigured(

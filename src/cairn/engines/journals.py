@@ -129,23 +129,30 @@ class FileJournals:
 
     @contextmanager
     def _locked(self, at: Locator) -> Iterator[tuple[int, int]]:
-        """The journal's descriptor under its lock, and its directory's; never that of a replaced file."""
+        """The journal's descriptor under its lock, and its directory's."""
+        file, directory = self._open_locked(at)
+        try:
+            yield file, directory
+        finally:
+            # A forked child may share the descriptor: unlock, then close.
+            fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
+            os.close(directory)
+
+    def _open_locked(self, at: Locator) -> tuple[int, int]:
+        """Open and lock the journal, making it first if need be; never a file that was replaced meanwhile."""
         while True:
             try:
                 with self._tree.parent(at) as (fd, name):
                     file = self._tree.open_file(fd, name, at.key, os.O_RDWR | os.O_APPEND)
                     try:
                         fcntl.flock(file, fcntl.LOCK_EX)
-                        if not _is_at(file, fd, name):
-                            continue
-                        try:
-                            yield file, fd
-                        finally:
-                            # A forked child may share the descriptor: unlock, then close.
-                            fcntl.flock(file, fcntl.LOCK_UN)
-                        return
-                    finally:
+                        if _is_at(file, fd, name):
+                            return file, os.dup(fd)
+                    except BaseException:
                         os.close(file)
+                        raise
+                    os.close(file)
             except NotFound:
                 self._make(at)
 

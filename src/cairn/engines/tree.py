@@ -17,7 +17,7 @@ import stat
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
 from cairn.seams import MAX_SEGMENT_BYTES, Locator
@@ -228,12 +228,16 @@ class Tree:
     # -- changing
 
     def replace(
-        self, locator: Locator, data: bytes, before: Callable[[int, str], None] | None = None
+        self,
+        locator: Locator,
+        data: bytes,
+        before: Callable[[int, str], None] | None = None,
+        during: AbstractContextManager[None] | None = None,
     ) -> None:
         """Put `data` at the place atomically and durably.
 
         A temporary file beside it is written and flushed, `before(directory, name)` may still object, then
-        it is renamed over the place and the directory is flushed: after a power cut the rename itself could
+        it is renamed over the place (those two steps inside `during`) and the directory is flushed: after a power cut the rename itself could
         be missing otherwise. Whatever fails, the temporary file goes and the old bytes stay.
         """
         key = locator.key
@@ -257,9 +261,10 @@ class Tree:
                     os.fsync(file)
                 finally:
                     os.close(file)
-                if before is not None:
-                    before(fd, name)
-                os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
+                with during or nullcontext():
+                    if before is not None:
+                        before(fd, name)
+                    os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temp, dir_fd=fd)
