@@ -22,7 +22,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@touch $@
 
 $(VENV)/.model: $(VENV)/.ready src/cairn/engines/minilm.py
-	@$(BIN)/cairn model install --quiet
+	@$(BIN)/python -m cairn.engines.minilm install --quiet
 	@touch $@
 
 setup: $(VENV)/.ready $(VENV)/.model   ## build the environment

@@ -76,6 +76,7 @@ class EmbeddingSettings:
     dimensions: int = 0
     timeout_seconds: float = 30.0
     threads: int = 2
+    model_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +181,21 @@ class Settings:
         return Path(self.storage.cache).expanduser().absolute()
 
     @property
+    def models_dir(self) -> Path:
+        """Where the local embedding model is kept: one place per user, shared by all roots."""
+        chosen = self.embedding.model_dir
+        return Path(chosen).expanduser().absolute() if chosen else models_dir()
+
+    @property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.memory.timezone)
+
+
+def models_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """The user's cache folder for models: `$XDG_CACHE_HOME/cairn/models`, `~/.cache/cairn/models` without it."""
+    env = os.environ if environ is None else environ
+    cache = env.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "cairn" / "models"
 
 
 SECTIONS: dict[str, type[Any]] = {

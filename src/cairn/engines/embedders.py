@@ -1,0 +1,242 @@
+"""Embedders: the local model, any compatible service, and hashing for tests.
+
+Making one is cheap. The model is loaded at the first text, once, however many threads ask; a process that
+never searches by meaning never pays for it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn.config import Settings
+from cairn.engines import minilm
+from cairn.errors import Misconfigured, Unavailable
+from cairn.language.words import tokens
+from cairn.seams import Embedder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_BATCH = 32
+_MAX_TOKENS = 256
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+
+def choose(settings: Settings) -> Embedder | None:
+    """The embedder the settings name; None where there is none, and search works on words alone.
+
+    Raises:
+        Misconfigured: the named one cannot be had. "auto" never raises: it takes the local model if it is
+            installed and nothing otherwise.
+    """
+    chosen = settings.embedding
+    if chosen.provider == "none":
+        return None
+    if chosen.provider == "hashing":
+        return HashingEmbedder(chosen.dimensions or 256)
+    if chosen.provider == "openai":
+        return ServiceEmbedder(
+            chosen.base_url,
+            chosen.model,
+            api_key=chosen.api_key,
+            dimensions=chosen.dimensions,
+            timeout_seconds=chosen.timeout_seconds,
+        )
+    folder = minilm.installed(settings.models_dir)
+    missing = [name for name in ("onnxruntime", "tokenizers") if importlib.util.find_spec(name) is None]
+    if folder is not None and not missing:
+        return MiniLM(folder, threads=chosen.threads)
+    if chosen.provider == "auto":
+        return None
+    what = (
+        f"{', '.join(missing)} (install cairn-memory[model])"
+        if missing
+        else "the model: run `cairn model install`"
+    )
+    raise Misconfigured(f'embedding.provider = "minilm" needs {what}.', setting="embedding.provider")
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, texts cut at 256 word pieces."""
+
+    id = minilm.MODEL_ID
+    dimensions = minilm.DIMENSIONS
+
+    def __init__(self, folder: Path, *, threads: int = 2) -> None:
+        self._folder = folder
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._parts: tuple[Any, Any] | None = None
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit vectors in the order of `texts`; texts of like length run together, so little is padding."""
+        import numpy as np
+
+        tokenizer, session = self._parts or self._load()
+        encoded = [item.ids for item in tokenizer.encode_batch([text or " " for text in texts])]
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+        vectors = np.zeros((len(encoded), self.dimensions), np.float32)
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            ids = np.zeros((len(batch), max(len(encoded[i]) for i in batch)), np.int64)
+            mask = np.zeros_like(ids)
+            for row, i in enumerate(batch):
+                ids[row, : len(encoded[i])] = encoded[i]
+                mask[row, : len(encoded[i])] = 1
+            vectors[batch] = session.run(["vectors"], {"ids": ids, "mask": mask})[0]
+        return vectors
+
+    def _load(self) -> tuple[Any, Any]:
+        with self._lock:
+            if self._parts is None:
+                import onnxruntime
+                from tokenizers import Tokenizer
+
+                options = onnxruntime.SessionOptions()
+                options.intra_op_num_threads = max(1, self._threads)
+                options.inter_op_num_threads = 1
+                options.log_severity_level = 3
+                # Spinning shortens one call by little and takes the processor from everyone else.
+                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+                try:
+                    session = onnxruntime.InferenceSession(
+                        str(self._folder / minilm.GRAPH), options, providers=["CPUExecutionProvider"]
+                    )
+                    tokenizer = Tokenizer.from_file(str(self._folder / minilm.TOKENIZER))
+                except Exception as error:  # Both libraries raise bare exceptions of their own.
+                    raise Unavailable(
+                        f"{self._folder}: the local model cannot be loaded ({error}). Run `cairn model install`."
+                    ) from error
+                tokenizer.no_padding()
+                tokenizer.enable_truncation(_MAX_TOKENS)
+                self._parts = (tokenizer, session)
+        return self._parts
+
+
+class ServiceEmbedder:
+    """Any endpoint that speaks the OpenAI embeddings protocol."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str = "",
+        dimensions: int = 0,
+        timeout_seconds: float = 30.0,
+        attempts: int = 3,
+        batch: int = 64,
+    ) -> None:
+        if not base_url or not model:
+            missing = "model" if base_url else "base_url"
+            raise Misconfigured(
+                f'embedding.provider = "openai" needs base_url and model: {missing} is missing.',
+                setting=f"embedding.{missing}",
+            )
+        if not base_url.startswith(("http://", "https://")):
+            raise Misconfigured(
+                f'embedding.base_url = "{base_url}" is not an http or https address.',
+                setting="embedding.base_url",
+            )
+        self._url = base_url.rstrip("/") + "/embeddings"
+        self._model = model
+        self._key = api_key
+        self._asked = dimensions
+        self._known = dimensions
+        self._timeout = timeout_seconds
+        self._attempts = attempts
+        self._batch = batch
+
+    @property
+    def dimensions(self) -> int:
+        """As set; where unset, found out by embedding one word, once."""
+        if not self._known:
+            self.embed(["size"])
+        return self._known
+
+    @property
+    def id(self) -> str:
+        return f"{self._model}/{self.dimensions}"
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        parts = [self._ask(texts[at : at + self._batch]) for at in range(0, len(texts), self._batch)]
+        return np.concatenate(parts) if parts else np.zeros((0, self._known), np.float32)
+
+    def _ask(self, texts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        body: dict[str, Any] = {"model": self._model, "input": [text or " " for text in texts]}
+        if self._asked:
+            body["dimensions"] = self._asked
+        answer = self._post(json.dumps(body).encode())
+        try:
+            items = sorted(answer["data"], key=lambda item: int(item["index"]))
+            vectors = np.array([item["embedding"] for item in items], np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Unavailable(f"{self._url} answered with something that is not embeddings.") from error
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+            raise Unavailable(f"{self._url} answered with {vectors.shape} numbers for {len(texts)} texts.")
+        if self._known and vectors.shape[1] != self._known:
+            raise Unavailable(
+                f"{self._url} gives {vectors.shape[1]} dimensions where {self._known} are expected: "
+                "set embedding.dimensions to what the model gives.",
+                expected=self._known,
+                found=int(vectors.shape[1]),
+            )
+        self._known = int(vectors.shape[1])
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.where(norms > 0, norms, 1), np.float32)
+
+    def _post(self, body: bytes) -> Any:
+        headers = {"Content-Type": "application/json", "User-Agent": "cairn"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        trouble = ""
+        for attempt in range(self._attempts):
+            if attempt:
+                time.sleep(min(0.2 * 4 ** (attempt - 1), 2.0))
+            request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")
+            try:
+                with urllib.request.urlopen(request, timeout=self._timeout) as response:
+                    return json.loads(response.read())
+            except urllib.error.HTTPError as error:
+                with error:
+                    trouble = f"status {error.code}"
+                if error.code not in _RETRIED:
+                    break
+            except (OSError, ValueError) as error:
+                trouble = str(getattr(error, "reason", error))
+        raise Unavailable(f"{self._url} cannot embed now: {trouble}.", url=self._url)
+
+
+class HashingEmbedder:
+    """Vectors from the words alone, the same on every machine. For tests: like words lie near each other."""
+
+    def __init__(self, dimensions: int = 256) -> None:
+        self.dimensions = dimensions
+
+    @property
+    def id(self) -> str:
+        return f"hashing/{self.dimensions}"
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in enumerate(texts):
+            for token in tokens(text):
+                code = zlib.crc32(token.encode())
+                vectors[row, code % self.dimensions] += 1.0 if code & 0x80000000 else -1.0
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.where(norms > 0, norms, 1), np.float32)

