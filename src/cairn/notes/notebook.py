@@ -1,0 +1,560 @@
+"""The only writer of notes: append, change, remove and rewrite, each one durable change of one file.
+
+    append ──> render (caller's thread) ──> queue of the file ──> first in line commits for all:
+        lock the file · read · skip what is there already · give ids · one write, if unchanged · one change
+
+A unit of work holds the file's lock across threads and processes and writes only if the file still is what
+it read; when a person saved in between, it reads again and repeats. Everything outside the touched entry
+and the frontmatter keys that belong to the Notebook stays as it is, byte for byte.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cairn.errors import CairnError, Conflict, Invalid, NotFound
+from cairn.notes import frontmatter
+from cairn.notes.format import EntryId, Note, inline_text, parse_note, render_body, render_entry
+from cairn.notes.kinds import (
+    SCOPE_DIRS,
+    Kind,
+    Place,
+    checked_note,
+    kind_named,
+    kind_of_entry,
+    place_of,
+    space_locator,
+    space_of,
+)
+from cairn.notes.root import MemoryRoot
+from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock, content_hash, iterate_files
+from cairn.types import Entry, Scope, Space
+
+ChangeType = Literal["added", "modified", "deleted"]
+OnChange = Callable[[Sequence[tuple[Locator, ChangeType]]], int]
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 50
+_COUNT = re.compile(r"^entry_count:[ ]+([0-9]{1,9})[ ]*(?=\r?$)", re.MULTILINE)
+_APPENDED = re.compile(r"^last_appended_at:[ ]+(?:'[^'\n]*'|null)[ ]*(?=\r?$)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An entry to be written. Fields that are None are left out; lists are written `[a, b]`."""
+
+    inline: Mapping[str, object] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entry: Entry, **inline: object) -> Draft:
+        """A draft that says what `entry` says, with some inline fields set (None removes one)."""
+        return cls({**entry.inline, **inline}, dict(entry.sections))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where an entry is now. `created` is False when it was there already; `lsn` 0 means nothing changed."""
+
+    entry_id: str
+    locator: Locator
+    lsn: int
+    created: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """One call of `append`, waiting for the commit that carries it."""
+
+    bodies: list[str]
+    once: list[tuple[tuple[str, str], ...]]
+    ids: list[tuple[str, bool]] = field(default_factory=list)
+    lsn: int = 0
+    error: BaseException | None = None
+    leads: bool = False
+    ready: threading.Event = field(default_factory=threading.Event)
+
+
+class _Queue:
+    """Appends to one file that arrive together; the first in line commits for all of them."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.waiting: list[_Request] = []
+        self.busy = False
+        self.users = 0
+        self.last_size = 0
+        self.last_seconds = 0.0
+
+    def take(self) -> list[_Request]:
+        """All that wait now, after a short pause for those the last commit has just let go.
+
+        Writers in a loop come back right after their acknowledgement; without the pause they would split
+        into two halves that take turns. It is a fraction of one commit, and only after a crowded one.
+        """
+        with self.changed:
+            expected = self.last_size + len(self.waiting) - 1
+            if self.last_size > 1 or len(self.waiting) > 1:
+                deadline = time.monotonic() + min(self.last_seconds / 4, 0.02)
+                while len(self.waiting) < expected:
+                    left = deadline - time.monotonic()
+                    if left <= 0 or not self.changed.wait(left):
+                        break
+            batch, self.waiting = self.waiting, []
+            return batch
+
+
+class Notebook:
+    """Reads and writes notes through the storage seam. Thread-safe, and safe across processes.
+
+    Args:
+        storage: Where the notes are.
+        locks: Named locks; a file's lock is named by its key.
+        clock: Sets `last_appended_at`.
+        on_change: Told of each durable change; returns its LSN. When it fails the write still stands (a scan
+            finds the change later) and the LSN is 0.
+    """
+
+    def __init__(
+        self,
+        storage: StorageBackend,
+        locks: Locks,
+        *,
+        clock: Clock | None = None,
+        on_change: OnChange | None = None,
+        lock_seconds: float = 60.0,
+    ) -> None:
+        self.root = MemoryRoot(storage)
+        self._storage = storage
+        self._locks = locks
+        self._clock = clock or SystemClock()
+        self._on_change = on_change
+        self._lock_seconds = lock_seconds
+        self._guard = threading.Lock()
+        self._queues: dict[str, _Queue] = {}
+        self._highest: dict[str, tuple[str, int]] = {}
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    def text(self, locator: Locator) -> str:
+        """The note as it stands in the file. Raises `NotFound`."""
+        return self._storage.read(locator)
+
+    def read(self, locator: Locator) -> Note:
+        """The note, parsed and checked against its place. Raises `NotFound`; damage is in `problems`."""
+        return self._parse(locator, self._storage.read(locator))
+
+    def find(self, scope: Scope, entry_id: str) -> tuple[Locator, Entry]:
+        """The entry of that id in a scope, and its note. Raises `NotFound`, or `Invalid` for no id."""
+        parsed = EntryId.parse(entry_id)
+        locator = kind_of_entry(entry_id).locator(scope, parsed.day)
+        try:
+            note = self.read(locator)
+        except NotFound:
+            raise NotFound(f"Entry {entry_id}: there is no {locator}.", entry_id=entry_id) from None
+        for candidate in (entry_id, str(parsed)):
+            if candidate in note.by_id:
+                return locator, note.by_id[candidate]
+        return locator, note.entry(entry_id)
+
+    def notes(self, space: Space | None = None, kind: str | None = None) -> Iterator[Locator]:
+        """Every note, by key order; of one space or one kind where given."""
+        wanted = kind_named(kind) if kind is not None else None
+        for base in [space_locator(space)] if space is not None else self._spaces():
+            for directory in sorted(SCOPE_DIRS.values()):
+                for locator in iterate_files(self._storage, base.child(directory)):
+                    place = place_of(locator)
+                    if place is not None and (wanted is None or place.kind is wanted):
+                        yield locator
+
+    def _spaces(self) -> Iterator[Locator]:
+        for app in self._storage.list(self.root.root):
+            if not app.name.startswith("."):
+                for project in self._storage.list(app):
+                    if space_of(project) is not None:
+                        yield project
+
+    @staticmethod
+    def _parse(locator: Locator, text: str) -> Note:
+        place = place_of(locator)
+        return checked_note(place.kind.parse(text), place) if place is not None else parse_note(text)
+
+    # --- appending -------------------------------------------------------------------------------------
+
+    def append(
+        self, kind: str, scope: Scope, day: str, drafts: Sequence[Draft], *, once_by: Sequence[str] = ()
+    ) -> list[Written]:
+        """Add entries to a day's note; durable, all of them or none, when this returns.
+
+        Args:
+            kind: A kind that is kept in daily notes.
+            scope: Whose note.
+            day: The date bucket, YYYY-MM-DD; decided once by the caller.
+            drafts: What to write, in order.
+            once_by: Inline keys. A draft whose values of these keys equal those of an entry that was there
+                before this call is not written again: that entry's id is returned, `created` False. Several
+                drafts with the same values are matched with as many entries, in order.
+
+        Raises:
+            Invalid: text or fields no note can hold; nothing was written.
+            Conflict: the file kept changing under the write.
+            Unavailable: the file's lock or the disk could not be had.
+        """
+        declared = kind_named(kind)
+        if declared.storage != "daily":
+            raise Invalid(f"{kind} is not kept in daily notes: use rewrite.", kind=kind)
+        locator = declared.locator(scope, day)
+        request = _Request(
+            [render_body(d.inline, d.sections) for d in drafts], [_once(d, once_by) for d in drafts]
+        )
+        if not drafts:
+            return []
+        self._commit_with_others(Place(scope, declared, day=day), locator, request)
+        return [Written(entry_id, locator, request.lsn, created) for entry_id, created in request.ids]
+
+    def _commit_with_others(self, place: Place, locator: Locator, request: _Request) -> None:
+        with self._guard:
+            queue = self._queues.setdefault(locator.key, _Queue())
+            queue.users += 1
+        try:
+            with queue.changed:
+                queue.waiting.append(request)
+                request.leads, queue.busy = not queue.busy, True
+                queue.changed.notify()
+            if not request.leads:
+                request.ready.wait()
+            if request.leads:
+                self._lead(place, locator, queue)
+        finally:
+            with self._guard:
+                queue.users -= 1
+                if not queue.users:
+                    self._queues.pop(locator.key, None)
+        if request.error is not None:
+            raise request.error
+
+    def _lead(self, place: Place, locator: Locator, queue: _Queue) -> None:
+        """Commit what waits, then hand over to the first of those who came meanwhile."""
+        batch = queue.take()
+        started = time.monotonic()
+        try:
+            self._append_batch(place, locator, batch)
+        except BaseException as error:
+            for request in batch:
+                request.error = error
+        finally:
+            with queue.changed:
+                queue.last_size, queue.last_seconds = len(batch), time.monotonic() - started
+                if queue.waiting:
+                    queue.waiting[0].leads = True
+                    queue.waiting[0].ready.set()
+                else:
+                    queue.busy = False
+            for request in batch:
+                request.leads = False
+                request.ready.set()
+
+    def _append_batch(self, place: Place, locator: Locator, batch: Sequence[_Request]) -> None:
+        def edit(text: str | None) -> str | None:
+            return self._with_appended(place, locator, text, batch)
+
+        lsn = self._edit(locator, edit)
+        for request in batch:
+            request.lsn = lsn if any(created for _, created in request.ids) else 0
+
+    def _with_appended(
+        self, place: Place, locator: Locator, text: str | None, batch: Sequence[_Request]
+    ) -> str | None:
+        kind, day = place.kind, place.day
+        if text is None or not text.lstrip("\ufeff"):
+            mark = text or ""
+            text = f"{mark}---\n{frontmatter.dump(kind.fresh_frontmatter(place.scope, day))}---\n"
+        count = self._highest_sequence(locator, text, kind, day)
+        newline = "\r\n" if text.lstrip("\ufeff").startswith("---\r\n") else "\n"
+        known = _Known(kind, text)
+        blocks: list[str] = []
+        for request in batch:
+            request.ids = []
+            added: list[tuple[tuple[tuple[str, str], ...], str]] = []
+            taken: dict[tuple[tuple[str, str], ...], int] = {}
+            for body, once in zip(request.bodies, request.once, strict=True):
+                there = known.matching(once) if once else []
+                if there:
+                    position = taken.get(once, 0)
+                    taken[once] = position + 1
+                    request.ids.append((there[min(position, len(there) - 1)], False))
+                    continue
+                entry_id = str(EntryId.next_for(kind.prefix, day, count))
+                count += 1
+                blocks.append(render_entry(entry_id, body, newline))
+                added.append((once, entry_id))
+                request.ids.append((entry_id, True))
+            known.add(added)
+        if not blocks:
+            return None
+        head = self._counted(place, text, count)
+        gap = "" if head.endswith("\n") else newline
+        return f"{head}{gap}{''.join(blocks)}"
+
+    def _highest_sequence(self, locator: Locator, text: str, kind: Kind, day: str) -> int:
+        """The larger of `entry_count` and the highest sequence in the file, readable or not.
+
+        A hand-lowered count or a damaged entry therefore never leads to an id being used again.
+        """
+        head = frontmatter.find_head(text)
+        if head.end - head.start > frontmatter.MAX_CHARS:
+            raise Invalid(
+                f"{locator}: the frontmatter is longer than {frontmatter.MAX_CHARS} characters. Shorten it by hand.",
+                locator=locator.key,
+            )
+        counted = _COUNT.search(text, head.start, head.end)
+        highest = int(counted.group(1)) if counted is not None else _read_count(text[head.start : head.end])
+        start = f"{kind.prefix}_{day.replace('-', '')}_"
+        width = len(start)
+        for piece in text.split("entry:")[1:]:
+            if piece.startswith(start) or piece[:1] in " \t":
+                bare = piece.lstrip(" \t") if piece[:1] in " \t" else piece
+                digits = bare[width : width + 8]
+                if not digits.isdecimal():
+                    digits = digits[:4]
+                if bare.startswith(start) and digits.isascii() and digits.isdecimal():
+                    highest = max(highest, int(digits))
+        return highest
+
+    def _counted(self, place: Place, text: str, count: int) -> str:
+        """`text` with `entry_count` and `last_appended_at` set, and a head put in place where there is none.
+
+        A head that is not readable YAML is left alone: the ids stay safe without it.
+        """
+        now = self._clock.now().isoformat()
+        head = frontmatter.find_head(text)
+        if not head.fenced:
+            values = {
+                **place.kind.fresh_frontmatter(place.scope, place.day),
+                "entry_count": count,
+                "last_appended_at": now,
+            }
+            return f"{text[: head.start]}---\n{frontmatter.dump(values)}---\n{text[head.body :]}"
+        if not head.closed:
+            return text
+        counted = _COUNT.search(text, head.start, head.end)
+        stamped = _APPENDED.search(text, head.start, head.end)
+        if counted is not None and stamped is not None and counted.end() <= stamped.start():
+            return (
+                f"{text[: counted.start()]}entry_count: {count}{text[counted.end() : stamped.start()]}"
+                f"last_appended_at: '{now}'{text[stamped.end() :]}"
+            )
+        try:
+            values = {"entry_count": count, "last_appended_at": now}
+            new = frontmatter.with_values(text[head.start : head.end], values)
+        except Invalid:
+            return text
+        return text[: head.start] + new + text[head.end :]
+
+    # --- changing --------------------------------------------------------------------------------------
+
+    def change(self, locator: Locator, entry_id: str, edit: Callable[[Entry], Draft]) -> Written:
+        """Rewrite one entry where it stands; its id and position stay. `edit` may run more than once."""
+        return self.change_many(locator, {entry_id: edit})[0]
+
+    def change_many(self, locator: Locator, edits: Mapping[str, Callable[[Entry], Draft]]) -> list[Written]:
+        """Rewrite several entries of one note in one go; all of them or none.
+
+        Raises:
+            NotFound: the note, or an entry in it, is not there (or damaged).
+            Invalid: a draft no note can hold.
+        """
+
+        def rewrite(text: str | None) -> str:
+            note = self._existing(locator, text)
+            changed = sorted(
+                ((note.entry(name), make) for name, make in edits.items()), key=lambda e: e[0].start
+            )
+            pieces, position = [], 0
+            for entry, make in changed:
+                draft = make(entry)
+                old = note.text[entry.start : entry.end]
+                newline = "\r\n" if old.endswith("\r\n") else "\n"
+                block = render_entry(entry.id, render_body(draft.inline, draft.sections), newline)
+                if not old.endswith("\n"):
+                    block = block.removesuffix("\n").removesuffix("\r")
+                pieces += [note.text[position : entry.start], block]
+                position = entry.end
+            return "".join(pieces) + note.text[position:]
+
+        lsn = self._edit(locator, rewrite)
+        return [Written(entry_id, locator, lsn, created=False) for entry_id in edits]
+
+    def remove(self, locator: Locator, entry_ids: Sequence[str]) -> int:
+        """Take entries out of a note; the LSN. Their ids are never given again: the count stays.
+
+        Raises:
+            NotFound: the note, or an entry in it, is not there.
+        """
+
+        def rewrite(text: str | None) -> str:
+            note = self._existing(locator, text)
+            pieces, position = [], 0
+            for entry in sorted(
+                (note.entry(name) for name in dict.fromkeys(entry_ids)), key=lambda e: e.start
+            ):
+                pieces.append(note.text[position : entry.start])
+                position = entry.end
+            kept = "".join(pieces) + note.text[position:]
+            place = place_of(locator)
+            return self._counts_kept(place, note.text, kept, locator) if place is not None else kept
+
+        return self._edit(locator, rewrite)
+
+    def _counts_kept(self, place: Place, before: str, after: str, locator: Locator) -> str:
+        """`after`, its `entry_count` raised to the highest id `before` held, so that none is given twice."""
+        highest = self._highest_sequence(locator, before, place.kind, place.day)
+        if (
+            place.kind.storage != "daily"
+            or self._highest_sequence(locator, after, place.kind, place.day) >= highest
+        ):
+            return after
+        head = frontmatter.find_head(after)
+        if not head.fenced or not head.closed:
+            raise Invalid(
+                f"{locator}: mend the frontmatter first; it keeps removed ids from being used again."
+            )
+        new = frontmatter.with_values(after[head.start : head.end], {"entry_count": highest})
+        return after[: head.start] + new + after[head.end :]
+
+    def rewrite(self, locator: Locator, edit: Callable[[str | None], str | None]) -> int:
+        """Replace a whole file; the LSN, 0 when nothing changed. `edit` may run more than once.
+
+        Args:
+            locator: A document, or any text file of the root.
+            edit: Gets the present text (None where there is no file) and returns the new one, or None to
+                leave it.
+        """
+
+        def checked(text: str | None) -> str | None:
+            new = edit(text)
+            if new is not None:
+                _check_text(locator, new)
+            return new
+
+        return self._edit(locator, checked)
+
+    def update_frontmatter(
+        self, locator: Locator, updates: Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> int:
+        """Set keys of a note's head in place (None removes one); the LSN.
+
+        Raises:
+            NotFound: there is no such note.
+            Invalid: the head cannot be read, or a value cannot be written.
+        """
+
+        def rewrite(text: str | None) -> str:
+            note = self._existing(locator, text)
+            values = updates(note.frontmatter) if callable(updates) else updates
+            if not note.head.fenced:
+                return f"{note.text[: note.head.start]}---\n{frontmatter.dump(values)}---\n{note.body}"
+            if not note.head.closed:
+                raise Invalid(f"{locator}: the frontmatter has no closing ---. Mend it by hand first.")
+            new = frontmatter.with_values(note.text[note.head.start : note.head.end], values)
+            return note.text[: note.head.start] + new + note.text[note.head.end :]
+
+        return self._edit(locator, rewrite)
+
+    def drop(self, locator: Locator) -> int:
+        """Remove a whole file durably; the LSN. Raises `NotFound`."""
+        with self._locks.hold(locator.key, timeout=self._lock_seconds):
+            self._storage.remove(locator)
+            return self._announce(locator, "deleted")
+
+    def _existing(self, locator: Locator, text: str | None) -> Note:
+        if text is None:
+            raise NotFound(f"There is no {locator}.", locator=locator.key)
+        return self._parse(locator, text)
+
+    # --- the unit of work ------------------------------------------------------------------------------
+
+    def _edit(self, locator: Locator, edit: Callable[[str | None], str | None]) -> int:
+        """Read, change and write back one file under its lock, only if nobody wrote in between."""
+        with self._locks.hold(locator.key, timeout=self._lock_seconds):
+            for attempt in range(_ATTEMPTS):
+                text: str | None
+                try:
+                    text = self._storage.read(locator)
+                except NotFound:
+                    text = None
+                new = edit(text)
+                if new is None or new == text:
+                    return 0
+                try:
+                    self._storage.write(locator, new, expect="" if text is None else content_hash(text))
+                except Conflict:
+                    if attempt + 1 == _ATTEMPTS:
+                        raise
+                    time.sleep(min(0.001 * 2**attempt, 0.05))
+                    continue
+                return self._announce(locator, "added" if text is None else "modified")
+        raise AssertionError("unreachable")
+
+    def _announce(self, locator: Locator, change: ChangeType) -> int:
+        if self._on_change is None:
+            return 0
+        try:
+            return self._on_change([(locator, change)])
+        except (CairnError, OSError):
+            # The write is durable and must be acknowledged; the next scan finds what was not queued.
+            _log.warning("change of %s was not queued; a scan will find it", locator, exc_info=True)
+            return 0
+
+
+class _Known:
+    """Which entries of a note carry given inline values; the note is parsed only if the words occur in it."""
+
+    def __init__(self, kind: Kind, text: str) -> None:
+        self._kind = kind
+        self._text = text
+        self._note: Note | None = None
+        self._added: list[tuple[tuple[tuple[str, str], ...], str]] = []
+
+    def matching(self, once: tuple[tuple[str, str], ...]) -> list[str]:
+        """Ids of the entries whose fields equal `once`, in file order."""
+        found = []
+        if all(f"**{key}**:" in self._text and _first_line(value) in self._text for key, value in once):
+            if self._note is None:
+                self._note = self._kind.parse(self._text)
+            found = [e.id for e in self._note.entries if all(e.inline.get(k) == v for k, v in once)]
+        return found + [entry_id for values, entry_id in self._added if values == once]
+
+    def add(self, entries: Sequence[tuple[tuple[tuple[str, str], ...], str]]) -> None:
+        self._added.extend(entries)
+
+
+def _first_line(value: str) -> str:
+    return re.split(r"[^\w.@+-]", value, maxsplit=1)[0]
+
+
+def _once(draft: Draft, keys: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    missing = [key for key in keys if draft.inline.get(key) is None]
+    if missing:
+        raise Invalid(f"once_by names {', '.join(missing)}, which the draft does not have.", field="once_by")
+    return tuple((key, inline_text(draft.inline[key])) for key in keys)
+
+
+def _read_count(head: str) -> int:
+    count = frontmatter.read_head(head)[0].get("entry_count")
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 10**8 else 0
+
+
+def _check_text(locator: Locator, text: str) -> None:
+    if "\0" in text:
+        raise Invalid(f"{locator}: text in a note cannot hold NUL.", locator=locator.key)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{locator}: text in a note must be valid Unicode: {error.reason}.") from None

@@ -1,0 +1,88 @@
+"""The memory root: every place in it has a name here, and is a `Locator`, never a path."""
+
+from __future__ import annotations
+
+from cairn.errors import Conflict
+from cairn.notes.kinds import KINDS, kind_named, scope_locator, space_locator
+from cairn.seams import Locator, StorageBackend
+from cairn.types import Scope, Space
+
+OME_TEMPLATE = """\
+# Overrides for the offline strategies; read again within seconds of a save.
+# Uncomment what should differ from the defaults, for example:
+#
+# [extract_foresight]
+# enabled = false
+"""
+
+
+class MemoryRoot:
+    """Names the places of one memory root. Only `ensure` touches the storage."""
+
+    def __init__(self, storage: StorageBackend) -> None:
+        self._storage = storage
+
+    root = Locator("")
+    index = Locator(".index")
+    sqlite = Locator(".index/sqlite")
+    lancedb = Locator(".index/lancedb")
+    system_db = Locator(".index/sqlite/system.db")
+    index_db = Locator(".index/sqlite/index.db")
+    ome_db = Locator(".index/sqlite/ome.db")
+    ome_jobs_db = Locator(".index/sqlite/ome.aps.db")
+    ome_lock = Locator(".index/sqlite/ome.db.lock")
+    tmp = Locator(".tmp")
+    locks = Locator(".tmp/locks")
+    lock = Locator(".lock")
+    ome_toml = Locator("ome.toml")
+    cairn_toml = Locator("cairn.toml")
+
+    def lance_table(self, kind: str) -> Locator:
+        """The index table of one kind."""
+        return self.lancedb.child(f"{kind_named(kind).name}.lance")
+
+    def ensure(self, ome_template: str = OME_TEMPLATE) -> None:
+        """Make the system's own folders and put the strategy template in place if there is none.
+
+        What users see comes into being when something is first written there. A synced root gets no
+        `.index/`: a database must not travel with it.
+        """
+        if not self._storage.capabilities.sync:
+            self._storage.mkdir(self.sqlite)
+            self._storage.mkdir(self.lancedb)
+        self._storage.mkdir(self.tmp)
+        if not self._storage.exists(self.ome_toml):
+            try:
+                self._storage.write(self.ome_toml, ome_template, expect="")
+            except Conflict:
+                pass  # another process put it there in the meantime
+
+    def space(self, space: Space) -> Locator:
+        """The folder of an (app, project) space."""
+        return space_locator(space)
+
+    def scope(self, scope: Scope) -> Locator:
+        """The folder of a user, an agent, a mission or the whole project."""
+        return scope_locator(scope)
+
+    def note(self, kind: str, scope: Scope, which: str = "") -> Locator:
+        """The note of a kind; `which` is the day of a daily note or the name of a skill."""
+        return kind_named(kind).locator(scope, which)
+
+    def skill(self, scope: Scope, name: str, *parts: str) -> Locator:
+        """A file in a skill's folder (`references/...`, `scripts/...`); SKILL.md without `parts`."""
+        document = KINDS["agent_skill"].locator(scope, name)
+        return document.parent.child(*parts) if parts else document
+
+    def knowledge(self, space: Space) -> Locator:
+        """The shared library of a space."""
+        return space_locator(space).child("knowledge")
+
+    def sessions(self, space: Space) -> Locator:
+        """What was said in a space, verbatim."""
+        return space_locator(space).child("sessions")
+
+    def journal(self, space: Space, name: str = "") -> Locator:
+        """A journal of a space, or the folder that holds them."""
+        folder = space_locator(space).child("journal")
+        return folder.child(f"{name}.jsonl") if name else folder
