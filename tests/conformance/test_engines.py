@@ -1,0 +1,115 @@
+"""The shipped suites over every engine that ships. S61: one suite, the same checks for any backend."""
+
+import unittest
+
+import pytest
+
+from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.inmemory import InMemoryBackend, InMemoryJournals, InMemoryLocks
+from cairn.engines.journals import FileJournals
+from cairn.engines.locks import FileLocks
+from cairn.engines.vault import VaultBackend
+from cairn.seams import Capabilities, Locator, Tier
+from cairn.testing import (
+    UNIVERSAL_CHECKS,
+    JournalConformance,
+    LockConformance,
+    StorageConformance,
+    run_conformance,
+)
+
+from .mirror import Mirrored
+
+
+class Fresh:
+    """Hands each engine a folder of its own."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path_factory):
+        self.folder = lambda: tmp_path_factory.mktemp("engine")
+
+
+class TestDeviceLocal(Fresh, StorageConformance):
+    """S61, S66: device-local passes the suite."""
+
+    def make_backend(self):
+        return DeviceLocalBackend(root=self.folder())
+
+
+class TestVault(Fresh, StorageConformance):
+    """S61, S73: the vault passes the suite."""
+
+    def make_backend(self):
+        folder = self.folder()
+        return VaultBackend(folder / "tree", cache=folder / "cache")
+
+
+class TestInMemory(StorageConformance):
+    """The reference passes the suite."""
+
+    def make_backend(self):
+        return InMemoryBackend()
+
+
+class UnitTestInMemory(StorageConformance, unittest.TestCase):
+    """S68: the mixin serves unittest as well."""
+
+    def make_backend(self):
+        return InMemoryBackend()
+
+
+class TestFileJournals(Fresh, JournalConformance):
+    def make_journals(self):
+        return FileJournals(self.folder())
+
+
+class TestInMemoryJournals(JournalConformance):
+    def make_journals(self):
+        return InMemoryJournals()
+
+
+class TestFileLocks(Fresh, LockConformance):
+    def make_locks(self):
+        return FileLocks(self.folder() / "locks")
+
+
+class TestInMemoryLocks(LockConformance):
+    def make_locks(self):
+        return InMemoryLocks()
+
+
+def test_report_names_what_was_checked(tmp_path_factory):
+    """S66, S68: the driver reports the nine universal checks, the rebuild and what the backend declares."""
+    report = run_conformance(lambda: DeviceLocalBackend(tmp_path_factory.mktemp("b")))
+
+    assert report.universal == (
+        "resolve_and_locator",
+        "write_read_round_trip",
+        "lf_exact_round_trip",
+        "exists_flips",
+        "info",
+        "mkdir_idempotent",
+        "list_children",
+        "list_on_absent",
+        "invalid_locator_rejected",
+    )
+    assert report.universal == tuple(UNIVERSAL_CHECKS)
+    assert report.derived == "absent"
+    assert report.routing == {"capabilities": Capabilities(), "conflict_strategy": "none"}
+
+
+def test_rebuild_runs_where_a_derived_layer_exists():
+    """S65, S67: a backend with a derived layer is asked to rebuild it, twice."""
+    assert run_conformance(Mirrored).derived == "passed"
+
+
+def test_a_derived_layer_tells_what_changed():
+    """S48, S81: changed_since gives the source places that are strictly newer, and is only a hint."""
+    backend = Mirrored()
+    backend.write(Locator("source/a.md"), "x")
+    mtime = backend.info(Locator("source/a.md")).mtime
+
+    assert backend.derived_maintenance.changed_since(mtime - 1) == [Locator("source/a.md")]
+    assert backend.derived_maintenance.changed_since(mtime) == []
+    backend.derived_maintenance.reindex(Tier.LOCAL_INDEX)
+    assert backend.read(Locator("local-index/a.md")) == "x"
