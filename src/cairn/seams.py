@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from cairn.errors import Invalid, InvalidLocatorError, ProtocolError
+from cairn.errors import Invalid, InvalidLocatorError, Misconfigured, ProtocolError
 from cairn.types import Change
 
 if TYPE_CHECKING:
@@ -291,6 +291,20 @@ class TierLayout:
         roots = (self.source, self.shared_abstracts, self.local_index)
         if len(set(roots)) != len(roots):
             raise ValueError(f"Tier roots must differ: {', '.join(map(str, roots))}.")
+
+    def check_for(self, capabilities: Capabilities) -> None:
+        """Refuse an index inside a tier that another program replicates: it would travel, whatever its name.
+
+        Raises:
+            Misconfigured: the backend syncs and the index root lies inside the source or the abstracts.
+        """
+        for outer in (self.source, self.shared_abstracts):
+            if capabilities.sync and self.local_index.parts[: len(outer.parts)] == outer.parts:
+                raise Misconfigured(
+                    f'The index root "{self.local_index}" lies inside "{outer or "the root"}", which is synced. '
+                    "Keep the index in a folder of this machine.",
+                    setting="index.dir",
+                )
 
     @property
     def never_sync_root(self) -> Locator:
