@@ -413,8 +413,19 @@ class State(Protocol):
         """Finish what is still claimed by `holder`; a path queued anew meanwhile stays pending."""
         ...
 
-    def fail(self, change: Change, reason: str, *, holder: str, retryable: bool) -> None:
-        """Record a failure. A retryable one comes back after a pause; the other waits for an edit."""
+    def fail(
+        self,
+        change: Change,
+        reason: str,
+        *,
+        holder: str,
+        retryable: bool,
+        seen: tuple[float, int] | None = None,
+    ) -> None:
+        """Record a failure. A retryable one comes back after a pause; the other waits for an edit.
+
+        `seen` is the file's (mtime, size): while they stay, a scan does not queue it again.
+        """
         ...
 
     def recover(self, *, holder: str) -> int:

@@ -40,7 +40,7 @@ CREATE TABLE md_change_state(
 ) WITHOUT ROWID;
 CREATE INDEX md_change_due ON md_change_state(status, lsn);
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-INSERT INTO meta VALUES ('lsn', 0), ('state', 'rebuilding')
+INSERT INTO meta VALUES ('lsn', 0), ('ready_for', '')
 """
 MAX_RETRIES = 12
 BACKOFF_SECONDS = 2.0
@@ -152,33 +152,26 @@ class SqliteState:
 
         return ask
 
-    def done(
-        self,
-        changes: Sequence[Change],
-        *,
-        holder: str,
-        seen: Mapping[str, tuple[float, int] | None] | None = None,
-    ) -> int:
-        """Finish what `holder` still holds; a path queued anew meanwhile keeps its new turn.
+    def done(self, changes: Sequence[Change], *, holder: str) -> int:
+        """Finish what `holder` still holds; a path queued anew meanwhile keeps its new turn."""
+        return self.finish(changes, holder=holder, seen={})
 
-        Args:
-            changes: As `claim` gave them.
-            holder: Who claimed them.
-            seen: (mtime, size) of each file when it was read; None for one that is gone.
-        """
+    def finish(
+        self, changes: Sequence[Change], *, holder: str, seen: Mapping[str, tuple[float, int] | None]
+    ) -> int:
+        """`done`, with what each file was when it was read: (mtime, size), or None for one that is gone."""
         now = self._clock.now().timestamp()
-        known = seen or {}
 
         def finish(db: sqlite3.Connection) -> int:
             count = 0
             for change in changes:
-                mtime, size = known.get(change.path) or (None, None)
+                mtime, size = seen.get(change.path) or (None, None)
                 count += db.execute(
                     "UPDATE md_change_state SET status = 'done', holder = NULL, error = NULL, retry_count = 0,"
                     " change_type = ?, mtime = ?, size = ?, seen_at = ? WHERE md_path = ? AND lsn = ?"
                     " AND status = 'processing' AND holder = ?",
                     (
-                        "deleted" if change.path in known and mtime is None else change.change_type,
+                        "deleted" if change.path in seen and mtime is None else change.change_type,
                         mtime,
                         size,
                         now,
@@ -355,20 +348,39 @@ class SqliteState:
         if values:
             self._db.write(lambda db: db.executemany(query, values))
 
-    def state(self) -> str:
-        """Either "rebuilding", until a whole scan of the notes has been indexed since the file was made; then "ready"."""
-        found = self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'state'").fetchone())
-        return str(found[0]) if found else "rebuilding"
+    def glance(self) -> tuple[int, int, str]:
+        """Applied LSN, changes waiting, and which index is complete: cheap enough for every answer."""
 
-    def set_state(self, state: str) -> None:
-        self._db.write(lambda db: db.execute("UPDATE meta SET value = ? WHERE key = 'state'", (state,)))
+        def ask(db: sqlite3.Connection) -> tuple[int, int, str]:
+            meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+            waiting, oldest = db.execute(
+                "SELECT count(*), min(lsn) FROM md_change_state WHERE status IN ('pending', 'processing')"
+            ).fetchone()
+            return (
+                int(meta["lsn"]) if oldest is None else int(oldest) - 1,
+                int(waiting),
+                str(meta["ready_for"]),
+            )
+
+        return self._db.read(ask)
+
+    def ready_for(self) -> str:
+        """The generation of the index that holds every file; "" while none does."""
+        query = "SELECT value FROM meta WHERE key = 'ready_for'"
+        return str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
+
+    def set_ready(self, generation: str) -> None:
+        """Note that every file has been indexed into the index of this generation."""
+        self._db.write(
+            lambda db: db.execute("UPDATE meta SET value = ? WHERE key = 'ready_for'", (generation,))
+        )
 
     def clear(self) -> None:
-        """Forget every change, keep the LSN, and be rebuilding."""
+        """Forget every change, keep the LSN; no index is complete then."""
 
         def wipe(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM md_change_state")
-            db.execute("UPDATE meta SET value = 'rebuilding' WHERE key = 'state'")
+            db.execute("UPDATE meta SET value = '' WHERE key = 'ready_for'")
 
         self._db.write(wipe)
 

@@ -143,7 +143,6 @@ class Row:
     ordinal: int = 0
     status: str = ""
     content_sha256: str = ""
-    line: int = 0
     damaged: bool = False
 
     @property

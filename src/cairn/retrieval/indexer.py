@@ -1,0 +1,492 @@
+"""From a change to rows: the one path by which anything becomes searchable.
+
+    notebook, capture, watcher, scan ──> queue (LSN) ──> drain: read · parse · compare by hash · one transaction
+                                                                └──> embed: rows without a vector, in batches
+    `.index/` gone or broken ──> "rebuilding": a whole scan queues every file, then "fresh" again
+
+Anyone may queue; only the holder of the lease "indexer" drains, embeds and maintains. Every step may be
+repeated: rows depend on the file alone, vectors on the text alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from cairn.errors import CairnError, Invalid, NotFound, Unavailable
+from cairn.notes.kinds import place_of
+from cairn.notes.sessions import SESSIONS, SessionLog, place_of_session
+from cairn.retrieval.reading import Found, read_note, read_session
+from cairn.retrieval.rows import NewRow, Pending, RowStore, Stored
+from cairn.seams import (
+    DerivedMaintenance,
+    Embedder,
+    Journals,
+    Locator,
+    Locks,
+    Noticed,
+    State,
+    StorageBackend,
+    Tier,
+)
+from cairn.types import Change, Freshness, Scope
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ChangeType = Literal["added", "modified", "deleted"]
+
+LEASE = "indexer"
+_log = logging.getLogger(__name__)
+_BATCH = 100
+_ROWS_PER_COMMIT = 2000
+_EMBED_BATCH = 64
+_SAME_MTIME = 0.0005
+_UNSURE_SECONDS = 0.1
+
+
+class Queue(State, Protocol):
+    """What the indexer asks of its queue beyond the seam."""
+
+    def waiting(self, lsn: int | None = None) -> int: ...
+    def last_lsn(self) -> int: ...
+    def finish(
+        self, changes: Sequence[Change], *, holder: str, seen: Mapping[str, tuple[float, int] | None]
+    ) -> int: ...
+    def known(self) -> Mapping[str, Known]: ...
+    def confirm(self, paths: Collection[str]) -> None: ...
+    def take_lost(self) -> bool: ...
+    def ready_for(self) -> str: ...
+    def set_ready(self, generation: str) -> None: ...
+    def clear(self) -> None: ...
+    def glance(self) -> tuple[int, int, str]: ...
+
+
+class Known(Protocol):
+    """What the queue remembers of a file."""
+
+    status: str
+    change_type: str
+    mtime: float | None
+    size: int | None
+    seen_at: float | None
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a scan of the files found."""
+
+    files: int
+    queued: int
+    lsn: int
+
+
+class Indexer(DerivedMaintenance):
+    """Keeps the index in step with the files.
+
+    Args:
+        storage: Where the notes are.
+        journals: Where the session logs are.
+        locks: For the lease.
+        queue: The change queue.
+        index: Where rows go.
+        embedder: Gives the embedder, or None: then search is lexical.
+        zone: Times without an offset are meant in it.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: StorageBackend,
+        journals: Journals,
+        locks: Locks,
+        queue: Queue,
+        index: RowStore,
+        embedder: Callable[[], Embedder | None] = lambda: None,
+        zone: tzinfo = UTC,
+    ) -> None:
+        self._storage = storage
+        self._journals = journals
+        self._locks = locks
+        self._queue = queue
+        self._index = index
+        self._embedder = embedder
+        self._zone = zone
+        self._sessions = SessionLog(journals)
+        self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._working = threading.RLock()
+        self._progress = threading.Condition()
+        self._rebuild_lsn: int | None = None
+        self._embed_again_at = 0.0
+
+    # ---- queueing: anyone, any time --------------------------------------------------------------------------
+
+    def note_change(self, changes: Sequence[tuple[Locator, ChangeType]]) -> int:
+        """Queue files that were written; the `on_change` of notebook and capture. Never raises."""
+        noticed = [
+            Noticed(locator.key, kind, change)
+            for locator, change in changes
+            if (kind := kind_of(locator)) is not None
+        ]
+        return self._queue.enqueue(noticed)
+
+    def scan(self) -> Scanned:
+        """Compare every file with what the queue remembers and queue what differs. The guarantee."""
+        known = self._queue.known()
+        noticed: list[Noticed] = []
+        unsure: list[tuple[str, str]] = []
+        present: set[str] = set()
+        for key, size, mtime in self._files():
+            kind = kind_of(Locator(key))
+            if kind is None:
+                continue
+            present.add(key)
+            old = known.get(key)
+            if old is None or old.change_type == "deleted":
+                if old is None or old.status == "done":
+                    noticed.append(Noticed(key, kind, "added", mtime))
+            elif old.status in {"done", "failed"}:
+                same = (
+                    old.mtime is not None
+                    and abs(old.mtime - mtime) <= _SAME_MTIME
+                    and (old.size is None or old.size == size)
+                )
+                if not same:
+                    noticed.append(Noticed(key, kind, "modified", mtime))
+                elif (
+                    old.status == "done" and old.seen_at is not None and old.seen_at - mtime < _UNSURE_SECONDS
+                ):
+                    # Read so soon after it was written that a later write may carry the same time.
+                    unsure.append((key, kind))
+        gone = {path for path, old in known.items() if old.change_type != "deleted" or old.status != "done"}
+        gone.update(self._index.known_paths())
+        noticed.extend(
+            Noticed(path, kind_of(Locator(path)) or "unknown", "deleted") for path in gone - present
+        )
+        if unsure:
+            noticed.extend(Noticed(key, kind, "modified") for key, kind in unsure)
+        lsn = self._queue.enqueue(noticed) if noticed else self._queue.last_lsn()
+        return Scanned(len(present), len(noticed), lsn)
+
+    def _files(self) -> Iterator[tuple[str, int, float]]:
+        """Every file of the truth with size and mtime; the system's own dot folders are passed over."""
+        quick = getattr(self._storage, "scan", None)
+        for top in self._storage.list(Locator()):
+            if top.name.startswith("."):
+                continue
+            if quick is not None:
+                for key, size, mtime_ns in quick(top):
+                    yield key, size, mtime_ns / 1e9
+            else:
+                yield from self._walk(top)
+
+    def _walk(self, at: Locator) -> Iterator[tuple[str, int, float]]:
+        try:
+            info = self._storage.info(at)
+        except NotFound:
+            return
+        if not info.is_dir:
+            yield at.key, info.size, info.mtime
+            return
+        for child in self._storage.list(at):
+            yield from self._walk(child)
+
+    # ---- working: the holder of the lease ---------------------------------------------------------------------
+
+    def lease(self) -> AbstractContextManager[bool]:
+        """Try to become the one who indexes this root."""
+        return self._locks.lease(LEASE)
+
+    def begin(self) -> None:
+        """First act of a new lease holder: free what a dead one had claimed, and see whether all is there."""
+        self._queue.recover(holder=self.holder)
+        self.ensure_ready()
+
+    def ensure_ready(self) -> None:
+        """Start a rebuild where queue or rows were lost, and end it once every file has been seen."""
+        if self._queue.take_lost():
+            self.scan()
+        generation = self._index.generation
+        if self._queue.ready_for() == generation:
+            self._rebuild_lsn = None
+            return
+        if self._rebuild_lsn is None:
+            self._queue.clear()
+            self._rebuild_lsn = self.scan().lsn
+        if not self._queue.waiting(self._rebuild_lsn):
+            self._queue.set_ready(generation)
+            self._rebuild_lsn = None
+
+    def drain(self, limit: int | None = None) -> int:
+        """Index up to `limit` queued changes (all that are due, without one); return how many."""
+        count = 0
+        while limit is None or count < limit:
+            with self._working:
+                size = _BATCH if limit is None else min(_BATCH, limit - count)
+                changes = self._queue.claim(size, holder=self.holder)
+                if not changes:
+                    break
+                self._work(changes)
+            count += len(changes)
+            self._tell()
+        if count or self._rebuild_lsn is not None:
+            self.ensure_ready()
+            self._tell()
+        return count
+
+    def _work(self, changes: Sequence[Change]) -> None:
+        """Index one batch of changes: their rows in as few transactions as their size allows."""
+        batch = _Batch()
+        for change in changes:
+            try:
+                seen, found, stored = self._look(change)
+            except (Invalid, UnicodeError) as error:
+                # Not readable as text: what was indexed stays until the file is mended or removed.
+                self._fail(change, error, retryable=False)
+                continue
+            except (CairnError, OSError) as error:
+                self._fail(change, error, retryable=True)
+                continue
+            batch.add(change, seen, found, stored)
+            if len(batch.rows) >= _ROWS_PER_COMMIT:
+                self._commit(batch)
+                batch = _Batch()
+        self._commit(batch)
+
+    def _commit(self, batch: _Batch) -> None:
+        if not batch.changes:
+            return
+        try:
+            if batch.rows or batch.removed or batch.damaged:
+                self._index.apply(batch.rows, removed=batch.removed, damaged=batch.damaged)
+            if batch.gone:
+                self._index.forget_paths(batch.gone)
+        except CairnError as error:
+            for change in batch.changes:
+                self._fail(change, error, retryable=True)
+            return
+        self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen)
+
+    def _look(
+        self, change: Change
+    ) -> tuple[tuple[float, int] | None, Found | None, Mapping[tuple[Scope, str], Stored]]:
+        """The file as it is now, and what the index holds of it. A file that is not there has no rows."""
+        locator = Locator(change.path)
+        stored = self._index.stored(change.path)
+        sources = {key: old.source for key, old in stored.items()}
+        try:
+            info = self._storage.info(locator)
+            if place_of_session(locator) is not None:
+                found = read_session(self._sessions.load(locator), change.path, sources)
+            elif (place := place_of(locator)) is not None:
+                note = place.kind.parse(self._storage.read(locator))
+                found = read_note(place, note, change.path, sources, zone=self._zone)
+            else:
+                return None, None, stored
+        except NotFound:
+            return None, None, stored
+        return (info.mtime, info.size), found, stored
+
+    def _fail(self, change: Change, error: Exception, *, retryable: bool) -> None:
+        _log.warning("%s could not be indexed: %s", change.path, error)
+        seen = None
+        try:
+            info = self._storage.info(Locator(change.path))
+            seen = (info.mtime, info.size)
+        except (CairnError, OSError):
+            pass
+        self._queue.fail(
+            change, str(error) or type(error).__name__, holder=self.holder, retryable=retryable, seen=seen
+        )
+
+    # ---- vectors ----------------------------------------------------------------------------------------------
+
+    def embed(self, limit: int = _EMBED_BATCH) -> int:
+        """Give up to `limit` rows their vector; returns how many got one. 0 when nothing waits.
+
+        Texts that were embedded before, by whichever index, cost nothing. When the embedder cannot answer,
+        it is left alone for a while; rows are found by their words meanwhile.
+        """
+        if time.monotonic() < self._embed_again_at:
+            return 0
+        embedder = self._embedder()
+        if embedder is None:
+            return 0
+        try:
+            self._index.begin_model(embedder.id, embedder.dimensions)
+            rows = self._index.pending(limit)
+            if not rows:
+                return 0
+            fresh = self._fresh(embedder, rows)
+        except Unavailable as error:
+            _log.warning("The embedder does not answer: %s", error)
+            self._embed_again_at = time.monotonic() + 5.0
+            return 0
+        self._index.put_vectors(rows, fresh)
+        self._tell()
+        return len(rows)
+
+    def _fresh(self, embedder: Embedder, rows: Sequence[Pending]) -> dict[bytes, np.ndarray]:
+        have = self._index.have_vectors([row.key for row in rows])
+        texts = {row.key: row.text for row in rows if row.key not in have}
+        if not texts:
+            return {}
+        vectors = embedder.embed(list(texts.values()))
+        if vectors.shape != (len(texts), embedder.dimensions):
+            raise Unavailable(
+                f"{embedder.id} gave an array of shape {vectors.shape} for {len(texts)} texts of "
+                f"{embedder.dimensions} dimensions."
+            )
+        return dict(zip(texts, vectors, strict=True))
+
+    def waiting_for_vectors(self) -> int:
+        return self._index.pending_count()
+
+    # ---- how far we are -----------------------------------------------------------------------------------------
+
+    def status(self) -> Freshness:
+        """How far the index is behind the files, as far as the queue knows."""
+        try:
+            applied, pending, ready = self._queue.glance()
+            if ready != self._index.generation:
+                return Freshness(applied, pending, "rebuilding")
+        except Unavailable:
+            return Freshness(0, 0, "rebuilding")
+        return Freshness(applied, pending, "behind" if pending else "fresh")
+
+    def wait(self, lsn: int | None = None, timeout: float = 10.0) -> bool:
+        """Wait until every change up to `lsn` (all there are, without one) is indexed; False if time ran out.
+
+        An LSN this queue never gave comes from one that was lost: a scan finds whatever it stood for. Where
+        nobody holds the lease, the caller does the work itself.
+        """
+        deadline = time.monotonic() + timeout
+        last = self._queue.last_lsn()
+        if lsn is not None and lsn > last:
+            lsn = self.scan().lsn
+        target = lsn if lsn is not None else last
+        pause = 0.002
+        while True:
+            if not self._queue.waiting(target) and self._queue.ready_for() == self._index.generation:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            with self.lease() as mine:
+                if mine:
+                    self.begin()
+                    if self.drain():
+                        continue
+            with self._progress:
+                self._progress.wait(min(pause, max(deadline - time.monotonic(), 0)))
+            pause = min(pause * 1.5, 0.05)
+
+    def catch_up(self, timeout: float = 10.0, *, embed: bool = False) -> Freshness:
+        """Look at the files themselves, then wait for all that is queued: a strong read begins here.
+
+        With `embed`, vectors are made too, as far as the time allows.
+        """
+        deadline = time.monotonic() + timeout
+        self.wait(self.scan().lsn, timeout)
+        while embed and time.monotonic() < deadline and self._index.pending_count():
+            with self.lease() as mine:
+                if mine and not self.embed():
+                    break
+            if not mine:
+                time.sleep(0.02)
+        return self.status()
+
+    def _tell(self) -> None:
+        with self._progress:
+            self._progress.notify_all()
+
+    # ---- maintenance --------------------------------------------------------------------------------------------
+
+    def maintain(self) -> dict[str, int]:
+        """Keep the index small and quick; bounded in time."""
+        return self._index.maintain()
+
+    def rebuild(self) -> None:
+        """Make the index anew from the files, now. Vectors are kept where their text still occurs.
+
+        Raises:
+            Unavailable: another process indexes this root and did not finish within a minute.
+        """
+        with self.lease() as mine:
+            if mine:
+                self._restart()
+                self.begin()
+                self.drain()
+                return
+        with self._working:
+            self._restart()
+        if not self.wait(self._queue.last_lsn(), 60.0):
+            raise Unavailable("The index is still being made anew by another process. Ask again later.")
+
+    def _restart(self) -> None:
+        self._index.clear()
+        self._queue.clear()
+        self._rebuild_lsn = None
+
+    def reindex(self, tier: Tier) -> None:
+        """Rebuild the local index. Pages (`SHARED_ABSTRACTS`) are made by the history; SOURCE is the truth."""
+        if tier is not Tier.LOCAL_INDEX:
+            raise Invalid(
+                f"{tier.value} is not made by the indexer: only {Tier.LOCAL_INDEX.value} is.", tier=tier.value
+            )
+        self.rebuild()
+
+    def changed_since(self, mtime: float) -> list[Locator]:
+        """Files of the truth modified strictly after `mtime`, by key: a hint, to be settled by hash."""
+        return sorted(Locator(key) for key, _, at in self._files() if at > mtime and kind_of(Locator(key)))
+
+
+class _Batch:
+    """Several files' worth of changes on their way into one transaction."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.rows: list[NewRow] = []
+        self.removed: list[int] = []
+        self.damaged: list[int] = []
+        self.gone: list[str] = []
+        self.seen: dict[str, tuple[float, int] | None] = {}
+
+    def add(
+        self,
+        change: Change,
+        seen: tuple[float, int] | None,
+        found: Found | None,
+        stored: Mapping[tuple[Scope, str], Stored],
+    ) -> None:
+        self.changes.append(change)
+        self.seen[change.path] = seen
+        if found is None:
+            self.removed.extend(old.rowid for old in stored.values())
+            self.gone.append(change.path)
+            return
+        self.rows.extend(found.rows)
+        for key, old in stored.items():
+            if key in found.present:
+                continue
+            if key[1] not in found.damaged:
+                self.removed.append(old.rowid)
+            elif not old.damaged:
+                self.damaged.append(old.rowid)
+
+
+def kind_of(locator: Locator) -> str | None:
+    """The kind of truth at `locator` ("session" for a session's log); None for anything else."""
+    parts = locator.parts
+    if len(parts) > 3 and parts[2] == SESSIONS:
+        return "session" if place_of_session(locator) is not None else None
+    place = place_of(locator)
+    return place.kind.name if place is not None else None

@@ -1,0 +1,214 @@
+"""From notes and session logs to rows: what each kind of file says, as the index will hold it.
+
+Rows depend on nothing but the file they come from, so that an index kept up to date and one made anew are the
+same. Each carries a hash of the bytes behind it; where that is known already, the row is not even made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, tzinfo
+from typing import Any
+
+from cairn.errors import Invalid
+from cairn.notes.format import Note, list_items
+from cairn.notes.kinds import Place
+from cairn.notes.sessions import CellRecord, SessionState
+from cairn.retrieval.corpus import Row
+from cairn.retrieval.embedding_text import message_text, spoken_names
+from cairn.retrieval.rows import NewRow
+from cairn.types import Entry, Message, Scope
+
+MESSAGE = "message"
+_TIMES = ("timestamp", "created_at", "start_time")
+_UPDATES = ("updated_at", "last_updated_at", "last_appended_at")
+_MAX_MS = 2**62
+_FORM = b"1"  # part of every source hash: bump when rows are made differently
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a file holds now: its entries by scope and id, rows for those that are new, and damaged ids."""
+
+    present: frozenset[tuple[Scope, str]]
+    rows: tuple[NewRow, ...]
+    damaged: frozenset[str] = frozenset()
+
+
+def read_note(
+    place: Place, note: Note, path: str, known: Mapping[tuple[Scope, str], bytes], *, zone: tzinfo = UTC
+) -> Found:
+    """The rows of a note. Entries whose source hash is in `known` are only named, not made again.
+
+    Args:
+        place: What the note's locator means.
+        note: The note, parsed.
+        path: Its key.
+        known: Source hashes of the rows the index has of this file.
+        zone: Times without an offset are meant in it.
+    """
+    if place.kind.storage != "daily":
+        return _document(place, note, path, known, zone)
+    replaced = note.frontmatter.get("deprecated_entries")
+    replaced = replaced if isinstance(replaced, Mapping) else {}
+    present, rows = set(), []
+    for entry in note.entries:
+        successor = replaced.get(entry.id)
+        source = _hash(note.text[entry.start : entry.end], "" if successor is None else f"\0{successor}")
+        identity = (place.scope, entry.id)
+        present.add(identity)
+        if known.get(identity) != source:
+            rows.append(NewRow(_entry_row(place, entry, path, successor, zone), source))
+    return Found(frozenset(present), tuple(rows), note.damaged)
+
+
+def _entry_row(place: Place, entry: Entry, path: str, successor: object, zone: tzinfo) -> Row:
+    inline = entry.inline
+    fields: dict[str, Any] = {**inline, **entry.sections}
+    if successor is not None:
+        fields["deprecated_by"] = str(successor)
+    at = _first_time(inline, _TIMES, zone) or _day_ms(place.day)
+    parent_type, parent_id = inline.get("parent_type", ""), inline.get("parent_id", "")
+    return Row(
+        rowid=0,
+        kind=place.kind.name,
+        scope=place.scope,
+        entry_id=entry.id,
+        path=path,
+        text=place.kind.search_text(entry),
+        timestamp_ms=at,
+        updated_ms=_first_time(inline, _UPDATES, zone) or at,
+        session_id=inline.get("session_id") or None,
+        cell_id=parent_id if parent_id.startswith("mc_") or parent_type == "memcell" else None,
+        parent_type=parent_type or None,
+        parent_id=parent_id or None,
+        sender_ids=tuple(
+            "".join(i.splitlines())
+            for i in list_items(inline.get("sender_ids") or inline.get("sender_id", ""))
+        ),
+        fields=fields,
+        status="deprecated" if successor is not None else inline.get("status", ""),
+        content_sha256=place.kind.content_hash(entry),
+    )
+
+
+def _document(
+    place: Place, note: Note, path: str, known: Mapping[tuple[Scope, str], bytes], zone: tzinfo
+) -> Found:
+    """A profile, a skill, or another note that is one document: one row, named by its place."""
+    identity = (place.scope, place.name or place.kind.name)
+    source = _hash(note.text)
+    if known.get(identity) == source:
+        return Found(frozenset({identity}), ())
+    head = {str(key): value for key, value in note.frontmatter.items()}
+    at = _first_time(head, (*_UPDATES, *_TIMES), zone)
+    row = Row(
+        rowid=0,
+        kind=place.kind.name,
+        scope=place.scope,
+        entry_id=identity[1],
+        path=path,
+        text=place.kind.search_text(note),
+        timestamp_ms=_first_time(head, _TIMES, zone) or at,
+        updated_ms=at,
+        fields={**head, "body": note.body},
+        status=str(head.get("status") or ""),
+        content_sha256=place.kind.content_hash(note),
+    )
+    return Found(frozenset({identity}), (NewRow(row, source),))
+
+
+def read_session(state: SessionState, path: str, known: Mapping[tuple[Scope, str], bytes]) -> Found:
+    """The verbatim messages of a session's cut cells, once for each owner of the cell."""
+    present, rows = set(), []
+    for cell in state.cells:
+        scopes = list(_owners(state, cell))
+        messages = state.messages_of(cell)
+        names = spoken_names(tuple(sorted({(m.sender_id, m.sender_name) for m in messages}, key=str)))
+        for message in messages:
+            text = message.text
+            if not text.strip():
+                continue
+            source = _hash(cell.cell_id, message.id, text, str(message.timestamp), message.speaker, *names)
+            for scope in scopes:
+                identity = (scope, message.id)
+                present.add(identity)
+                if known.get(identity) != source:
+                    row = _message_row(state, cell, message, scope, path)
+                    rows.append(NewRow(row, source, message_text(text, names)))
+    return Found(frozenset(present), tuple(rows))
+
+
+def _message_row(state: SessionState, cell: CellRecord, message: Message, scope: Scope, path: str) -> Row:
+    at = max(0, min(int(message.timestamp), _MAX_MS))
+    fields: dict[str, Any] = {"role": message.role}
+    if message.tool_call_id:
+        fields["tool_call_id"] = message.tool_call_id
+    return Row(
+        rowid=0,
+        kind=MESSAGE,
+        scope=scope,
+        entry_id=message.id,
+        path=path,
+        text=message.text,
+        timestamp_ms=at,
+        updated_ms=at,
+        session_id=state.session_id,
+        cell_id=cell.cell_id,
+        parent_type="memcell",
+        parent_id=cell.cell_id,
+        sender_ids=("".join(message.sender_id.splitlines()),),
+        sender_name=message.sender_name,
+        fields=fields,
+        ordinal=int(message.id.rpartition("_")[2]),
+    )
+
+
+def _owners(state: SessionState, cell: CellRecord) -> Iterator[Scope]:
+    for track, owner in cell.owners:
+        try:
+            yield Scope(state.space, track, owner)  # type: ignore[arg-type]  # checked by Scope itself
+        except Invalid:
+            continue
+
+
+def _first_time(values: Mapping[str, Any], names: Collection[str], zone: tzinfo) -> int:
+    for name in names:
+        found = _milliseconds(values.get(name), zone)
+        if found:
+            return found
+    return 0
+
+
+def _milliseconds(value: object, zone: tzinfo) -> int:
+    """Epoch milliseconds of a time as a person or a program wrote it; 0 where it is none."""
+    try:
+        if isinstance(value, str):
+            value = int(value) if value.isdigit() else datetime.fromisoformat(value.strip())
+        if isinstance(value, datetime):
+            moment = value if value.tzinfo else value.replace(tzinfo=zone)
+            return round(moment.timestamp() * 1000)
+        if isinstance(value, date):
+            return _day_ms(value.isoformat())
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MAX_MS:
+            return int(value)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return 0
+
+
+def _day_ms(day: str) -> int:
+    try:
+        return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def _hash(*parts: str) -> bytes:
+    digest = hashlib.blake2b(_FORM, digest_size=12)
+    for part in parts:
+        digest.update(part.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    return digest.digest()

@@ -1,0 +1,73 @@
+"""A root with its notebook, queue, index and indexer, for the tests of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cairn.engines.embedders import HashingEmbedder
+from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.journals import FileJournals
+from cairn.engines.locks import FileLocks
+from cairn.engines.rows import SqliteIndex
+from cairn.engines.sqlite import SqliteState
+from cairn.language.words import tokens
+from cairn.notes.notebook import Draft, Notebook
+from cairn.notes.root import MemoryRoot
+from cairn.retrieval.corpus import Row
+from cairn.retrieval.indexer import Indexer
+from cairn.seams import Embedder
+from cairn.types import Scope, Space
+
+ALICE = Scope(Space(), "user", "alice")
+BOB = Scope(Space(), "user", "bob")
+DAY = "2026-06-01"
+
+
+class World:
+    """Everything from the folder to the rows, on real engines."""
+
+    def __init__(self, folder: Path, *, embedder: Callable[[], Embedder | None] | None = None) -> None:
+        self.folder = folder
+        self.storage = DeviceLocalBackend(folder)
+        self.journals = FileJournals(folder)
+        self.locks = FileLocks(folder / ".tmp" / "locks")
+        self.state = SqliteState(folder / ".index")
+        self.index = SqliteIndex(folder / ".index")
+        one = HashingEmbedder(64)
+        self.indexer = Indexer(
+            storage=self.storage,
+            journals=self.journals,
+            locks=self.locks,
+            queue=self.state,
+            index=self.index,
+            embedder=embedder or (lambda: one),
+        )
+        self.root = MemoryRoot(self.storage)
+        self.notebook = Notebook(self.storage, self.locks, on_change=self.indexer.note_change)
+
+    def episode(self, text: str, scope: Scope = ALICE, day: str = DAY, **inline: object) -> str:
+        fields = {"owner_id": scope.owner, "session_id": "s1", "timestamp": f"{day}T10:00:00+00:00", **inline}
+        [written] = self.notebook.append("episode", scope, day, [Draft(fields, {"Content": text})])
+        return written.entry_id
+
+    def path(self, scope: Scope = ALICE, day: str = DAY, kind: str = "episode") -> Path:
+        return self.folder / self.root.note(kind, scope, day).key
+
+    def sync(self) -> None:
+        self.indexer.catch_up(10)
+
+    def hits(self, words: str, scope: Scope = ALICE) -> list[str]:
+        ids, _ = self.index.lexical(scope, tokens(words), limit=100)
+        return sorted(row.entry_id for row in self.index.rows(scope, ids.tolist()))
+
+    def all_rows(self, *, damaged: bool = False) -> list[Row]:
+        found = []
+        for scope, kinds in self.index.scopes():
+            page = self.index.page(scope, list(kinds), limit=10**6, hidden=True)
+            found.extend(self.index.rows(scope, page.rowids))
+        return [row for row in found if damaged or not row.damaged]
+
+    def close(self) -> None:
+        self.state.close()
+        self.index.close()
