@@ -1,0 +1,233 @@
+"""A governed memory as a value, and how it stands in a note.
+
+Meaning and status live in the entry (C2): `category`, `importance` and `file_scope_pattern` count as content,
+the rest is audit and costs no embedding when it changes. Access statistics are not here (see `access`). An
+entry that holds nothing but text is a whole memory: what it does not say has its default, and a hand-written
+one without a status reads as promoted. Fields this version does not know are carried along untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from cairn.seams import Locator
+from cairn.types import Entry, Scope, Track
+
+KIND = "memory"
+PREFIX = "mem"
+
+Importance = Literal["low", "medium", "high"]
+Status = Literal["candidate", "promoted", "archived", "superseded"]
+Origin = Literal["human", "agent", "tool", "web", "recalled", "import"]
+
+CATEGORIES = (
+    "fact", "preference", "pattern", "decision", "gotcha", "convention", "episode", "procedure", "digest", "handoff",
+)  # fmt: skip
+AGENT_CATEGORIES = CATEGORIES[:6]
+IMPORTANCES: tuple[Importance, ...] = ("low", "medium", "high")
+STATUSES: tuple[Status, ...] = ("candidate", "promoted", "archived", "superseded")
+ORIGINS: tuple[Origin, ...] = ("human", "agent", "tool", "web", "recalled", "import")
+SOURCE_TYPES = ("agent", "system", "user", "mission_promotion", "consolidation")
+UNTRUSTED: frozenset[Origin] = frozenset({"tool", "web", "recalled", "import"})
+DEDUPE_RULE = 1
+
+_INLINE = (
+    "owner_id", "timestamp", "category", "importance", "file_scope_pattern", "status", "tier", "pinned", "confidence",
+    "observation_count", "origin", "source_type", "source_id", "source_session_id", "source_run_id",
+    "source_pack_key", "agent_id", "write_gate_reason", "dedupe", "dedupe_rule", "aliases", "created_at",
+    "updated_at", "promoted_at", "supersedes", "superseded_by", "superseded_at", "superseded_reason",
+)  # fmt: skip
+_SECTIONS = ("Content", "Trigger", "Procedure")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One governed memory. `entry_id` is "" until the notebook has given one."""
+
+    scope: Scope
+    content: str
+    category: str = "fact"
+    importance: Importance = "medium"
+    confidence: float = 1.0
+    observation_count: int = 1
+    status: Status = "promoted"
+    tier: int = 2
+    pinned: bool = False
+    origin: Origin = "human"
+    source_type: str = "agent"
+    source_id: str | None = None
+    source_session_id: str | None = None
+    source_run_id: str | None = None
+    source_pack_key: str | None = None
+    agent_id: str | None = None
+    file_scope_pattern: str | None = None
+    write_gate_reason: str | None = None
+    dedupe: str = ""
+    aliases: tuple[str, ...] = ()
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    promoted_at: datetime | None = None
+    supersedes: str | None = None
+    superseded_by: str | None = None
+    superseded_at: datetime | None = None
+    superseded_reason: str | None = None
+    trigger: str = ""
+    procedure: str = ""
+    entry_id: str = ""
+    locator: Locator = field(default_factory=Locator)
+    more_inline: Mapping[str, str] = field(default_factory=dict)
+    more_sections: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The public id: owner and entry id joined; the entry id alone at project scope."""
+        return f"{self.scope.owner}_{self.entry_id}" if self.scope.owner else self.entry_id
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it takes part: neither archived nor superseded."""
+        return self.status in {"candidate", "promoted"}
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.origin not in UNTRUSTED
+
+    def but(self, **changes: Any) -> Record:
+        return replace(self, **changes)
+
+    def inline(self) -> dict[str, object]:
+        """The `**key**: value` lines, in a fixed order; what is empty is left out."""
+        values: dict[str, object] = {
+            "owner_id": self.scope.owner,
+            "timestamp": stamp(self.created_at),
+            "category": self.category,
+            "importance": self.importance,
+            "file_scope_pattern": self.file_scope_pattern,
+            "status": self.status,
+            "tier": self.tier,
+            "pinned": "true" if self.pinned else "false",
+            "confidence": _number(self.confidence),
+            "observation_count": self.observation_count,
+            "origin": self.origin,
+            "source_type": self.source_type,
+            "source_id": self.source_id,
+            "source_session_id": self.source_session_id,
+            "source_run_id": self.source_run_id,
+            "source_pack_key": self.source_pack_key,
+            "agent_id": self.agent_id,
+            "write_gate_reason": self.write_gate_reason,
+            "dedupe": self.dedupe,
+            "dedupe_rule": DEDUPE_RULE if self.dedupe else None,
+            "aliases": list(self.aliases),
+            "created_at": stamp(self.created_at),
+            "updated_at": stamp(self.updated_at),
+            "promoted_at": stamp(self.promoted_at),
+            "supersedes": self.supersedes,
+            "superseded_by": self.superseded_by,
+            "superseded_at": stamp(self.superseded_at),
+            "superseded_reason": self.superseded_reason,
+        }
+        kept = {key: value for key, value in values.items() if value not in (None, "", [])}
+        return {**kept, **self.more_inline}
+
+    def sections(self) -> dict[str, str]:
+        """The `### Title` parts."""
+        own = {"Content": self.content, "Trigger": self.trigger, "Procedure": self.procedure}
+        return {**{title: text for title, text in own.items() if text}, **self.more_sections}
+
+
+def from_entry(entry: Entry, scope: Scope, locator: Locator) -> Record:
+    """Read a memory out of an entry. Never fails: a value that makes no sense reads as its default."""
+    inline = entry.inline
+    status = _choice(inline.get("status"), STATUSES, "promoted")
+    known = {key.casefold(): key for key in entry.sections}
+    content = entry.sections.get(known.get("content", ""), "")
+    return Record(
+        scope=scope,
+        content=content,
+        category=inline.get("category", "fact").strip() or "fact",
+        importance=cast("Importance", _choice(inline.get("importance"), IMPORTANCES, "medium")),
+        confidence=_real(inline.get("confidence"), 1.0),
+        observation_count=max(1, int(_real(inline.get("observation_count"), 1))),
+        status=cast("Status", status),
+        tier=int(_choice(inline.get("tier"), ("1", "2", "3"), "2")),
+        pinned=inline.get("pinned", "").strip().lower() in {"true", "1", "yes"},
+        origin=cast("Origin", _choice(inline.get("origin"), ORIGINS, "human")),
+        source_type=_choice(inline.get("source_type"), SOURCE_TYPES, "agent"),
+        source_id=inline.get("source_id"),
+        source_session_id=inline.get("source_session_id"),
+        source_run_id=inline.get("source_run_id"),
+        source_pack_key=inline.get("source_pack_key"),
+        agent_id=inline.get("agent_id"),
+        file_scope_pattern=inline.get("file_scope_pattern"),
+        write_gate_reason=inline.get("write_gate_reason"),
+        dedupe=inline.get("dedupe", ""),
+        aliases=tuple(_listed(inline.get("aliases", ""))),
+        created_at=moment(inline.get("created_at")) or moment(inline.get("timestamp")),
+        updated_at=moment(inline.get("updated_at")),
+        promoted_at=moment(inline.get("promoted_at")),
+        supersedes=inline.get("supersedes"),
+        superseded_by=inline.get("superseded_by"),
+        superseded_at=moment(inline.get("superseded_at")),
+        superseded_reason=inline.get("superseded_reason"),
+        trigger=entry.sections.get(known.get("trigger", ""), ""),
+        procedure=entry.sections.get(known.get("procedure", ""), ""),
+        entry_id=entry.id,
+        locator=locator,
+        more_inline={key: value for key, value in inline.items() if key not in _INLINE},
+        more_sections={
+            key: value for key, value in entry.sections.items() if key.capitalize() not in _SECTIONS
+        },
+    )
+
+
+def project_id(record: Record) -> str:
+    """ADE's project key: the app and the project."""
+    space = record.scope.space
+    return f"{space.app}/{space.project}"
+
+
+def stamp(at: datetime | None) -> str:
+    """A time as it stands in files: UTC with its offset."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds") if at is not None else ""
+
+
+def moment(text: str | None) -> datetime | None:
+    """Read a time back; None where there is none or it is no time. A time without an offset is UTC."""
+    if not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def track_name(track: Track) -> str:
+    """The directory family of a track."""
+    return {"user": "users", "agent": "agents", "mission": "missions", "project": "shared"}[track]
+
+
+def _choice(value: object, allowed: tuple[str, ...], default: str) -> str:
+    text = str(value).strip().lower() if value is not None else default
+    return text if text in allowed else default
+
+
+def _real(value: str | None, default: float) -> float:
+    try:
+        number = float(value) if value is not None else default
+    except ValueError:
+        return default
+    return min(number, 1e9) if number >= 0 else default
+
+
+def _number(value: float) -> str:
+    text = f"{value:.6f}".rstrip("0")
+    return text + "0" if text.endswith(".") else text
+
+
+def _listed(value: str) -> list[str]:
+    return [part.strip() for part in value.strip().strip("[]").split(",") if part.strip()]
