@@ -22,7 +22,7 @@ NEAR = 0.85
 KEY_CHARACTERS = 2000
 IMPORTANCE_SCORE: dict[Importance, float] = {"high": 1.0, "medium": 0.6, "low": 0.3}
 _ALIASES_KEPT = 64
-_STATUS_RANK: dict[Status, int] = {"superseded": 0, "archived": 0, "candidate": 1, "promoted": 2}
+_STATUS_RANK: dict[Status, int] = {"archived": 0, "candidate": 1, "promoted": 2}
 _IMPORTANCE_RANK: dict[Importance, int] = {"low": 0, "medium": 1, "high": 2}
 
 

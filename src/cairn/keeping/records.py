@@ -20,7 +20,7 @@ KIND = "memory"
 PREFIX = "mem"
 
 Importance = Literal["low", "medium", "high"]
-Status = Literal["candidate", "promoted", "archived", "superseded"]
+Status = Literal["candidate", "promoted", "archived"]
 Origin = Literal["human", "agent", "tool", "web", "recalled", "import"]
 
 CATEGORIES = (
@@ -28,7 +28,7 @@ CATEGORIES = (
 )  # fmt: skip
 AGENT_CATEGORIES = CATEGORIES[:6]
 IMPORTANCES: tuple[Importance, ...] = ("low", "medium", "high")
-STATUSES: tuple[Status, ...] = ("candidate", "promoted", "archived", "superseded")
+STATUSES: tuple[Status, ...] = ("candidate", "promoted", "archived")
 ORIGINS: tuple[Origin, ...] = ("human", "agent", "tool", "web", "recalled", "import")
 SOURCE_TYPES = ("agent", "system", "user", "mission_promotion", "consolidation")
 UNTRUSTED: frozenset[Origin] = frozenset({"tool", "web", "recalled", "import"})
@@ -88,8 +88,8 @@ class Record:
 
     @property
     def is_live(self) -> bool:
-        """Whether it takes part: neither archived nor superseded."""
-        return self.status in {"candidate", "promoted"}
+        """Whether it takes part in answers, dedup and limits."""
+        return self.status != "archived"
 
     @property
     def is_trusted(self) -> bool:
@@ -142,7 +142,9 @@ class Record:
 def from_entry(entry: Entry, scope: Scope, locator: Locator) -> Record:
     """Read a memory out of an entry. Never fails: a value that makes no sense reads as its default."""
     inline = entry.inline
-    status = _choice(inline.get("status"), STATUSES, "promoted")
+    status = inline.get("status", "").strip().lower() or "promoted"
+    # Words other tools use for the same: nothing that was put away comes back by being unknown.
+    status = status if status in STATUSES else "archived"
     known = {key.casefold(): key for key in entry.sections}
     content = entry.sections.get(known.get("content", ""), "")
     return Record(
