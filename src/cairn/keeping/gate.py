@@ -77,7 +77,7 @@ def merge(old: Record, new: Record, *, near: bool) -> Record:
     """
     seen = old.but(
         observation_count=old.observation_count + 1,
-        aliases=_with_alias(old, new),
+        aliases=_with_aliases(old, new),
         write_gate_reason="near_duplicate" if near else "duplicate",
         updated_at=new.updated_at,
     )
@@ -111,11 +111,10 @@ def joined(old: str, new: str) -> str:
     return f"{old.rstrip()}\n{new.strip()}"
 
 
-def _with_alias(old: Record, new: Record) -> tuple[str, ...]:
-    mark = dedupe_hash(new.content)
-    if mark == old.dedupe or mark in old.aliases:
-        return old.aliases
-    return (*old.aliases, mark)[-_ALIASES_KEPT:]
+def _with_aliases(old: Record, new: Record) -> tuple[str, ...]:
+    """The keys of every text merged here so far, so that none of them is ever taken for a new one."""
+    marks = dict.fromkeys((*old.aliases, dedupe_hash(old.content), dedupe_hash(new.content)))
+    return tuple(marks)[-_ALIASES_KEPT:] if len(marks) > 1 else old.aliases
 
 
 # What code, logs and version control tell better than a memory. Each rule wants the form, not a mere word of it.
@@ -139,7 +138,7 @@ _REPORT = re.compile(
     r"(?P<verb>working on|implemented|fixed|updated|changed)(?P<rest>\b[^\n]*)"
 )
 _NAMED = re.compile(
-    r"(?i)\A\s+(?:the|a|an|all|some|several|both|this|that|these|those|our|my|its|up|\d+|[`\"'(])\b?"
+    r"(?i)\A\s+(?:(?:the|a|an|all|some|several|both|this|that|these|those|our|my|its|up|\d+)\b|[`\"'(])"
 )
 _LESSON = re.compile(
     r"(?i)\b(?:because|since|so that|always|never|must|should|shall|cannot|can't|don't|do not|when|whenever|if|unless|"

@@ -55,9 +55,9 @@ _log = logging.getLogger(__name__)
 MAX_CHARACTERS = 65_536
 ECHO_SECONDS = 900.0
 _SHELVES = 256
-_CREDENTIAL_WORDS = frozenset(
+_CREDENTIAL_WORDS = word_set(
     "redacted password passwd pwd passphrase secret token api key apikey bearer basic authorization auth credential "
-    "credentials is the my our your use login user username aws github url jwt private connection string".split()
+    "credentials is the my our your use login user username aws github url jwt private connection string"
 )
 
 OnEvent = Callable[[str, Mapping[str, Any]], None]
@@ -577,13 +577,8 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
     value: dict[str, Any] = {"accepted": verdict.accepted}
     if verdict.memory is not None:
         value["memory"] = dict(verdict.memory)
-    for key, field in (
-        ("reason", verdict.reason),
-        ("mergedIntoId", verdict.merged_into_id),
-        ("detail", verdict.detail),
-    ):
-        if field is not None:
-            value[key] = field
+    named = {"reason": verdict.reason, "mergedIntoId": verdict.merged_into_id, "detail": verdict.detail}
+    value |= {key: text for key, text in named.items() if text is not None}
     if verdict.deduped:
         value["deduped"] = True
     if verdict.lsn is not None:

@@ -154,7 +154,7 @@ def from_entry(entry: Entry, scope: Scope, locator: Locator) -> Record:
         importance=cast("Importance", _choice(inline.get("importance"), IMPORTANCES, "medium")),
         confidence=_real(inline.get("confidence"), 1.0),
         observation_count=max(1, int(_real(inline.get("observation_count"), 1))),
-        status=cast("Status", status),
+        status=status,
         tier=int(_choice(inline.get("tier"), ("1", "2", "3"), "2")),
         pinned=inline.get("pinned", "").strip().lower() in {"true", "1", "yes"},
         origin=cast("Origin", _choice(inline.get("origin"), ORIGINS, "human")),
