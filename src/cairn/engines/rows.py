@@ -20,7 +20,7 @@ from cairn.errors import Unavailable
 from cairn.language import words
 from cairn.retrieval.corpus import Corpus, Row, text_flags
 from cairn.retrieval.filters import NOTHING_ASKED, Group, packed_senders
-from cairn.retrieval.rows import PAGE_ORDER, NewRow, Page, Pending, Stored, embed_key
+from cairn.retrieval.rows import HIDDEN_STATUSES, PAGE_ORDER, NewRow, Page, Pending, Stored, embed_key
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
@@ -536,9 +536,6 @@ def _prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
         embed_key(new.embedded or row.text),
         hidden,
     )
-
-
-HIDDEN_STATUSES = frozenset({"deprecated", "archived", "superseded", "rejected", "expired", "forgotten"})
 
 
 def _put(

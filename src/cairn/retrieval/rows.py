@@ -18,6 +18,8 @@ from cairn.types import Scope
 if TYPE_CHECKING:
     import numpy as np
 
+# Rows of these states are shown only to those who ask for them.
+HIDDEN_STATUSES = frozenset({"deprecated", "archived", "superseded", "rejected", "expired", "forgotten"})
 PAGE_ORDER: Mapping[str, str] = {"timestamp": "timestamp_ms", "updated_at": "updated_ms"}
 
 

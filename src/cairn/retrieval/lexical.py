@@ -1,0 +1,228 @@
+"""Search without an index: the notes of one owner, read now and scored by their words.
+
+While `.index/` is missing or being made anew, answers come from here and are marked so. Only the owner's own
+folders and the session logs of the space are read, newest first, for a bounded time; what is made serves the
+next questions for a moment, too. It answers like the index does, so ranking need not know the difference.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any
+
+from cairn.errors import CairnError
+from cairn.language import words
+from cairn.notes.kinds import place_of, scope_locator
+from cairn.notes.sessions import SessionLog, place_of_session, sessions_of
+from cairn.retrieval.corpus import KIND_CODES, Corpus, Row, Sender, text_flags
+from cairn.retrieval.filters import Group
+from cairn.retrieval.reading import read_note, read_session
+from cairn.retrieval.rows import HIDDEN_STATUSES
+from cairn.seams import Journals, Locator, StorageBackend, iterate_files
+from cairn.types import Scope
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_K1, _B = 1.2, 0.75
+
+
+class NoteScan:
+    """Makes a `ScannedScope` of an owner's files, and keeps it for a moment.
+
+    Args:
+        storage: Where the notes are.
+        journals: Where the session logs are.
+        zone: Times without an offset are meant in it.
+        seconds: How long one scan may take; what was read by then is what is answered from.
+        keep_seconds: How long a scan serves further questions.
+    """
+
+    def __init__(
+        self,
+        storage: StorageBackend,
+        journals: Journals,
+        *,
+        zone: tzinfo = UTC,
+        seconds: float = 3.0,
+        keep_seconds: float = 1.0,
+    ) -> None:
+        self._storage = storage
+        self._sessions = SessionLog(journals)
+        self._zone = zone
+        self._seconds = seconds
+        self._keep_seconds = keep_seconds
+        self._kept: dict[Scope, tuple[float, ScannedScope]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, scope: Scope) -> ScannedScope:
+        """The scope's rows as its files say now; `complete` is False where time ran out."""
+        with self._lock:
+            now = time.monotonic()
+            self._kept = {key: held for key, held in self._kept.items() if now - held[0] < self._keep_seconds}
+            held = self._kept.get(scope)
+            if held is not None:
+                return held[1]
+            rows, complete = self._read(scope, now + self._seconds)
+            made = ScannedScope(scope, rows, complete=complete)
+            self._kept[scope] = (time.monotonic(), made)
+            return made
+
+    def _read(self, scope: Scope, until: float) -> tuple[list[Row], bool]:
+        rows: list[Row] = []
+        for read in (self._notes(scope), self._talk(scope)):
+            for found in read:
+                rows.extend(found)
+                if time.monotonic() > until:
+                    return rows, False
+        return rows, True
+
+    def _notes(self, scope: Scope) -> Iterator[list[Row]]:
+        for locator in sorted(iterate_files(self._storage, scope_locator(scope)), reverse=True):
+            place = place_of(locator)
+            if place is None:
+                continue
+            try:
+                note = place.kind.parse(self._storage.read(locator))
+            except CairnError:
+                continue
+            yield [new.row for new in read_note(place, note, locator.key, {}, zone=self._zone).rows]
+
+    def _talk(self, scope: Scope) -> Iterator[list[Row]]:
+        logs = [at for at in iterate_files(self._storage, sessions_of(scope.space)) if place_of_session(at)]
+        for locator in sorted(logs, key=self._age, reverse=True):
+            try:
+                state = self._sessions.load(locator)
+            except CairnError:
+                continue
+            yield [new.row for new in read_session(state, locator.key, {}).rows if new.row.scope == scope]
+
+    def _age(self, locator: Locator) -> float:
+        try:
+            return self._storage.info(locator).mtime
+        except CairnError:
+            return 0.0
+
+
+class ScannedScope:
+    """A `SearchIndex` over rows in memory, without vectors. Every question must name its one scope."""
+
+    def __init__(self, scope: Scope, rows: Sequence[Row], *, complete: bool = True) -> None:
+        self.scope = scope
+        self.complete = complete
+        known = (row for row in rows if row.kind in KIND_CODES)
+        self._rows = [replace(row, rowid=n) for n, row in enumerate(known, 1)]
+        self._counts = [Counter(words.tokens(row.text)) for row in self._rows]
+        self._lengths = [sum(counts.values()) for counts in self._counts]
+        self._holding: dict[str, list[int]] = {}
+        for at, counts in enumerate(self._counts):
+            for term in counts:
+                self._holding.setdefault(term, []).append(at)
+        self._corpus: Corpus | None = None
+
+    def corpus(self, scope: Scope) -> Corpus:
+        import numpy as np
+
+        rows = self._of(scope)
+        if self._corpus is not None and rows:
+            return self._corpus
+        count = len(rows)
+        sessions: dict[str, int] = {}
+        senders: dict[Sender, int] = {}
+        cells: dict[str, int] = {}
+        episodes = {row.entry_id: row.cell_id for row in rows if row.kind == "episode"}
+
+        def code(table: dict[Any, int], key: Any) -> int:
+            return table.setdefault(key, len(table)) if key else -1
+
+        def array(values: Iterable[int], kind: type) -> np.ndarray:
+            return np.fromiter(values, kind, count)
+
+        made = Corpus(
+            scope=scope,
+            version=-1,
+            rowid=array((row.rowid for row in rows), np.int64),
+            kind=array((KIND_CODES[row.kind] for row in rows), np.int8),
+            timestamp_ms=array((row.timestamp_ms for row in rows), np.int64),
+            session=array((code(sessions, row.session_id) for row in rows), np.int32),
+            ordinal=array((row.ordinal for row in rows), np.int32),
+            sender=array(
+                (
+                    code(
+                        senders, Sender(row.sender_ids[0], row.sender_name) if row.kind == "message" else None
+                    )
+                    for row in rows
+                ),
+                np.int32,
+            ),
+            cell=array(
+                (code(cells, row.cell_id or episodes.get(row.parent_id or "")) for row in rows), np.int32
+            ),
+            flags=array(
+                (text_flags(row.text, hidden=row.status in HIDDEN_STATUSES) for row in rows), np.uint8
+            ),
+            length=array(self._lengths[:count], np.int32),
+            has_vector=np.zeros(count, bool),
+            vectors=None,
+            sessions=tuple(sessions),
+            senders=tuple(senders),
+            cells=tuple(cells),
+        )
+        if rows:
+            self._corpus = made
+        return made
+
+    def lexical(self, scope: Scope, terms: Sequence[str], *, limit: int) -> tuple[np.ndarray, np.ndarray]:
+        """BM25 over the rows at hand."""
+        import numpy as np
+
+        rows = self._of(scope)
+        mean = sum(self._lengths) / len(self._lengths) if rows else 1.0
+        scores: dict[int, float] = {}
+        for term in dict.fromkeys(terms) if rows else ():
+            holding = self._holding.get(term, ())
+            weight = math.log(1 + (len(rows) - len(holding) + 0.5) / (len(holding) + 0.5))
+            for at in holding:
+                often = self._counts[at][term]
+                norm = _K1 * (1 - _B + _B * self._lengths[at] / mean)
+                scores[at] = scores.get(at, 0.0) + weight * often * (_K1 + 1) / (often + norm)
+        best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+        return (
+            np.fromiter((self._rows[at].rowid for at, _ in best), np.int64, len(best)),
+            np.fromiter((score for _, score in best), np.float64, len(best)),
+        )
+
+    def nearest(self, scope: Scope, vector: np.ndarray, *, limit: int) -> tuple[np.ndarray, np.ndarray]:  # noqa: ARG002 -- there are no vectors
+        import numpy as np
+
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+
+    def matching(self, scope: Scope, where: Group) -> np.ndarray:
+        import numpy as np
+
+        def plain(row: Row) -> dict[str, Any]:
+            return {
+                "session_id": row.session_id,
+                "parent_type": row.parent_type,
+                "parent_id": row.parent_id,
+                "timestamp": row.timestamp_ms,
+                "sender_id": row.sender_ids,
+            }
+
+        return np.array([row.rowid for row in self._of(scope) if where.matches(plain(row))], np.int64)
+
+    def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]:
+        rows = self._of(scope)
+        return [rows[int(rowid) - 1] for rowid in rowids if 0 < int(rowid) <= len(rows)]
+
+    def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
+        return {term: len(self._holding[term]) for term in terms if term in self._holding}
+
+    def _of(self, scope: Scope) -> list[Row]:
+        return self._rows if scope == self.scope else []

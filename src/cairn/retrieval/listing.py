@@ -1,0 +1,123 @@
+"""`get`: unranked pages of one owner's memories, straight from the index's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
+
+from cairn.errors import Invalid
+from cairn.retrieval import filters as filter_language
+from cairn.retrieval.rows import PAGE_ORDER, Pages
+from cairn.retrieval.showing import ARRAYS, shown
+from cairn.types import Freshness, Scope, Space
+
+MAX_PAGE_SIZE = 100
+_MAX_OFFSET = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequest:
+    """What is asked for. Exactly one of `user_id` and `agent_id` names the owner."""
+
+    memory_type: str
+    user_id: str | None = None
+    agent_id: str | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+    page: int = 1
+    page_size: int = 20
+    sort_by: str = "timestamp"
+    sort_order: str = "desc"
+    filters: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GetResult:
+    """One page. Four arrays, of which the one of the asked type may be filled; `total_count` is exact."""
+
+    episodes: list[dict[str, Any]] = field(default_factory=list)
+    profiles: list[dict[str, Any]] = field(default_factory=list)
+    agent_cases: list[dict[str, Any]] = field(default_factory=list)
+    agent_skills: list[dict[str, Any]] = field(default_factory=list)
+    total_count: int = 0
+    count: int = 0
+    freshness: Freshness = field(default_factory=lambda: Freshness(0, 0, "fresh"))
+
+
+def owner_scope(user_id: str | None, agent_id: str | None, app_id: str, project_id: str) -> Scope:
+    """The scope a request names. Raises `Invalid` unless it names exactly one owner."""
+    if (user_id is None) == (agent_id is None):
+        raise Invalid("Name the owner by exactly one of user_id and agent_id.", field="user_id")
+    space = Space(app_id, project_id)
+    return Scope(space, "user", user_id) if user_id is not None else Scope(space, "agent", agent_id or "")
+
+
+class Listing:
+    """Answers `get`.
+
+    Args:
+        pages: The index.
+        freshness: How far the index is behind.
+        zone: The display zone, for times in answers and in filters without an offset.
+    """
+
+    def __init__(self, pages: Pages, freshness: Callable[[], Freshness], zone: tzinfo = UTC) -> None:
+        self._pages = pages
+        self._freshness = freshness
+        self._zone = zone
+
+    def get(self, request: GetRequest) -> GetResult:
+        """The page, however far out; an unknown owner has none.
+
+        Raises:
+            Invalid: a bad owner, type, page, order or filter.
+        """
+        scope = owner_scope(request.user_id, request.agent_id, request.app_id, request.project_id)
+        if request.memory_type not in ARRAYS:
+            raise Invalid(
+                f'memory_type "{str(request.memory_type)[:60]}" is not one of {", ".join(ARRAYS)}.',
+                field="memory_type",
+            )
+        if request.sort_by not in PAGE_ORDER:
+            raise Invalid(
+                f'sort_by "{str(request.sort_by)[:60]}" is not one of {", ".join(PAGE_ORDER)}.',
+                field="sort_by",
+            )
+        if request.sort_order not in {"asc", "desc"}:
+            raise Invalid(
+                f'sort_order "{str(request.sort_order)[:60]}" is not one of asc, desc.', field="sort_order"
+            )
+        _whole("page", request.page, 1, None)
+        _whole("page_size", request.page_size, 1, MAX_PAGE_SIZE)
+        where = filter_language.parse(request.filters, zone=self._zone)
+        freshness = self._freshness()
+        page = self._pages.page(
+            scope,
+            [request.memory_type],
+            where=where,
+            sort=request.sort_by,
+            descending=request.sort_order == "desc",
+            offset=min((request.page - 1) * request.page_size, _MAX_OFFSET),
+            limit=request.page_size,
+        )
+        items = [shown(row, self._zone) for row in self._pages.rows(scope, page.rowids)]
+        return GetResult(
+            **{ARRAYS[request.memory_type]: items},
+            total_count=page.total,
+            count=len(items),
+            freshness=freshness,
+        )
+
+
+def _whole(name: str, value: object, low: int, high: int | None) -> None:
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and value >= low
+        and (high is None or value <= high)
+    ):
+        return
+    span = f"{low} or more" if high is None else f"{low} to {high}"
+    raise Invalid(f"{name} must be a whole number of {span}.", field=name)
