@@ -1,0 +1,152 @@
+"""Where one stretch of talk ends and the next begins.
+
+A `Stretch` watches the open messages of one session as they arrive, a constant amount of work for each, and
+says where to cut: a silence, a size, or a change of topic. The rules are deterministic: fed the same messages
+under the same settings it cuts at the same places, so it can be rebuilt from the log at any time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn.config import CaptureSettings
+from cairn.errors import Unavailable
+from cairn.language import words
+from cairn.seams import Embedder
+from cairn.types import Message
+
+Reason = Literal["flush", "gap", "topic", "tokens", "messages"]
+
+_HEAD_CHARS = 2000
+_MIN_WORDS = 12
+_SURE_FACTOR = 4.0
+_FAR_APART = 0.25
+_MESSAGE_OVERHEAD = 4
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many model tokens `text` is, without a tokenizer: a quarter of its UTF-8 bytes, rounded up.
+
+    That is close for English, and for scripts whose characters take three bytes and about a token each.
+    """
+    size = len(text) if text.isascii() else len(text.encode("utf-8"))
+    return (size + 3) // 4
+
+
+def message_tokens(message: Message) -> int:
+    """The estimate for a whole message: its words, its tool calls, and a little for who said it."""
+    calls = sum(estimated_tokens(call.name) + estimated_tokens(call.arguments) for call in message.tool_calls)
+    return estimated_tokens(message.text) + calls + _MESSAGE_OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Close the stretch before ordinal `upto`."""
+
+    upto: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    ordinal: int
+    vocabulary: frozenset[str]
+    head: str
+    tokens: int
+
+
+class Stretch:
+    """The open messages of one session as far as the boundary rules need to know them."""
+
+    def __init__(
+        self, settings: CaptureSettings, first: int = 0, embedder: Callable[[], Embedder | None] | None = None
+    ) -> None:
+        self._settings = settings
+        self._embedder = embedder
+        self._gap_ms = int(settings.gap_minutes * 60_000)
+        self._window = max(settings.topic_window, 2)
+        self._seen: deque[_Seen] = deque(maxlen=2 * self._window)
+        self._begin(first)
+        self._last_ms: int | None = None
+
+    def _begin(self, first: int) -> None:
+        self.first = first
+        self._count = 0
+        self._tokens = 0
+
+    def take(self, ordinal: int, message: Message, *, topics: bool = True) -> list[Cut]:
+        """Note the next message and return the cuts it brings, in order.
+
+        A gap, or a message that would overfill the stretch, closes what was there before it; a full stretch
+        closes after it. With `topics` off only time and size count.
+        """
+        cuts: list[Cut] = []
+        tokens = message_tokens(message)
+        has_gap = (
+            self._last_ms is not None
+            and self._gap_ms > 0
+            and abs(message.timestamp - self._last_ms) > self._gap_ms
+        )
+        limit = self._settings.max_tokens
+        if self._count and has_gap:
+            cuts.append(self._close(ordinal, "gap"))
+        elif self._count and limit and self._tokens + tokens > limit:
+            cuts.append(self._close(ordinal, "tokens"))
+        self._last_ms = message.timestamp
+        self._count += 1
+        self._tokens += tokens
+        if limit and self._tokens >= limit:
+            cuts.append(self._close(ordinal + 1, "tokens"))
+        elif self._settings.max_messages and self._count >= self._settings.max_messages:
+            cuts.append(self._close(ordinal + 1, "messages"))
+        elif topics and self._settings.topic_shift:
+            cuts += self._topic_cut(ordinal, message, tokens)
+        return cuts
+
+    def close(self, upto: int) -> None:
+        """The stretch was closed from outside (a flush): begin anew at `upto`."""
+        self._begin(upto)
+        self._seen.clear()
+
+    def _close(self, upto: int, reason: Reason) -> Cut:
+        self.close(upto)
+        return Cut(upto, reason)
+
+    def _topic_cut(self, ordinal: int, message: Message, tokens: int) -> list[Cut]:
+        head = message.text[:_HEAD_CHARS]
+        self._seen.append(_Seen(ordinal, words.word_set(head) - words.STOP_WORDS, head, tokens))
+        if len(self._seen) < 2 * self._window:
+            return []
+        seen = list(self._seen)
+        before, after = seen[: self._window], seen[self._window :]
+        old: frozenset[str] = frozenset().union(*(one.vocabulary for one in before))
+        new: frozenset[str] = frozenset().union(*(one.vocabulary for one in after))
+        if len(old) < _MIN_WORDS or len(new) < _MIN_WORDS:
+            return []
+        likeness = len(old & new) / len(old | new)
+        if not self._has_shifted(likeness, before, after):
+            return []
+        upto = after[0].ordinal
+        self._begin(upto)
+        self._count = len(after)
+        self._tokens = sum(one.tokens for one in after)
+        self._seen.clear()
+        self._seen.extend(after)
+        return [Cut(upto, "topic")]
+
+    def _has_shifted(self, likeness: float, before: list[_Seen], after: list[_Seen]) -> bool:
+        """Few words in common settle it, unless a loaded embedder can say whether the meaning moved."""
+        threshold = self._settings.topic_threshold
+        if likeness >= threshold * _SURE_FACTOR:
+            return False
+        embedder = self._embedder() if self._embedder is not None else None
+        if embedder is not None:
+            try:
+                old, new = embedder.embed([" ".join(one.head for one in side) for side in (before, after)])
+                return float(old @ new) < _FAR_APART
+            except Unavailable:
+                pass
+        return likeness < threshold

@@ -1,0 +1,285 @@
+"""Messages as they come in: parsed once, with a named error for everything that is wrong.
+
+Every surface hands its JSON to `parse_messages`; library callers who build `Message` values themselves pass
+through the same checks in `checked_batch`. What gets past here can be written, dated and read back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast, get_args
+
+from cairn.errors import Invalid
+from cairn.types import ContentItem, Message, Role, ToolCall, checked_id
+
+MAX_MESSAGES = 500
+MAX_NAME_CHARS = 256
+EARLIEST_MS = 100_000_000_000
+"""3 March 1973. Anything smaller that is not nonsense is a time in seconds."""
+LATEST_MS = 253_402_128_000_000
+"""30 December 9999, so that every display zone can still name the day."""
+
+_ROLES = get_args(Role)
+_ITEM_TYPES = ("text", "image", "audio", "doc", "pdf", "html", "email")
+_MESSAGE_FIELDS = frozenset(
+    {"sender_id", "sender_name", "role", "timestamp", "content", "tool_calls", "tool_call_id"}
+)
+_ITEM_FIELDS = frozenset({"type", "text", "uri", "base64", "ext", "name", "extras"})
+_Redact = Callable[[str], str]
+
+
+def parse_messages(raw: object) -> tuple[Message, ...]:
+    """The messages of one add call, as JSON gave them. Raises `Invalid` naming the message and the field."""
+    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
+        raise Invalid(f"messages must be a list of 1 to {MAX_MESSAGES} messages.", field="messages")
+    _check_count(len(raw))
+    return tuple(parse_message(one, f"messages[{n}]") for n, one in enumerate(raw))
+
+
+def parse_message(raw: object, where: str = "message") -> Message:
+    """One message, as JSON gave it, checked in full.
+
+    Raises:
+        Invalid: a missing, unknown or malformed field; `where` and the field are in the message.
+    """
+    fields = _object(raw, where, _MESSAGE_FIELDS)
+    for name in ("sender_id", "role", "timestamp", "content"):
+        if name not in fields:
+            raise Invalid(f"{where}.{name} is missing.", field=f"{where}.{name}")
+    message = Message(
+        fields["sender_id"],
+        fields["role"],
+        fields["timestamp"],
+        _content(fields["content"], f"{where}.content"),
+        fields.get("sender_name"),
+        _tool_calls(fields.get("tool_calls"), f"{where}.tool_calls"),
+        fields.get("tool_call_id"),
+    )
+    check_message(message, where)
+    return message
+
+
+def checked_batch(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """`messages` if they may be added together; nothing is taken over from a batch with one bad message."""
+    _check_count(len(messages))
+    for n, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise Invalid(f"messages[{n}] must be a Message, not {type(message).__name__}.", field="messages")
+        check_message(message, f"messages[{n}]")
+    return tuple(messages)
+
+
+def check_message(message: Message, where: str = "message") -> None:
+    """Raise `Invalid`, naming the field, unless `message` can be kept as it is."""
+    _sender(message.sender_id, f"{where}.sender_id")
+    if message.role not in _ROLES:
+        raise Invalid(
+            f"{where}.role {_shown(message.role)} is not a role (user, assistant, tool).", field=f"{where}.role"
+        )  # fmt: skip
+    _check_timestamp(message.timestamp, f"{where}.timestamp")
+    if message.sender_name is not None:
+        _check_line(message.sender_name, f"{where}.sender_name")
+    if isinstance(message.content, str):
+        _check_text(message.content, f"{where}.content")
+    else:
+        for n, item in enumerate(message.content):
+            _check_item(item, f"{where}.content[{n}]")
+    for n, call in enumerate(message.tool_calls):
+        at = f"{where}.tool_calls[{n}]"
+        for name in ("id", "name", "arguments", "type"):
+            _check_text(getattr(call, name), f"{at}.{name}")
+    if message.tool_call_id is not None:
+        _check_line(message.tool_call_id, f"{where}.tool_call_id")
+    elif message.role == "tool":
+        raise Invalid(
+            f"{where}.tool_call_id is missing: a tool message answers a call, name that call's id.",
+            field=f"{where}.tool_call_id",
+        )
+
+
+def redacted(message: Message, redact: _Redact) -> Message:
+    """`message` with `redact` applied to every text in it."""
+    content = message.content
+    return dataclasses.replace(
+        message,
+        sender_name=message.sender_name and redact(message.sender_name),
+        content=redact(content)
+        if isinstance(content, str)
+        else tuple(
+            dataclasses.replace(
+                item,
+                text=item.text and redact(item.text),
+                uri=item.uri and redact(item.uri),
+                name=item.name and redact(item.name),
+            )
+            for item in content
+        ),
+        tool_calls=tuple(
+            dataclasses.replace(call, arguments=redact(call.arguments)) for call in message.tool_calls
+        ),
+    )
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MAX_MESSAGES:
+        raise Invalid(
+            f"messages holds {count} messages; one call takes 1 to {MAX_MESSAGES}. Send them in several calls.",
+            field="messages",
+            count=count,
+        )
+
+
+@lru_cache(maxsize=4096)
+def _known_sender(value: str) -> str:
+    return checked_id(value, "sender_id")
+
+
+def _sender(value: object, where: str) -> None:
+    try:
+        if isinstance(value, str):
+            _known_sender(value)
+        else:
+            checked_id(value, "sender_id")
+    except Invalid as error:
+        raise Invalid(error.message.replace("sender_id", where, 1), field=where) from None
+
+
+def _check_timestamp(value: object, where: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Invalid(
+            f"{where} must be a whole number of milliseconds since 1970, not {_kind(value)}.", field=where
+        )
+    if value <= 0:
+        raise Invalid(
+            f"{where} {value} is not after 1 January 1970: send milliseconds since then.", field=where
+        )
+    if value < EARLIEST_MS:
+        raise Invalid(
+            f"{where} {value} looks like seconds: send milliseconds since 1970, that is {value * 1000}.",
+            field=where,
+        )
+    if value > LATEST_MS:
+        shorter = value // 1000 if value < 10**17 else value // 10**6
+        unit = "microseconds" if value < 10**17 else "nanoseconds"
+        raise Invalid(
+            f"{where} {value} lies beyond the year 9999; as {unit} it would be {shorter}. "
+            "Send milliseconds since 1970.",
+            field=where,
+        )
+
+
+def _check_item(item: object, where: str) -> None:
+    if not isinstance(item, ContentItem):
+        raise Invalid(f"{where} must be a content item, not {_kind(item)}.", field=where)
+    if item.type not in _ITEM_TYPES:
+        raise Invalid(
+            f"{where}.type {_shown(item.type)} is not one of {', '.join(_ITEM_TYPES)}.", field=f"{where}.type"
+        )
+    for name in ("text", "uri", "base64", "ext", "name"):
+        if (value := getattr(item, name)) is not None:
+            _check_text(value, f"{where}.{name}")
+    if item.extras is not None:
+        _check_json(item.extras, f"{where}.extras")
+
+
+def _check_json(value: object, where: str, depth: int = 0) -> None:
+    if depth > 32:
+        raise Invalid(f"{where} is nested more than 32 deep: flatten it.", field=where)
+    if isinstance(value, str):
+        _check_text(value, where)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            _check_text(key, f"{where}, a key,")
+            _check_json(inner, where, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_json(inner, where, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Invalid(f"{where} holds a number JSON cannot carry: {value}.", field=where)
+    elif value is not None and not isinstance(value, bool | int | float):
+        raise Invalid(f"{where} holds {_kind(value)}, which JSON cannot carry.", field=where)
+
+
+def _check_text(value: object, where: str) -> None:
+    if not isinstance(value, str):
+        raise Invalid(f"{where} must be a text, not {_kind(value)}.", field=where)
+    if "\0" in value:
+        raise Invalid(
+            f"{where} holds a NUL character at position {value.index(chr(0))}: remove it.", field=where
+        )
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                f"{where} is not valid Unicode: a lone surrogate stands at position {error.start}.",
+                field=where,
+            ) from None
+
+
+def _check_line(value: object, where: str) -> None:
+    _check_text(value, where)
+    line = cast("str", value)
+    if len(line) > MAX_NAME_CHARS:
+        raise Invalid(f"{where} has {len(line)} characters, more than {MAX_NAME_CHARS}.", field=where)
+    if not line.isprintable():
+        raise Invalid(f"{where} holds a line break or another control character: remove it.", field=where)
+
+
+def _content(raw: object, where: str) -> str | tuple[ContentItem, ...]:
+    if isinstance(raw, str):
+        return raw
+    if not isinstance(raw, list | tuple):
+        raise Invalid(f"{where} must be a text or a list of content items, not {_kind(raw)}.", field=where)
+    items = []
+    for n, one in enumerate(raw):
+        fields = _object(one, f"{where}[{n}]", _ITEM_FIELDS)
+        if "type" not in fields:
+            raise Invalid(f"{where}[{n}].type is missing.", field=f"{where}[{n}].type")
+        if fields.get("extras") is not None and not isinstance(fields["extras"], Mapping):
+            raise Invalid(f"{where}[{n}].extras must be an object.", field=f"{where}[{n}].extras")
+        items.append(ContentItem(**fields))
+    return tuple(items)
+
+
+def _tool_calls(raw: object, where: str) -> tuple[ToolCall, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list | tuple):
+        raise Invalid(f"{where} must be a list, not {_kind(raw)}.", field=where)
+    calls = []
+    for n, one in enumerate(raw):
+        at = f"{where}[{n}]"
+        fields = _object(one, at, frozenset({"id", "type", "function"}))
+        function = _object(fields.get("function"), f"{at}.function", frozenset({"name", "arguments"}))
+        for holder, name, path in ((fields, "id", at), (function, "name", f"{at}.function"), (function, "arguments", f"{at}.function")):  # fmt: skip
+            if name not in holder:
+                raise Invalid(f"{path}.{name} is missing.", field=f"{path}.{name}")
+        calls.append(ToolCall(fields["id"], function["name"], function["arguments"], fields.get("type", "function")))  # fmt: skip
+    return tuple(calls)
+
+
+def _object(raw: object, where: str, allowed: frozenset[str]) -> dict[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise Invalid(f"{where} must be an object, not {_kind(raw)}.", field=where)
+    unknown = [name for name in raw if name not in allowed]
+    if unknown:
+        raise Invalid(
+            f"{where} has the unknown field {_shown(unknown[0])}; known are {', '.join(sorted(allowed))}.",
+            field=f"{where}.{unknown[0]}",
+        )
+    return dict(raw)
+
+
+def _kind(value: object) -> str:
+    names = {type(None): "null", bool: "true or false", str: "a text", float: "a fraction", int: "a number"}
+    return names.get(type(value), "a list" if isinstance(value, list | tuple) else type(value).__name__)
+
+
+def _shown(value: object) -> str:
+    return (
+        f'"{value[:60]}"'.encode("unicode_escape").decode("ascii") if isinstance(value, str) else _kind(value)
+    )
