@@ -50,7 +50,7 @@ class CaptureSettings:
     gap_minutes: float = 60.0
     topic_shift: bool = True
     topic_window: int = 8
-    topic_threshold: float = 0.02
+    topic_threshold: float = 0.03
 
 
 @dataclass(frozen=True, slots=True)

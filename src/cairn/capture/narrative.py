@@ -31,6 +31,7 @@ _SMALL_TALK = re.compile(
 )
 _SPECIFIC = re.compile(r"\d+|(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|my|we|our|ich|wir|je|nous|yo|mi)\b", re.IGNORECASE)
+_SECOND_PERSON = re.compile(r"\b(?:you|you're|you've|your|du|dein|tu|ton|tú)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def told(messages: Sequence[Message], zone: ZoneInfo) -> EpisodeText:
     """The episode of `messages`, the same whenever it is told."""
     chosen = _best_sentences(messages)
     dated = [
-        (message, dates.with_absolute(_clipped(sentence, _SENTENCE_CHARS), said_at(message, zone)))
+        (message, dates.with_absolute(_clipped(sentence, _SENTENCE_CHARS), said_at(message.timestamp, zone)))
         for message, sentence in chosen
     ]
     return EpisodeText(_subject(messages, dated), _summary(messages, dated, zone), transcript(messages, zone))
@@ -55,10 +56,10 @@ def told(messages: Sequence[Message], zone: ZoneInfo) -> EpisodeText:
 def transcript(messages: Sequence[Message], zone: ZoneInfo) -> str:
     """Every turn in order, under a headline of when and who; a new day gets a line of its own."""
     lines = [_headline(messages, zone)]
-    day = said_at(messages[0], zone).date()
+    day = said_at(messages[0].timestamp, zone).date()
     tools = {call.id: call.name for message in messages for call in message.tool_calls}
     for message in messages:
-        at = said_at(message, zone)
+        at = said_at(message.timestamp, zone)
         if at.date() != day:
             day = at.date()
             lines.append(f"({at:%A}, {dates.shown(day, day)})")
@@ -74,7 +75,7 @@ def turn(message: Message, zone: ZoneInfo, tools: dict[str, str] | None = None) 
         name = (tools or {}).get(message.tool_call_id or "")
         who = f"{name} answered" if name else f"{who} answered"
     parts = [f"{who}: {text}" if text else ""]
-    meant = _meanings(text, said_at(message, zone))
+    meant = _meanings(text, said_at(message.timestamp, zone))
     if meant:
         parts.append(f"[{meant}]")
     parts += [f"[{message.speaker} called {call.name}: {call.arguments}]" for call in message.tool_calls]
@@ -82,9 +83,9 @@ def turn(message: Message, zone: ZoneInfo, tools: dict[str, str] | None = None) 
     return spoken or f"{who}: (nothing said)"
 
 
-def said_at(message: Message, zone: ZoneInfo) -> datetime:
-    """When the message was said, in the display zone."""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=message.timestamp)).astimezone(zone)
+def said_at(timestamp: int, zone: ZoneInfo) -> datetime:
+    """A message's time (epoch milliseconds) in the display zone."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)).astimezone(zone)
 
 
 def speakers(messages: Sequence[Message]) -> list[str]:
@@ -100,7 +101,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def _headline(messages: Sequence[Message], zone: ZoneInfo) -> str:
-    first, last = said_at(messages[0], zone), said_at(messages[-1], zone)
+    first, last = said_at(messages[0].timestamp, zone), said_at(messages[-1].timestamp, zone)
     names = speakers(messages)
     verb = "talked" if len(names) > 1 else "said"
     until = ""
@@ -134,7 +135,7 @@ def _subject(messages: Sequence[Message], chosen: Sequence[tuple[Message, str]])
 
 
 def _summary(messages: Sequence[Message], chosen: Sequence[tuple[Message, str]], zone: ZoneInfo) -> str:
-    first = said_at(messages[0], zone).date()
+    first = said_at(messages[0].timestamp, zone).date()
     opening = f"{joined(speakers(messages))}, {dates.shown(first, first)}."
     order = {id(message): n for n, message in enumerate(messages)}
     picked: list[tuple[Message, str]] = []
@@ -167,6 +168,8 @@ def _best_sentences(messages: Sequence[Message]) -> list[tuple[Message, str]]:
             weight *= 0.5
         if _FIRST_PERSON.search(sentence):
             weight *= 1.1
+        elif _SECOND_PERSON.search(sentence):
+            weight *= 0.8
         if sentence.endswith(("?", "？")):
             weight *= 0.5
         if _SMALL_TALK.match(sentence):

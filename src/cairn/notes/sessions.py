@@ -21,7 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cairn.errors import InvalidLocatorError
+from cairn.errors import Conflict, InvalidLocatorError
+from cairn.notes.kinds import space_locator, space_of
 from cairn.seams import Journals, Locator
 from cairn.types import ContentItem, Message, Space, ToolCall
 
@@ -110,7 +111,7 @@ class SessionState:
             if batch := line.get("batch"):
                 self.batches[str(batch)] = len(line["messages"])
         elif sort == "cut":
-            self.cells.append(_cell_from(line))
+            self.cells.append(cell_from(line))
             self.cut_upto = max(self.cut_upto, int(line["upto"]))
         elif sort == "done":
             for at in range(len(self.cells) - 1, -1, -1):
@@ -154,7 +155,12 @@ class SessionLog:
 
     def catch_up(self, locator: Locator, state: SessionState) -> None:
         """Read what was appended to `locator` since `state` last looked."""
-        tail = self._journals.read(locator, state.offset)
+        try:
+            tail = self._journals.read(locator, state.offset)
+        except Conflict:
+            # The log was rewritten (something was forgotten): what was read of it no longer stands.
+            state.__init__(state.space, state.session_id, state.keep_cut)  # type: ignore[misc]
+            tail = self._journals.read(locator, 0)
         state.feed(tail.lines)
         state.offset = tail.end
 
@@ -181,9 +187,7 @@ def session_locator(space: Space, session_id: str) -> Locator:
 
 def sessions_of(space: Space) -> Locator:
     """The folder that holds the session logs of a space."""
-    app = "default_app" if space.app == "default" else space.app
-    project = "default_project" if space.project == "default" else space.project
-    return Locator(f"{app}/{project}/{SESSIONS}")
+    return space_locator(space).child(SESSIONS)
 
 
 def place_of_session(locator: Locator) -> tuple[Space, str] | None:
@@ -199,9 +203,9 @@ def place_of_session(locator: Locator) -> tuple[Space, str] | None:
         return None
     try:
         raw = re.sub(rb"%([0-9a-f]{2})", lambda m: bytes([int(m[1], 16)]), coded.encode("ascii"))
-        space = Space(*("default" if p in {"default_app", "default_project"} else p for p in parts[:2]))
+        space = space_of(locator)
         session_id = raw.decode("utf-8")
-        if session_locator(space, session_id) != locator:
+        if space is None or session_locator(space, session_id) != locator:
             return None
     except (ValueError, IndexError):
         return None
@@ -269,7 +273,8 @@ def _item_to(item: ContentItem) -> dict[str, Any]:
     return {key: value for key in named if (value := getattr(item, key)) is not None}
 
 
-def _cell_from(line: Mapping[str, Any]) -> CellRecord:
+def cell_from(line: Mapping[str, Any]) -> CellRecord:
+    """The cell a cut line records."""
     owners: Sequence[Sequence[str]] = line.get("owners") or ()
     return CellRecord(
         str(line["cell"]),

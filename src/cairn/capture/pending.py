@@ -1,0 +1,77 @@
+"""Cells that were cut and whose episodes may not be on disk: what a restart has to look at.
+
+Beside the session logs, which hold the truth, this ledger lets recovery find unfinished cells without reading
+every session. One journal per hour under `.tmp/cells/`: a cut is noted there before it happens, its end after.
+Files of past hours go as soon as nothing in them is unfinished. Losing the ledger loses no message; a full
+recovery finds the same cells in the logs themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+
+from cairn.errors import CairnError
+from cairn.seams import Clock, Journals, Locator, StorageBackend
+from cairn.types import Space
+
+LEDGER = Locator(".tmp/cells")
+_KEPT_HOURS = 2
+
+_log = logging.getLogger(__name__)
+
+Unfinished = dict[str, tuple[Space, str]]
+"""Cell id to the space and session it was cut in."""
+
+
+class PendingCells:
+    """The ledger of cells on their way from cut to episode."""
+
+    def __init__(self, storage: StorageBackend, journals: Journals, clock: Clock) -> None:
+        self._storage = storage
+        self._journals = journals
+        self._clock = clock
+
+    def begin(self, space: Space, session_id: str, cells: Iterable[str]) -> None:
+        """Note, durably, that `cells` are about to be cut."""
+        lines = [json.dumps(["cut", cell, space.app, space.project, session_id]) for cell in cells]
+        self._journals.append(self._current(), lines)
+
+    def end(self, cells: Iterable[str]) -> None:
+        """Note that the episodes of `cells` are on disk."""
+        self._journals.append(self._current(), [json.dumps(["done", cell]) for cell in cells])
+
+    def unfinished(self) -> Unfinished:
+        """Every cell noted as cut and not as done, oldest first."""
+        cut: Unfinished = {}
+        done: set[str] = set()
+        for place in self._storage.list(LEDGER):
+            for line in self._journals.read(place).lines:
+                try:
+                    sort, cell, *rest = json.loads(line)
+                    if sort == "cut":
+                        app, project, session_id = rest
+                        cut[cell] = (Space(app, project), session_id)
+                    else:
+                        done.add(cell)
+                except (ValueError, TypeError):
+                    continue
+        return {cell: where for cell, where in cut.items() if cell not in done}
+
+    def tidy(self) -> None:
+        """Drop the files of past hours, once nothing is unfinished. Failure is harmless: it is tried again."""
+        oldest_kept = self._name(_KEPT_HOURS)
+        for place in self._storage.list(LEDGER):
+            if place.name < oldest_kept:
+                try:
+                    self._storage.remove(place)
+                except CairnError as error:
+                    _log.debug("%s stays: %s", place, error)
+
+    def _current(self) -> Locator:
+        return LEDGER.child(self._name(0))
+
+    def _name(self, hours_ago: int) -> str:
+        return f"{self._clock.now() - timedelta(hours=hours_ago):%Y%m%d%H}.jsonl"
