@@ -410,9 +410,10 @@ def test_a_package_that_cannot_be_loaded_is_loud(tmp_path, offered, value):
 
 def test_a_root_that_cannot_be_used_is_loud(tmp_path):
     """S78: a file where the root should be is a selection error, not a traceback."""
+    chosen = settings(tmp_path)
     (tmp_path / "root").write_text("a file")
-    with pytest.raises((StorageSelectionError, Misconfigured)):
-        select_backend(settings(tmp_path))
+    with pytest.raises(StorageSelectionError, match="a file is where a folder should be"):
+        select_backend(chosen)
 
 
 def test_required_capabilities_are_checked_by_name(tmp_path):

@@ -1,7 +1,8 @@
 """Fail on naive or local time inside the package: UTC within, the display zone only at the edge.
 
-Refused: `datetime.now()` and `datetime.fromtimestamp(x)` without a zone, `utcnow`, `utcfromtimestamp`,
-`date.today()`, `time.localtime`. Exit 0 clean, 1 found, 2 set-up error.
+Refused: `datetime.now()` and `datetime.fromtimestamp(x)` without a zone or with None, `utcnow`,
+`utcfromtimestamp`, `date.today()`, `time.localtime`, `astimezone()` without a zone (it takes the machine's),
+under whatever name `datetime` and `date` were imported. Exit 0 clean, 1 found, 2 set-up error.
 """
 
 from __future__ import annotations
@@ -11,20 +12,30 @@ import sys
 from pathlib import Path
 
 ALWAYS = {"utcnow", "utcfromtimestamp", "today", "localtime"}
-NEEDS_ZONE = {"now": 1, "fromtimestamp": 2}
+NEEDS_ZONE = {"now": 1, "fromtimestamp": 2, "astimezone": 1}
+OWNERS = {"datetime", "date", "time"}
 
 
 def naive_in(source: str, name: str) -> list[str]:
     """Describe each call in `source` that makes a time without a zone."""
     found = []
-    for call in (n for n in ast.walk(ast.parse(source, name)) if isinstance(n, ast.Call)):
+    tree = ast.parse(source, name)
+    owners = OWNERS | {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if alias.asname and alias.name in OWNERS
+    }
+    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
         if not isinstance(call.func, ast.Attribute):
             continue
-        owner = ast.unparse(call.func.value).rpartition(".")[2]
-        if owner not in {"datetime", "date", "time"}:
+        owner, verb = ast.unparse(call.func.value).rpartition(".")[2], call.func.attr
+        if owner not in owners and verb != "astimezone":
             continue
-        verb, given = call.func.attr, len(call.args) + len(call.keywords)
-        if verb in ALWAYS or (verb in NEEDS_ZONE and given < NEEDS_ZONE[verb]):
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        given = [v for v in values if not (isinstance(v, ast.Constant) and v.value is None)]
+        if verb in ALWAYS or (verb in NEEDS_ZONE and len(given) < NEEDS_ZONE[verb]):
             found.append(
                 f"{name}:{call.lineno}: {ast.unparse(call)} has no zone; use datetime.now(UTC) or the clock"
             )
@@ -37,7 +48,11 @@ def main(argv: list[str]) -> int:
     if not files:
         print(f"{root}: no Python files to check", file=sys.stderr)
         return 2
-    found = [line for file in files for line in naive_in(file.read_text(encoding="utf-8"), str(file))]
+    try:
+        found = [line for file in files for line in naive_in(file.read_text(encoding="utf-8"), str(file))]
+    except (SyntaxError, UnicodeDecodeError) as error:
+        print(f"cannot be read as Python: {error}", file=sys.stderr)
+        return 2
     print("\n".join(found)) if found else None
     return 1 if found else 0
 

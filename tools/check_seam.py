@@ -1,7 +1,8 @@
 """Fail when a storage verb could hand out a file-system path.
 
 Every class in `cairn` that derives from a name ending in `Backend` is looked at: the return annotations of
-the seven verbs must not mention a path type, however deeply nested. Exit 0 clean, 1 leak, 2 set-up error.
+the seven verbs must not mention a path type, however deeply nested, quoted or renamed. Exit 0 clean, 1 leak,
+2 set-up error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ PATHS = {"Path", "PurePath", "PosixPath", "WindowsPath", "PurePosixPath", "PureW
 def leaks_in(source: str, name: str) -> list[str]:
     """Describe each leaking verb in `source`."""
     found = []
-    for cls in (node for node in ast.walk(ast.parse(source, name)) if isinstance(node, ast.ClassDef)):
+    tree = ast.parse(source, name)
+    paths = _path_names(tree)
+    for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         bases = {ast.unparse(base).rpartition(".")[2] for base in cls.bases}
         if not any(base.endswith("Backend") for base in bases) and not cls.name.endswith("Backend"):
             continue
@@ -26,15 +29,42 @@ def leaks_in(source: str, name: str) -> list[str]:
         ):
             if verb.returns is None:
                 found.append(f"{name}:{verb.lineno}: {cls.name}.{verb.name} has no return annotation")
-                continue
-            annotation = ast.unparse(verb.returns).strip("'\"")
-            words = {n.id for n in ast.walk(ast.parse(annotation)) if isinstance(n, ast.Name)}
-            words |= {n.attr for n in ast.walk(ast.parse(annotation)) if isinstance(n, ast.Attribute)}
-            if words & PATHS:
+            elif _words(verb.returns) & paths:
                 found.append(
-                    f"{name}:{verb.lineno}: {cls.name}.{verb.name} returns {annotation}: a path crosses the seam"
+                    f"{name}:{verb.lineno}: {cls.name}.{verb.name} returns {ast.unparse(verb.returns)}: "
+                    "a path crosses the seam"
                 )
     return found
+
+
+def _path_names(tree: ast.Module) -> set[str]:
+    """The path types, and every name in the module that stands for one: import aliases and type aliases."""
+    names = set(PATHS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {alias.asname for alias in node.names if alias.asname and alias.name in PATHS}
+    for node in tree.body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if value is not None and not isinstance(value, ast.Call) and _words(value) & names:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def _words(annotation: ast.expr) -> set[str]:
+    """Every name in an annotation, also inside quotes."""
+    words = set()
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.Name):
+            words.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                words |= _words(ast.parse(node.value, mode="eval").body)
+            except (SyntaxError, ValueError):  # a text, not a quoted type
+                continue
+    return words
 
 
 def main(argv: list[str]) -> int:
@@ -43,7 +73,11 @@ def main(argv: list[str]) -> int:
     if not files:
         print(f"{root}: no Python files to check", file=sys.stderr)
         return 2
-    leaks = [leak for file in files for leak in leaks_in(file.read_text(encoding="utf-8"), str(file))]
+    try:
+        leaks = [leak for file in files for leak in leaks_in(file.read_text(encoding="utf-8"), str(file))]
+    except (SyntaxError, UnicodeDecodeError) as error:
+        print(f"cannot be read as Python: {error}", file=sys.stderr)
+        return 2
     print("\n".join(leaks)) if leaks else None
     return 1 if leaks else 0
 

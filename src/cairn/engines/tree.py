@@ -37,6 +37,8 @@ _TROUBLE = {
     errno.EPERM: "the operation is not permitted; check the owner and mode of the folder",
     errno.EIO: "the disk reported an input/output error; check the disk",
     errno.EFBIG: "the file would exceed the size limit; raise the limit or split the file",
+    errno.EEXIST: "a file is where a folder should be; move it away, or choose another folder",
+    errno.ENOTDIR: "a file is where a folder should be; move it away, or choose another folder",
     errno.EMFILE: "this process has too many files open; try again, or raise its limit",
     errno.ENFILE: "the system has too many files open; try again",
 }
