@@ -377,20 +377,17 @@ class SqliteIndex:
         """Every file that has rows or a cursor."""
         return [row[0] for row in self._db.read(lambda db: db.execute("SELECT path FROM paths").fetchall())]
 
-    def begin_model(self, model: str, dimensions: int) -> None:
+    def begin_model(self, model: str) -> None:
         """From now on vectors of `model` are wanted. Older ones stay until every row has a new one."""
         self.use_model(model)
 
-        def name(db: sqlite3.Connection) -> None:
-            db.execute("INSERT OR IGNORE INTO models(name, dimensions) VALUES (?, ?)", (model, dimensions))
-
         def switch(db: sqlite3.Connection) -> None:
-            if db.execute("SELECT value FROM meta WHERE key = 'model'").fetchone()[0] != model:
-                db.execute("UPDATE meta SET value = ? WHERE key = 'model'", (model,))
-                db.execute("UPDATE rows SET pending = 1")
+            db.execute("UPDATE meta SET value = ? WHERE key = 'model'", (model,))
+            db.execute("UPDATE rows SET pending = 1")
 
-        self._vectors.write(name)
-        self._db.write(switch)
+        query = "SELECT value FROM meta WHERE key = 'model'"
+        if self._db.read(lambda db: db.execute(query).fetchone()[0]) != model:
+            self._db.write(switch)
 
     def pending(self, limit: int) -> list[Pending]:
         """Rows whose vector is missing, newest first, so that what was just written is found soonest."""
@@ -422,6 +419,10 @@ class SqliteIndex:
         data = [(self._model, key, np.asarray(vector, np.float16).tobytes()) for key, vector in fresh.items()]
 
         def keep(db: sqlite3.Connection) -> None:
+            dimensions = len(data[0][2]) // 2
+            db.execute(
+                "INSERT OR IGNORE INTO models(name, dimensions) VALUES (?, ?)", (self._model, dimensions)
+            )
             db.executemany(
                 "INSERT OR REPLACE INTO vectors(model, key, data) SELECT id, ?2, ?3 FROM models WHERE name = ?1",
                 data,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -334,19 +334,18 @@ class SqliteState:
         """Changes when another connection committed, so that an idle indexer can poll for next to nothing."""
         return self._db.data_version()
 
-    def known(self) -> dict[str, Seen]:
-        """Every path the queue knows, for the scan to compare with the files."""
+    def known(self, paths: Sequence[str] | None = None) -> dict[str, Seen]:
+        """What the queue remembers of `paths` (of every path without them), to compare with the files."""
         query = "SELECT md_path, status, change_type, mtime, size, seen_at, retryable FROM md_change_state"
-        rows = self._db.read(lambda db: db.execute(query).fetchall())
-        return {row[0]: Seen(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}
 
-    def confirm(self, paths: Iterable[str]) -> None:
-        """Note that these files were read again and found as they were."""
-        now = self._clock.now().timestamp()
-        values = [(now, path) for path in paths]
-        query = "UPDATE md_change_state SET seen_at = ? WHERE md_path = ? AND status = 'done'"
-        if values:
-            self._db.write(lambda db: db.executemany(query, values))
+        def ask(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            if paths is None:
+                return db.execute(query).fetchall()
+            one = f"{query} WHERE md_path = ?"
+            return [row for path in paths if (row := db.execute(one, (path,)).fetchone()) is not None]
+
+        rows = self._db.read(ask)
+        return {row[0]: Seen(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}
 
     def glance(self) -> tuple[int, int, str]:
         """Applied LSN, changes waiting, and which index is complete: cheap enough for every answer."""

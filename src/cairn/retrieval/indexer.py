@@ -61,8 +61,7 @@ class Queue(State, Protocol):
     def finish(
         self, changes: Sequence[Change], *, holder: str, seen: Mapping[str, tuple[float, int] | None]
     ) -> int: ...
-    def known(self) -> Mapping[str, Known]: ...
-    def confirm(self, paths: Collection[str]) -> None: ...
+    def known(self, paths: Sequence[str] | None = None) -> Mapping[str, Known]: ...
     def take_lost(self) -> bool: ...
     def ready_for(self) -> str: ...
     def set_ready(self, generation: str) -> None: ...
@@ -139,6 +138,34 @@ class Indexer(DerivedMaintenance):
         ]
         return self._queue.enqueue(noticed)
 
+    def hint(self, keys: Collection[str]) -> int:
+        """Queue those of `keys` that differ from what the queue knows; what a watcher saw. Returns how many.
+
+        Our own writes are seen by the watcher too; they are known already and cost one look at the file.
+        """
+        kinds = {
+            key: kind for key in keys if (kind := kind_of(Locator(key))) is not None and kind != "session"
+        }
+        known = self._queue.known(list(kinds))
+        noticed: list[Noticed] = []
+        for key, kind in kinds.items():
+            old = known.get(key)
+            try:
+                info = self._storage.info(Locator(key))
+            except NotFound:
+                if old is not None and old.change_type != "deleted":
+                    noticed.append(Noticed(key, kind, "deleted"))
+                continue
+            if old is None or old.change_type == "deleted":
+                noticed.append(Noticed(key, kind, "added", info.mtime))
+            elif old.status == "processing" or (
+                old.status != "pending" and not _same(old, info.size, info.mtime)
+            ):
+                noticed.append(Noticed(key, kind, "modified", info.mtime))
+        if noticed:
+            self._queue.enqueue(noticed)
+        return len(noticed)
+
     def scan(self) -> Scanned:
         """Compare every file with what the queue remembers and queue what differs. The guarantee."""
         known = self._queue.known()
@@ -155,12 +182,7 @@ class Indexer(DerivedMaintenance):
                 if old is None or old.status == "done":
                     noticed.append(Noticed(key, kind, "added", mtime))
             elif old.status in {"done", "failed"}:
-                same = (
-                    old.mtime is not None
-                    and abs(old.mtime - mtime) <= _SAME_MTIME
-                    and (old.size is None or old.size == size)
-                )
-                if not same:
+                if not _same(old, size, mtime):
                     noticed.append(Noticed(key, kind, "modified", mtime))
                 elif (
                     old.status == "done" and old.seen_at is not None and old.seen_at - mtime < _UNSURE_SECONDS
@@ -322,7 +344,7 @@ class Indexer(DerivedMaintenance):
         if embedder is None:
             return 0
         try:
-            self._index.begin_model(embedder.id, embedder.dimensions)
+            self._index.begin_model(embedder.id)
             rows = self._index.pending(limit)
             if not rows:
                 return 0
@@ -481,6 +503,14 @@ class _Batch:
                 self.removed.append(old.rowid)
             elif not old.damaged:
                 self.damaged.append(old.rowid)
+
+
+def _same(old: Known, size: int, mtime: float) -> bool:
+    return (
+        old.mtime is not None
+        and abs(old.mtime - mtime) <= _SAME_MTIME
+        and (old.size is None or old.size == size)
+    )
 
 
 def kind_of(locator: Locator) -> str | None:

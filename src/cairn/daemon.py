@@ -1,0 +1,284 @@
+"""Background life: notice edits, drain changes, make vectors, run what is due.
+
+    watch ──┐                        ┌─> drain ──> searchable by words
+    poll  ──┼─> wake ─> index thread ┼─> scan, every `scan_seconds` (the guarantee)
+    enqueue─┘                        └─> chores (strategies, sweep, maintenance)
+                       embed thread  ──> vectors, then the mirror follows
+
+Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
+which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cairn.errors import Invalid
+from cairn.retrieval.indexer import Indexer
+
+_log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+TAKE_OVER_SECONDS = 0.5
+MAINTAIN_SECONDS = 60.0
+REWATCH_SECONDS = 60.0
+UNHEALTHY_DRAINS = 3
+UNHEALTHY_MAINTENANCE = 5
+_DRAIN_AT_ONCE = 500
+
+Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
+
+
+class Signals(Protocol):
+    """How the daemon learns of changes that others queued."""
+
+    on_enqueue: Callable[[], None] | None
+
+    def data_version(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something the holder of the lease does now and then, in the index thread unless `apart`."""
+
+    name: str
+    every_seconds: float
+    run: Callable[[], object]
+    apart: bool = False
+
+
+class Daemon:
+    """The background life of one open memory.
+
+    Args:
+        indexer: Does the work.
+        signals: The queue, for noticing what other processes queued.
+        watch: Reports touched keys until stopped; None to rely on scans.
+        scan_seconds: Time between whole scans.
+        chores: What else is due now and then.
+        follow: Called by the embed thread when no vector is missing (the mirror); returns what it did.
+    """
+
+    def __init__(
+        self,
+        indexer: Indexer,
+        signals: Signals,
+        *,
+        watch: Watch | None = None,
+        scan_seconds: float = 30.0,
+        chores: Sequence[Chore] = (),
+        follow: Callable[[], object] | None = None,
+    ) -> None:
+        self._indexer = indexer
+        self._signals = signals
+        self._watch = watch
+        self._scan_seconds = max(scan_seconds, 0.05)
+        self._chores = [*chores, Chore("maintain", MAINTAIN_SECONDS, self._maintain)]
+        self._follow = follow
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._embed_wake = threading.Event()
+        self._scan_now = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._holding = False
+        self._watching = False
+        self._drained_since_maintenance = 0
+        self._failed_drains = 0
+        self._failed_maintenance = 0
+        self._last_error = ""
+
+    def start(self) -> None:
+        if self._threads:
+            raise Invalid("This daemon is running already.")
+        self._signals.on_enqueue = self._wake.set
+        for name, run in (("index", self._index_life), ("embed", self._embed_life)):
+            self._spawn(name, run)
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End all threads; the lease is free when this returns."""
+        self._stop.set()
+        self._wake.set()
+        self._embed_wake.set()
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.1))
+        self._threads = []
+
+    def wake(self) -> None:
+        """Look at the queue now."""
+        self._wake.set()
+
+    def health(self) -> dict[str, Any]:
+        """Whether the background works. Files that can never be indexed are no illness of the daemon."""
+        reasons = []
+        if self._failed_drains >= UNHEALTHY_DRAINS:
+            reasons.append(f"{self._failed_drains} drains failed in a row: {self._last_error}")
+        if self._failed_maintenance >= UNHEALTHY_MAINTENANCE:
+            reasons.append(f"{self._failed_maintenance} maintenance runs failed: {self._last_error}")
+        return {
+            "healthy": not reasons,
+            "reasons": reasons,
+            "indexing": self._holding,
+            "watching": self._watching,
+            "running": any(thread.is_alive() for thread in self._threads),
+        }
+
+    def _spawn(self, name: str, run: Callable[[], None]) -> None:
+        thread = threading.Thread(target=run, name=f"cairn-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    # ---- the index thread -------------------------------------------------------------------------------------
+
+    def _index_life(self) -> None:
+        with ExitStack() as held:
+            while not self._stop.is_set():
+                if self._take_lease(held):
+                    break
+                self._stop.wait(TAKE_OVER_SECONDS)
+            if self._stop.is_set():
+                return
+            if self._watch is not None:
+                self._spawn("watch", self._watch_life)
+            due = {chore.name: time.monotonic() + chore.every_seconds for chore in self._chores}
+            scanned = time.monotonic()
+            pause = 0.0
+            version: tuple[int, int] | None = None
+            while not self._stop.is_set():
+                woken = self._wake.wait(POLL_SECONDS)
+                self._wake.clear()
+                if self._stop.is_set():
+                    break
+                try:
+                    version, moved = self._moved(version)
+                    since = time.monotonic() - scanned
+                    if since >= self._scan_seconds or (self._scan_now.is_set() and since >= pause):
+                        self._scan_now.clear()
+                        begun = time.monotonic()
+                        self._indexer.scan()
+                        scanned = time.monotonic()
+                        # A storm of new folders must not become a storm of scans.
+                        pause = min(max(0.2, 5 * (scanned - begun)), self._scan_seconds)
+                        moved = True
+                    if woken or moved or self._failed_drains:
+                        self._drain()
+                    self._failed_drains = 0
+                except Exception as error:
+                    self._failed_drains += 1
+                    self._record("index", error)
+                    self._stop.wait(min(0.2 * self._failed_drains, 5.0))
+                self._run_due(due)
+        self._holding = False
+
+    def _take_lease(self, held: ExitStack) -> bool:
+        try:
+            if held.enter_context(self._indexer.lease()):
+                self._indexer.begin()
+                self._indexer.scan()
+                self._holding = True
+                self._wake.set()
+                return True
+        except Exception as error:
+            self._record("lease", error)
+        held.close()
+        return False
+
+    def _moved(self, version: tuple[int, int] | None) -> tuple[tuple[int, int], bool]:
+        """Whether another connection wrote to the queue, or the index is no longer what it was."""
+        now = self._signals.data_version()
+        self._indexer.ensure_ready()
+        return now, now != version
+
+    def _drain(self) -> None:
+        while not self._stop.is_set():
+            count = self._indexer.drain(_DRAIN_AT_ONCE)
+            self._drained_since_maintenance += count
+            if count:
+                self._embed_wake.set()
+            if count < _DRAIN_AT_ONCE:
+                break
+
+    def _run_due(self, due: dict[str, float]) -> None:
+        for chore in self._chores:
+            if time.monotonic() < due[chore.name] or self._stop.is_set():
+                continue
+            due[chore.name] = time.monotonic() + chore.every_seconds
+            if chore.apart:
+                self._apart(chore)
+            else:
+                self._run(chore)
+
+    def _apart(self, chore: Chore) -> None:
+        name = f"cairn-{chore.name}"
+        if any(thread.name == name and thread.is_alive() for thread in self._threads):
+            return
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._spawn(chore.name, lambda: self._run(chore))
+
+    def _run(self, chore: Chore) -> None:
+        try:
+            chore.run()
+        except Exception as error:
+            self._record(chore.name, error)
+
+    def _maintain(self) -> None:
+        if not self._drained_since_maintenance:
+            return
+        try:
+            self._indexer.maintain()
+        except Exception:
+            self._failed_maintenance += 1
+            raise
+        self._drained_since_maintenance = 0
+        self._failed_maintenance = 0
+
+    def _record(self, what: str, error: Exception) -> None:
+        self._last_error = f"{type(error).__name__}: {error}"
+        _log.warning("%s: %s", what, self._last_error, exc_info=_log.isEnabledFor(logging.DEBUG))
+
+    # ---- the embed thread ---------------------------------------------------------------------------------------
+
+    def _embed_life(self) -> None:
+        while not self._stop.is_set():
+            self._embed_wake.wait(1.0)
+            self._embed_wake.clear()
+            if not self._holding or self._stop.is_set():
+                continue
+            try:
+                while not self._stop.is_set() and self._indexer.embed():
+                    pass
+                if self._follow is not None and not self._stop.is_set():
+                    self._follow()
+            except Exception as error:
+                self._record("embed", error)
+                self._stop.wait(2.0)
+
+    # ---- the watch thread ---------------------------------------------------------------------------------------
+
+    def _watch_life(self) -> None:
+        assert self._watch is not None
+        while not self._stop.is_set():
+            try:
+                self._watching = True
+                self._watch(self._seen, self._stop)
+            except Exception as error:
+                self._record("watch", error)
+            self._watching = False
+            # Whatever happened between two watches, or overflowed one, is found by a scan.
+            self._scan_now.set()
+            self._stop.wait(REWATCH_SECONDS)
+
+    def _seen(self, keys: set[str]) -> None:
+        files = {key for key in keys if key.endswith((".md", ".jsonl"))}
+        if files != keys:
+            # A folder was made, moved or removed: its files may have come or gone without a word each.
+            self._scan_now.set()
+            self._wake.set()
+        if files:
+            self._indexer.hint(files)

@@ -1,0 +1,196 @@
+"""Background life: edits noticed, work taken over, nothing stopped by a failure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cairn.daemon import Chore, Daemon
+from cairn.engines.watching import TreeWatch
+from cairn.errors import Unavailable
+from tests.index_world import ALICE, World
+
+
+def soon(true: Callable[[], bool], seconds: float = 8.0) -> float:
+    """Wait until `true()`; return how long that took."""
+    begin = time.monotonic()
+    while not true():
+        if time.monotonic() - begin > seconds:
+            raise AssertionError("it did not come true in time")
+        time.sleep(0.005)
+    return time.monotonic() - begin
+
+
+def embedded(world: World) -> bool:
+    has = world.index.corpus(ALICE).has_vector
+    return len(has) > 0 and bool(has.all())
+
+
+@pytest.fixture
+def live(tmp_path):
+    """A factory of worlds with a running daemon; all are stopped at the end."""
+    made: list[tuple[World, Daemon]] = []
+
+    def start(**settings) -> tuple[World, Daemon]:
+        world = World(tmp_path / "root")
+        settings.setdefault("watch", TreeWatch(world.folder))
+        daemon = Daemon(world.indexer, world.state, **settings)
+        daemon.start()
+        made.append((world, daemon))
+        return world, daemon
+
+    yield start
+    for world, daemon in reversed(made):
+        daemon.stop()
+        world.close()
+
+
+def test_writes_and_edits_are_found_within_a_moment(live):
+    """E69, E70: a write through the notebook and a save in an editor are searchable well within a second."""
+    world, daemon = live()
+    soon(lambda: daemon.health()["indexing"])
+    entry = world.episode("written by the notebook")
+    assert soon(lambda: world.hits("notebook") == [entry]) < 1.0
+    soon(lambda: daemon.health()["watching"])
+    time.sleep(0.3)
+    file = world.path()
+    file.write_text(file.read_text().replace("notebook", "editor"))
+    assert soon(lambda: world.hits("editor") == [entry]) < 2.0
+    soon(lambda: embedded(world))
+    file.unlink()
+    soon(lambda: world.hits("editor") == [])
+
+
+def test_without_a_watcher_the_next_scan_finds_the_edit(live):
+    """inotify refused: edits are found at the next scan, and at once on a strong read."""
+
+    def refused(_on_keys, _stop):
+        raise OSError(28, "inotify watch limit reached")
+
+    world, daemon = live(watch=refused, scan_seconds=0.5)
+    entry = world.episode("before")
+    soon(lambda: world.hits("before") == [entry])
+    file = world.path()
+    time.sleep(0.15)
+    file.write_text(file.read_text().replace("before", "after"))
+    soon(lambda: world.hits("after") == [entry])
+    assert not daemon.health()["watching"]
+    assert daemon.health()["healthy"], "scans carry on; nothing is wrong"
+    file.write_text(file.read_text().replace("after", "finally"))
+    world.indexer.catch_up(5)
+    assert world.hits("finally") == [entry]
+
+
+def test_index_removed_under_load_costs_no_error_and_no_row(live):
+    """Design 2: `rm -rf .index` during writes and reads; every call is answered, then all rows are back."""
+    world, daemon = live(watch=None)
+    soon(lambda: daemon.health()["indexing"])
+    done = threading.Event()
+    errors: list[BaseException] = []
+    written: list[str] = []
+
+    def write() -> None:
+        try:
+            for n in range(60):
+                written.append(world.episode(f"row number{n}", day=f"2026-06-{n % 5 + 1:02}"))
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                world.hits("row")
+                world.index.corpus(ALICE)
+                assert world.indexer.status().state in {"fresh", "behind", "rebuilding"}
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write), *(threading.Thread(target=read) for _ in range(2))]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        time.sleep(0.05)
+        shutil.rmtree(world.folder / ".index", ignore_errors=True)
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(written) == 60
+    soon(lambda: world.hits("row") == sorted(written) and world.indexer.status().state == "fresh")
+
+
+def test_a_second_process_takes_over_when_the_first_is_killed(live, tmp_path):
+    """Design 6: the lease of a process that was killed -9 passes on within a second or two; nothing is lost."""
+    code = textwrap.dedent(
+        f"""
+        import sys, time, pathlib
+        sys.path.insert(0, {os.getcwd()!r})
+        from cairn.daemon import Daemon
+        from tests.index_world import World
+        world = World(pathlib.Path({str(tmp_path / "root")!r}))
+        daemon = Daemon(world.indexer, world.state)
+        daemon.start()
+        while not daemon.health()["indexing"]:
+            time.sleep(0.01)
+        print("indexing", flush=True)
+        time.sleep(60)
+        """
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline().strip() == "indexing"
+        world, daemon = live(watch=None)
+        entry = world.episode("indexed by the other")
+        assert soon(lambda: world.hits("indexed") == [entry]) < 2.0
+        assert not daemon.health()["indexing"]
+        first.send_signal(signal.SIGKILL)
+        begin = time.monotonic()
+        late = world.episode("late words")
+        soon(lambda: world.hits("late") == [late])
+        assert time.monotonic() - begin < 3.0
+        assert daemon.health()["indexing"]
+
+
+def test_failing_chores_and_drains_are_recorded_and_life_goes_on(live, monkeypatch):
+    """E110: three failed drains in a row are unhealthy; the next good one heals; chores run on their own time."""
+    ran = threading.Event()
+
+    def bad() -> None:
+        raise RuntimeError("no good")
+
+    world, daemon = live(
+        watch=None, chores=[Chore("bad", 0.05, bad), Chore("good", 0.05, ran.set, apart=True)]
+    )
+    soon(lambda: daemon.health()["indexing"])
+    whole = world.state.claim
+    monkeypatch.setattr(
+        world.state, "claim", lambda *_a, **_k: (_ for _ in ()).throw(Unavailable("disk full"))
+    )
+    entry = world.episode("patience")
+    soon(lambda: not daemon.health()["healthy"])
+    monkeypatch.setattr(world.state, "claim", whole)
+    soon(lambda: world.hits("patience") == [entry])
+    soon(lambda: daemon.health()["healthy"])
+    assert ran.wait(5)
+
+
+def test_an_idle_daemon_costs_next_to_nothing(live):
+    """Polling while idle stays far below a percent or two of one core."""
+    world, daemon = live()
+    soon(lambda: daemon.health()["indexing"])
+    world.episode("one")
+    soon(lambda: embedded(world))
+    time.sleep(0.5)
+    begin = time.process_time()
+    time.sleep(2.0)
+    assert time.process_time() - begin < 0.15
