@@ -383,3 +383,15 @@ def test_a_fixed_clock_stands_still_until_told():
     assert clock.now() == clock.now()
     assert clock.now().utcoffset().total_seconds() == 0
     assert (clock.advance(hours=2) - FixedClock().now()).total_seconds() == 7200
+
+
+@pytest.mark.parametrize("package", ["notes", "capture", "keeping", "retrieval", "language"])
+def test_what_stands_above_the_seam_reaches_storage_through_it_alone(package):
+    """S1, S3: no module there opens a file or knows a path; it holds locators and asks the backend."""
+    for file in sorted((Path(seams.__file__).parent / package).rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        assert not imported_modules(tree) & {"pathlib", "shutil", "tempfile", "io", "glob"}, file.name
+        calls = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        assert not [
+            call for call in calls if call == "open" or (call.startswith("os.") and call != "os.getpid")
+        ]
