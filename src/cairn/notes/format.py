@@ -23,14 +23,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from cairn.errors import Invalid, NotFound
 from cairn.notes.frontmatter import Head, find_head, read_head
 from cairn.types import Entry, Problem
 
-_MARKER = re.compile(r"<!--[ \t]*(/?)entry:[ \t]*([^\s<>]{1,200}?)[ \t]*-->")
+_OPEN, _CLOSE, _END = "<!-- entry:", "<!-- /entry:", " -->"
+_MARKER = re.compile(r"<!-- (/?)entry:([^\s<>]{1,200}) -->")
 _INLINE_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _TITLE = re.compile(r"[^\s#\\](?:[^\x00-\x1f\x7f\x85\u2028\u2029]{0,118}[^\s\x00-\x1f\x7f])?")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -43,6 +44,7 @@ _GUARDED = re.compile(r"^\\(?=\\*#{2,3} |\\*[ \t\r]*$)", re.MULTILINE)
 _MARKER_LIKE = re.compile(r"<!--(\\*)(?=[ \t]*/?entry:)")
 _MARKER_GUARDED = re.compile(r"<!--\\(\\*)(?=[ \t]*/?entry:)")
 _QUOTE_INLINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]|\A\\\"|\A[ \t]|[ \t]\Z")
+_SOUND_ID = re.compile(r"[^\s<>]{1,200}")
 _BLANKS = " \t\r"
 MAX_SEQUENCE = 99_999_999
 
@@ -175,17 +177,51 @@ def markers(text: str, start: int = 0) -> Iterator[tuple[re.Match[str], bool, st
     """Each entry marker that stands alone on its line: the match, whether it closes, and the id."""
     for match in _MARKER.finditer(text, start):
         begin, end = match.span()
-        line = text.rfind("\n", 0, begin) + 1
-        if line != begin and text[line:begin].strip(_BLANKS):
+        if begin > start and text[begin - 1] != "\n":
             continue
-        if text[end : end + 1] not in {"\n", ""}:
-            stop = text.find("\n", end)
-            if text[end : len(text) if stop < 0 else stop].strip(_BLANKS):
-                continue
+        stop = text.find("\n", end)
+        if text[end : len(text) if stop < 0 else stop].strip(_BLANKS):
+            continue
         yield match, match.group(1) == "/", match.group(2)
 
 
+def _parse_sound_entries(text: str, start: int, loose: str) -> tuple[tuple[Entry, ...], list[Problem]] | None:
+    """All entries of a note without damage, quickly; None as soon as anything is unusual."""
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    pieces = text[start:].split(_OPEN)
+    position = start + len(pieces[0])
+    line = text.count("\n", 0, position) + 1
+    gap = pieces[0]
+    for piece in pieces[1:]:
+        entry_id, mark, rest = piece.partition(_END)
+        block, closing, after = rest.partition(f"{_CLOSE}{entry_id}{_END}")
+        if (
+            (gap and gap[-1] != "\n")
+            or not mark
+            or block[:1] != "\n"
+            or block[-1] != "\n"
+            or not closing
+            or entry_id in seen
+            or (after and after[0] != "\n")
+        ):
+            return None
+        seen.add(entry_id)
+        inline, sections = _parse_block(block, entry_id, line, loose, problems)
+        gap = after[1:]
+        end = position + len(_OPEN) + len(piece) - len(gap)
+        entries.append(Entry(entry_id, inline, sections, position, end, line))
+        position += len(_OPEN) + len(piece)
+        line += piece.count("\n")
+    sound = text.count(_CLOSE, start) == len(entries) and all(map(_SOUND_ID.fullmatch, seen))
+    return (tuple(entries), problems) if sound else None
+
+
 def _parse_entries(text: str, start: int, loose: str) -> tuple[tuple[Entry, ...], list[Problem], set[str]]:
+    sound = _parse_sound_entries(text, start, loose)
+    if sound is not None:
+        return (*sound, set())
     entries: list[Entry] = []
     problems: list[Problem] = []
     damaged: set[str] = set()
@@ -242,38 +278,70 @@ def _parse_block(
     if block.startswith("\r\n"):
         block = block.replace("\r\n", "\n")
     parts = block.split("\n### ")
+    heading = f"\n## {entry_id}\n"
+    if parts[0].startswith(heading):
+        fields = _plain_fields(parts[0][len(heading) :].strip("\n"))
+        sections: dict[str, str] = {}
+        if fields is not None:
+            for part in parts[1:]:
+                title, _, raw = part.partition("\n")
+                if not title or title[0] in _BLANKS or title[-1] in _BLANKS or title in sections:
+                    break
+                sections[title] = _read_section(raw)
+            else:
+                return fields, sections
+    return _parse_odd_block(parts, entry_id, line, loose, problems)
+
+
+def _plain_fields(text: str) -> dict[str, str] | None:
+    """The inline fields, where nothing else stands before the first section; None otherwise."""
+    fields: dict[str, str] = {}
+    if not text:
+        return fields
+    # Values with escapes or outer blanks are rare: look for them once, not in every line.
+    plain = not (
+        "\\" in text or "\t" in text or "\r" in text or " \n" in text or ":  " in text or text[-1] == " "
+    )
+    rows = text.split("\n")
+    for row in rows:
+        key, colon, value = row.partition("**: ")
+        name = _field_name(key)
+        if not colon or name is None:
+            return None
+        fields[name] = value if plain else _read_inline(value.strip(_BLANKS))
+    return fields if len(fields) == len(rows) else None
+
+
+@lru_cache(maxsize=512)
+def _field_name(key: str) -> str | None:
+    """`owner_id` for `**owner_id`; None for what is no field. There are few names, met again and again."""
+    return key[2:] if key.startswith("**") and _INLINE_KEY.fullmatch(key, 2) else None
+
+
+def _parse_odd_block(
+    parts: Sequence[str], entry_id: str, line: int, loose: str, problems: list[Problem]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The same for an entry a person wrote: loose text, other headings, doubled names."""
     inline: dict[str, str] = {}
     sections: dict[str, str] = {}
-    lines = parts[0].split("\n")
-    for position, row in enumerate(lines):
-        if row.startswith("**"):
+    position = 0
+    for row in parts[0].split("\n"):
+        if row[:2] == "**":
             key, colon, value = row[2:].partition("**:")
-            if colon and (key.isidentifier() or _INLINE_KEY.fullmatch(key)):
+            if colon and _INLINE_KEY.fullmatch(key):
+                value = value.strip(_BLANKS)
                 if key in inline:
                     problems.append(
-                        Problem(
-                            "doubled-field",
-                            line + position,
-                            f"{entry_id} sets {key} twice; the first counts.",
-                        )
+                        Problem("doubled-field", line, f"{entry_id} sets {key[:64]} twice; the first counts.")
                     )
                 else:
-                    inline[key] = _read_inline(value)
+                    inline[key] = _read_inline(value) if "\\" in value else value
+                position += len(row) + 1
                 continue
-        elif not row or not row.strip(_BLANKS):
+        if not row.strip(_BLANKS) or (not inline and _is_heading(row, entry_id, line, problems)):
+            position += len(row) + 1
             continue
-        elif row.startswith("## ") and not inline:
-            named = row[3:].strip(_BLANKS)
-            if named == entry_id:
-                continue
-            if named.startswith(entry_id.partition("_")[0] + "_"):
-                problems.append(
-                    Problem("heading-mismatch", line + position, f"{entry_id} is headed {named[:80]}.")
-                )
-                continue
-        text = _read_section("\n".join(lines[position:]))
-        if text:
-            sections[loose] = text
+        sections[loose] = _read_section(parts[0][position:])
         break
     title = ""
     for part in parts[1:]:
@@ -286,16 +354,25 @@ def _parse_block(
         title = name
         text = _read_section(raw)
         if title in sections:
-            problems.append(
-                Problem("doubled-section", line, f"{entry_id} has two sections {title[:80]}; joined.")
-            )
+            problems.append(Problem("doubled-section", line, f"{entry_id} has {title[:80]} twice; joined."))
             text = "\n\n".join(filter(None, (sections[title], text)))
         sections[title] = text
     return inline, sections
 
 
+def _is_heading(row: str, entry_id: str, line: int, problems: list[Problem]) -> bool:
+    if not row.startswith("## "):
+        return False
+    named = row[3:].strip(_BLANKS)
+    if named == entry_id:
+        return True
+    if named.startswith(entry_id.partition("_")[0] + "_"):
+        problems.append(Problem("heading-mismatch", line, f"{entry_id} is headed {named[:80]}."))
+        return True
+    return False
+
+
 def _read_inline(value: str) -> str:
-    value = value.strip(_BLANKS)
     if value.startswith('\\"'):
         try:
             decoded = json.loads(value[1:])
@@ -308,6 +385,8 @@ def _read_inline(value: str) -> str:
 
 def _read_section(raw: str) -> str:
     text = raw.strip("\n")
+    if text and text[0] not in _BLANKS and text[-1] not in _BLANKS and "\\" not in text:
+        return text
     while text and text[0] in _BLANKS:
         first, newline, rest = text.partition("\n")
         if first.strip(_BLANKS):
