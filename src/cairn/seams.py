@@ -184,6 +184,15 @@ class StorageBackend(ABC):
     def read(self, locator: Locator) -> str:
         """The text at `locator`, exact to the byte. Raises `NotFound` (a FileNotFoundError) if absent."""
 
+    def read_version(self, locator: Locator) -> tuple[str, str]:
+        """Extension: the text and its version, for a later `write(..., expect=version)`.
+
+        The version is the `content_hash` unless a backend has a cheaper proof that nothing was written since
+        (a file's inode and times, an object's tag).
+        """
+        text = self.read(locator)
+        return text, content_hash(text)
+
     @abstractmethod
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
         """Put `content` at `locator` and return the place written.
@@ -194,7 +203,8 @@ class StorageBackend(ABC):
         Args:
             locator: The place to write.
             content: The whole new text.
-            expect: Extension: the `content_hash` of the text the caller last saw, or "" for "nothing there".
+            expect: Extension: the `content_hash` of the text the caller last saw, its `read_version`, or ""
+                for "nothing there".
                 Leave it out to overwrite.
 
         Raises:

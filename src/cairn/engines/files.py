@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 
 from cairn.engines.tree import FileInTheWay, Tree, encoded, is_temp, is_usable, translating
@@ -18,6 +19,9 @@ from cairn.seams import Capabilities, Info, Locator, StorageBackend, content_has
 __all__ = ["PROTOCOL", "DeviceLocalBackend"]
 
 PROTOCOL = "device-local"
+
+_STAMP = "stat:"
+_SETTLED_NS = 50_000_000
 
 
 class DeviceLocalBackend(StorageBackend):
@@ -45,6 +49,27 @@ class DeviceLocalBackend(StorageBackend):
                 key=locator.key,
                 byte=error.start,
             ) from None
+
+    def read_version(self, locator: Locator) -> tuple[str, str]:
+        """The text and its version: inode, size and times where they prove it, else the content's hash.
+
+        The times of a file move in ticks of a few milliseconds. Once its last change is further back than
+        that, any later one shows in them; before, only the content itself can tell.
+        """
+        now = time.time_ns()
+        before = self._known(locator)
+        text = self.read(locator)
+        settled = (
+            before and now - _SETTLED_NS > int(before.rpartition(":")[2]) and self._known(locator) == before
+        )
+        return text, before if settled else content_hash(text)
+
+    def _known(self, locator: Locator) -> str:
+        try:
+            with translating(locator.key):
+                return _stamp(self._tree.stat(locator))
+        except NotFound:
+            return ""
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
         """Put `content` at `locator`; see the seam for the promise.
@@ -128,7 +153,13 @@ class DeviceLocalBackend(StorageBackend):
             yield from batch
 
     def _expect(self, directory: int, name: str, locator: Locator, expect: str) -> None:
-        found = self._hash_at(directory, name, locator.key)
+        if expect.startswith(_STAMP):
+            try:
+                found = _stamp(os.stat(name, dir_fd=directory, follow_symlinks=False))
+            except FileNotFoundError:
+                found = ""
+        else:
+            found = self._hash_at(directory, name, locator.key)
         if found != expect:
             raise Conflict(
                 f"{locator}: it was {'written' if found else 'removed'} by someone else since it was read. "
@@ -143,6 +174,11 @@ class DeviceLocalBackend(StorageBackend):
             return content_hash(self._tree.read_at(directory, name, key))
         except NotFound:
             return ""
+
+
+def _stamp(found: os.stat_result) -> str:
+    """What changes whenever a file is written: by rename (inode) or in place (times). The last change is last."""
+    return f"{_STAMP}{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
 registry.register(PROTOCOL, DeviceLocalBackend, clobber=True)

@@ -26,6 +26,7 @@ _PLAIN_LINE = re.compile(
     re.ASCII,
 )
 _NOT_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+_FIRST_FENCE = re.compile(r"---[ \t]*\r?$", re.MULTILINE)
 _FENCE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _FIRST_MARKER = re.compile(r"^[ \t]*<!--[ \t]*/?entry:", re.MULTILINE)
 
@@ -50,7 +51,7 @@ def find_head(text: str) -> Head:
     The search ends at the first entry marker, so a lost closing fence can swallow no entry.
     """
     start = 1 if text.startswith("\ufeff") else 0
-    first = _FENCE.match(text, start)
+    first = _FIRST_FENCE.match(text, start)
     if first is None:
         return Head(start, start, start, fenced=False)
     begin = first.end() + 1

@@ -16,11 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal
 
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.notes import frontmatter
-from cairn.notes.format import EntryId, Note, inline_text, parse_note, render_body, render_entry
+from cairn.notes.format import EntryId, Note, inline_text, markers, parse_note, render_body, render_entry
 from cairn.notes.kinds import (
     SCOPE_DIRS,
     Kind,
@@ -33,7 +34,7 @@ from cairn.notes.kinds import (
     space_of,
 )
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock, content_hash, iterate_files
+from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock, iterate_files
 from cairn.types import Entry, Scope, Space
 
 ChangeType = Literal["added", "modified", "deleted"]
@@ -41,6 +42,8 @@ OnChange = Callable[[Sequence[tuple[Locator, ChangeType]]], int]
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 50
+_RECENT_CHARS = 8_000_000
+_FIRST_EIGHT = itemgetter(slice(0, 8))
 _COUNT = re.compile(r"^entry_count:[ ]+([0-9]{1,9})[ ]*(?=\r?$)", re.MULTILINE)
 _APPENDED = re.compile(r"^last_appended_at:[ ]+(?:'[^'\n]*'|null)[ ]*(?=\r?$)", re.MULTILINE)
 
@@ -138,7 +141,7 @@ class Notebook:
         self._lock_seconds = lock_seconds
         self._guard = threading.Lock()
         self._queues: dict[str, _Queue] = {}
-        self._highest: dict[str, tuple[str, int]] = {}
+        self._recent: dict[str, tuple[str, int]] = {}
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -298,9 +301,10 @@ class Notebook:
             known.add(added)
         if not blocks:
             return None
-        head = self._counted(place, text, count)
-        gap = "" if head.endswith("\n") else newline
-        return f"{head}{gap}{''.join(blocks)}"
+        text = self._counted(place, text, count)
+        text += ("" if text.endswith("\n") else newline) + "".join(blocks)
+        self._remember(locator, text, count)
+        return text
 
     def _highest_sequence(self, locator: Locator, text: str, kind: Kind, day: str) -> int:
         """The larger of `entry_count` and the highest sequence in the file, readable or not.
@@ -314,18 +318,22 @@ class Notebook:
                 locator=locator.key,
             )
         counted = _COUNT.search(text, head.start, head.end)
-        highest = int(counted.group(1)) if counted is not None else _read_count(text[head.start : head.end])
-        start = f"{kind.prefix}_{day.replace('-', '')}_"
-        width = len(start)
-        for piece in text.split("entry:")[1:]:
-            if piece.startswith(start) or piece[:1] in " \t":
-                bare = piece.lstrip(" \t") if piece[:1] in " \t" else piece
-                digits = bare[width : width + 8]
-                if not digits.isdecimal():
-                    digits = digits[:4]
-                if bare.startswith(start) and digits.isascii() and digits.isdecimal():
-                    highest = max(highest, int(digits))
-        return highest
+        count = int(counted.group(1)) if counted is not None else _read_count(text[head.start : head.end])
+        kept, highest = self._recent.pop(locator.key, ("", 0))
+        if kept == text:
+            return max(count, highest)
+        del kept  # long notes: let their memory be used again at once
+        return max(count, _highest_in(text, f"<!-- entry:{kind.prefix}_{day.replace('-', '')}_"))
+
+    def _remember(self, locator: Locator, text: str, highest: int) -> None:
+        """Keep the note just written, so that the next append need not look through it again."""
+        with self._guard:
+            self._recent.pop(locator.key, None)
+            self._recent[locator.key] = (text, highest)
+            while (
+                len(self._recent) > 1 and sum(len(kept) for kept, _ in self._recent.values()) > _RECENT_CHARS
+            ):
+                del self._recent[next(iter(self._recent))]
 
     def _counted(self, place: Place, text: str, count: int) -> str:
         """`text` with `entry_count` and `last_appended_at` set, and a head put in place where there is none.
@@ -343,19 +351,17 @@ class Notebook:
             return f"{text[: head.start]}---\n{frontmatter.dump(values)}---\n{text[head.body :]}"
         if not head.closed:
             return text
-        counted = _COUNT.search(text, head.start, head.end)
-        stamped = _APPENDED.search(text, head.start, head.end)
-        if counted is not None and stamped is not None and counted.end() <= stamped.start():
-            return (
-                f"{text[: counted.start()]}entry_count: {count}{text[counted.end() : stamped.start()]}"
-                f"last_appended_at: '{now}'{text[stamped.end() :]}"
-            )
-        try:
-            values = {"entry_count": count, "last_appended_at": now}
-            new = frontmatter.with_values(text[head.start : head.end], values)
-        except Invalid:
-            return text
-        return text[: head.start] + new + text[head.end :]
+        values = {"entry_count": count, "last_appended_at": now}
+        old = text[: head.end]
+        new, counts = _COUNT.subn(f"entry_count: {count}", old, count=1)
+        new, stamps = _APPENDED.subn(f"last_appended_at: '{now}'", new, count=1)
+        if not (counts and stamps):
+            try:
+                new = old[: head.start] + frontmatter.with_values(old[head.start :], values)
+            except Invalid:
+                return text
+        # One copy of a long note instead of two: the head occurs first at the very beginning.
+        return text.replace(old, new, 1)
 
     # --- changing --------------------------------------------------------------------------------------
 
@@ -380,7 +386,7 @@ class Notebook:
             for entry, make in changed:
                 draft = make(entry)
                 old = note.text[entry.start : entry.end]
-                newline = "\r\n" if old.endswith("\r\n") else "\n"
+                newline = "\r\n" if old.partition("\n")[0].endswith("\r") else "\n"
                 block = render_entry(entry.id, render_body(draft.inline, draft.sections), newline)
                 if not old.endswith("\n"):
                     block = block.removesuffix("\n").removesuffix("\r")
@@ -486,20 +492,21 @@ class Notebook:
             for attempt in range(_ATTEMPTS):
                 text: str | None
                 try:
-                    text = self._storage.read(locator)
+                    text, version = self._storage.read_version(locator)
                 except NotFound:
-                    text = None
+                    text, version = None, ""
                 new = edit(text)
                 if new is None or new == text:
                     return 0
+                del text  # a long note: its memory serves the write
                 try:
-                    self._storage.write(locator, new, expect="" if text is None else content_hash(text))
+                    self._storage.write(locator, new, expect=version)
                 except Conflict:
                     if attempt + 1 == _ATTEMPTS:
                         raise
                     time.sleep(min(0.001 * 2**attempt, 0.05))
                     continue
-                return self._announce(locator, "added" if text is None else "modified")
+                return self._announce(locator, "modified" if version else "added")
         raise AssertionError("unreachable")
 
     def _announce(self, locator: Locator, change: ChangeType) -> int:
@@ -544,6 +551,30 @@ def _once(draft: Draft, keys: Sequence[str]) -> tuple[tuple[str, str], ...]:
     if missing:
         raise Invalid(f"once_by names {', '.join(missing)}, which the draft does not have.", field="once_by")
     return tuple((key, inline_text(draft.inline[key])) for key in keys)
+
+
+def _highest_in(text: str, start: str) -> int:
+    """The highest sequence among the opening markers that begin with `start`, readable entries or not."""
+    pieces = text.split(start)
+    if len(pieces) == 1:
+        return 0
+    # Eight digits compare like numbers; a marker of another shape (four digits, in running text) comes out on
+    # top or below zero, and is then looked at closely.
+    best = max(map(_FIRST_EIGHT, pieces[1:]))
+    if (
+        best.isascii()
+        and best.isdecimal()
+        and len(best) == 8
+        and text.startswith("\n", text.find(f"{start}{best}") - 1)
+    ):
+        return int(best)
+    highest = 0
+    for _, closes, entry_id in markers(text):
+        if not closes and entry_id.startswith(start[11:]):
+            digits = entry_id[len(start) - 11 :]
+            if len(digits) in {4, 8} and digits.isascii() and digits.isdecimal():
+                highest = max(highest, int(digits))
+    return highest
 
 
 def _read_count(head: str) -> int:
