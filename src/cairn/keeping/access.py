@@ -80,7 +80,7 @@ def score_at(record: Record, stat: Stat, now: datetime, half_life_days: float) -
     """The access score at `now` (A59): from the later of last access and last decay, over the time since."""
     seed = seed_score(record.importance, record.confidence)
     score, since = (stat.score, stat.at) if stat.score is not None and stat.at else (seed, born(record))
-    if stat.last is not None and stat.last > since:
+    if stat.last is not None and stat.last >= since:
         # A read lifts the score to its seed, or leaves it where it is if that is higher.
         if not is_evergreen(record):
             score = decayed(score, (stat.last - since).total_seconds(), half_life_days)

@@ -109,6 +109,7 @@ class Keeper:
         self.clock = clock
         self.settings = settings
         self.access = AccessLog(root=root, journals=journals, locks=locks, clock=clock)
+        self.memo: dict[Any, Any] = {}  # what other modules of keeping have read from journals so far
         self._on_event = on_event
         self._guard = threading.Lock()
         self._shelves: dict[Scope, tuple[Shelf, threading.RLock]] = {}
@@ -186,8 +187,8 @@ class Keeper:
             Invalid: a scope, owner, field or text that no memory can have. Nothing was written.
         """
         where = self.scope_of(space or Space(), scope, owner, agent_id=agent_id)
-        _check_text(content, trigger, procedure)
-        _check_fields(importance, status, origin, tier, confidence, source_type, mode)
+        check_text(content, trigger, procedure)
+        check_fields(importance, status, origin, tier, confidence, source_type, mode)
         framed = content
         content = strip_recalled(content).strip()
         if not content:
@@ -630,7 +631,8 @@ def _says_enough(content: str) -> bool:
     return len(word_set(content) - _CREDENTIAL_WORDS) >= 3
 
 
-def _check_text(*texts: str) -> None:
+def check_text(*texts: str) -> None:
+    """Refuse text no note can hold."""
     for text in texts:
         if not isinstance(text, str):
             raise Invalid(f"A memory is text, not {type(text).__name__}.", field="content")
@@ -650,7 +652,7 @@ def _check_text(*texts: str) -> None:
             ) from None
 
 
-def _check_fields(
+def check_fields(
     importance: str,
     status: str | None,
     origin: str,
@@ -659,6 +661,7 @@ def _check_fields(
     source_type: str | None,
     mode: str,
 ) -> None:
+    """Refuse fields outside their range, by name."""
     choices: tuple[tuple[str, object, Sequence[object]], ...] = (
         ("importance", importance, IMPORTANCES),
         ("status", status, (None, *STATUSES)),

@@ -50,6 +50,7 @@ class Shelf:
         self._folder = folder
         self._notes: dict[str, _Note] = {}
         self._records: dict[Key, Record] = {}
+        self._by_id: dict[str, set[Key]] = {}
         self._exact: dict[str, set[Key]] = {}
         self._words: dict[Key, frozenset[str]] = {}
         self._postings: dict[str, set[Key]] = {}
@@ -67,9 +68,13 @@ class Shelf:
 
     def get(self, entry_id: str) -> Record | None:
         """The record with that id; should a hand copy have doubled it, the one in its own day's note."""
-        found = [record for key, record in self._records.items() if key[1] == entry_id]
-        return (
-            min(found, key=lambda record: record.locator.key, default=None) if len(found) != 1 else found[0]
+        return min(
+            (self._records[key] for key in self._by_id.get(entry_id, ())),
+            key=lambda record: (
+                record.locator.name[-13:-3].replace("-", "") not in entry_id,
+                record.locator.key,
+            ),
+            default=None,
         )
 
     def refresh(self) -> None:
@@ -182,6 +187,7 @@ class Shelf:
         key = (record.locator.key, record.entry_id)
         self._drop(key)
         self._records[key] = record
+        self._by_id.setdefault(record.entry_id, set()).add(key)
         if not record.is_live:
             return
         for mark in {gate.dedupe_hash(record.content), *record.aliases}:
@@ -193,15 +199,20 @@ class Shelf:
 
     def _drop(self, key: Key) -> None:
         record = self._records.pop(key, None)
-        if record is None or not record.is_live:
+        if record is None:
+            return
+        _discard(self._by_id, key[1], key)
+        if not record.is_live:
             return
         for mark in {gate.dedupe_hash(record.content), *record.aliases}:
-            if keys := self._exact.get(mark):
-                keys.discard(key)
-                if not keys:
-                    del self._exact[mark]
+            _discard(self._exact, mark, key)
         for word in self._words.pop(key, frozenset()):
-            if keys := self._postings.get(word):
-                keys.discard(key)
-                if not keys:
-                    del self._postings[word]
+            _discard(self._postings, word, key)
+
+
+def _discard(lookup: dict[str, set[Key]], name: str, key: Key) -> None:
+    keys = lookup.get(name)
+    if keys is not None:
+        keys.discard(key)
+        if not keys:
+            del lookup[name]
