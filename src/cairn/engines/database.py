@@ -109,8 +109,13 @@ class Database:
 
         return self.read(ask)
 
-    def exists(self) -> bool:
-        return self.path.exists()
+    def shrink(self) -> None:
+        """Fold the write-ahead log into the file, where no reader stands in the way."""
+        with self._lock:
+            self._current()
+            assert self._writer is not None
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def close(self) -> None:
         with self._lock:

@@ -475,7 +475,10 @@ class SqliteIndex:
             merged += 1
             if after - before < 2:
                 break
-        return {"merges": merged, "gone": self._db.write(_trim_gone), "vectors": self._drop_unused()}
+        done = {"merges": merged, "gone": self._db.write(_trim_gone), "vectors": self._drop_unused()}
+        self._db.shrink()
+        self._vectors.shrink()
+        return done
 
     def _drop_unused(self) -> int:
         """Remove vectors without a row, once every row has its own; a margin is kept for undone edits."""
@@ -510,6 +513,55 @@ class SqliteIndex:
         return int(
             self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0])
         )
+
+    # ---- for the mirror -------------------------------------------------------------------------------------
+
+    def wanted_model(self) -> str:
+        """The model whose vectors the rows have or wait for."""
+        query = "SELECT value FROM meta WHERE key = 'model'"
+        return str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
+
+    def trimmed_version(self) -> int:
+        """Removals up to this version are no longer listed one by one."""
+        query = "SELECT value FROM meta WHERE key = 'trimmed'"
+        return int(self._db.read(lambda db: db.execute(query).fetchone()[0]))
+
+    def changed_count(self, since: int) -> int:
+        """How many rows changed or went after a version."""
+        query = "SELECT (SELECT count(*) FROM rows WHERE version > ?1) + (SELECT count(*) FROM gone WHERE version > ?1)"
+        return int(self._db.read(lambda db: db.execute(query, (since,)).fetchone()[0]))
+
+    def since(self, version: int, model: str, limit: int) -> tuple[int, list[dict[str, Any]], list[int]]:
+        """The next changes after `version`: up to which version they go, rows with their vectors, ids gone."""
+        import numpy as np
+
+        def ask(db: sqlite3.Connection) -> tuple[int, list[tuple[Any, ...]], list[tuple[int]]]:
+            edge = db.execute(
+                "SELECT version FROM rows WHERE version > ? ORDER BY version LIMIT 1 OFFSET ?",
+                (version, limit),
+            ).fetchone()
+            latest = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0])
+            upto = int(edge[0]) if edge else latest
+            rows = db.execute(
+                "SELECT r.id, s.app, s.project, s.track, s.owner, r.kind, coalesce(r.session_id, ''), r.timestamp_ms,"
+                " f.tokens, hex(r.embed_key), e.data FROM rows r JOIN scopes s ON s.id = r.scope_id"
+                " JOIN fts f ON f.rowid = r.id JOIN v.models m ON m.name = ?"
+                " JOIN v.vectors e ON e.model = m.id AND e.key = r.embed_key WHERE r.version > ? AND r.version <= ?",
+                (model, version, upto),
+            ).fetchall()
+            gone = db.execute(
+                "SELECT id FROM gone WHERE version > ? AND version <= ?", (version, upto)
+            ).fetchall()
+            return upto, rows, gone
+
+        upto, rows, gone = self._db.read(ask)
+        names = ("id", "app", "project", "track", "owner", "kind", "session", "timestamp_ms", "tokens", "key")
+        made = [
+            dict(zip(names, row, strict=False))
+            | {"model": model, "vector": np.frombuffer(row[10], np.float16).astype(np.float32)}
+            for row in rows
+        ]
+        return upto, made, [row[0] for row in gone]
 
     def is_readable(self) -> bool:
         """Whether the index can be asked now."""

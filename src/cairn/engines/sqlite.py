@@ -383,5 +383,9 @@ class SqliteState:
 
         self._db.write(wipe)
 
+    def maintain(self) -> None:
+        """Keep the file small."""
+        self._db.shrink()
+
     def close(self) -> None:
         self._db.close()

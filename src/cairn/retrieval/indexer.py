@@ -67,6 +67,7 @@ class Queue(State, Protocol):
     def set_ready(self, generation: str) -> None: ...
     def clear(self) -> None: ...
     def glance(self) -> tuple[int, int, str]: ...
+    def maintain(self) -> None: ...
 
 
 class Known(Protocol):
@@ -434,6 +435,7 @@ class Indexer(DerivedMaintenance):
 
     def maintain(self) -> dict[str, int]:
         """Keep the index small and quick; bounded in time."""
+        self._queue.maintain()
         return self._index.maintain()
 
     def rebuild(self) -> None:
