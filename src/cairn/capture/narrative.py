@@ -23,6 +23,7 @@ SUMMARY_SENTENCES = 4
 _SUMMARY_CHARS = 900
 _SENTENCE_CHARS = 280
 _SCORED_CHARS = 4000
+_DATED_CHARS = 50_000
 _SCORED_SENTENCES = 600
 _SMALL_TALK = re.compile(
     r"^(?:hi|hey|hello|thanks|thank you|ok|okay|yes|yeah|yep|no|sure|great|wow|bye|cool|lol|haha|good (?:morning|evening|night)"
@@ -114,8 +115,9 @@ def _headline(messages: Sequence[Message], zone: ZoneInfo) -> str:
 
 
 def _meanings(text: str, at: datetime) -> str:
+    """What the relative times in a message meant; a pasted book is looked at for its first pages only."""
     meant: dict[str, str] = {}
-    for mention in dates.mentions(text, at):
+    for mention in dates.mentions(text[:_DATED_CHARS], at):
         if not mention.is_absolute:
             meant.setdefault(
                 mention.words.lower(), f"{mention.words}: {dates.shown(mention.start, mention.end)}"
