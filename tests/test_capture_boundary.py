@@ -13,10 +13,40 @@ from cairn.errors import Unavailable
 from cairn.types import ToolCall
 from tests.capture_kit import said
 
-SEA = ["harbor", "sail", "anchor", "tide", "wave", "gull", "captain", "rope", "mast", "keel", "deck", "storm", "island", "reef", "whale"]
-KITCHEN = (
-    ["oven", "flour", "butter", "sugar", "recipe", "knife", "onion", "garlic", "skillet", "roast", "simmer", "whisk", "pastry", "dough", "spice"]
-)
+SEA = [
+    "harbor",
+    "sail",
+    "anchor",
+    "tide",
+    "wave",
+    "gull",
+    "captain",
+    "rope",
+    "mast",
+    "keel",
+    "deck",
+    "storm",
+    "island",
+    "reef",
+    "whale",
+]
+KITCHEN = [
+    "oven",
+    "flour",
+    "butter",
+    "sugar",
+    "recipe",
+    "knife",
+    "onion",
+    "garlic",
+    "skillet",
+    "roast",
+    "simmer",
+    "whisk",
+    "pastry",
+    "dough",
+    "spice",
+]
 
 
 def talk(vocabulary, count, start=0, seed=1):

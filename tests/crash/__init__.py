@@ -1,0 +1,1 @@
+"""Kill, full disk, held lock: nothing acknowledged is ever missing."""
