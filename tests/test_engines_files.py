@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -731,6 +732,33 @@ def test_a_journal_replaced_or_deleted_meanwhile_is_noticed(journals, root):
     assert journals.read(AT).lines == ("c",)
 
 
+def test_an_append_that_waited_for_a_replaced_journal_goes_to_the_new_one(journals, root):
+    """The lock is on the file: whoever gets it late looks whether the file is still the journal."""
+    journals.append(AT, ["a"])
+    path = root / AT.key
+    with path.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        thread = threading.Thread(target=journals.append, args=(AT, ["b"]))
+        thread.start()
+        time.sleep(0.05)
+        assert thread.is_alive(), "an append waits for the lock of another process"
+        fresh = path.with_name("fresh")
+        fresh.write_bytes(b"compacted\n")
+        fresh.rename(path)
+    thread.join(10)
+    assert journals.read(AT).lines == ("compacted", "b")
+
+
+def test_the_name_of_a_new_journal_is_durable_before_its_first_line(journals, monkeypatch):
+    """Tenet 3: the folders are flushed first, so a journal with content cannot lose its name."""
+    calls = []
+    for name in ("write", "fdatasync", "fsync"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a, real=real, name=name: (calls.append(name), real(*a))[1])
+    journals.append(AT, ["a"])
+    assert calls == ["fsync", "fsync", "fsync", "write", "fdatasync"], "app, sessions, the file's name"
+
+
 @pytest.mark.parametrize("bad", [["a\nb"], ["ok", 3], "one text", ["tail\t"], ["\udc00"]])
 def test_what_is_no_line_is_refused(journals, bad):
     """Bad input: line breaks, non-text and half characters raise Invalid, and nothing is made."""
@@ -868,22 +896,23 @@ def test_a_swept_or_removed_lock_folder_is_made_anew(tmp_path):
         assert mine is False
 
 
-def test_a_waiter_on_a_removed_file_takes_the_new_one(tmp_path):
-    """A lock file removed while others wait does not let two in: waiters look again after they get it."""
-    one, two = FileLocks(tmp_path / "locks"), FileLocks(tmp_path / "locks")
-    order = []
+def test_a_lock_file_removed_at_the_last_moment_is_noticed(tmp_path, monkeypatch):
+    """Swept between opening and locking, a file excludes nobody: the lock is taken anew on the file that is there."""
+    removed = []
+    real = fcntl.flock
 
-    def second():
-        with two.hold("a", timeout=10):
-            order.append("second in")
+    def sweep_first(file, how):
+        if not removed and how & fcntl.LOCK_EX:
+            removed.extend((tmp_path / "locks").iterdir())
+            for path in removed:
+                path.unlink()
+        return real(file, how)
 
-    with one.hold("a"):
-        thread = threading.Thread(target=second)
-        thread.start()
-        time.sleep(0.02)
-        order.append("first out")
-    thread.join(10)
-    assert order == ["first out", "second in"]
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    with FileLocks(tmp_path / "locks").hold("a"):
+        assert len(removed) == 1
+        with FileLocks(tmp_path / "locks").lease("a") as mine:
+            assert mine is False
 
 
 def test_a_fork_does_not_keep_a_lock(tmp_path):
