@@ -232,6 +232,21 @@ def test_unfinished_writes_are_never_listed(backend, root):
             act()
 
 
+def test_what_killed_writes_left_is_swept_when_old(backend, root):
+    """E58: old temps of ours go, young ones and everything else stay."""
+    backend.write(Locator("a/n.md"), "x")
+    old, young = f".n.md.tmp.{'0' * 32}", f".n.md.tmp.{'1' * 32}"
+    for name in (old, young, ".mine.tmp.txt"):
+        (root / "a" / name).write_text("left over")
+    os.utime(root / "a" / old, (1, 1))
+    os.utime(root / "a" / ".mine.tmp.txt", (1, 1))
+    (root / "a" / "ln").symlink_to(root / "a" / old)
+
+    assert backend.sweep() == 1
+    assert names_in(root / "a") == [".mine.tmp.txt", young, "ln", "n.md"]
+    assert backend.sweep(older_than_seconds=0) == 1
+
+
 def test_names_as_long_as_a_file_system_allows(backend):
     """Bad input: 255 bytes are a name, the temp of such a name is shortened; 256 are refused by the key rule."""
     for name in ("x" * 255, "ü" * 127 + "x"):

@@ -152,6 +152,10 @@ class DeviceLocalBackend(StorageBackend):
                 continue
             yield from batch
 
+    def sweep(self, older_than_seconds: float = 3600.0) -> int:
+        """Remove the temporary files of writes that were killed, once they are old enough; say how many."""
+        return self._tree.sweep_temps(older_than_seconds)
+
     def _expect(self, directory: int, name: str, locator: Locator, expect: str) -> None:
         if expect.startswith(_STAMP):
             try:

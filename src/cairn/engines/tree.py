@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import stat
+import time
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNUSABLE_NAME = re.compile("[\\\\\x00-\x1f\x7f\ud800-\udfff]")
 _TEMP_MARK = ".tmp."
+_TEMP_NAME = re.compile(r"\..*\.tmp\.[0-9a-f]{32}", re.DOTALL)
 _TWIN_CACHE = 64
 
 _TROUBLE = {
@@ -293,6 +295,23 @@ class Tree:
             os.unlink(name, dir_fd=fd)
             self._twins.pop(_identity(fd), None)
             os.fsync(fd)
+
+    def sweep_temps(self, older_than_seconds: float) -> int:
+        """Remove what writes that were killed left behind; young ones may belong to a write that lives."""
+        removed = 0
+        waiting = [""]
+        while waiting:
+            key = waiting.pop()
+            with suppress(CairnError, OSError), self.directory(key) as fd, os.scandir(fd) as found:
+                for entry in found:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(f"{key}/{entry.name}" if key else entry.name)
+                    elif _TEMP_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                        with suppress(FileNotFoundError):
+                            if time.time() - entry.stat(follow_symlinks=False).st_mtime >= older_than_seconds:
+                                os.unlink(entry.name, dir_fd=fd)
+                                removed += 1
+        return removed
 
     # -- names that differ only in case
 

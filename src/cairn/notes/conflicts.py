@@ -73,17 +73,20 @@ class Merge:
 
 def conflict_copies(storage: StorageBackend, at: Locator | None = None) -> Iterator[ConflictCopy]:
     """Every conflict copy below `at`, by name; files of the system's own folders are passed over."""
-    scan = getattr(storage, "scan", None)
-    places = (
-        iterate_files(storage, at or Locator())
-        if scan is None
-        else (Locator(key) for key in sorted(key for key, _, _ in scan(at or Locator())))
-    )
-    for locator in places:
-        if locator.parts[0] not in {".index", ".tmp"}:
+    tops = [at] if at is not None else [top for top in storage.list(Locator()) if top.name[0] != "."]
+    for top in tops:
+        for locator in _files(storage, top):
             found = conflict_copy(locator)
             if found is not None and (_is_certain(found) or storage.exists(found.original)):
                 yield found
+
+
+def _files(storage: StorageBackend, at: Locator) -> Iterator[Locator]:
+    scan = getattr(storage, "scan", None)
+    if scan is None:
+        yield from iterate_files(storage, at)
+    else:
+        yield from (Locator(key) for key in sorted(key for key, _, _ in scan(at)))
 
 
 def conflict_copy(locator: Locator) -> ConflictCopy | None:
