@@ -569,3 +569,21 @@ def test_a_locked_session_is_a_named_error(kit, monkeypatch):
     )
     with pytest.raises(Unavailable):
         kit.add("s1", said("x"))
+
+
+def test_a_call_waits_for_the_disk_no_more_than_it_must(kit, monkeypatch):
+    """Speed: an add costs one flush of the disk, an extraction one for the cut and those of the note."""
+    flushed = []
+    real, real_all = os.fdatasync, os.fsync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (flushed.append("log"), real(fd))[1])
+    monkeypatch.setattr(os, "fsync", lambda fd: (flushed.append("note"), real_all(fd))[1])
+    kit.add("s1", said("first"))
+    kit.flush()
+
+    flushed.clear()
+    kit.add("s1", said("second", 1))
+    assert flushed == ["log"]
+    flushed.clear()
+    kit.flush()
+    assert flushed.count("log") == 1
+    assert flushed.count("note") <= 2

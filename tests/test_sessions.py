@@ -23,7 +23,7 @@ class Lines:
     def __init__(self):
         self.held = {}
 
-    def append(self, at, lines):
+    def append(self, at, lines, *, sync=True):
         self.held.setdefault(at, []).extend(lines)
         return len(self.held[at])
 

@@ -355,8 +355,12 @@ class Journals(Protocol):
     none of them. A torn last line (power cut) is never returned and never glued to a later one.
     """
 
-    def append(self, at: Locator, lines: Sequence[str]) -> int:
-        """Add `lines` durably, as one unit; return the offset after them."""
+    def append(self, at: Locator, lines: Sequence[str], *, sync: bool = True) -> int:
+        """Add `lines` durably, as one unit; return the offset after them.
+
+        With `sync` off the unit survives the death of the process but perhaps not a power cut: for marks that
+        can be found out again, at the price of some work.
+        """
         ...
 
     def read(self, at: Locator, start: int = 0) -> JournalSlice:

@@ -272,7 +272,8 @@ class Inbox:
         lines = [json.dumps({"t": "done", "cell": cell}, separators=(",", ":")) for cell in cells]
         with self._holding(place):
             session = self._current(session_id, place)
-            session.offset = self._journals.append(place, lines)
+            # Not flushed: without this line recovery looks at the cell once more and finds its episodes there.
+            session.offset = self._journals.append(place, lines, sync=False)
             for cell in cells:
                 session.pending.pop(cell, None)
         self._ledger.end(cells)

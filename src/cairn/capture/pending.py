@@ -2,8 +2,10 @@
 
 Beside the session logs, which hold the truth, this ledger lets recovery find unfinished cells without reading
 every session. One journal per hour under `.tmp/cells/`: a cut is noted there before it happens, its end after.
-Files of past hours go as soon as nothing in them is unfinished. Losing the ledger loses no message; a full
-recovery finds the same cells in the logs themselves.
+Files of past hours go as soon as nothing in them is unfinished.
+
+The ledger outlives the process but is not flushed: it only says where to look. Should a power cut take its
+last lines, no message is lost; the next call on that session, or a full recovery, finds the cell in the log.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ class PendingCells:
         self._clock = clock
 
     def begin(self, space: Space, session_id: str, cells: Iterable[str]) -> None:
-        """Note, durably, that `cells` are about to be cut."""
+        """Note that `cells` are about to be cut."""
         lines = [json.dumps(["cut", cell, space.app, space.project, session_id]) for cell in cells]
-        self._journals.append(self._current(), lines)
+        self._journals.append(self._current(), lines, sync=False)
 
     def end(self, cells: Iterable[str]) -> None:
         """Note that the episodes of `cells` are on disk."""
-        self._journals.append(self._current(), [json.dumps(["done", cell]) for cell in cells])
+        self._journals.append(self._current(), [json.dumps(["done", cell]) for cell in cells], sync=False)
 
     def unfinished(self) -> Unfinished:
         """Every cell noted as cut and not as done, oldest first."""

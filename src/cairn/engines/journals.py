@@ -33,11 +33,11 @@ class FileJournals:
         self._queues: dict[str, _Queue] = {}
         self._guard = threading.Lock()
 
-    def append(self, at: Locator, lines: Sequence[str]) -> int:
+    def append(self, at: Locator, lines: Sequence[str], *, sync: bool = True) -> int:
         data = unit(at.key, lines)
         if not data:
             return self.size(at)
-        mine = _Waiting(data)
+        mine = _Waiting(data, sync)
         with self._queue(at.key) as queue:
             queue.waiting.append(mine)
             with queue.leading:
@@ -101,7 +101,8 @@ class FileJournals:
                         os.fsync(directory)
                     try:
                         write_all(file, b"".join(one.data for one in batch))
-                        os.fdatasync(file)
+                        if any(one.sync for one in batch):
+                            os.fdatasync(file)
                     except OSError:
                         os.ftruncate(file, end)
                         raise
@@ -188,10 +189,11 @@ class FileJournals:
 
 
 class _Waiting:
-    __slots__ = ("data", "done", "end", "error")
+    __slots__ = ("data", "done", "end", "error", "sync")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, sync: bool) -> None:
         self.data = data
+        self.sync = sync
         self.done = False
         self.end = 0
         self.error: Exception | None = None
