@@ -168,7 +168,8 @@ def parse_note(text: str, *, loose: str = "Content") -> Note:
     else:
         frontmatter, wrong = read_head(text[head.start : head.end])
         problems.extend(wrong)
-    entries, more, damaged = _parse_entries(text, head.body, loose)
+    sound = _parse_sound_entries(text, head.body, loose)
+    entries, more, damaged = (*sound, set[str]()) if sound else _parse_any_entries(text, head.body, loose)
     problems.extend(more)
     return Note(text, frontmatter, entries, tuple(problems), frozenset(damaged), head)
 
@@ -218,10 +219,10 @@ def _parse_sound_entries(text: str, start: int, loose: str) -> tuple[tuple[Entry
     return (tuple(entries), problems) if sound else None
 
 
-def _parse_entries(text: str, start: int, loose: str) -> tuple[tuple[Entry, ...], list[Problem], set[str]]:
-    sound = _parse_sound_entries(text, start, loose)
-    if sound is not None:
-        return (*sound, set())
+def _parse_any_entries(
+    text: str, start: int, loose: str
+) -> tuple[tuple[Entry, ...], list[Problem], set[str]]:
+    """Whatever can be read of a note, damage and all: after each break it goes on at the next opening marker."""
     entries: list[Entry] = []
     problems: list[Problem] = []
     damaged: set[str] = set()
