@@ -763,3 +763,41 @@ def test_an_entry_with_text_alone_reads_as_content(book: Book):
     assert (entry.inline, entry.sections) == ({}, {"Content": "Use pnpm."})
     book.notebook.change(locator, entry.id, lambda e: Draft.of(e, status="archived"))
     assert book.notebook.read(locator).entries[0].sections == {"Content": "Use pnpm."}
+
+
+def test_a_save_in_the_last_moment_is_met_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """P4: a save between the last look and the rename comes back into place, and the write is a conflict."""
+    storage = DeviceLocalBackend(tmp_path)
+    path = tmp_path / NOTE.key
+    for settled in (False, True):
+        storage.write(NOTE, "seen")
+        threading.Event().wait(0.08 if settled else 0)
+        _, version = storage.read_version(NOTE)
+        assert version.startswith("stat:") is settled
+        look, looks = storage._expect, []
+
+        def then_save(*args: object, look=look, looks=looks) -> None:
+            look(*args)
+            looks.append(args)
+            if len(looks) == 1:
+                path.with_name("editor").write_text("saved meanwhile")
+                path.with_name("editor").replace(path)
+
+        monkeypatch.setattr(storage, "_expect", then_save)
+        with pytest.raises(Conflict):
+            storage.write(NOTE, "machine", expect=version)
+        monkeypatch.undo()
+        assert path.read_text() == "saved meanwhile"
+        assert [p.name for p in path.parent.iterdir()] == [NOTE.name]
+
+
+def test_a_note_made_in_the_last_moment_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """P4: "nothing there" is held up to the very creation of the name."""
+    storage = DeviceLocalBackend(tmp_path)
+    path = tmp_path / NOTE.key
+    look = storage._expect
+    monkeypatch.setattr(storage, "_expect", lambda *a: (look(*a), path.exists() or path.write_text("theirs")))
+    with pytest.raises(Conflict):
+        storage.write(NOTE, "mine", expect="")
+    assert path.read_text() == "theirs"
+    assert [p.name for p in path.parent.iterdir()] == [NOTE.name]

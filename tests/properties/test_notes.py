@@ -7,7 +7,6 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.chaos.notes import SOUP, fuzz
 
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
@@ -26,6 +25,7 @@ from cairn.notes.format import (
 from cairn.notes.kinds import KINDS, safe_name
 from cairn.notes.notebook import Draft, Notebook
 from cairn.types import Scope, Space
+from tests.chaos.notes import SOUP, fuzz
 
 ALICE = Scope(Space(), "user", "alice")
 NOTE = KINDS["episode"].locator(ALICE, "2026-06-01")

@@ -80,11 +80,10 @@ class DeviceLocalBackend(StorageBackend):
         data = encoded(locator.key, content)
 
         def unchanged(directory: int, name: str) -> None:
-            if expect is not None:
-                self._expect(directory, name, locator, expect)
+            self._expect(directory, name, locator, expect or "")
 
         with translating(locator.key):
-            self._tree.replace(locator, data, unchanged)
+            self._tree.replace(locator, data, None if expect is None else unchanged)
         return locator
 
     def list(self, locator: Locator) -> list[Locator]:
@@ -162,6 +161,9 @@ class DeviceLocalBackend(StorageBackend):
                 found = _stamp(os.stat(name, dir_fd=directory, follow_symlinks=False))
             except FileNotFoundError:
                 found = ""
+            if is_temp(name):
+                # Just exchanged: being renamed has moved its last time, the others still tell.
+                found, expect = found.rpartition(":")[0], expect.rpartition(":")[0]
         else:
             found = self._hash_at(directory, name, locator.key)
         if found != expect:

@@ -19,6 +19,7 @@ import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import lru_cache
 
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
 from cairn.seams import MAX_SEGMENT_BYTES, Locator
@@ -266,9 +267,7 @@ class Tree:
                 finally:
                     os.close(file)
                 with during or nullcontext():
-                    if before is not None:
-                        before(fd, name)
-                    os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
+                    self._put(fd, temp, name, before)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temp, dir_fd=fd)
@@ -276,6 +275,41 @@ class Tree:
             if mode is None:
                 self.note_new(fd, name)
             os.fsync(fd)
+
+    def _put(self, fd: int, temp: str, name: str, before: Callable[[int, str], None] | None) -> None:
+        """Rename `temp` to `name`, but only over what `before` accepts.
+
+        A look and a rename are two steps, and somebody may save between them. So the two files are exchanged
+        in one step, and what came out is looked at again: if it is not what was accepted, it goes back.
+        Where files cannot be exchanged, the look comes right before the rename.
+        """
+        if before is None:
+            os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
+            return
+        before(fd, name)
+        ours = os.stat(temp, dir_fd=fd, follow_symlinks=False).st_ino
+        try:
+            exchanged = _exchange(fd, temp, name)
+        except FileNotFoundError:
+            try:
+                os.link(temp, name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+            except FileExistsError:
+                before(fd, name)
+                raise
+            os.unlink(temp, dir_fd=fd)
+            return
+        if not exchanged:
+            os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
+            return
+        try:
+            before(fd, temp)
+        except BaseException:
+            _exchange(fd, temp, name)
+            if os.stat(temp, dir_fd=fd, follow_symlinks=False).st_ino != ours:
+                # Yet another save came in meanwhile: it is the newest, so it stays in place.
+                os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
+            raise
+        os.unlink(temp, dir_fd=fd)
 
     def _mode_before(self, fd: int, name: str, key: str) -> int | None:
         """The mode of the file to be replaced, which a person may have set; None for a new name."""
@@ -353,6 +387,33 @@ class Tree:
                 self._twins.pop(next(iter(self._twins)))
         self._twins[identity] = (stamp, names)
         return names
+
+
+_RENAME_EXCHANGE = 2
+
+
+@lru_cache(maxsize=1)
+def _renameat2() -> Callable[..., int] | None:
+    import ctypes
+
+    found: Callable[..., int] | None = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    return found
+
+
+def _exchange(fd: int, one: str, other: str) -> bool:
+    """Let two names swap their files in one step; False where the system cannot."""
+    import ctypes
+
+    call = _renameat2()
+    if call is None:
+        return False
+    ctypes.set_errno(0)
+    if call(fd, one.encode("utf-8"), fd, other.encode("utf-8"), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}:
+        return False
+    raise OSError(code, os.strerror(code))
 
 
 def write_all(fd: int, data: bytes) -> None:
