@@ -11,7 +11,7 @@ OME_TEMPLATE = """\
 # Overrides for the offline strategies; read again within seconds of a save.
 # Uncomment what should differ from the defaults, for example:
 #
-# [extract_foresight]
+# [strategies.extract_foresight]
 # enabled = false
 """
 

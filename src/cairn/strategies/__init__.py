@@ -1,1 +1,163 @@
+"""Offline thinking: what a strategy is, and the parts it is given.
 
+A strategy has a trigger (a cut cell, a written case, a schedule), an input named by the ids it consumes, and
+an output written through the notebook. All have one shape: `asks` says which inputs an event holds,
+`discover` which inputs the notes hold, `run` turns a batch of jobs into outcomes. The engine does the rest:
+queue, lease, retries, records. A new strategy is one file, and one line in `registry.all_strategies`.
+
+    CellEvent -> asks -> job (queued in ome.db) -> run -> notebook -> .md, then one line in journal/derived.jsonl
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any, Literal
+
+from cairn.types import CellEvent, Scope, Space
+
+if TYPE_CHECKING:
+    from cairn.notes.notebook import Notebook
+    from cairn.notes.root import MemoryRoot
+    from cairn.seams import Clock, Embedder, Journals, Locks, Writer
+    from cairn.strategies.cells import Cells
+    from cairn.strategies.options import Options
+
+__all__ = ["Ask", "CaseEvent", "Event", "Job", "Kit", "Outcome", "Schedule", "Strategy"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseEvent:
+    """An agent case was written: what `extract_agent_case` tells the strategies after it."""
+
+    scope: Scope
+    case_id: str
+    day: str
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A cron time has come; `at` is the minute it was due."""
+
+    strategy: str
+    at: datetime
+
+
+Event = CellEvent | CaseEvent | Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One input for one strategy. `input` names what is consumed and makes a second run a no-op."""
+
+    strategy: str
+    input: str
+    scope: Scope
+    cell_id: str = ""
+    session_id: str = ""
+    day: str = ""
+    entry_id: str = ""
+
+    def payload(self) -> dict[str, str]:
+        """The ask as JSON values, for the queue."""
+        space = self.scope.space
+        return {
+            "app": space.app,
+            "project": space.project,
+            "track": self.scope.track,
+            "owner": self.scope.owner,
+            "cell": self.cell_id,
+            "session": self.session_id,
+            "day": self.day,
+            "entry": self.entry_id,
+        }
+
+    @classmethod
+    def of(cls, strategy: str, input: str, payload: Mapping[str, Any]) -> Ask:
+        """The ask that `payload` was made from."""
+        space = Space(str(payload["app"]), str(payload["project"]))
+        return cls(
+            strategy,
+            input,
+            Scope(space, payload["track"], str(payload["owner"])),
+            str(payload.get("cell", "")),
+            str(payload.get("session", "")),
+            str(payload.get("day", "")),
+            str(payload.get("entry", "")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An ask that is being worked on; `attempt` counts from 1."""
+
+    id: int
+    ask: Ask
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one job: entries written, or a reason why there are none."""
+
+    job: Job
+    status: Literal["wrote", "skipped"]
+    reason: str = ""
+    outputs: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """Everything a strategy may use. `options` are its own, from `ome.toml`."""
+
+    root: MemoryRoot
+    notebook: Notebook
+    journals: Journals
+    locks: Locks
+    clock: Clock
+    zone: tzinfo
+    cells: Cells
+    options: Options
+    writer: Writer | None = None
+    embedder: Callable[[], Embedder | None] = field(default=lambda: None)
+    redact: Callable[[str], str] = field(default=lambda text: text)
+    cache: dict[str, Any] = field(default_factory=dict)
+
+
+class Strategy(ABC):
+    """One way of thinking about what was said. Stateless: everything comes with the job and the kit."""
+
+    name: str
+    purpose: str
+    trigger: Literal["cell", "case", "schedule"]
+    enabled: bool = True
+    cron: str = ""
+
+    def asks(self, event: Event) -> Iterable[Ask]:  # noqa: ARG002 -- a default
+        """The inputs that `event` holds for this strategy; none if it is not meant."""
+        return ()
+
+    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[Ask]:  # noqa: ARG002 -- a default
+        """The inputs the truth holds, given every cell that has its episodes. Done ones may be among them."""
+        for event in events:
+            yield from self.asks(event)
+
+    def scheduled(self, due: Schedule, kit: Kit) -> Iterable[Ask]:  # noqa: ARG002 -- a default
+        """The inputs that a cron time holds, for strategies whose trigger is a schedule."""
+        return ()
+
+    def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:  # noqa: ARG002 -- a default
+        """Of `asks`, the inputs whose outputs stand in the notes already."""
+        return set()
+
+    @abstractmethod
+    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        """Work through `jobs` and answer for each, in any order.
+
+        A job may come a second time after a crash, so outputs are written once by what they consume. An
+        exception fails the whole batch; the engine then retries its jobs one by one.
+        """

@@ -1,0 +1,127 @@
+"""The cells that strategies think about: their messages, from the session logs, and their episodes, from the notes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from datetime import tzinfo
+from typing import TYPE_CHECKING
+
+from cairn.errors import NotFound
+from cairn.notes.kinds import KINDS, space_of
+from cairn.notes.sessions import SessionLog, SessionState, place_of_session, session_locator, sessions_of
+from cairn.seams import Journals, Locator, iterate_files
+from cairn.strategies.statements import Statement, statements_of
+from cairn.types import Cell, CellEvent, Entry, Scope, Space
+
+if TYPE_CHECKING:
+    from cairn.notes.notebook import Notebook
+    from cairn.notes.root import MemoryRoot
+    from cairn.strategies import Ask
+
+_SESSIONS_KEPT = 64
+_CELLS_KEPT = 512
+
+
+class Cells:
+    """Reads cells. Keeps the sessions it read last, and catches up with what was appended to them."""
+
+    def __init__(self, root: MemoryRoot, notebook: Notebook, journals: Journals) -> None:
+        self._root, self._notebook, self._journals = root, notebook, journals
+        self._log = SessionLog(journals)
+        self._sessions: OrderedDict[Locator, SessionState] = OrderedDict()
+        self._statements: OrderedDict[str, list[Statement]] = OrderedDict()
+
+    def spaces(self) -> list[Space]:
+        """Every (app, project) space that has a folder."""
+        return [space for place in self._notebook._spaces() if (space := space_of(place)) is not None]
+
+    def cell(self, ask: Ask) -> Cell:
+        """The cell an ask is about. Raises `NotFound` when its words are gone."""
+        space = ask.scope.space
+        state = self._session(session_locator(space, ask.session_id))
+        record = next((c for c in state.cells if c.cell_id == ask.cell_id), None)
+        messages = state.messages_of(record) if record else ()
+        if record is None or not messages:
+            raise NotFound(f"The words of cell {ask.cell_id} are not in session {ask.session_id} any more.")
+        return Cell(record.cell_id, space, ask.session_id, messages, record.day, record.reason)
+
+    def statements(self, ask: Ask, zone: tzinfo) -> list[Statement]:
+        """What is stated in the cell of an ask; several strategies and owners share the work."""
+        key = f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.cell_id}"
+        if key not in self._statements:
+            self._statements[key] = statements_of(self.cell(ask).messages, zone)
+            while len(self._statements) > _CELLS_KEPT:
+                self._statements.popitem(last=False)
+        return self._statements[key]
+
+    def episodes(self, scope: Scope, day: str) -> dict[str, Entry]:
+        """The episodes of one owner's day, by id; none where there is no such note."""
+        try:
+            return dict(self._notebook.read(KINDS["episode"].locator(scope, day)).by_id)
+        except NotFound:
+            return {}
+
+    def events(self, seen: Mapping[str, int]) -> tuple[list[CellEvent], dict[str, int]]:
+        """The cells that have their episodes, of every session log whose size is not the one in `seen`.
+
+        Returns:
+            The events, and the size of each log that was read.
+        """
+        events: list[CellEvent] = []
+        sizes: dict[str, int] = {}
+        by_cell: dict[tuple[Scope, str], dict[str, str]] = {}
+        for locator in self._logs():
+            size = self._journals.size(locator)
+            if seen.get(locator.key) == size:
+                continue
+            sizes[locator.key] = size
+            events.extend(self._events_of(self._log.load(locator), by_cell))
+        return events, sizes
+
+    def _events_of(
+        self, state: SessionState, by_cell: dict[tuple[Scope, str], dict[str, str]]
+    ) -> Iterator[CellEvent]:
+        for cell in state.cells:
+            if not cell.done:
+                continue
+            episodes = []
+            for track, owner in cell.owners:
+                if track not in {"user", "agent"}:
+                    continue
+                scope = Scope(state.space, "user" if track == "user" else "agent", owner)
+                if (scope, cell.day) not in by_cell:
+                    by_cell[scope, cell.day] = {
+                        entry.inline.get("parent_id", ""): entry.id
+                        for entry in self.episodes(scope, cell.day).values()
+                    }
+                if cell.cell_id in by_cell[scope, cell.day]:
+                    episodes.append((scope, by_cell[scope, cell.day][cell.cell_id]))
+            agents = {m.sender_id for m in state.messages_of(cell) if m.role == "assistant"}
+            yield CellEvent(
+                cell.cell_id,
+                state.space,
+                state.session_id,
+                cell.day,
+                tuple(episodes),
+                tuple(sorted(agents)),
+                cell.mode,
+            )
+
+    def _logs(self) -> Iterator[Locator]:
+        for space in self.spaces():
+            for locator in iterate_files(self._notebook._storage, sessions_of(space)):
+                if place_of_session(locator) is not None:
+                    yield locator
+
+    def _session(self, locator: Locator) -> SessionState:
+        state = self._sessions.get(locator)
+        if state is None or self._journals.size(locator) < state.offset:
+            state = self._log.load(locator)
+        else:
+            self._log.catch_up(locator, state)
+        self._sessions[locator] = state
+        self._sessions.move_to_end(locator)
+        while len(self._sessions) > _SESSIONS_KEPT:
+            self._sessions.popitem(last=False)
+        return state

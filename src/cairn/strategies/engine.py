@@ -1,0 +1,555 @@
+"""The offline engine: events in, derived notes out, on the caller's thread.
+
+    handle(event)   anyone      -> asks -> queued in ome.db
+    run_due(limit)  lease holder -> claim a batch -> strategy.run -> journal/derived.jsonl -> recorded
+    recover()       at start     -> nothing stays `running`; inputs the queue does not know are found in the notes
+
+The queue may vanish at any moment: which inputs were worked on is known from the notes and from one journal
+line per finished input. A run holds the engine lease, so two processes never derive the same thing at once.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.seams import Clock, Embedder, Journals, Locator, Locks, Writer
+from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
+from cairn.strategies import options as ome
+from cairn.strategies.cells import Cells
+from cairn.strategies.cron import Cron
+from cairn.strategies.options import Options
+from cairn.strategies.registry import all_strategies
+from cairn.strategies.state import EngineState, Queued, Run
+from cairn.types import Space
+
+if TYPE_CHECKING:
+    from cairn.config import Settings
+    from cairn.notes.notebook import Notebook
+    from cairn.notes.root import MemoryRoot
+
+BATCH = 256
+MODEL_BATCH = 8
+LONGEST_BACKOFF = 300.0
+WAIT_WHEN_UNAVAILABLE = 15.0
+KEEP_RECORDS_SECONDS = 30 * 86400.0
+RELOAD_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyStatus:
+    """One line of `list()`: what a strategy is, how it is set, and how it fares."""
+
+    name: str
+    purpose: str
+    trigger: str
+    enabled: bool
+    cron: str
+    next_at: datetime | None
+    counts: dict[str, int]
+    last_run_at: datetime | None
+    last_error: str
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerResult:
+    """What a trigger did. `status`: "done" (all its work ended), "timeout" (the rest stays queued),
+    "disabled" (switched off and not forced), "busy" (another process works on it and was not done in time).
+    """
+
+    strategy: str
+    status: Literal["done", "timeout", "disabled", "busy"]
+    wrote: int = 0
+    skipped: int = 0
+    dead: int = 0
+    waiting: int = 0
+
+
+class Engine:
+    """Runs strategies. Thread-safe; several processes may hold one each, and the lease picks who works.
+
+    Args:
+        root: Where things are.
+        notebook: The writer of notes.
+        journals: The writer of journals.
+        locks: For the engine lease.
+        clock: The time.
+        settings: The display zone and the switch for the whole engine.
+        writer: The language model, if one is configured.
+        embedder: Gives the embedder when one can be had.
+        index_dir: The directory of the index; `sqlite/ome.db` is made in it.
+        redact: Applied to every text before it is written.
+        strategies: Which strategies there are (all of them by default).
+    """
+
+    def __init__(
+        self,
+        *,
+        root: MemoryRoot,
+        notebook: Notebook,
+        journals: Journals,
+        locks: Locks,
+        clock: Clock,
+        settings: Settings,
+        writer: Writer | None = None,
+        embedder: Callable[[], Embedder | None] = lambda: None,
+        index_dir: Path,
+        redact: Callable[[str], str] | None = None,
+        strategies: Sequence[Strategy] | None = None,
+    ) -> None:
+        self._strategies = {s.name: s for s in (all_strategies() if strategies is None else strategies)}
+        self._clock, self._locks, self._journals = clock, locks, journals
+        self._on = settings.strategies.enabled
+        self._notebook = notebook
+        self._root = root
+        self.state = EngineState(index_dir / "sqlite")
+        self._cells = Cells(root, notebook, journals)
+        self._kit = Kit(
+            root=root,
+            notebook=notebook,
+            journals=journals,
+            locks=locks,
+            clock=clock,
+            zone=settings.zone,
+            cells=self._cells,
+            options=Options(),
+            writer=writer,
+            embedder=embedder,
+            redact=redact or (lambda text: text),
+        )
+        self._defaults = {s.name: Options(enabled=s.enabled, cron=s.cron) for s in self._strategies.values()}
+        self._options: dict[str, Options] | None = None
+        self._config_text: str | None = None
+        self._config_error: Misconfigured | None = None
+        self._config_looked = -RELOAD_SECONDS
+        self._scanned: dict[str, float] = {}
+        self._last_look = float("inf")
+        self._work = threading.Event()
+        self._one_at_a_time = threading.Lock()
+
+    def close(self) -> None:
+        self.state.close()
+
+    # -- events
+
+    def handle(self, event: Event) -> int:
+        """Queue what `event` asks for; return how many new jobs that made. Knows a repeated event."""
+        if not self._on:
+            return 0
+        return self._enqueue([ask for s in self._strategies.values() for ask in s.asks(event)])
+
+    def handle_many(self, events: Iterable[Event]) -> int:
+        """Queue many events in one transaction."""
+        if not self._on:
+            return 0
+        return self._enqueue([ask for e in events for s in self._strategies.values() for ask in s.asks(e)])
+
+    def _enqueue(self, asks: Sequence[Ask]) -> int:
+        if not asks:
+            return 0
+        now = self._now()
+        queued = []
+        for ask in asks:
+            chosen = self._settings_of(ask.strategy)
+            gate = chosen.gate
+            key = {
+                "owner_id": f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.scope.track}/{ask.scope.owner}",
+                "session_id": f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.session_id}",
+                "space": f"{ask.scope.space.app}/{ask.scope.space.project}",
+            }[gate.event_field]
+            held = gate.threshold > 1 or gate.cooldown_seconds > 0
+            queued.append(Queued(ask, key, held, now + chosen.idle_seconds))
+        made = self.state.enqueue(queued, now=now)
+        if made:
+            self._work.set()
+        return made
+
+    # -- running
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until this process queued something or `timeout` passed; True if there was news."""
+        found = self._work.wait(timeout)
+        self._work.clear()
+        return found
+
+    def has_due(self) -> bool:
+        """Whether `run_due` would find something; two cheap reads."""
+        if not self._on:
+            return False
+        now = self._now()
+        # The read comes first: it is what notices that the queue vanished.
+        waiting = self.state.due(self._active(), now=now, far=self._far(now))
+        return waiting or self.state.born or self._clocks_due(now)
+
+    def run_due(self, limit: int = 1024, *, seconds: float = 10.0) -> int:
+        """Work on what is due, on this thread, until `limit` jobs ended or `seconds` passed.
+
+        Returns:
+            How many jobs ended; 0 also when another process holds the lease.
+        """
+        if not self._on or not self.has_due():
+            return 0
+        return self._drain(self._active, limit, time.monotonic() + seconds)
+
+    def _drain(self, names: Callable[[], Sequence[str]], limit: int, deadline: float) -> int:
+        ended = 0
+        with self._one_at_a_time, self._locks.lease("engine") as mine:
+            if not mine:
+                return 0
+            self.state.revive()
+            if self.state.born:
+                self._discover(everything=True)
+            while ended < limit and time.monotonic() < deadline:
+                self._turn_clocks()
+                now = self._now()
+                size = min(limit - ended, MODEL_BATCH if self._kit.writer else BATCH)
+                jobs = self.state.claim(names(), size, now=now, far=self._far(now))
+                if not jobs:
+                    break
+                ended += self._run_batch(jobs)
+        return ended
+
+    def _run_batch(self, jobs: Sequence[Job]) -> int:
+        name = jobs[0].ask.strategy
+        strategy = self._strategies[name]
+        kit = replace(self._kit, options=self._settings_of(name))
+        try:
+            outcomes = [*strategy.run(jobs, kit)]
+        except Exception as error:
+            if len(jobs) > 1:
+                return sum(self._run_batch([job]) for job in jobs)
+            return self._failed(jobs[0], error)
+        missed = {job.id for job in jobs} - {outcome.job.id for outcome in outcomes}
+        try:
+            self._record(outcomes)
+        except (CairnError, OSError) as error:
+            now = self._now()
+            self.state.retry(
+                ((job.id, _named(error), now + WAIT_WHEN_UNAVAILABLE) for job in jobs), count=False
+            )
+            return 0
+        for job in jobs:
+            if job.id in missed:
+                self._failed(job, RuntimeError(f"{name} gave no answer for {job.ask.input}"))
+        return len(outcomes)
+
+    def _record(self, outcomes: Sequence[Outcome]) -> None:
+        """First the journal, which outlives the index, then the queue."""
+        at = self._clock.now().isoformat()
+        lines: dict[Space, list[str]] = {}
+        for outcome in outcomes:
+            ask = outcome.job.ask
+            line: dict[str, Any] = {
+                "at": at,
+                "strategy": ask.strategy,
+                "input": ask.input,
+                "outcome": outcome.status,
+            }
+            if outcome.reason:
+                line["reason"] = outcome.reason
+            lines.setdefault(ask.scope.space, []).append(json.dumps(line, ensure_ascii=False))
+        for space, texts in lines.items():
+            self._journals.append(self._journal(space), texts)
+        ended = (
+            (o.job.id, "done" if o.status == "wrote" else "skipped", o.reason, o.outputs[:64])
+            for o in outcomes
+        )
+        self.state.finish(ended, now=self._now())
+        follow = [
+            ask
+            for outcome in outcomes
+            for event in outcome.events
+            for strategy in self._strategies.values()
+            for ask in strategy.asks(event)
+        ]
+        self._enqueue(follow)
+
+    def _failed(self, job: Job, error: Exception) -> int:
+        now = self._now()
+        if isinstance(error, NotFound):
+            self._record([Outcome(job, "skipped", f"what it consumes is gone: {error}")])
+            return 1
+        if isinstance(error, Unavailable):
+            self.state.retry([(job.id, _named(error), now + WAIT_WHEN_UNAVAILABLE)], count=False)
+            return 0
+        if job.attempt > self._settings_of(job.ask.strategy).max_retries:
+            self.state.finish([(job.id, "dead", _named(error), ())], now=now)
+            return 1
+        self.state.retry([(job.id, _named(error), now + min(2.0 ** (job.attempt - 1), LONGEST_BACKOFF))])
+        return 0
+
+    # -- schedules
+
+    def _clocks_due(self, now: float) -> bool:
+        was_set_back = now < self._last_look
+        self._last_look = now
+        if was_set_back:
+            return True
+        for name in self._active():
+            chosen = self._settings_of(name)
+            if chosen.cron:
+                row = self.state.schedule(name)
+                if row is None or row[0] != chosen.cron or row[1] <= now:
+                    return True
+            if chosen.scan_interval_seconds and self._scan_due(name, chosen, now):
+                return True
+            if (chosen.gate.threshold > 1 or chosen.gate.cooldown_seconds) and self.state.counts().get(
+                name, {}
+            ).get("held"):
+                return True
+        return False
+
+    def _scan_due(self, name: str, chosen: Options, now: float) -> bool:
+        last = self._scanned.get(name)
+        return last is None or now >= last + chosen.scan_interval_seconds or now < last
+
+    def _turn_clocks(self) -> None:
+        """Queue what schedules, scans and opened gates make due. One late cron time counts, not every missed one."""
+        now = self._now()
+        for name in self._active():
+            chosen = self._settings_of(name)
+            if chosen.cron:
+                self._turn_cron(name, chosen.cron, now)
+            elif (row := self.state.schedule(name)) is not None:
+                self.state.set_schedule(name, row[0], None, None)
+            if chosen.scan_interval_seconds and self._scan_due(name, chosen, now):
+                self._scanned[name] = now
+                self._discover(only=name, everything=True)
+            gate = chosen.gate
+            if gate.threshold > 1 or gate.cooldown_seconds:
+                self.state.open_gates(name, gate.threshold, gate.cooldown_seconds, now=now)
+
+    def _turn_cron(self, name: str, cron: str, now: float) -> None:
+        local = datetime.fromtimestamp(now, UTC).astimezone(self._kit.zone)
+        coming = Cron.parse(cron).next(local)
+        assert coming is not None
+        row = self.state.schedule(name)
+        if row is None or row[0] != cron:
+            self.state.set_schedule(name, cron, coming.timestamp(), None)
+        elif row[1] <= now:
+            due = datetime.fromtimestamp(row[1], UTC)
+            self._enqueue(self._asked_by_clock(name, due))
+            self.state.set_schedule(name, cron, coming.timestamp(), row[1])
+        elif coming.timestamp() < row[1]:
+            # The clock was set back: what lay ahead is now too far ahead.
+            self.state.set_schedule(name, cron, coming.timestamp(), None)
+
+    def _asked_by_clock(self, name: str, due: datetime) -> builtins.list[Ask]:
+        strategy = self._strategies[name]
+        kit = replace(self._kit, options=self._settings_of(name))
+        if strategy.trigger == "schedule":
+            return [*strategy.scheduled(Schedule(name, due), kit)]
+        self._discover(only=name, everything=True)
+        return []
+
+    # -- finding work again
+
+    def recover(self) -> int:
+        """After a start: nothing stays `running`, and inputs that never reached the queue are found.
+
+        Returns:
+            How many jobs are ready again. 0 when another process holds the lease: it is alive and at work.
+        """
+        if not self._on:
+            return 0
+        with self._one_at_a_time, self._locks.lease("engine") as mine:
+            if not mine:
+                return 0
+            back = self.state.revive()
+            self.state.prune(self._now() - KEEP_RECORDS_SECONDS)
+            return back + self._discover(everything=self.state.born)
+
+    def discover(self) -> int:
+        """Find every input in the notes and session logs that was never worked on; return how many are new."""
+        with self._one_at_a_time, self._locks.lease("engine") as mine:
+            return self._discover(everything=True) if mine else 0
+
+    def _discover(self, *, only: str = "", everything: bool) -> int:
+        self.state.born = False
+        events, sizes = self._cells.events({} if everything else self.state.seen())
+        done = self._journalled({event.space for event in events} | set(self._cells.spaces()))
+        asks: list[Ask] = []
+        for name, strategy in self._strategies.items():
+            if only and name != only:
+                continue
+            known = self.state.known(name)
+            kit = replace(self._kit, options=self._settings_of(name))
+            fresh = [
+                ask
+                for ask in strategy.discover(events, kit)
+                if ask.input not in known and (ask.scope.space, name, ask.input) not in done
+            ]
+            finished = strategy.finished(fresh, kit) if fresh else set()
+            asks += [ask for ask in fresh if ask.input not in finished]
+        made = self._enqueue(asks)
+        if not only:
+            self.state.set_seen(sizes)
+        return made
+
+    def _journalled(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
+        found = set()
+        for space in spaces:
+            for line in self._journals.read(self._journal(space)).lines:
+                try:
+                    record = json.loads(line)
+                    found.add((space, record["strategy"], record["input"]))
+                except (ValueError, KeyError, TypeError):
+                    continue
+        return found
+
+    # -- looking and asking
+
+    def list(self) -> builtins.list[StrategyStatus]:
+        """Every strategy with its settings, counts and last run."""
+        counts = self.state.counts()
+        out = []
+        for name, strategy in self._strategies.items():
+            chosen = self._settings_of(name)
+            row = self.state.schedule(name)
+            last = [run for run in self.state.runs(strategy=name, limit=1) if run.finished_at]
+            dead = self.state.runs(strategy=name, status="dead", limit=1)
+            troubled = [
+                run for run in self.state.runs(strategy=name, status="pending", limit=1) if run.reason
+            ]
+            trouble = dead or troubled
+            out.append(
+                StrategyStatus(
+                    name,
+                    strategy.purpose,
+                    strategy.trigger,
+                    chosen.enabled and self._on,
+                    chosen.cron,
+                    datetime.fromtimestamp(row[1], UTC) if row and chosen.enabled else None,
+                    counts.get(name, {}),
+                    datetime.fromtimestamp(last[0].finished_at or 0.0, UTC) if last else None,
+                    trouble[0].reason if trouble else "",
+                    chosen,
+                )
+            )
+        return out
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with `ome.toml`, or "" when it is good."""
+        self._reload()
+        return str(self._config_error or "")
+
+    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> builtins.list[Run]:
+        """Run records, newest first."""
+        if strategy:
+            self._named_strategy(strategy)
+        return self.state.runs(strategy=strategy, status=status, limit=limit)
+
+    def trigger(self, name: str, *, timeout: float = 60.0, force: bool = False) -> TriggerResult:
+        """Run one strategy now on everything it has not worked on, and wait for it.
+
+        Args:
+            name: The strategy.
+            timeout: Stop waiting after so many seconds; what is left stays queued.
+            force: Also when it is switched off, and give its dead jobs another chance.
+
+        Raises:
+            Invalid: there is no such strategy, or the timeout is not positive.
+        """
+        strategy = self._named_strategy(name)
+        if not timeout > 0:
+            raise Invalid(f"timeout = {timeout} is not a positive number of seconds.", field="timeout")
+        if not force and (not self._on or name not in self._active()):
+            return TriggerResult(name, "disabled")
+        before = self.state.counts().get(name, {})
+        deadline = time.monotonic() + timeout
+        asked = False
+        while True:
+            if not asked:
+                with self._one_at_a_time, self._locks.lease("engine") as mine:
+                    if mine:
+                        asked = True
+                        if strategy.trigger == "schedule":
+                            kit = replace(self._kit, options=self._settings_of(name))
+                            self._enqueue(list(strategy.scheduled(Schedule(name, self._clock.now()), kit)))
+                        else:
+                            self._discover(only=name, everything=True)
+                        self.state.free_held(name, dead_too=force, now=self._now())
+            if asked:
+                self._drain(lambda: (name,), 10**9, deadline)
+            counts = self.state.counts().get(name, {})
+            left = counts.get("pending", 0) + counts.get("running", 0)
+            late = time.monotonic() >= deadline
+            if (asked and not left) or late:
+                break
+            time.sleep(0.05)
+        gained = {key: counts.get(key, 0) - before.get(key, 0) for key in ("done", "skipped")}
+        status: Literal["done", "timeout", "busy"] = (
+            "done" if asked and not left else "timeout" if asked else "busy"
+        )
+        return TriggerResult(
+            name, status, max(gained["done"], 0), max(gained["skipped"], 0), counts.get("dead", 0), left
+        )
+
+    def _named_strategy(self, name: str) -> Strategy:
+        if name not in self._strategies:
+            raise Invalid(
+                f'There is no strategy "{name}". There are: {", ".join(self._strategies)}.', field="strategy"
+            )
+        return self._strategies[name]
+
+    # -- settings
+
+    def _settings_of(self, name: str) -> Options:
+        self._reload()
+        return (self._options or self._defaults)[name]
+
+    def _active(self) -> builtins.list[str]:
+        self._reload()
+        if self._options is None:
+            return []
+        return [name for name in self._strategies if self._options[name].enabled]
+
+    def _reload(self) -> None:
+        """Look at `ome.toml` at most once a second; take it over if it is new and good."""
+        now = time.monotonic()
+        if now - self._config_looked < RELOAD_SECONDS:
+            return
+        self._config_looked = now
+        try:
+            text = self._notebook.text(Locator(ome.FILE_NAME))
+        except NotFound:
+            text = ""
+        except (CairnError, UnicodeDecodeError) as error:
+            self._config_error = Misconfigured(
+                f"{ome.FILE_NAME} cannot be read: {error}", setting=ome.FILE_NAME
+            )
+            return
+        if text == self._config_text:
+            return
+        self._config_text = text
+        try:
+            self._options = ome.parse(text, self._defaults)
+            self._config_error = None
+        except Misconfigured as error:
+            self._config_error = error
+
+    # -- small things
+
+    def _journal(self, space: Space) -> Locator:
+        return self._root.space(space).child("journal", "derived.jsonl")
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+    def _far(self, now: float) -> float:
+        slowest = max((self._settings_of(name).idle_seconds for name in self._strategies), default=0.0)
+        return now + max(slowest, LONGEST_BACKOFF) + 60
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:500]

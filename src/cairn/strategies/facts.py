@@ -1,0 +1,260 @@
+"""`extract_atomic_facts`: single-sentence facts from an episode, each one once per owner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cairn.errors import NotFound
+from cairn.language import words
+from cairn.notes.kinds import KINDS
+from cairn.notes.notebook import Draft
+from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies.grammar import lexicon
+from cairn.strategies.statements import Statement, normal
+from cairn.types import CellEvent, Scope
+
+if TYPE_CHECKING:
+    from cairn.seams import Locator
+
+SAME = 0.85
+_NEGATIONS = lexicon("not no never none nothing without cannot hardly")
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "facts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string"},
+                    "message_ids": {"type": "array", "items": {"type": "string"}},
+                },
+                "required": ["text", "message_ids"],
+            },
+        }
+    },
+    "required": ["facts"],
+}
+
+
+def cell_asks(strategy: str, event: Event, *, tracks: Sequence[str]) -> Iterable[Ask]:
+    """One ask for each episode of a cell whose owner is on one of `tracks`."""
+    if not isinstance(event, CellEvent):
+        return
+    for scope, episode_id in event.episodes:
+        if scope.track in tracks:
+            yield Ask(
+                strategy,
+                f"{event.cell_id}/{scope.track}/{scope.owner}",
+                scope,
+                event.cell_id,
+                event.session_id,
+                event.day,
+                episode_id,
+            )
+
+
+def by_day(jobs: Sequence[Job]) -> dict[tuple[Scope, str], list[Job]]:
+    """Jobs grouped by the note they write to."""
+    groups: dict[tuple[Scope, str], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.ask.scope, job.ask.day), []).append(job)
+    return groups
+
+
+class ExtractAtomicFacts(Strategy):
+    name = "extract_atomic_facts"
+    purpose = "single-sentence facts from an episode"
+    trigger = "cell"
+
+    def asks(self, event: Event) -> Iterable[Ask]:
+        return cell_asks(self.name, event, tracks=("user",))
+
+    def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:
+        parents = parents_of("atomic_fact", asks, kit)
+        return {ask.input for ask in asks if (ask.scope, ask.day, ask.entry_id) in parents}
+
+    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        for (scope, day), group in by_day(jobs).items():
+            yield from self._run_day(scope, day, group, kit)
+
+    def _run_day(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        episodes = kit.cells.episodes(scope, day)
+        known = KnownFacts.of(scope, kit)
+        drafts: list[Draft] = []
+        answers: list[tuple[Job, int, str]] = []
+        done: list[Outcome] = []
+        try:
+            for job in jobs:
+                if job.ask.entry_id not in episodes:
+                    answers.append((job, 0, f"episode {job.ask.entry_id} was removed"))
+                    continue
+                try:
+                    found = _facts(job.ask, kit)
+                except NotFound as gone:
+                    answers.append((job, 0, str(gone)))
+                    continue
+                texts = [(s, text) for s in found if (text := kit.redact(s.text).strip())]
+                fresh = [(s, text) for s, text in texts if known.add(text)]
+                drafts += [_draft(job.ask, s, text) for s, text in fresh]
+                why = "" if fresh else "nothing new was stated" if found else "nothing was stated"
+                if found and not fresh and (again := self._written_before(job.ask, kit)):
+                    done.append(Outcome(job, "wrote", "written before", again))
+                    continue
+                answers.append((job, len(fresh), why))
+            written = kit.notebook.append("atomic_fact", scope, day, drafts, once_by=("parent_id",))
+        except BaseException:
+            known.forget(kit)
+            raise
+        yield from done
+        at = 0
+        for job, count, why in answers:
+            ids = tuple(w.entry_id for w in written[at : at + count])
+            at += count
+            yield Outcome(job, "wrote" if ids else "skipped", why, ids)
+
+    def _written_before(self, ask: Ask, kit: Kit) -> tuple[str, ...]:
+        """The facts of this episode that stand in the note, after a crash between writing and recording."""
+        try:
+            note = kit.notebook.read(KINDS["atomic_fact"].locator(ask.scope, ask.day))
+        except NotFound:
+            return ()
+        return tuple(e.id for e in note.entries if e.inline.get("parent_id") == ask.entry_id)
+
+
+def _draft(ask: Ask, statement: Statement, text: str) -> Draft:
+    return Draft(
+        {
+            "owner_id": ask.scope.owner,
+            "timestamp": statement.said_at.astimezone(UTC).isoformat(),
+            "parent_type": "episode",
+            "parent_id": ask.entry_id,
+            "session_id": ask.session_id,
+            "message_ids": list(statement.message_ids),
+            "speaker_id": statement.speaker_id,
+        },
+        {"Fact": text},
+    )
+
+
+def _facts(ask: Ask, kit: Kit) -> list[Statement]:
+    if kit.writer is not None:
+        cell = kit.cells.cell(ask)
+        answer = asking.ask(kit, "facts", asking.transcript(cell.messages, kit), _SCHEMA)
+        by_id = {m.id: m for m in cell.messages}
+        found = []
+        for item in asking.items(answer, "facts"):
+            text = asking.line(item.get("text"))
+            ids = asking.known_ids(item.get("message_ids"), by_id)
+            if len(text.split()) >= 3 and ids:
+                source = by_id[ids[0]]
+                at = datetime.fromtimestamp(source.timestamp / 1000, UTC)
+                found.append(Statement(text, ids, at, source.sender_id, source.speaker, text))
+        if found:
+            return found
+    return kit.cells.statements(ask, kit.zone)
+
+
+def parents_of(kind: str, asks: Sequence[Ask], kit: Kit) -> set[tuple[Scope, str, str]]:
+    """(owner, day, parent id) of the entries of a kind in the notes that `asks` write to."""
+    found: set[tuple[Scope, str, str]] = set()
+    for scope, day in {(ask.scope, ask.day) for ask in asks}:
+        try:
+            note = kit.notebook.read(KINDS[kind].locator(scope, day))
+        except NotFound:
+            continue
+        found.update((scope, day, entry.inline.get("parent_id", "")) for entry in note.entries)
+    return found
+
+
+class KnownFacts:
+    """What is known of one owner already, so that nothing is stated twice.
+
+    Two facts are the same when their words are, or nearly: at least 85 % of all words shared, with the same
+    numbers and the same negations. Notes are read again when they changed.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._read: dict[str, tuple[int, float]] = {}
+        self._exact: set[str] = set()
+        self._sets: list[frozenset[str]] = []
+        self._by_word: dict[str, list[int]] = {}
+
+    @classmethod
+    def of(cls, scope: Scope, kit: Kit) -> KnownFacts:
+        """The facts of `scope` as the notes have them now."""
+        key = f"known facts {scope}"
+        book = kit.cache.get(key)
+        if not isinstance(book, KnownFacts):
+            book = cls(scope)
+        kit.cache[key] = book
+        book._catch_up(kit)
+        return book
+
+    def forget(self, kit: Kit) -> None:
+        """Start over from the notes next time: what was added here may not have been written."""
+        kit.cache.pop(f"known facts {self._scope}", None)
+
+    def _catch_up(self, kit: Kit) -> None:
+        storage = kit.notebook._storage
+        folder = KINDS["atomic_fact"].locator(self._scope, "2000-01-01").parent
+        found: dict[str, tuple[int, float]] = {}
+        changed: list[Locator] = []
+        for locator in storage.list(folder):
+            try:
+                info = storage.info(locator)
+            except NotFound:
+                continue
+            found[locator.key] = (info.size, info.mtime)
+            if self._read.get(locator.key) != found[locator.key]:
+                changed.append(locator)
+        if set(self._read) - set(found):
+            self._exact, self._sets, self._by_word = set(), [], {}
+            changed = [locator for locator in storage.list(folder) if locator.key in found]
+        for locator in changed:
+            try:
+                note = kit.notebook.read(locator)
+            except NotFound:
+                continue
+            for entry in note.entries:
+                if text := entry.sections.get("Fact", ""):
+                    self._put(text)
+        self._read = found
+
+    def add(self, text: str) -> bool:
+        """Take `text` in; False if it was known."""
+        bag = words.word_set(text)
+        if normal(text) in self._exact or self._near(bag):
+            return False
+        self._put(text)
+        return True
+
+    def _put(self, text: str) -> None:
+        key = normal(text)
+        if key in self._exact:
+            return
+        self._exact.add(key)
+        bag = words.word_set(text)
+        for word in bag:
+            self._by_word.setdefault(word, []).append(len(self._sets))
+        self._sets.append(bag)
+
+    def _near(self, bag: frozenset[str]) -> bool:
+        # Sets that share 85 % of their words share one of the rarest ones: enough to look there.
+        rare = sorted(bag, key=lambda w: len(self._by_word.get(w, ())))[
+            : max(2, int(len(bag) * (1 - SAME)) + 2)
+        ]
+        for index in {i for word in rare for i in self._by_word.get(word, ())}:
+            other = self._sets[index]
+            if len(bag & other) >= SAME * len(bag | other) and _marks(bag) == _marks(other):
+                return True
+        return False
+
+
+def _marks(bag: frozenset[str]) -> frozenset[str]:
+    """The words that change what is said: numbers and negations."""
+    return frozenset(w for w in bag if w in _NEGATIONS or w.endswith("n't") or re.search(r"\d", w))

@@ -1,0 +1,167 @@
+"""`ome.toml`: which strategies run, and how. Read from the root, checked whole, changed while running.
+
+Every key is known or an error with its line. A file that does not check changes nothing: the settings that
+were good stay, and the trouble is shown until it is mended. At start there is nothing good to fall back on,
+so a broken file holds the strategies (events keep queueing) instead of running what it might have switched off.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from importlib import resources
+from typing import Any
+
+from cairn.errors import Misconfigured
+from cairn.strategies.cron import Cron
+
+FILE_NAME = "ome.toml"
+EVENT_FIELDS = ("owner_id", "session_id", "space")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """When counted events let a strategy run: at `threshold` events of one `event_field` value, and no
+    sooner than `cooldown_seconds` after the last time.
+    """
+
+    threshold: int = 1
+    cooldown_seconds: float = 0.0
+    event_field: str = "owner_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The switches of one strategy. The last group is read only by the strategies that cluster."""
+
+    enabled: bool = True
+    max_retries: int = 4
+    cron: str = ""
+    idle_seconds: float = 0.0
+    scan_interval_seconds: float = 0.0
+    gate: Gate = field(default_factory=Gate)
+    similarity: float = 0.65
+    window_days: int = 7
+    max_clusters: int = 10
+    min_cases: int = 2
+    min_steps: int = 2
+
+
+_CLUSTERING = {
+    "reflect_episodes": {"similarity", "window_days", "max_clusters"},
+    "extract_agent_skill": {"similarity", "min_cases"},
+    "extract_agent_case": {"min_steps"},
+}
+_COMMON = {"enabled", "max_retries", "cron", "idle_seconds", "scan_interval_seconds", "gate"}
+
+
+def template() -> str:
+    """The commented file that a new root gets."""
+    return resources.files("cairn.strategies").joinpath(FILE_NAME).read_text(encoding="utf-8")
+
+
+def parse(text: str, defaults: Mapping[str, Options]) -> dict[str, Options]:
+    """Read `ome.toml` over `defaults` (one per known strategy).
+
+    Raises:
+        Misconfigured: not TOML, an unknown strategy or key, or a value of the wrong kind, with its line.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Misconfigured(
+            f"{FILE_NAME}: {error}. The settings before this edit stay.", setting=FILE_NAME
+        ) from None
+    for top in data:
+        if top != "strategies":
+            raise _wrong(text, top, f'there is no "{top}" here; everything stands under [strategies.<name>]')
+    tables = data.get("strategies", {})
+    if not isinstance(tables, dict):
+        raise _wrong(text, "strategies", '"strategies" must be a table: write [strategies.<name>]')
+    out = dict(defaults)
+    for name, table in tables.items():
+        if name not in defaults:
+            raise _wrong(
+                text, name, f'there is no strategy "{name}" (there are: {", ".join(sorted(defaults))})'
+            )
+        if not isinstance(table, dict):
+            raise _wrong(text, name, f'"{name}" must be a table: write [strategies.{name}]')
+        out[name] = _options(name, table, out[name], text)
+    return out
+
+
+def _options(name: str, table: Mapping[str, Any], base: Options, text: str) -> Options:
+    known = _COMMON | _CLUSTERING.get(name, set())
+    updates: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise _wrong(
+                text, key, f'[strategies.{name}] has no key "{key}" (it has: {", ".join(sorted(known))})'
+            )
+        if key == "gate":
+            updates[key] = _gate(name, value, base.gate, text)
+        else:
+            updates[key] = _checked(f"strategies.{name}", key, value, getattr(base, key), text)
+    made = replace(base, **updates)
+    if made.cron:
+        try:
+            Cron.parse(made.cron)
+        except Misconfigured as error:
+            raise _wrong(text, "cron", f"[strategies.{name}] {str(error).rstrip('.')}") from None
+    if not 0 < made.similarity <= 1:
+        raise _wrong(text, "similarity", f"[strategies.{name}] similarity must be above 0 and at most 1")
+    if made.min_cases < 2 or made.min_steps < 1 or made.window_days < 1:
+        raise _wrong(text, name, f"[strategies.{name}] min_cases starts at 2, min_steps and window_days at 1")
+    return made
+
+
+def _gate(name: str, table: Any, base: Gate, text: str) -> Gate:
+    if not isinstance(table, dict):
+        raise _wrong(text, "gate", f"gate must be a table: write [strategies.{name}.gate]")
+    known = [f.name for f in fields(Gate)]
+    updates: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise _wrong(
+                text, key, f'[strategies.{name}.gate] has no key "{key}" (it has: {", ".join(known)})'
+            )
+        updates[key] = _checked(f"strategies.{name}.gate", key, value, getattr(base, key), text)
+    made = replace(base, **updates)
+    if made.threshold < 1:
+        raise _wrong(text, "threshold", f"[strategies.{name}.gate] threshold must be 1 or more")
+    if made.event_field not in EVENT_FIELDS:
+        raise _wrong(
+            text,
+            "event_field",
+            f"[strategies.{name}.gate] event_field must be one of {', '.join(EVENT_FIELDS)}",
+        )
+    return made
+
+
+def _checked(where: str, key: str, value: Any, base: Any, text: str) -> Any:
+    kind = type(base)
+    if kind is bool:
+        good, wanted = isinstance(value, bool), "true or false"
+    elif kind is int:
+        good, wanted = (
+            isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6,
+            "a whole number from 0",
+        )
+    elif kind is float:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 10**9
+        wanted = "a number from 0"
+    else:
+        good, wanted = isinstance(value, str), "a text in quotes"
+    if not good:
+        raise _wrong(text, key, f"[{where}] {key} = {value!r} is not {wanted}")
+    return kind(value)
+
+
+def _wrong(text: str, word: str, trouble: str) -> Misconfigured:
+    line = next((n for n, row in enumerate(text.splitlines(), start=1) if word in row.split("#")[0]), 1)
+    return Misconfigured(
+        f"{FILE_NAME}, line {line}: {trouble}. The settings before this edit stay.",
+        setting=FILE_NAME,
+        line=line,
+    )

@@ -1,0 +1,465 @@
+"""`extract_user_profile`: one evolving `user.md` of what a person said about themself.
+
+Each attribute carries its evidence, how often and when it was stated. A later statement of the same attribute
+supersedes the earlier one, which stays with its "until". The file belongs to the person: the machine owns four
+frontmatter keys and one marked block; a block that was edited by hand is kept as text, and the machine writes
+a new one beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cairn.errors import NotFound
+from cairn.language import words
+from cairn.notes import frontmatter
+from cairn.notes.format import parse_note
+from cairn.notes.kinds import KINDS
+from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies.facts import cell_asks
+from cairn.strategies.grammar import lexicon
+from cairn.strategies.statements import Statement
+from cairn.types import Scope
+
+MAX_ITEMS = 150
+_BEGIN, _END = "<!-- cairn:profile:begin", "<!-- cairn:profile:end -->"
+_BLOCK = re.compile(
+    r"<!-- cairn:profile:begin sha256=([0-9a-f]{64}) -->\n(.*?)<!-- cairn:profile:end -->\n?", re.DOTALL
+)
+_KIN = (
+    "wife|husband|partner|spouse|boyfriend|girlfriend|fiance|fiancee|son|daughter|kids?|children|mom|mother|dad|father|parents|sister|brother|"
+    "grandma|grandmother|grandpa|grandfather|aunt|uncle|cousin|niece|nephew|dogs?|cats?|pets?|puppy|turtles?|best friend|roommate|boss|mentor"
+)
+_ADVERB = r"(?:(?:really|just|also|absolutely|totally|still|truly|especially|always|usually|often|never|do|definitely|now|currently) )*"
+# (category, slot, pattern): a slot names an attribute that has one value at a time; \0 stands for the object.
+_RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
+    (category, slot, re.compile(pattern, re.I))
+    for category, slot, pattern in (
+        (
+            "Identity",
+            "name",
+            r"^my (?:full |real )?name is (?P<o>.+)|^(?:you can |please )?call me (?P<p>\w+)$",
+        ),
+        (
+            "Identity",
+            "age",
+            r"^I(?:'m| am) (?:now )?(?P<o>\d{1,3})(?: years old)?$|^I (?:just |recently )?turned (?P<p>\d{1,3})\b",
+        ),
+        ("Identity", "birthday", r"^my birthday(?:'s| is) (?P<o>.+)"),
+        ("Identity", "pronouns", r"^my pronouns are (?P<o>.+)"),
+        (
+            "Identity",
+            "origin",
+            rf"^I(?:'m| am) {_ADVERB}(?:originally )?from (?P<o>.+)|^I grew up in (?P<p>.+)",
+        ),
+        (
+            "Home",
+            "home",
+            rf"^I {_ADVERB}live in (?P<o>.+)|^I(?:'ve| have)? {_ADVERB}moved (?:back )?to (?P<p>.+)|^I(?:'m| am) {_ADVERB}based in (?P<q>.+)",
+        ),
+        (
+            "Work",
+            "employer",
+            rf"^I {_ADVERB}work (?:at|for) (?P<o>.+)|^I(?:'m| am) {_ADVERB}working (?:at|for) (?P<p>.+)|^I (?:got|started|landed) a (?:new )?job (?:at|with) (?P<q>.+)",
+        ),
+        (
+            "Work",
+            "occupation",
+            rf"^I {_ADVERB}work as (?P<o>.+)|^I(?:'m| am) {_ADVERB}an? (?P<p>(?:\w+ ){{0,3}}\w+(?:er|or|ist|ian|ant|eer|yst|man|woman|nurse|chef|coach|student|dev|teacher|manager))\b",
+        ),
+        (
+            "Work",
+            "",
+            r"^I (?:run|own|started|opened|lost|quit|manage) my .*\b(?:business|store|shop|studio|company|job|practice|restaurant)\b|^my (?:job|work|business|company|store|studio)\b .+",
+        ),
+        (
+            "Education",
+            "",
+            r"^I(?:'m| am) (?:currently |now )?studying (?P<o>.+)|^I (?:studied|graduated|majored|got my degree|have a degree) .+|^my (?:degree|major|studies|school|course) .+",
+        ),
+        (
+            "Health",
+            "",
+            rf"^I(?:'m| am) {_ADVERB}(?:allergic to|lactose intolerant|diabetic|vegan|vegetarian|pregnant|gluten|asthmatic|celiac).*|^I (?:have|got|was diagnosed with) .*\b(?:allerg\w+|asthma|diabetes|adhd|anxiety|migraines?)\b.*|^I (?:can't|don't|cannot) (?:eat|drink) .+",
+        ),
+        (
+            "Preference",
+            "favorite",
+            r"^my (?:all[- ]time )?favou?rite (?P<k>[\w ]+?)(?:'s| is| are| was| has to be) (?P<o>.+)|^(?P<p>.+) (?:is|are) my (?:all[- ]time )?favou?rite(?: (?P<l>[\w ]+))?$",
+        ),
+        ("Preference", "prefer", rf"^I(?:'d)? {_ADVERB}prefer (?P<o>.+)"),
+        (
+            "Preference",
+            "taste+",
+            rf"^I(?:'ve always)? {_ADVERB}(?:loved?|like|enjoy|adore) (?!the |that |this |these |those |how |your |it\b|when |seeing )(?P<o>.+)|^I(?:'m| am) {_ADVERB}(?:into|a (?:big|huge)? ?fan of|passionate about|fond of|keen on|hooked on|drawn to|crazy about) (?P<p>.+)",
+        ),
+        (
+            "Preference",
+            "taste-",
+            rf"^I {_ADVERB}(?:hate|dislike|can't stand|don't (?:really )?(?:like|enjoy|care for)) (?P<o>.+)|^I(?:'m| am) not (?:into|a fan of|fond of|keen on) (?P<p>.+)",
+        ),
+        (
+            "Family",
+            "",
+            rf"^my (?:\w+ )?(?:{_KIN})\b .+|^I have (?:an?|two|three|four|\d+) (?:\w+ )?(?:{_KIN})\b.*|^I(?:'m| am) (?:married|single|engaged|divorced).*",
+        ),
+        (
+            "Skill",
+            "",
+            r"^I (?:can )?(?:speak|play|know how to|code in|teach) .+|^I(?:'m| am) (?:fluent in|good at|certified|learning) .+",
+        ),
+        (
+            "Habit",
+            "",
+            r"^I (?:usually|often|always|regularly|normally|typically) .+|^I .+\bevery (?:day|morning|night|evening|week|weekend|month|year|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b.*|^I .+\b(?:once|twice|three times) a (?:day|week|month)\b.*|^I use .+",
+        ),
+        (
+            "Goal",
+            "",
+            r"^my (?:goal|dream|ambition|aim|plan) (?:is|was|has) .+|^I (?:dream of|want to (?:be|become|start|open|learn|build|create)) .+|^I(?:'m| am) (?:saving for|training for|working towards?) .+",
+        ),
+    )
+)
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "items": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "category": {"type": "string"},
+                    "attribute": {"type": "string"},
+                    "description": {"type": "string"},
+                    "message_ids": {"type": "array", "items": {"type": "string"}},
+                },
+                "required": ["category", "description", "message_ids"],
+            },
+        }
+    },
+    "required": ["items"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something a person said about themself. `slot` is the attribute it sets, "" if it only adds."""
+
+    category: str
+    slot: str
+    description: str
+    evidence: str
+    message_ids: tuple[str, ...]
+    day: str
+
+
+def claims_of(statements: Sequence[Statement], owner: str) -> list[Claim]:
+    """The statements of `owner` that tell of who they are, how they live and what they like."""
+    found = []
+    for statement in statements:
+        if statement.speaker_id != owner:
+            continue
+        sentence = statement.sentence.rstrip(" .!")
+        for category, slot, pattern in _RULES:
+            match = pattern.match(sentence)
+            if match:
+                found.append(
+                    Claim(
+                        category,
+                        _slot(slot, match),
+                        statement.text,
+                        sentence,
+                        statement.message_ids,
+                        statement.said_at.date().isoformat(),
+                    )
+                )
+                break
+    return found
+
+
+def _slot(slot: str, match: re.Match[str]) -> str:
+    """The attribute a claim sets. Tastes are slots by what they are about, so that a change of mind is one."""
+    groups = match.groupdict()
+    if slot == "favorite":
+        what = groups.get("k") or groups.get("l") or ""
+        return f"favorite {_object(what)}" if what else ""
+    if slot in {"taste+", "taste-"}:
+        return f"taste {_object(groups.get('o') or groups.get('p') or '')}"
+    if slot == "prefer":
+        pair = re.split(r"\b(?:over|to|than|rather than|instead of)\b", groups.get("o") or "")
+        return "prefer " + " / ".join(sorted(_object(p) for p in pair[:2])) if len(pair) > 1 else ""
+    return slot
+
+
+def _object(text: str) -> str:
+    plain = re.split(r"\b(?:because|since|when|but|so|and it|which|that|for)\b|[,;-]", text.casefold())[0]
+    keep = [
+        w
+        for w in re.findall(r"[^\W_]+", plain)
+        if w not in {"the", "a", "an", "my", "to", "really", "all", "of", "more", "anymore", "much"}
+    ]
+    return " ".join(words.stem(w) for w in keep[:4])
+
+
+def merged(items: Sequence[Any], claims: Sequence[Claim]) -> tuple[list[dict[str, Any]], bool]:
+    """`items` (the explicit_info of a profile) with `claims` taken in, and whether anything changed.
+
+    What was put in by hand (no message ids) is never touched. A claim from a message that is already evidence
+    is not counted again.
+    """
+    out = [dict(item) for item in items if isinstance(item, dict)]
+    changed = False
+    for claim in claims:
+        current = [i for i in out if "until" not in i and isinstance(i.get("message_ids"), list)]
+        if any(
+            set(claim.message_ids) & set(i["message_ids"]) and i.get("description") == claim.description
+            for i in out
+            if isinstance(i.get("message_ids"), list)
+        ):
+            continue
+        same = next((i for i in current if _says_the_same(i, claim)), None)
+        if same is not None:
+            if set(claim.message_ids) <= set(same["message_ids"]):
+                continue
+            same["count"] = _number(same.get("count")) + 1
+            same["last_stated"] = max(str(same.get("last_stated", "")), claim.day)
+            same["message_ids"] = [*same["message_ids"], *claim.message_ids][-10:]
+            changed = True
+            continue
+        made = {
+            "category": claim.category,
+            "description": claim.description,
+            "evidence": claim.evidence,
+            "count": 1,
+            "first_stated": claim.day,
+            "last_stated": claim.day,
+            "message_ids": list(claim.message_ids),
+        }
+        if claim.slot:
+            made["attribute"] = claim.slot
+            for old in current:
+                if old.get("attribute") == claim.slot:
+                    late, early = (made, old) if str(old.get("last_stated", "")) <= claim.day else (old, made)
+                    early["until"] = str(late.get("first_stated", claim.day))
+        out.append(made)
+        changed = True
+    while (
+        len(out) > MAX_ITEMS
+        and (spare := next((n for n, i in enumerate(out) if "until" in i), None)) is not None
+    ):
+        del out[spare]
+    return out[:MAX_ITEMS], changed
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def _says_the_same(item: dict[str, Any], claim: Claim) -> bool:
+    one, other = words.word_set(str(item.get("description", ""))), words.word_set(claim.description)
+    return bool(one) and len(one & other) >= 0.8 * len(one | other)
+
+
+def traits_of(items: Sequence[dict[str, Any]], owner: str) -> list[dict[str, str]]:
+    """What recurs across stated items: a trait needs three of them, and says which."""
+    current = [i for i in items if "until" not in i]
+    traits: list[dict[str, str]] = []
+    themes: dict[str, list[dict[str, Any]]] = {}
+    for item in current:
+        names = words.word_set(owner) | {"and", "others"}
+        for word in {
+            words.stem(w): w for w in words.word_set(str(item.get("evidence", ""))) if len(w) > 3
+        }.values():
+            if word not in names and word not in _COMMON:
+                themes.setdefault(words.stem(word), []).append({**item, "word": word})
+    for found in sorted(themes.values(), key=lambda f: (-len(f), f[0]["word"])):
+        if len(found) >= 3 and len(traits) < 5:
+            word = min((f["word"] for f in found), key=len)
+            days = sorted({str(f.get("last_stated", "")) for f in found})
+            traits.append(
+                {
+                    "trait": f"[Recurring theme: {word}]",
+                    "description": f"{word} comes up in {len(found)} separate statements.",
+                    "basis": f"{len(found)} statements from {days[0]} to {days[-1]}",
+                    "evidence": str(found[-1].get("evidence", "")),
+                }
+            )
+    return traits
+
+
+_COMMON = lexicon(
+    """that this with have love like enjoy really also just want been have always make makes feel them they
+    some from what when about would more much time things thing people great good other into being doing
+    going very over there their through because where which usually prefer favorite every take taking
+    getting keep find working still even today lately passionate"""
+)
+
+
+def summary_of(items: Sequence[dict[str, Any]], name: str) -> str:
+    """A sentence or two: the newest current statement of the categories that tell most."""
+    current = [i for i in items if "until" not in i]
+    picked = []
+    for category in ("Identity", "Work", "Home", "Family", "Preference", "Goal", "Health"):
+        mine = [i for i in current if i.get("category") == category]
+        if mine:
+            best = max(mine, key=lambda i: (_number(i.get("count")), str(i.get("last_stated", ""))))
+            picked.append(str(best.get("description", "")))
+    return " ".join(picked[:4]) or f"{name} has not said much about themself yet."
+
+
+def body_of(items: Sequence[dict[str, Any]], traits: Sequence[dict[str, str]], summary: str) -> str:
+    """The readable page: what holds now by category, then what used to."""
+    lines = [summary, ""]
+    for category in dict.fromkeys(str(i.get("category", "Other")) for i in items if "until" not in i):
+        lines.append(f"## {category}")
+        for item in items:
+            if item.get("category") == category and "until" not in item:
+                lines.append(f"- {item.get('description', '')}{_when(item)}")
+        lines.append("")
+    former = [i for i in items if "until" in i]
+    if former:
+        lines.append("## Earlier")
+        lines += [
+            f"- {i.get('description', '')} (until {i['until']}; stated {i.get('first_stated', '')})"
+            for i in former
+        ]
+        lines.append("")
+    if traits:
+        lines.append("## Recurring")
+        lines += [f"- {t['description']} ({t['basis']})" for t in traits]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _when(item: dict[str, Any]) -> str:
+    first, last, count = (
+        str(item.get("first_stated", "")),
+        str(item.get("last_stated", "")),
+        _number(item.get("count")),
+    )
+    if not first:
+        return ""
+    return f" ({first})" if count == 1 else f" (stated {count} times, {first} to {last})"
+
+
+def with_block(body: str, block: str) -> str:
+    """`body` with the machine's block renewed; whatever a person wrote stays where it is."""
+    begin = f"{_BEGIN} sha256={hashlib.sha256(block.encode()).hexdigest()} -->\n"
+    made = f"{begin}{block}{_END}\n"
+    found = list(_BLOCK.finditer(body))
+    if not found:
+        kept = re.sub(r"<!-- cairn:profile:(?:begin[^>\n]*|end) -->\n?", "", body)
+        return f"{kept.rstrip()}\n\n{made}" if kept.strip() else made
+    last = found[-1]
+    if hashlib.sha256(last.group(2).encode()).hexdigest() == last.group(1):
+        return body[: last.start()] + made + body[last.end() :]
+    # Someone edited inside the block: their text stays, without our markers, and ours goes beside it.
+    return body[: last.start()] + last.group(2) + "\n" + made + body[last.end() :]
+
+
+class ExtractUserProfile(Strategy):
+    name = "extract_user_profile"
+    purpose = "what a person said about themself, in one page"
+    trigger = "cell"
+
+    def asks(self, event: Event) -> Iterable[Ask]:
+        return cell_asks(self.name, event, tracks=("user",))
+
+    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        owners: dict[Scope, list[Job]] = {}
+        for job in jobs:
+            owners.setdefault(job.ask.scope, []).append(job)
+        for scope, group in owners.items():
+            yield from self._run_owner(scope, group, kit)
+
+    def _run_owner(self, scope: Scope, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        claims: list[Claim] = []
+        outcomes = []
+        name = scope.owner
+        for job in jobs:
+            try:
+                statements = kit.cells.statements(job.ask, kit.zone)
+                found = _found(job.ask, statements, kit)
+            except NotFound as gone:
+                outcomes.append(Outcome(job, "skipped", str(gone)))
+                continue
+            name = next((s.speaker for s in statements if s.speaker_id == scope.owner), name)
+            claims += found
+            why = "" if found else f"{scope.owner} said nothing about themself"
+            outcomes.append(Outcome(job, "wrote" if found else "skipped", why, ("user.md",) if found else ()))
+        if claims:
+            kit.notebook.rewrite(
+                KINDS["profile"].locator(scope), lambda text: _rewritten(text, scope, name, claims)
+            )
+        return outcomes
+
+
+def _rewritten(text: str | None, scope: Scope, name: str, claims: Sequence[Claim]) -> str | None:
+    note = parse_note(text) if text else None
+    if note is not None and note.head.fenced and not note.head.closed:
+        return None
+    old = note.frontmatter if note is not None else {}
+    known = old.get("explicit_info")
+    items, changed = merged(known if isinstance(known, list) else [], claims)
+    if not changed:
+        return None
+    traits, summary = traits_of(items, name), summary_of(items, name)
+    hand = [
+        t
+        for t in old.get("implicit_traits") or []
+        if isinstance(t, dict) and not str(t.get("trait", "")).startswith("[Recurring theme")
+    ]
+    latest = max((c.day for c in claims), default="")
+    stamp = int(datetime.fromisoformat(latest).replace(tzinfo=UTC).timestamp() * 1000) if latest else 0
+    before = old.get("profile_timestamp_ms")
+    fields = {
+        "summary": summary,
+        "explicit_info": items,
+        "implicit_traits": [*hand, *traits],
+        "profile_timestamp_ms": max(stamp, before if isinstance(before, int) else 0),
+    }
+    block = body_of(items, traits, summary)
+    if text is None or note is None or not text.strip():
+        return KINDS["profile"].document(scope, fields, with_block("", block))
+    body = with_block(note.body, block)
+    if not note.head.fenced:
+        return KINDS["profile"].document(scope, fields, body)
+    head = frontmatter.with_values(note.text[note.head.start : note.head.end], fields)
+    return (
+        note.text[: note.head.start]
+        + head
+        + note.text[note.head.end : len(note.text) - len(note.body)]
+        + body
+    )
+
+
+def _found(ask: Ask, statements: Sequence[Statement], kit: Kit) -> list[Claim]:
+    mine = claims_of(statements, ask.scope.owner)
+    if kit.writer is not None:
+        cell = kit.cells.cell(ask)
+        by_id = {m.id: m for m in cell.messages if m.sender_id == ask.scope.owner}
+        answer = asking.ask(
+            kit,
+            "profile",
+            f"The person: {ask.scope.owner}\n\n{asking.transcript(cell.messages, kit)}",
+            _SCHEMA,
+        )
+        found = []
+        for item in asking.items(answer, "items"):
+            text, ids = asking.line(item.get("description")), asking.known_ids(item.get("message_ids"), by_id)
+            category = asking.line(item.get("category"), 40) or "Other"
+            if text and ids:
+                at = datetime.fromtimestamp(by_id[ids[0]].timestamp / 1000, UTC).astimezone(kit.zone)
+                slot = asking.line(item.get("attribute"), 60).casefold()
+                evidence = asking.line(by_id[ids[0]].text, 2000) or text
+                found.append(Claim(category, slot, text, evidence, ids, at.date().isoformat()))
+        mine = found or mine
+    return [
+        Claim(c.category, c.slot, kit.redact(c.description), kit.redact(c.evidence), c.message_ids, c.day)
+        for c in mine
+    ]

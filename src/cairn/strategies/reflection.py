@@ -1,0 +1,574 @@
+"""`reflect_episodes`: related episodes of a week become one narrative. Off by default.
+
+Nothing is lost silently. The originals stay and are marked in `deprecated_entries`; every fact that hangs on
+them gets exactly one fate in `journal/reflection.jsonl`: kept (its words are in the narrative), merged (another
+fact says the same), superseded (a later one replaces it) or dropped with a reason. What each touched file was
+before is journalled before it is touched, so `undo` restores it to the byte; a file that was changed since is
+put right entry by entry instead, and the person's change stays.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cairn.errors import Invalid, NotFound
+from cairn.language import words
+from cairn.notes.format import list_items
+from cairn.notes.kinds import KINDS, place_of
+from cairn.notes.notebook import Draft
+from cairn.seams import Locator, content_hash
+from cairn.strategies import Ask, Job, Kit, Outcome, Schedule, Strategy, asking
+from cairn.strategies.similarity import measured
+from cairn.types import Entry, Scope
+
+NARRATIVE_CHARS = 20_000
+SAME = 0.8
+_SINGLE = re.compile(
+    r"^(?P<who>[\w.@+-]+(?:'s)?) (?P<what>lives in|is based in|moved to|works (?:at|for)|works as|favou?rite [\w ]+? is|name is|prefers)\b",
+    re.I,
+)
+_SCHEMA = {
+    "type": "object",
+    "properties": {"subject": {"type": "string"}, "narrative": {"type": "string"}},
+    "required": ["subject", "narrative"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An episode with its day and time."""
+
+    entry: Entry
+    day: str
+    at: datetime
+
+    @property
+    def text(self) -> str:
+        return self.entry.sections.get("Summary") or self.entry.sections.get("Content", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact of one of the merged episodes."""
+
+    id: str
+    day: str
+    episode_id: str
+    text: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a fact: kept, merged or superseded (`by` another), or dropped (`reason`)."""
+
+    id: str
+    fate: str
+    by: str = ""
+    reason: str = ""
+
+
+class ReflectEpisodes(Strategy):
+    name = "reflect_episodes"
+    purpose = "related episodes merged into one narrative, with a ledger"
+    trigger = "schedule"
+    enabled = False
+    cron = "0 2 * * 1"
+
+    def scheduled(self, due: Schedule, kit: Kit) -> Iterable[Ask]:
+        scopes = {
+            place.scope
+            for locator in kit.notebook.notes(kind="episode")
+            if (place := place_of(locator)) is not None and place.scope.track == "user"
+        }
+        for scope in sorted(scopes):
+            yield Ask(
+                self.name,
+                f"{due.at:%Y-%m-%dT%H:%M:%S}/{scope.space.app}/{scope.space.project}/user/{scope.owner}",
+                scope,
+            )
+
+    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        for job in jobs:
+            made = reflect(job.ask.scope, kit, run=job.ask.input)
+            why = "" if made else "no two episodes belong together"
+            yield Outcome(job, "wrote" if made else "skipped", why, tuple(made))
+
+
+def reflect(scope: Scope, kit: Kit, *, run: str) -> list[str]:
+    """Merge what belongs together in one owner's episodes; the ids of the narratives."""
+    with kit.locks.hold(f"reflection {scope.space.app}/{scope.space.project}/{scope.owner}"):
+        ledger = Ledger(scope, kit)
+        made = []
+        for plan in ledger.unfinished():
+            members = [e for e in episodes_of(scope, kit, every=True) if e.entry.id in plan["members"]]
+            if len(members) >= 2:
+                made.append(_merge(scope, str(plan["cluster"]), members, ledger, str(plan["run"]), kit))
+        for members in clusters_of(episodes_of(scope, kit), kit):
+            named = "\n".join((scope.owner, *(m.entry.id for m in members)))
+            cluster = "cl_" + hashlib.sha256(named.encode()).hexdigest()[:12]
+            if cluster not in ledger.undone:
+                made.append(_merge(scope, cluster, members, ledger, run, kit))
+        return made
+
+
+# -- choosing
+
+
+def episodes_of(scope: Scope, kit: Kit, *, every: bool = False) -> list[Episode]:
+    """The episodes of an owner that stand for themselves: not narratives and, unless `every`, not deprecated."""
+    found = []
+    for locator in kit.notebook._storage.list(KINDS["episode"].locator(scope, "2000-01-01").parent):
+        place = place_of(locator)
+        if place is None:
+            continue
+        try:
+            note = kit.notebook.read(locator)
+        except NotFound:
+            continue
+        gone = note.frontmatter.get("deprecated_entries")
+        for entry in note.entries:
+            is_gone = isinstance(gone, dict) and entry.id in gone and not every
+            if is_gone or entry.inline.get("parent_type") == "cluster":
+                continue
+            found.append(Episode(entry, place.day, _time(entry, place.day)))
+    return sorted(found, key=lambda e: (e.at, e.entry.id))
+
+
+def _time(entry: Entry, day: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(entry.inline.get("timestamp", ""))
+    except ValueError:
+        at = datetime.fromisoformat(day)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def clusters_of(episodes: Sequence[Episode], kit: Kit) -> list[list[Episode]]:
+    """Groups of two or more episodes that resemble each other within the window, the largest first."""
+    options = kit.options
+    alike = measured([f"{e.entry.sections.get('Subject', '')}\n{e.text}" for e in episodes], kit)
+    window = timedelta(days=options.window_days)
+    groups: list[list[int]] = []
+    for at, episode in enumerate(episodes):
+        best, score = None, options.similarity
+        for group in reversed(groups):
+            if episode.at - episodes[group[0]].at > window:
+                continue
+            mean = sum(alike(at, member) for member in group) / len(group)
+            if mean >= score:
+                best, score = group, mean
+        if best is None:
+            groups.append([at])
+        else:
+            best.append(at)
+    many = sorted((g for g in groups if len(g) >= 2), key=lambda g: (-len(g), g[0]))[: options.max_clusters]
+    return [[episodes[at] for at in group] for group in many]
+
+
+def facts_of(scope: Scope, members: Sequence[Episode], kit: Kit) -> list[Fact]:
+    """The facts that hang on `members`, in their order."""
+    parents = {m.entry.id for m in members}
+    found = []
+    for day in sorted({m.day for m in members}):
+        try:
+            note = kit.notebook.read(KINDS["atomic_fact"].locator(scope, day))
+        except NotFound:
+            continue
+        for entry in note.entries:
+            parent = entry.inline.get("parent_id", "")
+            if parent in parents:
+                text = " ".join(entry.sections.get("Fact", "").split())
+                found.append(Fact(entry.id, day, parent, text, entry.inline.get("timestamp", "")))
+    order = {m.entry.id: n for n, m in enumerate(members)}
+    return sorted(found, key=lambda f: (order[f.episode_id], f.at, f.id))
+
+
+def fates_of(facts: Sequence[Fact]) -> list[Fate]:
+    """One fate for each fact, in order: a repeat goes into the first, a replaced one points to its successor."""
+    fates: list[Fate] = []
+    first: list[tuple[Fact, frozenset[str]]] = []
+    successor: dict[str, str] = {}
+    latest: dict[tuple[str, str], Fact] = {}
+    for fact in facts:
+        single = _SINGLE.match(fact.text)
+        if single:
+            slot = (single["who"].casefold(), _slot(single["what"]))
+            if slot in latest and latest[slot].text != fact.text:
+                successor[latest[slot].id] = fact.id
+            latest[slot] = fact
+    for fact in facts:
+        bag = words.word_set(fact.text)
+        twin = next((f for f, b in first if f.id not in successor and _same(bag, b)), None)
+        if not fact.text:
+            fates.append(Fate(fact.id, "dropped", reason="it says nothing"))
+        elif fact.id in successor:
+            fates.append(Fate(fact.id, "superseded", by=successor[fact.id]))
+        elif twin is not None:
+            fates.append(Fate(fact.id, "merged", by=twin.id))
+        else:
+            fates.append(Fate(fact.id, "kept"))
+        first.append((fact, bag))
+    return fates
+
+
+def _slot(what: str) -> str:
+    lower = what.casefold()
+    return (
+        "home"
+        if lower in {"lives in", "is based in", "moved to"}
+        else "work"
+        if lower in {"works at", "works for"}
+        else lower
+    )
+
+
+def _same(one: frozenset[str], other: frozenset[str]) -> bool:
+    numbers = {w for w in one if any(c.isdigit() for c in w)} == {
+        w for w in other if any(c.isdigit() for c in w)
+    }
+    denied = {"not", "never", "no"}
+    return (
+        bool(one)
+        and numbers
+        and (one & denied) == (other & denied)
+        and len(one & other) >= SAME * len(one | other)
+    )
+
+
+def narrative_of(
+    members: Sequence[Episode], facts: Sequence[Fact], fates: Sequence[Fate]
+) -> tuple[str, list[Fate]]:
+    """The story in order of time, and the fates as they are once the space ran out."""
+    by_id = {f.id: f for f in facts}
+    final = {fate.id: fate for fate in fates}
+    parts: list[str] = []
+    size = 0
+    for member in members:
+        kept = [by_id[f.id] for f in fates if f.fate == "kept" and by_id[f.id].episode_id == member.entry.id]
+        told = []
+        for fact in kept:
+            if size + len(fact.text) > NARRATIVE_CHARS:
+                final[fact.id] = Fate(
+                    fact.id,
+                    "dropped",
+                    reason=f"the narrative is full ({NARRATIVE_CHARS} characters); it stands in its own note",
+                )
+                continue
+            size += len(fact.text) + 1
+            told.append(fact.text)
+        if not told and not kept:
+            told = [" ".join(member.text.split())[: max(0, min(600, NARRATIVE_CHARS - size))]]
+            size += len(told[0])
+        if any(told):
+            parts.append(f"{member.at:%-d %B %Y}: {' '.join(told)}")
+    return "\n".join(parts), [final[f.id] for f in fates]
+
+
+# -- writing
+
+
+def _merge(scope: Scope, cluster: str, members: Sequence[Episode], ledger: Ledger, run: str, kit: Kit) -> str:
+    facts = facts_of(scope, members, kit)
+    text, fates = narrative_of(members, facts, fates_of(facts))
+    subject = members[0].entry.sections.get("Subject", "") or members[0].text[:120]
+    title = f"{len(members)} conversations, {members[0].at:%-d %B} to {members[-1].at:%-d %B %Y}: {' '.join(subject.split())[:120]}"
+    title, text, fates = _improved(title, text, members, facts, fates, kit)
+    touched = {KINDS["episode"].locator(scope, m.day) for m in members}
+    deprecated_facts: dict[str, dict[str, str]] = {}
+    for fact, fate in zip(facts, fates, strict=True):
+        if fate.fate in {"merged", "superseded"}:
+            deprecated_facts.setdefault(fact.day, {})[fact.id] = fate.by
+    touched |= {KINDS["atomic_fact"].locator(scope, day) for day in deprecated_facts}
+    ledger.begin(run, cluster, [m.entry.id for m in members], fates, sorted(touched))
+    last = members[-1]
+    senders = dict.fromkeys(s for m in members for s in list_items(m.entry.inline.get("sender_ids", "[]")))
+    draft = Draft(
+        {
+            "owner_id": scope.owner,
+            "session_id": last.entry.inline.get("session_id", ""),
+            "timestamp": last.at.astimezone(UTC).isoformat(),
+            "parent_type": "cluster",
+            "parent_id": cluster,
+            "sender_ids": list(senders),
+            "source_episode_ids": [m.entry.id for m in members],
+        },
+        {
+            "Subject": kit.redact(title),
+            "Summary": kit.redact(" ".join(text.split())[:300]),
+            "Content": kit.redact(text),
+        },
+    )
+    written = kit.notebook.append("episode", scope, last.day, [draft], once_by=("parent_id",))[0]
+    for day in sorted({m.day for m in members}):
+        old = {m.entry.id: written.entry_id for m in members if m.day == day}
+        _deprecate(KINDS["episode"].locator(scope, day), old, kit)
+    for day, old in sorted(deprecated_facts.items()):
+        _deprecate(KINDS["atomic_fact"].locator(scope, day), old, kit)
+    ledger.end(run, cluster, written.entry_id, sorted(touched))
+    return written.entry_id
+
+
+def _deprecate(locator: Locator, old: Mapping[str, str], kit: Kit) -> None:
+    def updated(head: Mapping[str, Any]) -> Mapping[str, Any]:
+        before = head.get("deprecated_entries")
+        return {"deprecated_entries": {**(before if isinstance(before, dict) else {}), **old}}
+
+    kit.notebook.update_frontmatter(locator, updated)
+
+
+def _improved(
+    title: str, text: str, members: Sequence[Episode], facts: Sequence[Fact], fates: Sequence[Fate], kit: Kit
+) -> tuple[str, str, list[Fate]]:
+    """A model's narrative, followed by every kept fact it left out: the ledger stays true whatever it wrote."""
+    if kit.writer is None:
+        return title, text, list(fates)
+    shown = [f"[{m.entry.id}] {m.at:%Y-%m-%d}: {m.text}" for m in members] + [
+        f"[{f.id}] {f.text}" for f in facts
+    ]
+    answer = asking.ask(kit, "reflection", "\n".join(shown), _SCHEMA)
+    story = answer.get("narrative") if answer is not None else None
+    if not isinstance(story, str) or not 40 <= len(story.strip()) <= NARRATIVE_CHARS:
+        return title, text, list(fates)
+    assert answer is not None
+    kept = {fate.id for fate in fates if fate.fate == "kept"}
+    left_out = [f.text for f in facts if f.id in kept and f.text not in story]
+    whole = story.strip() + ("\n\nAs stated: " + " ".join(left_out) if left_out else "")
+    return asking.line(answer.get("subject"), 160) or title, whole, list(fates)
+
+
+# -- the ledger
+
+
+class Ledger:
+    """`journal/reflection.jsonl` of a space: plans with every fact's fate, what files were, and undone runs."""
+
+    def __init__(self, scope: Scope, kit: Kit) -> None:
+        self._scope, self._kit = scope, kit
+        self._at = kit.root.journal(scope.space, "reflection")
+        self.lines = _lines(self._at, kit)
+        self.undone = {
+            x["cluster"] for x in self.lines if x.get("t") == "undo" and x.get("owner") == scope.owner
+        }
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Plans of this owner that a crash cut short."""
+        ended = {x["cluster"] for x in self.lines if x.get("t") in {"end", "undo"}}
+        return [
+            x
+            for x in self.lines
+            if x.get("t") == "plan" and x.get("owner") == self._scope.owner and x["cluster"] not in ended
+        ]
+
+    def begin(
+        self,
+        run: str,
+        cluster: str,
+        members: Sequence[str],
+        fates: Sequence[Fate],
+        touched: Sequence[Locator],
+    ) -> None:
+        """Journal the plan and what the files are now, once: a repeat after a crash keeps the first."""
+        head = {"run": run, "cluster": cluster, "owner": self._scope.owner}
+        if any(x.get("t") == "plan" and x.get("cluster") == cluster for x in self.lines):
+            return
+        plan = {
+            "t": "plan",
+            **head,
+            "at": self._kit.clock.now().isoformat(),
+            "members": list(members),
+            "facts": [
+                {k: v for k, v in (("id", f.id), ("fate", f.fate), ("by", f.by), ("reason", f.reason)) if v}
+                for f in fates
+            ],
+        }
+        before = [
+            {"t": "before", **head, "key": at.key, "text": self._kit.notebook.text(at)} for at in touched
+        ]
+        self._append([plan, *before])
+
+    def end(self, run: str, cluster: str, narrative: str, touched: Sequence[Locator]) -> None:
+        """Journal how to turn each file back, and take the full copies out of the journal."""
+        head = {"run": run, "cluster": cluster, "owner": self._scope.owner}
+        before = {
+            x["key"]: x["text"] for x in self.lines if x.get("t") == "before" and x.get("cluster") == cluster
+        }
+        files = []
+        for locator in touched:
+            now = self._kit.notebook.text(locator)
+            if locator.key in before:
+                files.append(
+                    {
+                        "t": "file",
+                        **head,
+                        "key": locator.key,
+                        "before": content_hash(before[locator.key]),
+                        "after": content_hash(now),
+                        "patch": patch(now, before[locator.key]),
+                    }
+                )
+        self._append([*files, {"t": "end", **head, "narrative": narrative}])
+        with self._kit.locks.hold(self._at.key):
+            kept = [
+                x
+                for x in _lines(self._at, self._kit)
+                if not (x.get("t") == "before" and x.get("cluster") == cluster)
+            ]
+            self._kit.journals.replace(self._at, [json.dumps(x, ensure_ascii=False) for x in kept])
+        self.lines = kept
+
+    def _append(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        self._kit.journals.append(self._at, [json.dumps(x, ensure_ascii=False) for x in lines])
+        self.lines = _lines(self._at, self._kit)
+
+
+def _lines(at: Locator, kit: Kit) -> list[dict[str, Any]]:
+    found = []
+    for line in kit.journals.read(at).lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            found.append(record)
+    return found
+
+
+def patch(now: str, before: str) -> list[list[Any]]:
+    """[start line, end line, text] to put in place of those lines of `now`, last first, to get `before`."""
+    a, b = now.splitlines(keepends=True), before.splitlines(keepends=True)
+    changes = difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+    return [[i1, i2, "".join(b[j1:j2])] for tag, i1, i2, j1, j2 in reversed(changes) if tag != "equal"]
+
+
+def patched(now: str, changes: Sequence[Sequence[Any]]) -> str:
+    """`now` with a `patch` applied."""
+    lines = now.splitlines(keepends=True)
+    for start, end, text in changes:
+        lines[start:end] = [text] if text else []
+    return "".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What an undo did: files restored to the byte, and files put right around later changes."""
+
+    clusters: tuple[str, ...]
+    restored: tuple[str, ...]
+    mended: tuple[str, ...]
+
+
+def undo(scope: Scope, kit: Kit, *, run: str = "", cluster: str = "") -> Undone:
+    """Take back a reflection run (or one cluster of it; the latest run if neither is named).
+
+    Raises:
+        NotFound: no such run is on record for this owner.
+        Invalid: a run and a cluster were both named.
+    """
+    if run and cluster:
+        raise Invalid("Name a run or a cluster, not both.", field="cluster")
+    with kit.locks.hold(f"reflection {scope.space.app}/{scope.space.project}/{scope.owner}"):
+        ledger = Ledger(scope, kit)
+        plans = [
+            x
+            for x in ledger.lines
+            if x.get("t") == "plan" and x.get("owner") == scope.owner and x["cluster"] not in ledger.undone
+        ]
+        if not run and not cluster and plans:
+            run = str(plans[-1]["run"])
+        chosen = [x for x in plans if (run and x["run"] == run) or (cluster and x["cluster"] == cluster)]
+        if not chosen:
+            raise NotFound(f"There is no reflection {run or cluster or 'run'} of {scope.owner} to undo.")
+        restored: list[str] = []
+        mended: list[str] = []
+        for plan in reversed(chosen):
+            _undo_cluster(scope, str(plan["cluster"]), ledger, kit, restored, mended)
+            ledger._append(
+                [
+                    {
+                        "t": "undo",
+                        "run": plan["run"],
+                        "cluster": plan["cluster"],
+                        "owner": scope.owner,
+                        "at": kit.clock.now().isoformat(),
+                    }
+                ]
+            )
+        return Undone(tuple(str(p["cluster"]) for p in chosen), tuple(restored), tuple(mended))
+
+
+def _undo_cluster(
+    scope: Scope, cluster: str, ledger: Ledger, kit: Kit, restored: list[str], mended: list[str]
+) -> None:
+    mine = [x for x in ledger.lines if x.get("cluster") == cluster and x.get("owner") == scope.owner]
+    records = {x["key"]: x for x in mine if x.get("t") in {"file", "before"}}
+    for key, record in records.items():
+        locator = Locator(key)
+        exact = False
+
+        def back(text: str | None, record: Mapping[str, Any] = record) -> str | None:
+            nonlocal exact
+            exact = False
+            if text is None:
+                return None
+            if record["t"] == "before":
+                exact = True
+                return str(record["text"])
+            if content_hash(text) == record["after"]:
+                old = patched(text, record["patch"])
+                exact = content_hash(old) == record["before"]
+                return old if exact else None
+            return None
+
+        # A run that died half-way left the copy itself: whatever it did to the file, that is what it was.
+        kit.notebook.rewrite(locator, back)
+        if exact:
+            restored.append(key)
+        else:
+            _mend(locator, cluster, kit)
+            mended.append(key)
+
+
+def _mend(locator: Locator, cluster: str, kit: Kit) -> None:
+    """Take the narrative and its marks out of a file that someone changed since."""
+    try:
+        note = kit.notebook.read(locator)
+    except NotFound:
+        return
+    ours = [
+        e.id
+        for e in note.entries
+        if e.inline.get("parent_type") == "cluster" and e.inline.get("parent_id") == cluster
+    ]
+    gone = note.frontmatter.get("deprecated_entries")
+    plan_ids = set(ours)
+    if isinstance(gone, dict):
+        kept = {
+            k: v for k, v in gone.items() if v not in plan_ids and not _is_of(str(k), cluster, kit, locator)
+        }
+        if kept != gone:
+            kit.notebook.update_frontmatter(locator, {"deprecated_entries": kept or None})
+    if ours:
+        kit.notebook.remove(locator, ours)
+
+
+def _is_of(entry_id: str, cluster: str, kit: Kit, locator: Locator) -> bool:
+    place = place_of(locator)
+    if place is None:
+        return False
+    for line in _lines(kit.root.journal(place.scope.space, "reflection"), kit):
+        if (
+            line.get("t") == "plan"
+            and line.get("cluster") == cluster
+            and line.get("owner") == place.scope.owner
+        ):
+            return entry_id in line["members"] or any(
+                f["id"] == entry_id and f["fate"] in {"merged", "superseded"} for f in line["facts"]
+            )
+    return False

@@ -1,0 +1,23 @@
+"""The strategies there are, in the order in which they get their turn."""
+
+from __future__ import annotations
+
+from cairn.strategies import Strategy
+from cairn.strategies.cases import ExtractAgentCase
+from cairn.strategies.facts import ExtractAtomicFacts
+from cairn.strategies.foresight import ExtractForesight
+from cairn.strategies.profile import ExtractUserProfile
+from cairn.strategies.reflection import ReflectEpisodes
+from cairn.strategies.skills import ExtractAgentSkill
+
+
+def all_strategies() -> list[Strategy]:
+    """One of each."""
+    return [
+        ExtractAtomicFacts(),
+        ExtractForesight(),
+        ExtractUserProfile(),
+        ExtractAgentCase(),
+        ExtractAgentSkill(),
+        ReflectEpisodes(),
+    ]

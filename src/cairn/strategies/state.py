@@ -1,0 +1,397 @@
+"""`ome.db`: what is queued, what ran, what is counted, what is scheduled. Disposable at any moment.
+
+One SQLite file under the index directory. Anyone may enqueue; the holder of the engine lease claims. A file
+that vanishes while it is open is noticed by its identity on disk and made anew, and `born` tells the engine
+that the queue must be found again from the notes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cairn.errors import Unavailable
+from cairn.strategies import Ask, Job
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    strategy TEXT NOT NULL, input TEXT NOT NULL, payload TEXT NOT NULL, gate_key TEXT NOT NULL DEFAULT '',
+    status TEXT NOT NULL,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    due_at REAL NOT NULL, enqueued_at REAL NOT NULL, started_at REAL, finished_at REAL,
+    reason TEXT NOT NULL DEFAULT '', outputs TEXT NOT NULL DEFAULT '[]',
+    UNIQUE (strategy, input)
+);
+CREATE INDEX runs_by_status ON runs (status, strategy, due_at);
+CREATE TABLE counters (
+    strategy TEXT NOT NULL, key TEXT NOT NULL, value INTEGER NOT NULL DEFAULT 0, opened_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (strategy, key)
+) WITHOUT ROWID;
+CREATE TABLE schedules (strategy TEXT PRIMARY KEY, cron TEXT NOT NULL, next_at REAL NOT NULL, last_at REAL);
+CREATE TABLE seen (session TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run record. Times are epoch seconds; `status` is one of held, pending, running, done, skipped, dead."""
+
+    id: int
+    strategy: str
+    input: str
+    status: str
+    attempts: int
+    due_at: float
+    enqueued_at: float
+    started_at: float | None
+    finished_at: float | None
+    reason: str
+    outputs: tuple[str, ...]
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """An ask on its way into the queue: what it is counted under, whether a gate holds it, when it is due.
+
+    A due time in the future means "when things are quiet": it moves the waiting jobs of the same key along.
+    """
+
+    ask: Ask
+    key: str
+    held: bool
+    due_at: float
+
+
+class EngineState:
+    """The queue of the strategies. Synchronous, thread-safe, shared with other processes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "ome.db"
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self.born = False
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    # -- the queue
+
+    def enqueue(self, queued: Sequence[Queued], *, now: float) -> int:
+        """Queue the asks that are not known yet, count them, and return how many were new."""
+
+        def work(db: sqlite3.Connection) -> int:
+            fresh = 0
+            for item in queued:
+                ask = item.ask
+                done = db.execute(
+                    "INSERT OR IGNORE INTO runs (strategy, input, payload, gate_key, status, due_at, enqueued_at)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        ask.strategy,
+                        ask.input,
+                        json.dumps(ask.payload()),
+                        item.key,
+                        "held" if item.held else "pending",
+                        item.due_at,
+                        now,
+                    ),
+                )
+                if not done.rowcount:
+                    continue
+                fresh += 1
+                db.execute(
+                    "INSERT INTO counters (strategy, key, value) VALUES (?, ?, 1)"
+                    " ON CONFLICT (strategy, key) DO UPDATE SET value = value + 1",
+                    (ask.strategy, item.key),
+                )
+                if item.due_at > now:
+                    db.execute(
+                        "UPDATE runs SET due_at = ? WHERE strategy = ? AND gate_key = ? AND attempts = 0"
+                        " AND status IN ('held', 'pending')",
+                        (item.due_at, ask.strategy, item.key),
+                    )
+            return fresh
+
+        return self._write(work)
+
+    def open_gates(self, strategy: str, threshold: int, cooldown: float, *, now: float) -> int:
+        """Let the held jobs of `strategy` go whose key has counted `threshold` events and is past its cooldown."""
+
+        def work(db: sqlite3.Connection) -> int:
+            ready = db.execute(
+                "SELECT key FROM counters WHERE strategy = ? AND value >= ?"
+                " AND (opened_at = 0 OR opened_at + ? <= ? OR opened_at > ?)",
+                (strategy, threshold, cooldown, now, now),
+            ).fetchall()
+            freed = 0
+            for (key,) in ready:
+                freed += db.execute(
+                    "UPDATE runs SET status = 'pending' WHERE status = 'held' AND strategy = ? AND gate_key = ?",
+                    (strategy, key),
+                ).rowcount
+                db.execute(
+                    "UPDATE counters SET value = 0, opened_at = ? WHERE strategy = ? AND key = ?",
+                    (now, strategy, key),
+                )
+            return freed
+
+        return self._write(work)
+
+    def free_held(self, strategy: str, *, dead_too: bool, now: float) -> int:
+        """Make the held jobs of `strategy` pending and due, and its dead ones too if wanted."""
+        which = "('held', 'pending', 'dead')" if dead_too else "('held', 'pending')"
+        return self._write(
+            lambda db: (
+                db.execute(
+                    f"UPDATE runs SET status = 'pending', due_at = min(due_at, ?),"
+                    f" attempts = CASE status WHEN 'dead' THEN 0 ELSE attempts END"
+                    f" WHERE strategy = ? AND status IN {which}",
+                    (now, strategy),
+                ).rowcount
+            )
+        )
+
+    def claim(self, strategies: Sequence[str], limit: int, *, now: float, far: float) -> list[Job]:
+        """Take up to `limit` due jobs of one strategy and mark them running.
+
+        Args:
+            strategies: In order of preference; the first with due work is served.
+            limit: The most jobs to take.
+            now: Due means `due_at <= now`.
+            far: A due time later than this cannot come from a backoff, so the clock was set back: also due.
+        """
+
+        def work(db: sqlite3.Connection) -> list[Job]:
+            for strategy in strategies:
+                rows = db.execute(
+                    "SELECT id, input, payload, attempts FROM runs WHERE status = 'pending' AND strategy = ?"
+                    " AND (due_at <= ? OR due_at > ?) ORDER BY id LIMIT ?",
+                    (strategy, now, far, limit),
+                ).fetchall()
+                if rows:
+                    db.executemany(
+                        "UPDATE runs SET status = 'running', attempts = attempts + 1, started_at = ? WHERE id = ?",
+                        [(now, row[0]) for row in rows],
+                    )
+                    return [Job(r[0], Ask.of(strategy, r[1], json.loads(r[2])), r[3] + 1) for r in rows]
+            return []
+
+        return self._write(work)
+
+    def finish(self, ended: Iterable[tuple[int, str, str, Sequence[str]]], *, now: float) -> None:
+        """Record (job id, status, reason, outputs) for jobs that are still running."""
+        rows = [
+            (status, reason, json.dumps(list(outputs)), now, job_id)
+            for job_id, status, reason, outputs in ended
+        ]
+
+        def work(db: sqlite3.Connection) -> None:
+            db.executemany(
+                "UPDATE runs SET status = ?, reason = ?, outputs = ?, finished_at = ?"
+                " WHERE id = ? AND status = 'running'",
+                rows,
+            )
+
+        self._write(work)
+
+    def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
+        """Put running jobs back: (job id, reason, due at). `count=False` takes the attempt back as well."""
+        rows = [(due, reason, 0 if count else 1, job_id) for job_id, reason, due in failed]
+        self._write(
+            lambda db: db.executemany(
+                "UPDATE runs SET status = 'pending', due_at = ?, reason = ?, attempts = attempts - ?"
+                " WHERE id = ? AND status = 'running'",
+                rows,
+            )
+        )
+
+    def revive(self) -> int:
+        """Return every `running` job to the queue. For the lease holder at start: its predecessor is dead."""
+        return self._write(
+            lambda db: (
+                db.execute("UPDATE runs SET status = 'pending', due_at = 0 WHERE status = 'running'").rowcount
+            )
+        )
+
+    def prune(self, before: float) -> int:
+        """Drop records of runs that ended before `before`; the notes and the journal know of them."""
+        return self._write(
+            lambda db: (
+                db.execute(
+                    "DELETE FROM runs WHERE status IN ('done', 'skipped') AND finished_at < ?", (before,)
+                ).rowcount
+            )
+        )
+
+    # -- schedules and watermarks
+
+    def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:
+        """(cron, next time, last time) of a strategy, if it has one."""
+        rows = self._read("SELECT cron, next_at, last_at FROM schedules WHERE strategy = ?", (strategy,))
+        return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
+
+    def set_schedule(self, strategy: str, cron: str, next_at: float | None, last_at: float | None) -> None:
+        """Remember when a strategy is due; no time removes it."""
+
+        def work(db: sqlite3.Connection) -> None:
+            if next_at is None:
+                db.execute("DELETE FROM schedules WHERE strategy = ?", (strategy,))
+            else:
+                db.execute(
+                    "INSERT INTO schedules (strategy, cron, next_at, last_at) VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT (strategy) DO UPDATE SET cron = excluded.cron, next_at = excluded.next_at,"
+                    " last_at = coalesce(excluded.last_at, last_at)",
+                    (strategy, cron, next_at, last_at),
+                )
+
+        self._write(work)
+
+    def seen(self) -> dict[str, int]:
+        """How long each session log was when its cells were last looked at."""
+        return dict(self._read("SELECT session, size FROM seen"))
+
+    def set_seen(self, sizes: dict[str, int]) -> None:
+        self._write(
+            lambda db: db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", list(sizes.items()))
+        )
+
+    # -- looking
+
+    def due(self, strategies: Sequence[str], *, now: float, far: float) -> bool:
+        """Whether any of `strategies` has work to claim."""
+        marks = ", ".join("?" * len(strategies))
+        return bool(
+            self._read(
+                f"SELECT 1 FROM runs WHERE status = 'pending' AND strategy IN ({marks})"
+                " AND (due_at <= ? OR due_at > ?) LIMIT 1",
+                (*strategies, now, far),
+            )
+        )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many jobs each strategy has in each status."""
+        out: dict[str, dict[str, int]] = {}
+        for strategy, status, number in self._read(
+            "SELECT strategy, status, count(*) FROM runs GROUP BY 1, 2"
+        ):
+            out.setdefault(strategy, {})[status] = number
+        return out
+
+    def counters(self) -> dict[tuple[str, str], int]:
+        """The event counters, by strategy and gate key."""
+        return {(r[0], r[1]): r[2] for r in self._read("SELECT strategy, key, value FROM counters")}
+
+    def known(self, strategy: str) -> set[str]:
+        """The inputs of `strategy` that have a record."""
+        return {row[0] for row in self._read("SELECT input FROM runs WHERE strategy = ?", (strategy,))}
+
+    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[Run]:
+        """Run records, newest first."""
+        rows = self._read(
+            "SELECT id, strategy, input, status, attempts, due_at, enqueued_at, started_at, finished_at, reason,"
+            " outputs, payload FROM runs WHERE (? = '' OR strategy = ?) AND (? = '' OR status = ?)"
+            " ORDER BY coalesce(finished_at, started_at, enqueued_at) DESC, id DESC LIMIT ?",
+            (strategy, strategy, status, status, limit),
+        )
+        return [
+            Run(*row, outputs=tuple(json.loads(outputs)), ask=Ask.of(row[1], row[2], json.loads(payload)))  # type: ignore[misc]
+            for *row, outputs, payload in rows
+        ]
+
+    # -- the file
+
+    def _read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._do(lambda db: db.execute(sql, values).fetchall())
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def inside(db: sqlite3.Connection) -> T:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                out = work(db)
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+            return out
+
+        return self._do(inside)
+
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on the file that is there now; once more if it was taken away meanwhile."""
+        with self._lock:
+            for attempt in range(3):
+                try:
+                    out = work(self._open())
+                except (sqlite3.Error, OSError) as error:
+                    if self._connection is not None:
+                        self._connection.close()
+                        self._connection = None
+                    if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
+                        self._set_aside()
+                    if attempt == 2:
+                        raise Unavailable(
+                            f"The strategy queue {self._path.name} cannot be used now: {error}."
+                        ) from error
+                    continue
+                if self._on_disk() == self._identity:
+                    return out
+            raise Unavailable(f"The strategy queue {self._path.name} keeps vanishing; try again.")
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            if self._on_disk() == self._identity:
+                return self._connection
+            self._connection.close()
+            self._connection = None
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute("PRAGMA busy_timeout = 30000")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("BEGIN IMMEDIATE")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version != SCHEMA_VERSION:
+                tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+                for (table,) in tables:
+                    db.execute(f'DROP TABLE IF EXISTS "{table}"')
+                for statement in _SCHEMA.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                self.born = True
+            db.execute("COMMIT")
+        except BaseException:
+            db.close()
+            raise
+        self._connection, self._identity = db, self._on_disk()
+        return db
+
+    def _on_disk(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _set_aside(self) -> None:
+        """Move a damaged file out of the way; it can be made anew from the notes."""
+        for suffix in ("", "-wal", "-shm"):
+            try:
+                os.replace(f"{self._path}{suffix}", f"{self._path}.damaged{suffix}")
+            except OSError:
+                continue
