@@ -262,6 +262,7 @@ class Evidence:
     text: str
     score: float
     entry_ids: Sequence[str] = ()
+    explain: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

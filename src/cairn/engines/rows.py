@@ -49,10 +49,17 @@ CREATE INDEX rows_page ON rows(scope_id, kind, hidden, timestamp_ms);
 CREATE INDEX rows_pending ON rows(id) WHERE pending = 1;
 CREATE TABLE gone(version INTEGER NOT NULL, scope_id INTEGER NOT NULL, id INTEGER NOT NULL);
 CREATE INDEX gone_version ON gone(scope_id, version);
-CREATE VIRTUAL TABLE fts USING fts5(scope, tokens, tokenize = "ascii tokenchars '_'");
-INSERT INTO fts(fts, rank) VALUES ('rank', 'bm25(0.0, 1.0)');
-CREATE VIRTUAL TABLE vocabulary USING fts5vocab('fts', 'col')
 """
+# BM25 weighs a row against the mean length of its table: one line of talk must not be measured against whole
+# episodes, so each sort of text has its own.
+_FULL_TEXT = ("fts_message", "fts_episode", "fts_entry")
+_SCHEMA += ";".join(
+    f"""
+CREATE VIRTUAL TABLE {table} USING fts5(scope, tokens, tokenize = "ascii tokenchars '_'");
+INSERT INTO {table}({table}, rank) VALUES ('rank', 'bm25(0.0, 1.0)');
+CREATE VIRTUAL TABLE {table}_words USING fts5vocab('{table}', 'col')"""
+    for table in _FULL_TEXT
+)
 _VECTORS = """
 CREATE TABLE models(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, dimensions INTEGER NOT NULL);
 CREATE TABLE vectors(id INTEGER PRIMARY KEY, model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL,
@@ -66,7 +73,7 @@ _COLUMNS = (
 _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class SqliteIndex:
@@ -114,7 +121,7 @@ class SqliteIndex:
         return self._warm.get(scope, self._model)
 
     def lexical(self, scope: Scope, terms: Sequence[str], *, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids and BM25 scores of the rows that hold any term, best first."""
+        """Rowids and BM25 scores of the rows that hold any term, best first; `limit` of each sort of text."""
         import numpy as np
 
         def ask(db: sqlite3.Connection) -> list[tuple[int, float]]:
@@ -122,10 +129,11 @@ class SqliteIndex:
             if number is None:
                 return []
             query = f'scope : "s{number}" AND tokens : ({" OR ".join(_quoted(term) for term in terms)})'
-            found = db.execute(
-                "SELECT rowid, -rank FROM fts WHERE fts MATCH ? ORDER BY rank LIMIT ?", (query, limit)
-            )
-            return found.fetchall()
+            found: list[tuple[int, float]] = []
+            for table in _FULL_TEXT:
+                asked = f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? ORDER BY rank LIMIT ?"
+                found += db.execute(asked, (query, limit)).fetchall()
+            return sorted(found, key=lambda pair: -pair[1])
 
         found = self._db.read(ask) if terms else []
         return (
@@ -267,9 +275,14 @@ class SqliteIndex:
         wanted = list(terms)
 
         def ask(db: sqlite3.Connection) -> dict[str, int]:
-            query = "SELECT doc FROM vocabulary WHERE term = ? AND col = 'tokens'"
-            found = ((term, db.execute(query, (term,)).fetchone()) for term in wanted)
-            return {term: int(row[0]) for term, row in found if row is not None}
+            found: dict[str, int] = {}
+            for table in _FULL_TEXT:
+                query = f"SELECT doc FROM {table}_words WHERE term = ? AND col = 'tokens'"
+                for term in wanted:
+                    row = db.execute(query, (term,)).fetchone()
+                    if row is not None:
+                        found[term] = found.get(term, 0) + int(row[0])
+            return found
 
         return self._db.read(ask)
 
@@ -348,8 +361,10 @@ class SqliteIndex:
                     touched.add(found[0])
             for rowid in removed:
                 db.execute("INSERT INTO gone SELECT ?, scope_id, id FROM rows WHERE id = ?", (version, rowid))
+                kind = db.execute("SELECT kind FROM rows WHERE id = ?", (rowid,)).fetchone()
                 db.execute("DELETE FROM rows WHERE id = ?", (rowid,))
-                db.execute("DELETE FROM fts WHERE rowid = ?", (rowid,))
+                if kind:
+                    db.execute(f"DELETE FROM {_full_text(kind[0])} WHERE rowid = ?", (rowid,))
             db.executemany(
                 "UPDATE rows SET damaged = 1, source = x'', version = ? WHERE id = ?",
                 [(version, i) for i in damaged],
@@ -456,7 +471,8 @@ class SqliteIndex:
         def wipe(db: sqlite3.Connection) -> None:
             version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
             db.execute("DELETE FROM rows")
-            db.execute("DELETE FROM fts")
+            for table in _FULL_TEXT:
+                db.execute(f"DELETE FROM {table}")
             db.execute("DELETE FROM paths")
             db.execute("DELETE FROM gone")
             db.execute("UPDATE scopes SET version = ?", (version,))
@@ -634,6 +650,7 @@ def _put(
         "pending": not has,
         "version": version,
     }
+    table = _full_text(row.kind)
     old = db.execute(
         "SELECT id, text FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?",
         (path_id, scope_id, row.entry_id),
@@ -647,13 +664,19 @@ def _put(
         db.execute(f"UPDATE rows SET {sets} WHERE id = :id", {**values, "id": rowid})
         if old[1] == row.text:
             return
-        db.execute("DELETE FROM fts WHERE rowid = ?", (rowid,))
-    db.execute("INSERT INTO fts(rowid, scope, tokens) VALUES (?, ?, ?)", (rowid, f"s{scope_id}", tokens))
+        db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
+    db.execute(f"INSERT INTO {table}(rowid, scope, tokens) VALUES (?, ?, ?)", (rowid, f"s{scope_id}", tokens))
+
+
+def _full_text(kind: str) -> str:
+    table = f"fts_{kind}"
+    return table if table in _FULL_TEXT else "fts_entry"
 
 
 def _merge_step(db: sqlite3.Connection) -> tuple[int, int]:
     before = db.total_changes
-    db.execute("INSERT INTO fts(fts, rank) VALUES ('merge', 300)")
+    for table in _FULL_TEXT:
+        db.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', 300)")
     return before, db.total_changes
 
 

@@ -28,6 +28,8 @@ KIND_CODES: Mapping[str, int] = {name: code for code, name in enumerate(KINDS)}
 # Bits of `Corpus.flags`, decided when a row is indexed.
 QUESTION, TIME_WORDS, NUMBERS, HIDDEN = 1, 2, 4, 8
 
+# A question may be followed by what was shared with it: "Do you like it? [image: a bowl]".
+_ASKS = re.compile(r"[?？]\s*(?:\[[^\]]*\]\s*)*$")
 _MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
 _TIME = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|weeks?|weekend|months?|years?|recently|since|"
@@ -44,7 +46,7 @@ _NUMBER = re.compile(
 def text_flags(text: str, *, hidden: bool = False) -> int:
     """The `flags` of a row with this text; `hidden` marks deprecated, archived and expired ones."""
     return (
-        (QUESTION if text.rstrip().endswith(("?", "？")) else 0)
+        (QUESTION if _ASKS.search(text) else 0)
         | (TIME_WORDS if _TIME.search(text) else 0)
         | (NUMBERS if _NUMBER.search(text) else 0)
         | (HIDDEN if hidden else 0)

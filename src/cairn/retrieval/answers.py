@@ -1,0 +1,244 @@
+"""What search is asked and what it answers: the values, their rules, and their outside form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from cairn.config import Settings
+from cairn.errors import Invalid
+from cairn.retrieval import filters
+from cairn.retrieval.corpus import Row
+from cairn.retrieval.listing import owner_scope
+from cairn.retrieval.showing import shown, shown_time
+from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
+
+METHODS = ("keyword", "vector", "hybrid", "agentic", "llm_multiround")
+MAX_TOP_K = 100
+LISTS = ("episodes", "profiles", "agent_cases", "agent_skills", "memories")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One question. Exactly one of `user_id` and `agent_id` says whose memory is asked.
+
+    `radius` is the least cosine at which meaning alone counts; `min_score` the least score returned.
+    `evidence` asks for that many verbatim messages, `token_budget` bounds the words of the whole answer, and
+    `for_injection` returns only what is surely about the question.
+    """
+
+    query: str
+    user_id: str | None = None
+    agent_id: str | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+    method: str = "hybrid"
+    top_k: int = -1
+    radius: float | None = None
+    min_score: float | None = None
+    include_profile: bool = False
+    enable_llm_rerank: bool = False
+    filters: Mapping[str, Any] | None = None
+    evidence: int = 0
+    token_budget: int | None = None
+    explain: bool = False
+    for_injection: bool = False
+    include_hidden: bool = False
+    consistency: str = "eventual"
+    min_lsn: int | None = None
+    wait_seconds: float = 10.0
+    as_of: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What was found, list by list, best first; and how far the index was behind when it was found."""
+
+    episodes: tuple[Hit, ...] = ()
+    profiles: tuple[Hit, ...] = ()
+    agent_cases: tuple[Hit, ...] = ()
+    agent_skills: tuple[Hit, ...] = ()
+    memories: tuple[Hit, ...] = ()
+    unprocessed_messages: tuple[Message, ...] = ()
+    evidence: tuple[Evidence, ...] | None = None
+    freshness: Freshness = field(default_factory=lambda: Freshness(0, 0, "fresh"))
+    method: str = "hybrid"
+    space: Space = field(default_factory=Space)
+    session_id: str = ""
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """All hits of all lists, best first."""
+        everything = (*self.episodes, *self.profiles, *self.agent_cases, *self.agent_skills, *self.memories)
+        return tuple(sorted(everything, key=lambda hit: -hit.score))
+
+    def as_data(self, zone: tzinfo = UTC) -> dict[str, Any]:
+        """The answer as the outside knows it: five arrays always, `memories` and `evidence` beside them."""
+        data: dict[str, Any] = {
+            name: [_item(hit, zone) for hit in getattr(self, name)]
+            for name in ("episodes", "profiles", "agent_cases", "agent_skills", "memories")
+        }
+        data["unprocessed_messages"] = [
+            _message(message, self.space, self.session_id, zone) for message in self.unprocessed_messages
+        ]
+        if self.evidence is not None:
+            data["evidence"] = [_evidence(item, zone) for item in self.evidence]
+        data["freshness"] = {
+            "lsn": self.freshness.lsn,
+            "pending": self.freshness.pending,
+            "state": self.freshness.state,
+            "notes": list(self.freshness.notes),
+        }
+        return data
+
+
+def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, filters.Group]:
+    """The scope, the method and the filter of a request, or `Invalid` with the field that breaks a rule."""
+    query = request.query
+    if not isinstance(query, str) or not query.strip():
+        raise Invalid("query is blank: say what to look for.", field="query")
+    limit = settings.server.max_query_chars
+    if len(query) > limit:
+        raise Invalid(f"query has {len(query)} characters, more than {limit}: shorten it.", field="query")
+    if request.method not in METHODS:
+        raise Invalid(f'"{request.method}" is not a method ({", ".join(METHODS)}).', field="method")
+    if not _whole(request.top_k) or not (request.top_k == -1 or 1 <= request.top_k <= MAX_TOP_K):
+        raise Invalid(
+            f"top_k is {request.top_k}: use -1 for the default, or 1 to {MAX_TOP_K}.", field="top_k"
+        )
+    if not _whole(request.evidence) or not 0 <= request.evidence <= MAX_TOP_K:
+        raise Invalid(f"evidence is {request.evidence}: use 0 to {MAX_TOP_K}.", field="evidence")
+    for name in ("radius", "min_score"):
+        value = getattr(request, name)
+        if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
+            raise Invalid(f"{name} is {value}: use a number from 0 to 1.", field=name)
+    if request.token_budget is not None and not (_whole(request.token_budget) and request.token_budget >= 0):
+        raise Invalid(
+            f"token_budget is {request.token_budget}: use 0 or more, or leave it out for no bound.",
+            field="token_budget",
+        )
+    if request.consistency not in {"eventual", "strong"}:
+        raise Invalid(
+            f'consistency "{request.consistency}" is neither eventual nor strong.', field="consistency"
+        )
+    scope = owner_scope(request.user_id, request.agent_id, request.app_id, request.project_id)
+    method = "agentic" if request.method == "llm_multiround" else request.method
+    return scope, method, filters.parse(request.filters, zone=settings.zone)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def tokens_of(text: str) -> int:
+    """How many tokens a text costs, roughly: words and punctuation marks."""
+    return len(_TOKEN.findall(text))
+
+
+def within_budget(result: SearchResult, budget: int) -> SearchResult:
+    """The same answer cut to `budget` tokens: verbatim evidence first, then hits by score, whole ones only."""
+    left = budget
+    evidence = None
+    if result.evidence is not None:
+        kept = []
+        for item in result.evidence:
+            cost = tokens_of(f"{item.sender_name or item.sender_id}: {item.text}")
+            if cost > left:
+                break
+            left -= cost
+            kept.append(item)
+        evidence = tuple(kept)
+    chosen: set[int] = set()
+    for hit in result.hits:
+        cost = tokens_of(hit.text) + sum(tokens_of(fact.text) for fact in hit.facts)
+        if cost <= left:
+            left -= cost
+            chosen.add(id(hit))
+    messages = []
+    for message in result.unprocessed_messages:
+        cost = tokens_of(message.text)
+        if cost <= left:
+            left -= cost
+            messages.append(message)
+    lists: dict[str, Any] = {
+        name: tuple(hit for hit in getattr(result, name) if id(hit) in chosen) for name in LISTS
+    }
+    return replace(result, **lists, evidence=evidence, unprocessed_messages=tuple(messages))
+
+
+def _item(hit: Hit, zone: tzinfo) -> dict[str, Any]:
+    row = Row(
+        rowid=0,
+        kind=hit.kind,
+        scope=hit.scope,
+        entry_id=hit.entry_id,
+        path=hit.path,
+        text=hit.text,
+        timestamp_ms=int(hit.timestamp.timestamp() * 1000) if hit.timestamp else 0,
+        session_id=hit.session_id,
+        sender_ids=hit.fields.get("sender_ids", ()),
+        fields=hit.fields,
+    )
+    if hit.kind == "memory":
+        item: dict[str, Any] = {
+            "id": hit.id,
+            "app_id": hit.scope.space.app,
+            "project_id": hit.scope.space.project,
+            "scope": hit.scope.track,
+            "owner_id": hit.scope.owner,
+            "content": hit.fields.get("Content", hit.text),
+            "category": hit.fields.get("category"),
+            "status": hit.fields.get("status"),
+            "importance": hit.fields.get("importance"),
+            "timestamp": hit.timestamp.astimezone(zone).isoformat() if hit.timestamp else None,
+            "path": hit.path,
+        }
+    else:
+        item = shown(row, zone)
+    item["score"] = hit.score
+    if hit.kind == "episode":
+        item["atomic_facts"] = [
+            {"id": fact.id, "content": fact.fields.get("Fact", fact.text), "score": fact.score}
+            for fact in hit.facts
+        ]
+    if hit.explain is not None:
+        item["explain"] = dict(hit.explain)
+    return item
+
+
+def _evidence(item: Evidence, zone: tzinfo) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "session_id": item.session_id,
+        "message_id": item.message_id,
+        "timestamp": item.timestamp.astimezone(zone).isoformat(),
+        "sender_id": item.sender_id,
+        "sender_name": item.sender_name,
+        "text": item.text,
+        "score": item.score,
+        "entry_ids": list(item.entry_ids),
+    }
+    return out if item.explain is None else out | {"explain": dict(item.explain)}
+
+
+def _message(message: Message, space: Space, session_id: str, zone: tzinfo) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "app_id": space.app,
+        "project_id": space.project,
+        "session_id": session_id,
+        "sender_id": message.sender_id,
+        "sender_name": message.sender_name,
+        "role": message.role,
+        "content": message.text,
+        "timestamp": shown_time(message.timestamp, zone),
+        "tool_calls": [
+            {"id": call.id, "type": call.type, "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+        or None,
+        "tool_call_id": message.tool_call_id,
+    }

@@ -1,0 +1,455 @@
+"""Ranking: from two raw legs (closeness in meaning, shared words) to an order.
+
+Scores of the two legs are put on a common scale (how far a row stands out from the scope's other rows) and
+added with weights; ranks are never fused, because a rank forgets by how much something won. Around that stand
+soft priors that speak only where the question gives them evidence: who said it, when it was, what the turns
+next to it and the talk around it say. Everything is arithmetic over the arrays of a `Corpus`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, tzinfo
+from typing import TYPE_CHECKING
+
+from cairn.language import dates, spans, words
+from cairn.retrieval.corpus import KIND_CODES, NUMBERS, QUESTION, TIME_WORDS, Corpus
+from cairn.retrieval.embedding_text import question_text, spoken_names
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Found by a listwise fit over questions about long conversations, checked on conversations left out, then
+# rounded. A row's features stand out by about 1 each, so a weight reads as "worth so many ordinary rows".
+WEIGHTS: Mapping[str, float] = {
+    "cosine": 0.62,
+    "bm25": 0.16,
+    "cosine_before": 0.05,
+    "cosine_after": 0.17,
+    "bm25_before": 0.14,
+    "answers": 0.30,
+    "talk_cosine": 0.20,
+    "talk_bm25": 0.60,
+    "author": 2.75,
+    "length": 0.16,
+    "question": -0.60,
+    "time": 2.45,
+    "number": 0.50,
+    "date": 4.50,
+}
+_AUTHOR_MIN_SHARE = 0.1
+_AUTHOR_MAX_SENDERS = 8
+_TOP_OF_TALK = 3
+_MAX_TERMS = 8192
+_DAY_MS = 86_400_000
+
+_WHEN = re.compile(
+    r"^\s*when(?:'s|’s|\s+(?:did|do|does|is|was|were|are|will|would|has|have|had|can|could|should))\b"
+    r"|^\s*(?:how long|since when|until when|wann|quand|cuándo|когда)\b"
+    r"|\b(?:which|what) (?:year|month|date|day of)\b|什么时候|几时|いつ|언제",
+    re.IGNORECASE,
+)
+_HOW_MANY = re.compile(
+    r"\bhow (?:many|much|often|old|far|tall|big)\b|\bwie ?viele?\b|\bcombien\b|сколько|多少|几个",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a query asks, read once against the scope it is asked of.
+
+    Attributes:
+        text: The query as given.
+        voiced: The query in the voice of the sender it names; equal to `text` where it names none.
+        terms: The words to look up.
+        author: Index of the one sender the query names, where that says anything; else -1.
+        days: Day ranges the query names, as day numbers (both ends included).
+        wants_time: It asks when.
+        wants_number: It asks how many.
+    """
+
+    text: str
+    voiced: str
+    terms: tuple[str, ...]
+    author: int = -1
+    days: tuple[tuple[int, int], ...] = ()
+    wants_time: bool = False
+    wants_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """Raw scores, one per row of the corpus. None: the leg was not asked or cannot answer.
+
+    `cosine` has entries against the query as given and messages against the voiced one. `known` marks the
+    rows whose cosine is known (all, unless vectors stay on disk).
+    """
+
+    cosine: np.ndarray | None
+    bm25: np.ndarray | None
+    known: np.ndarray | None = None
+
+
+def read_question(query: str, corpus: Corpus, *, now: datetime, zone: tzinfo = UTC) -> Question:
+    """Read `query` against the senders and times of `corpus`."""
+    senders = _named_senders(corpus)
+    names = spoken_names(tuple((s.id, s.name) for s in corpus.senders)) if senders else ()
+    voiced = question_text(query, names) if names else query
+    author, without = -1, set[str]()
+    if senders:
+        asked = [
+            i
+            for i, forms in senders.items()
+            if any(re.search(rf"\b{re.escape(f)}\b", query, re.IGNORECASE) for f in forms)
+        ]
+        if len(asked) == 1:
+            author = asked[0]
+        without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
+    latest = int(corpus.timestamp_ms.max()) if len(corpus) else 0
+    return Question(
+        text=query,
+        voiced=voiced,
+        terms=tuple(words.query_terms(query, limit=_MAX_TERMS, without=without)),
+        author=author,
+        days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
+        wants_time=bool(_WHEN.search(query)),
+        wants_number=bool(_HOW_MANY.search(query)),
+    )
+
+
+def _named_senders(corpus: Corpus) -> dict[int, tuple[str, ...]]:
+    """Senders with speakable names, where naming one of them narrows anything down: else nothing.
+
+    Two to eight such senders, each with a fair share of the talk. A person and an assistant are no such pair:
+    what the assistant says about a person answers questions about them just as well.
+    """
+    import numpy as np
+
+    cached: dict[int, tuple[str, ...]] | None = corpus.derived.get("named")
+    if cached is not None:
+        return cached
+    found: dict[int, tuple[str, ...]] = {}
+    if 2 <= len(corpus.senders) <= _AUTHOR_MAX_SENDERS * 4:
+        counts = np.bincount(corpus.sender[corpus.sender >= 0], minlength=len(corpus.senders))
+        for i, sender in enumerate(corpus.senders):
+            forms = spoken_names(((sender.id, sender.name),))
+            if forms and counts[i] >= _AUTHOR_MIN_SHARE * counts.sum() / max(1, len(corpus.senders) / 2):
+                found[i] = forms
+    if not 2 <= len(found) <= _AUTHOR_MAX_SENDERS:
+        found = {}
+    corpus.derived["named"] = found
+    return found
+
+
+def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:
+    """Day ranges of up to two months that the query names.
+
+    "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered.
+    """
+    found = []
+    for mention in dates.mentions(query[:2000], latest.astimezone(zone)):
+        if any(ch.isdigit() for ch in mention.words) or mention.is_absolute or _MONTH.search(mention.words):
+            found.append((mention.start, mention.end))
+    for mention in dates.mentions(query[:2000], now.astimezone(zone)):
+        if not any(ch.isdigit() for ch in mention.words) and not _MONTH.search(mention.words):
+            found.append((mention.start, mention.end))
+    return tuple((_number(a), _number(b)) for a, b in found if (b - a).days <= 62)
+
+
+_MONTH = re.compile("|".join(spans.MONTHS), re.IGNORECASE)
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def _number(day: date) -> int:
+    return day.toordinal() - _EPOCH
+
+
+class Talk:
+    """The messages of a corpus in the order they were said, with what never changes from query to query."""
+
+    def __init__(self, corpus: Corpus, zone: tzinfo = UTC) -> None:
+        import numpy as np
+
+        rows = np.flatnonzero(corpus.kind == KIND_CODES["message"])
+        order = np.lexsort((corpus.ordinal[rows], corpus.session[rows]))
+        self.at = rows[order]
+        session = corpus.session[self.at]
+        self.same = (
+            (session[1:] == session[:-1]).astype(np.float32) if len(session) else np.zeros(0, np.float32)
+        )
+        self.starts = (
+            np.flatnonzero(np.r_[True, session[1:] != session[:-1]])
+            if len(session)
+            else np.zeros(0, np.int64)
+        )
+        self.segment = (
+            np.repeat(np.arange(len(self.starts)), np.diff(np.r_[self.starts, len(session)]))
+            if len(session)
+            else np.zeros(0, np.int64)
+        )
+        self.sender = corpus.sender[self.at]
+        flags = corpus.flags[self.at]
+        self.question = ((flags & QUESTION) > 0).astype(np.float32)
+        self.time = ((flags & TIME_WORDS) > 0).astype(np.float32)
+        self.number = ((flags & NUMBERS) > 0).astype(np.float32)
+        # Long tool output is not better for being long: beyond a point length says nothing.
+        self.length = np.clip(
+            standout(np.log1p(corpus.length[self.at].astype(np.float32)), 2.5, 0.8), -2.0, 1.5
+        )
+        shift = _offset_ms(corpus, zone)
+        self.day = ((corpus.timestamp_ms[self.at] + shift) // _DAY_MS).astype(np.int64)
+        self.cell = corpus.cell[self.at]
+        episodes = np.flatnonzero(corpus.kind == KIND_CODES["episode"])
+        self.episodes = episodes
+        # The episode row each message went into, by cell; -1 where there is none.
+        by_cell = np.full(len(corpus.cells) + 1, -1, np.int64)
+        by_cell[corpus.cell[episodes]] = np.arange(len(episodes))
+        by_cell[-1] = -1
+        self.episode = by_cell[self.cell]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def before(self, values: np.ndarray) -> np.ndarray:
+        """Each message gets the value of the one before it in its session, 0 at the start."""
+        import numpy as np
+
+        out = np.zeros_like(values)
+        out[1:] = values[:-1] * self.same
+        return out
+
+    def after(self, values: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        out = np.zeros_like(values)
+        out[:-1] = values[1:] * self.same
+        return out
+
+    def best_of_session(self, values: np.ndarray) -> np.ndarray:
+        """Each message gets the mean of the best few values of its session."""
+        return mean_of_best(values, self.starts, self.segment)[self.segment]
+
+
+def talk_of(corpus: Corpus, zone: tzinfo = UTC) -> Talk:
+    """The talk of a corpus, made once per corpus."""
+    talk: Talk | None = corpus.derived.get("talk")
+    if talk is None:
+        talk = corpus.derived["talk"] = Talk(corpus, zone)
+    return talk
+
+
+def message_scores(
+    corpus: Corpus, legs: Legs, question: Question, *, zone: tzinfo = UTC
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Scores of the corpus's messages in the order of `talk_of(corpus).at`, and the weighted parts they are made of."""
+    import numpy as np
+
+    talk = talk_of(corpus, zone)
+    zero = np.zeros(len(talk), np.float32)
+    if not len(talk):
+        return zero, {}
+    parts: dict[str, np.ndarray] = {}
+    if legs.cosine is not None:
+        cosine = standout(_at(legs.cosine, talk.at, legs.known), 0.1, 0.12)
+        before = talk.before(cosine)
+        parts["cosine"] = WEIGHTS["cosine"] * cosine
+        parts["neighbours"] = (
+            WEIGHTS["cosine_before"] * before
+            + WEIGHTS["cosine_after"] * talk.after(cosine)
+            + WEIGHTS["answers"] * before * talk.before(talk.question)
+        )
+        parts["talk"] = WEIGHTS["talk_cosine"] * talk.best_of_session(cosine)
+    if legs.bm25 is not None:
+        bm25 = standout(legs.bm25[talk.at], 0.0, 1.0)
+        # Alone, the words carry what the two legs carry together.
+        parts["bm25"] = bm25 * (WEIGHTS["bm25"] if legs.cosine is not None else WEIGHTS["cosine"])
+        parts["neighbours"] = parts.get("neighbours", zero) + WEIGHTS["bm25_before"] * talk.before(bm25)
+        if len(talk.episodes):
+            whole = np.append(standout(legs.bm25[talk.episodes], 0.0, 1.0), np.float32(0))
+            parts["talk"] = parts.get("talk", zero) + WEIGHTS["talk_bm25"] * whole[talk.episode]
+        else:
+            parts["talk"] = parts.get("talk", zero) + 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
+    parts["form"] = WEIGHTS["length"] * talk.length + WEIGHTS["question"] * talk.question
+    if question.author >= 0:
+        parts["author"] = WEIGHTS["author"] * (talk.sender == question.author).astype(np.float32)
+    if question.wants_time:
+        parts["time"] = WEIGHTS["time"] * talk.time
+    if question.wants_number:
+        parts["number"] = WEIGHTS["number"] * talk.number
+    if question.days:
+        parts["date"] = WEIGHTS["date"] * date_match(talk.day, question.days)
+    total = zero.copy()
+    for part in parts.values():
+        total += part
+    return total, parts
+
+
+def entry_scores(
+    corpus: Corpus, legs: Legs, question: Question, at: np.ndarray, *, zone: tzinfo = UTC
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Scores of the entries at positions `at` (all of one kind), from their own words and meaning."""
+    import numpy as np
+
+    parts: dict[str, np.ndarray] = {}
+    total = np.zeros(len(at), np.float32)
+    if legs.cosine is not None:
+        parts["cosine"] = 0.6 * standout(_at(legs.cosine, at, legs.known), 0.1, 0.12)
+    if legs.bm25 is not None:
+        parts["bm25"] = (0.3 if legs.cosine is not None else 0.6) * standout(legs.bm25[at], 0.0, 1.0)
+    if question.days:
+        shift = _offset_ms(corpus, zone)
+        parts["date"] = 1.5 * date_match((corpus.timestamp_ms[at] + shift) // _DAY_MS, question.days)
+    for part in parts.values():
+        total += part
+    return total, parts
+
+
+def episode_scores(
+    corpus: Corpus, legs: Legs, question: Question, messages: np.ndarray, *, zone: tzinfo = UTC
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Scores of all episodes: their own, plus what the messages and facts of their stretch of talk say."""
+    import numpy as np
+
+    talk = talk_of(corpus, zone)
+    total, parts = entry_scores(corpus, legs, question, talk.episodes, zone=zone)
+    count = len(talk.episodes)
+    if not count:
+        return total, parts
+    linked = talk.episode >= 0
+    if linked.any():
+        parts["messages"] = 0.8 * standout(
+            _best_by_group(messages[linked], talk.episode[linked], count), 1.0, 2.0
+        )
+        total = total + parts["messages"]
+    facts = np.flatnonzero(corpus.kind == KIND_CODES["atomic_fact"])
+    if len(facts) and legs.cosine is not None:
+        by_cell = np.full(len(corpus.cells) + 1, -1, np.int64)
+        by_cell[corpus.cell[talk.episodes]] = np.arange(count)
+        by_cell[-1] = -1
+        group = by_cell[corpus.cell[facts]]
+        kept = group >= 0
+        if kept.any():
+            best = np.full(count, 0.0, np.float32)
+            np.maximum.at(best, group[kept], legs.cosine[facts[kept]])
+            parts["facts"] = 0.4 * standout(best, 0.2, 0.12)
+            total = total + parts["facts"]
+    return total, parts
+
+
+def nearest_in_episode(corpus: Corpus, legs: Legs, *, zone: tzinfo = UTC) -> np.ndarray | None:
+    """Per episode the best cosine among itself and its messages: a long text is near by its nearest part."""
+    import numpy as np
+
+    if legs.cosine is None:
+        return None
+    talk = talk_of(corpus, zone)
+    best = legs.cosine[talk.episodes].copy()
+    linked = talk.episode >= 0
+    np.maximum.at(best, talk.episode[linked], legs.cosine[talk.at[linked]])
+    return np.asarray(best)
+
+
+def date_match(day: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
+    """How well days fit what was asked: on the day, told within days after it, or around it."""
+    import numpy as np
+
+    out = np.zeros(len(day), np.float32)
+    for start, end in ranges:
+        inside = (day >= start) & (day <= end)
+        if end - start <= 3:
+            near = np.where(
+                (day > end) & (day <= end + 10), 1.0, np.where(np.abs(day - start) <= 15, 0.4, 0.0)
+            )
+            out = np.maximum(out, np.where(inside, 1.5, near))
+        else:
+            out = np.maximum(out, np.where((day >= start) & (day <= end + 3), 0.5, 0.0))
+    return np.asarray(out, np.float32)
+
+
+def standout(values: np.ndarray, usual: float, spread: float) -> np.ndarray:
+    """How far each value stands out from the others, in units of their spread.
+
+    A handful of rows has no spread of its own worth the name, so it is drawn toward what is usual.
+    """
+    import numpy as np
+
+    count = len(values)
+    if not count:
+        return np.zeros(0, np.float32)
+    pull = 8.0
+    mean = (float(values.mean()) * count + usual * pull) / (count + pull)
+    variance = (float(values.var()) * count + spread * spread * pull) / (count + pull)
+    return np.asarray((values - mean) / np.sqrt(variance + 1e-9), np.float32)
+
+
+def mean_of_best(values: np.ndarray, starts: np.ndarray, segment: np.ndarray) -> np.ndarray:
+    """Per segment the mean of its best few values, without sorting."""
+    import numpy as np
+
+    if not len(starts):
+        return np.zeros(0, np.float32)
+    left = values
+    total = np.zeros(len(starts), np.float32)
+    last = np.maximum.reduceat(left, starts)
+    total += last
+    for _ in range(_TOP_OF_TALK - 1):
+        left = np.where(left == last[segment], -np.inf, left)
+        best = np.maximum.reduceat(left, starts)
+        last = np.where(np.isfinite(best), best, last).astype(np.float32)
+        total += last
+    return np.asarray(total / _TOP_OF_TALK, np.float32)
+
+
+def top(scores: np.ndarray, count: int) -> np.ndarray:
+    """Positions of the best `count` scores, best first; equal ones in their own order, -inf never."""
+    import numpy as np
+
+    count = min(count, len(scores))
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    if count < len(scores):
+        floor = np.partition(scores, len(scores) - count)[len(scores) - count]
+        chosen = np.flatnonzero(scores >= floor)
+    else:
+        chosen = np.arange(len(scores))
+    chosen = chosen[np.isfinite(scores[chosen])]
+    return np.asarray(chosen[np.argsort(-scores[chosen], kind="stable")][:count])
+
+
+def _best_by_group(values: np.ndarray, group: np.ndarray, count: int) -> np.ndarray:
+    """Per group half its best value and half the mean of its best few; the overall lowest where it is empty."""
+    import numpy as np
+
+    order = np.argsort(group, kind="stable")
+    ordered, groups = values[order], group[order]
+    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
+    segment = np.cumsum(np.r_[0, groups[1:] != groups[:-1]])
+    out = np.full(count, float(values.min()), np.float32)
+    out[groups[starts]] = 0.5 * np.maximum.reduceat(ordered, starts) + 0.5 * mean_of_best(
+        ordered, starts, segment
+    )
+    return out
+
+
+def _at(cosine: np.ndarray, at: np.ndarray, known: np.ndarray | None) -> np.ndarray:
+    """The cosines at `at`; unknown ones count as the lowest that is known."""
+    import numpy as np
+
+    values = np.asarray(cosine[at])
+    if known is None:
+        return values
+    have = known[at]
+    if not have.any():
+        return np.zeros(len(at), np.float32)
+    return np.where(have, values, values[have].min())
+
+
+def _offset_ms(corpus: Corpus, zone: tzinfo) -> int:
+    if not len(corpus):
+        return 0
+    latest = datetime.fromtimestamp(max(0, int(corpus.timestamp_ms.max())) / 1000, UTC)
+    offset = latest.astimezone(zone).utcoffset()
+    return int(offset.total_seconds() * 1000) if offset else 0

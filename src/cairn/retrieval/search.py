@@ -1,0 +1,573 @@
+"""Search: a question about one owner's memory, answered with hits, evidence, or nothing.
+
+    request ─> checked ─> question read against the scope ─> legs: words (BM25), meaning (cosine)
+            ─> ranked (rank.py) ─> filtered, gated, cut to size ─> SearchResult with freshness
+
+Scores lie in 0..1. Under `vector` a score is the cosine. Otherwise the best hit of a list has its absolute fit
+(how much of the question its words cover, how near its meaning is) and the others theirs relative to it, by
+the evidence that ranked them. Nothing fits, so nothing is returned: lists are never padded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cairn.config import Settings
+from cairn.errors import Unavailable
+from cairn.language import words
+from cairn.retrieval import filters, rank
+from cairn.retrieval.answers import SearchRequest, SearchResult, checked, within_budget
+from cairn.retrieval.corpus import HIDDEN, KIND_CODES, Corpus, Row, SearchIndex
+from cairn.retrieval.rank import Legs, Question
+from cairn.seams import Clock, Embedder, Writer
+from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_LEXICAL_ROWS = 4000
+_NEAREST_ROWS = 600
+_FACTS_PER_EPISODE = 5
+_HYBRID_FLOOR = 0.2
+_ARRAYS = {
+    "episode": "episodes",
+    "agent_case": "agent_cases",
+    "agent_skill": "agent_skills",
+    "memory": "memories",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A checked request with everything the steps need."""
+
+    request: SearchRequest
+    scope: Scope
+    method: str
+    count: int
+    where: filters.Group
+    index: SearchIndex
+    corpus: Corpus
+    question: Question
+    legs: Legs
+    allowed: np.ndarray
+    now: datetime
+    rarity: Mapping[str, float]
+
+
+class Searcher:
+    """Answers requests. Synchronous and thread-safe; holds nothing but a small cache of query vectors.
+
+    Args:
+        index: The reading side of the index.
+        settings: All settings.
+        clock: What "now" is.
+        embedder: Gives the embedder, or None where there is none: search is then lexical and says so.
+        freshness: How far the index is behind.
+        wait: Waits until a change (None: every change so far) is searchable, at most so many seconds.
+        unprocessed: The messages of a session that are not extracted yet.
+        writer: A model for the agentic method.
+        fallback: An index scanned from the notes, for the time the real one is being rebuilt.
+        on_hits: Told which governed memories were returned.
+    """
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        *,
+        settings: Settings,
+        clock: Clock,
+        embedder: Callable[[], Embedder | None] = lambda: None,
+        freshness: Callable[[], Freshness] = lambda: Freshness(0, 0, "fresh"),
+        wait: Callable[[int | None, float], object] | None = None,
+        unprocessed: Callable[[Space, str], Sequence[Message]] | None = None,
+        writer: Writer | None = None,
+        fallback: Callable[[Scope], SearchIndex | None] | None = None,
+        on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
+    ) -> None:
+        self._index = index
+        self._settings = settings
+        self._clock = clock
+        self._embedder = embedder
+        self._freshness = freshness
+        self._wait = wait
+        self._unprocessed = unprocessed
+        self._writer = writer
+        self._fallback = fallback
+        self._on_hits = on_hits
+        self._vectors: OrderedDict[tuple[str, str], np.ndarray] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Answer `request`.
+
+        Raises:
+            Invalid: the request breaks a rule; the message names the field.
+            Unavailable: `consistency="strong"` or `min_lsn` could not be reached in time.
+        """
+        scope, method, _ = checked(request, self._settings)
+        if request.consistency == "strong" or request.min_lsn is not None:
+            self._until_seen(request)
+        if method == "agentic":
+            from cairn.retrieval import agentic
+
+            result = agentic.search(self._once, request, self._writer, count=self._count(request))
+        else:
+            result = self._once(replace(request, method=method))
+        if request.enable_llm_rerank and result.episodes:
+            from cairn.retrieval import agentic
+
+            result = agentic.reranked(result, request.query, self._writer)
+        if self._on_hits is not None and result.memories:
+            self._on_hits(scope, result.memories)
+        return result
+
+    # ---- one round ------------------------------------------------------------------------------------------
+
+    def _once(self, request: SearchRequest) -> SearchResult:
+        scope, method, where = checked(request, self._settings)
+        fresh = self._freshness()
+        notes = list(fresh.notes)
+        index = self._index
+        if fresh.state == "rebuilding" and self._fallback is not None:
+            scanned = self._fallback(scope)
+            if scanned is not None:
+                index = scanned
+                notes.append("the index is being rebuilt: this answer comes from a scan of the notes")
+        asked = self._asked(request, scope, method, where, index, notes)
+        messages, message_parts = rank.message_scores(
+            asked.corpus, asked.legs, asked.question, zone=self._zone
+        )
+        episodes = self._episodes(asked, messages)
+        lists: dict[str, tuple[Hit, ...]] = {"episodes": episodes}
+        for kind in ("agent_case", "agent_skill", "memory"):
+            lists[_ARRAYS[kind]] = self._entries(asked, kind)
+        result = SearchResult(
+            **lists,
+            profiles=self._profiles(asked) if request.include_profile else (),
+            unprocessed_messages=self._open_messages(asked),
+            evidence=self._evidence(asked, messages, message_parts) if request.evidence else None,
+            freshness=replace(fresh, notes=tuple(dict.fromkeys(notes))),
+            method=method,
+            space=scope.space,
+            session_id=filters.plain_session(request.filters) or "",
+        )
+        return within_budget(result, request.token_budget) if request.token_budget is not None else result
+
+    def _asked(
+        self,
+        request: SearchRequest,
+        scope: Scope,
+        method: str,
+        where: filters.Group,
+        index: SearchIndex,
+        notes: list[str],
+    ) -> _Asked:
+        import numpy as np
+
+        corpus = index.corpus(scope)
+        now = self._clock.now()
+        limit = self._settings.search.max_query_terms
+        question = rank.read_question(request.query, corpus, now=now, zone=self._zone)
+        counts = index.frequencies(question.terms) if len(corpus) else {}
+        if len(question.terms) > limit:
+            known = [term for term in question.terms if term in counts]
+            kept = set(sorted(known, key=lambda term: counts[term])[:limit])
+            question = replace(question, terms=tuple(term for term in question.terms if term in kept))
+        allowed = np.ones(len(corpus), bool)
+        if not request.include_hidden:
+            allowed &= (corpus.flags & HIDDEN) == 0
+        if request.as_of is not None:
+            allowed &= corpus.timestamp_ms <= int(_aware(request.as_of, self._zone).timestamp() * 1000)
+        if where:
+            at = corpus.positions(index.matching(scope, where))
+            passing = np.zeros(len(corpus), bool)
+            passing[at[at >= 0]] = True
+            allowed &= passing
+        cosine, known_rows = (
+            self._cosine(index, corpus, question, notes) if method != "keyword" else (None, None)
+        )
+        bm25 = None
+        if method != "vector" or cosine is None:
+            bm25 = np.zeros(len(corpus), np.float32)
+            if len(corpus) and question.terms:
+                rowids, scores = index.lexical(scope, question.terms, limit=_LEXICAL_ROWS)
+                at = corpus.positions(rowids)
+                # A match counts as one, however common its word is among a handful of rows.
+                bm25[at[at >= 0]] = np.maximum(scores[at >= 0], 0) + 0.05
+        rarity = {term: 1.0 / (1.0 + counts.get(term, 0)) ** 0.3 for term in question.terms}
+        return _Asked(
+            request, scope, method, self._count(request), where, index, corpus, question,
+            Legs(cosine, bm25, known_rows), allowed, now, rarity,
+        )  # fmt: skip
+
+    def _cosine(
+        self, index: SearchIndex, corpus: Corpus, question: Question, notes: list[str]
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Cosines of all rows: entries against the query as asked, messages against it in the sender's voice."""
+        import numpy as np
+
+        if not len(corpus):
+            return None, None
+        embedder = self._embedder()
+        if embedder is None:
+            notes.append("no embedding model is installed: this answer rests on words alone")
+            return None, None
+        if not corpus.has_vector.any() or corpus.model != embedder.id:
+            notes.append("no vectors of the current model yet: this answer rests on words alone")
+            return None, None
+        try:
+            plain, voiced = self._embedded(embedder, [question.text, question.voiced])
+        except Unavailable as error:
+            notes.append(f"the embedder cannot answer, so this rests on words alone: {error}")
+            return None, None
+        if corpus.vectors is None:
+            cosine, known = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), bool)
+            for vector in (plain,) if question.voiced == question.text else (plain, voiced):
+                rowids, scores = index.nearest(corpus.scope, vector, limit=_NEAREST_ROWS)
+                at = corpus.positions(rowids)
+                cosine[at[at >= 0]], known[at[at >= 0]] = scores[at >= 0], True
+            return cosine, known
+        if not corpus.has_vector.all():
+            notes.append("some rows have no vector yet")
+        if question.voiced == question.text:
+            return corpus.vectors @ plain, None
+        both = corpus.vectors @ np.stack([plain, voiced], axis=1)
+        return np.where(corpus.kind == KIND_CODES["message"], both[:, 1], both[:, 0]), None
+
+    def _embedded(self, embedder: Embedder, texts: Sequence[str]) -> list[np.ndarray]:
+        """Unit vectors of query texts; those asked before come from memory."""
+        keys = [(embedder.id, text) for text in texts]
+        with self._lock:
+            have = {key: self._vectors[key] for key in keys if key in self._vectors}
+        missing = list(dict.fromkeys(key for key in keys if key not in have))
+        if missing:
+            fresh = embedder.embed([text for _, text in missing])
+            have.update(zip(missing, fresh, strict=True))
+            with self._lock:
+                self._vectors.update((key, have[key]) for key in missing)
+                while len(self._vectors) > 512:
+                    self._vectors.popitem(last=False)
+        return [have[key] for key in keys]
+
+    # ---- lists ----------------------------------------------------------------------------------------------
+
+    def _episodes(self, asked: _Asked, messages: np.ndarray) -> tuple[Hit, ...]:
+        talk = rank.talk_of(asked.corpus, self._zone)
+        scores, parts = rank.episode_scores(
+            asked.corpus, asked.legs, asked.question, messages, zone=self._zone
+        )
+        touched = self._touched_episodes(asked, talk)
+        nearness = rank.nearest_in_episode(asked.corpus, asked.legs, zone=self._zone)
+        hits = self._hits(
+            asked, talk.episodes, scores, parts, asked.count, touched=touched, nearness=nearness
+        )
+        return tuple(self._with_facts(asked, hits))
+
+    def _touched_episodes(self, asked: _Asked, talk: rank.Talk) -> np.ndarray:
+        """Episodes of which a message or a fact, if not they themselves, speaks to the question."""
+        import numpy as np
+
+        itself = self._speaks(asked, talk.episodes)
+        out = np.array(itself, bool)
+        if len(talk) and len(talk.episodes):
+            said = self._speaks(asked, talk.at) & (talk.episode >= 0)
+            out[talk.episode[said]] = True
+        return out
+
+    def _with_facts(self, asked: _Asked, hits: Sequence[tuple[int, Hit]]) -> list[Hit]:
+        """Each episode with the facts of its stretch of talk that speak to the question."""
+        import numpy as np
+
+        corpus = asked.corpus
+        facts = np.flatnonzero((corpus.kind == KIND_CODES["atomic_fact"]) & asked.allowed)
+        if not len(facts) or not hits:
+            return [hit for _, hit in hits]
+        facts = facts[self._speaks(asked, facts)]
+        scores, parts = rank.entry_scores(corpus, asked.legs, asked.question, facts, zone=self._zone)
+        of: list[np.ndarray] = []
+        for position, _ in hits:
+            mine = np.flatnonzero(corpus.cell[facts] == corpus.cell[position])
+            if corpus.cell[position] < 0:
+                mine = mine[:0]
+            of.append(mine[rank.top(scores[mine], _FACTS_PER_EPISODE)])
+        chosen = np.concatenate(of)
+        found = dict(
+            self._hits(
+                asked, facts[chosen], scores[chosen], {k: v[chosen] for k, v in parts.items()}, len(chosen)
+            )
+        )
+        out = []
+        for (_, hit), mine in zip(hits, of, strict=True):
+            nested = [found[int(p)] for p in facts[mine] if int(p) in found]
+            out.append(replace(hit, facts=tuple(nested)))
+        return out
+
+    def _entries(self, asked: _Asked, kind: str) -> tuple[Hit, ...]:
+        import numpy as np
+
+        at = np.flatnonzero(asked.corpus.kind == KIND_CODES[kind])
+        if not len(at):
+            return ()
+        scores, parts = rank.entry_scores(asked.corpus, asked.legs, asked.question, at, zone=self._zone)
+        return tuple(hit for _, hit in self._hits(asked, at, scores, parts, asked.count))
+
+    def _hits(
+        self,
+        asked: _Asked,
+        at: np.ndarray,
+        scores: np.ndarray,
+        parts: Mapping[str, np.ndarray],
+        count: int,
+        *,
+        touched: np.ndarray | None = None,
+        nearness: np.ndarray | None = None,
+    ) -> list[tuple[int, Hit]]:
+        """The best `count` of the rows at `at`, as (position, hit), after every rule that can drop one.
+
+        `nearness` are the cosines by which rows are judged, where these are not the rows' own.
+        """
+        import numpy as np
+
+        usable = asked.allowed[at] & (self._speaks(asked, at) if touched is None else touched)
+        if asked.method == "vector" and asked.legs.cosine is not None:
+            scores = asked.legs.cosine[at]
+        ranked = rank.top(np.where(usable, scores, -np.inf), count * 2 + 10)
+        rows = {
+            row.rowid: row
+            for row in asked.index.rows(asked.scope, [int(r) for r in asked.corpus.rowid[at[ranked]]])
+        }
+        kept: list[tuple[int, float, float, Row]] = []
+        for place in ranked:
+            row = rows.get(int(asked.corpus.rowid[at[place]]))
+            if row is not None and not _expired(row, asked.now):
+                near = float(nearness[place]) if nearness is not None else self._near(asked, int(at[place]))
+                kept.append((int(place), float(scores[place]), self._fit(asked, near, row), row))
+        out: list[tuple[int, Hit]] = []
+        best_fit = max((fit for _, _, fit, _ in kept[:3]), default=0.0)
+        best_score = max((score for _, score, _, _ in kept), default=0.0)
+        for place, score, fit, row in kept:
+            shown = (
+                shown_score(score, best_score, best_fit)
+                if asked.method != "vector" or asked.legs.cosine is None
+                else score
+            )
+            shown = min(1.0, max(0.0, shown))
+            if asked.request.min_score is not None and shown < asked.request.min_score:
+                continue
+            if asked.request.for_injection and fit < self._settings.search.injection_min_score:
+                continue
+            explain = (
+                self._explained(asked, int(at[place]), parts, place, fit) if asked.request.explain else None
+            )
+            out.append((int(at[place]), _hit(row, shown, explain)))
+        return out[:count]
+
+    def _speaks(self, asked: _Asked, at: np.ndarray) -> np.ndarray:
+        """Which of these rows say anything to the question: a shared word, or a meaning near enough."""
+        import numpy as np
+
+        radius = asked.request.radius
+        out = np.zeros(len(at), bool)
+        if asked.legs.bm25 is not None:
+            out |= asked.legs.bm25[at] > 0
+        if asked.legs.cosine is not None:
+            floor = radius if radius is not None else (-1.0 if asked.method == "vector" else _HYBRID_FLOOR)
+            near = asked.legs.cosine[at] >= floor
+            if asked.legs.known is not None:
+                near &= asked.legs.known[at]
+            out |= near & asked.corpus.has_vector[at]
+        return out
+
+    def _near(self, asked: _Asked, position: int) -> float | None:
+        return float(asked.legs.cosine[position]) if asked.legs.cosine is not None else None
+
+    def _fit(self, asked: _Asked, cosine: float | None, row: Row) -> float:
+        """How well a row answers, in absolute terms: words covered and nearness, 0..1."""
+        return fit(
+            cosine, coverage(asked.question.terms, asked.rarity, f"{row.sender_name or ''} {row.text}")
+        )
+
+    def _explained(
+        self, asked: _Asked, position: int, parts: Mapping[str, np.ndarray], place: int, fitting: float
+    ) -> dict[str, float]:
+        out = {f"part.{name}": round(float(values[place]), 4) for name, values in parts.items()}
+        if asked.legs.cosine is not None:
+            out["cosine"] = round(float(asked.legs.cosine[position]), 4)
+        if asked.legs.bm25 is not None:
+            out["bm25"] = round(float(asked.legs.bm25[position]), 4)
+        out["fit"] = round(fitting, 4)
+        return out
+
+    def _profiles(self, asked: _Asked) -> tuple[Hit, ...]:
+        """The owner's profile, whatever the question: it is asked for, not searched."""
+        import numpy as np
+
+        at = (
+            np.flatnonzero((asked.corpus.kind == KIND_CODES["profile"]) & asked.allowed)
+            if not asked.where
+            else ()
+        )
+        rows = asked.index.rows(asked.scope, [int(asked.corpus.rowid[i]) for i in at])
+        return tuple(_hit(row, 1.0, None) for row in rows)
+
+    def _open_messages(self, asked: _Asked) -> tuple[Message, ...]:
+        """What a plainly named session holds un-extracted, for an owner who takes part in it."""
+        session = filters.plain_session(asked.request.filters)
+        if session is None or self._unprocessed is None:
+            return ()
+        found = tuple(self._unprocessed(asked.scope.space, session))
+        takes_part = session in asked.corpus.sessions or any(m.sender_id == asked.scope.owner for m in found)
+        return found if takes_part else ()
+
+    def _evidence(
+        self, asked: _Asked, scores: np.ndarray, parts: Mapping[str, np.ndarray]
+    ) -> tuple[Evidence, ...]:
+        import numpy as np
+
+        corpus, talk = asked.corpus, rank.talk_of(asked.corpus, self._zone)
+        if not len(talk):
+            return ()
+        if asked.method == "vector" and asked.legs.cosine is not None:
+            scores = asked.legs.cosine[talk.at]
+        usable = asked.allowed[talk.at]
+        if asked.legs.cosine is None:
+            usable = usable & (
+                self._speaks(asked, talk.at)
+                | (talk.before(self._speaks(asked, talk.at).astype(np.float32)) > 0)
+            )
+        ranked = rank.top(np.where(usable, scores, -np.inf), asked.request.evidence)
+        about: dict[int, list[int]] = {int(p): [] for p in ranked}
+        for place, entries in about.items():
+            if talk.episode[place] >= 0:
+                entries.append(int(corpus.rowid[talk.episodes[talk.episode[place]]]))
+        wanted = [int(corpus.rowid[talk.at[p]]) for p in ranked]
+        linked = sorted({rowid for rowids in about.values() for rowid in rowids})
+        rows = {row.rowid: row for row in asked.index.rows(asked.scope, [*wanted, *linked])}
+        best = float(scores[ranked[0]]) if len(ranked) else 0.0
+        out: list[Evidence] = []
+        fits = {
+            int(p): self._fit(asked, self._near(asked, int(talk.at[p])), rows[rowid])
+            for p, rowid in zip(ranked, wanted, strict=True)
+            if rowid in rows
+        }
+        best_fit = max(list(fits.values())[:3], default=0.0)
+        for place, rowid in zip(ranked, wanted, strict=True):
+            row = rows.get(rowid)
+            if row is None:
+                continue
+            shown = shown_score(float(scores[place]), best, best_fit)
+            if asked.method == "vector" and asked.legs.cosine is not None:
+                shown = float(scores[place])
+            shown = min(1.0, max(0.0, shown))
+            if asked.request.min_score is not None and shown < asked.request.min_score:
+                continue
+            # An answer may share nothing with the question it follows; it passes on the strength of its rank.
+            least = self._settings.search.injection_min_score
+            if asked.request.for_injection and (
+                best_fit < least or (fits[int(place)] < 0.6 * least and shown < least)
+            ):
+                continue
+            out.append(
+                Evidence(
+                    session_id=row.session_id or "",
+                    message_id=row.entry_id,
+                    timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC),
+                    sender_id=row.sender_ids[0] if row.sender_ids else "",
+                    sender_name=row.sender_name,
+                    text=row.text,
+                    score=round(shown, 6),
+                    entry_ids=tuple(rows[r].entry_id for r in about[int(place)] if r in rows),
+                    explain=self._explained(asked, int(talk.at[place]), parts, int(place), fits[int(place)])
+                    if asked.request.explain
+                    else None,
+                )
+            )
+        return tuple(out)
+
+    # ---- checks ---------------------------------------------------------------------------------------------
+
+    @property
+    def _zone(self) -> Any:
+        return self._settings.zone
+
+    def _count(self, request: SearchRequest) -> int:
+        return self._settings.search.top_k if request.top_k == -1 else request.top_k
+
+    def _until_seen(self, request: SearchRequest) -> None:
+        if self._wait is None:
+            return
+        lsn = None if request.consistency == "strong" else request.min_lsn
+        reached = self._wait(lsn, request.wait_seconds)
+        # While the index is rebuilt, the scan of the notes that answers instead has seen everything.
+        scanning = self._fallback is not None and self._freshness().state == "rebuilding"
+        if reached is False and not scanning:
+            what = "every change so far" if lsn is None else f"change {lsn}"
+            raise Unavailable(
+                f"The index has not reached {what} within {request.wait_seconds:g} s: ask again, or without strong "
+                "consistency.",
+                lsn=lsn,
+            )
+
+
+def fit(cosine: float | None, covered: float) -> float:
+    """Absolute relevance from a cosine and the share of the question's words covered, each weighed by rarity.
+
+    Either alone can carry: all words of a question in one row, or its meaning without its words.
+    """
+    if cosine is None:
+        return covered
+    near = min(1.0, max(0.0, (cosine - 0.15) / 0.55))
+    return min(1.0, 0.75 * max(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
+
+
+def coverage(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> float:
+    """The share of the question's terms that `text` holds; rare terms weigh more than common ones."""
+    if not terms:
+        return 0.0
+    have = set(words.tokens(text))
+    return sum(rarity[term] for term in terms if term in have) / sum(rarity[term] for term in terms)
+
+
+def shown_score(score: float, best: float, best_fit: float) -> float:
+    """A list's score: the best row shows its fit, the others their share of the evidence that ranked it."""
+    if best <= 1e-6:
+        return best_fit * (1.0 if score >= best else 0.5)
+    return best_fit * max(0.05, score / best)
+
+
+def _hit(row: Row, score: float, explain: Mapping[str, float] | None) -> Hit:
+    return Hit(
+        kind=row.kind,
+        scope=row.scope,
+        entry_id=row.entry_id,
+        path=row.path,
+        score=round(score, 6),
+        timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC) if row.timestamp_ms else None,
+        session_id=row.session_id,
+        text=row.text,
+        fields={**row.fields, "sender_ids": list(row.sender_ids)},
+        explain=explain,
+    )
+
+
+def _expired(row: Row, now: datetime) -> bool:
+    for name in ("expires_at", "end_time"):
+        value = row.fields.get(name)
+        if isinstance(value, str) and value:
+            try:
+                moment = datetime.fromisoformat(value)
+            except ValueError:
+                continue
+            if _aware(moment, UTC) < now:
+                return True
+    return False
+
+
+def _aware(moment: datetime, zone: Any) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=zone)

@@ -1,0 +1,207 @@
+"""Ranking: common scale, soft priors that need evidence, and arithmetic that agrees with its plain form."""
+
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.retrieval.embedding_text import message_text, question_text, spoken_names
+from cairn.retrieval.rank import (
+    date_match,
+    mean_of_best,
+    message_scores,
+    read_question,
+    standout,
+    talk_of,
+    top,
+)
+from cairn.retrieval.search import SearchRequest
+from tests.search_world import ALICE, NOON, SearchWorld
+
+PAIR = [
+    ("maria", "I went to the ceramics class on Friday"),
+    ("john", "I went to the ceramics class on Friday"),
+    ("maria", "That is so nice, John"),
+    ("john", "What did you make there?"),
+    ("maria", "A blue bowl"),
+]
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = SearchWorld(tmp_path)
+    yield made
+    made.close()
+
+
+def question(world, text):
+    return read_question(text, world.index.corpus(ALICE), now=NOON)
+
+
+def test_the_named_speaker_is_preferred(world):
+    """Two people said the same; the question names one of them."""
+    world.talk("s1", PAIR)
+    for name, sender in (("Maria", "maria"), ("John", "john")):
+        [first, *_] = world.ask(f"When did {name} go to the ceramics class?", evidence=2).evidence
+        assert first.sender_id == sender
+
+
+def test_names_mean_nothing_where_there_is_no_pair(world):
+    """A person with an assistant, or a crowd, gives no author prior and keeps the name as a search word."""
+    world.talk("s1", [("maria", "I like ceramics"), ("assistant", "Maria should visit the ceramics museum")])
+    assert question(world, "What did Maria like?").author == -1
+    assert "maria" in question(world, "What did Maria like?").terms
+    world.talk("s2", [(f"person{chr(97 + n)}", "hello there") for n in range(20)])
+    assert question(world, "What did persona say?").author == -1
+
+
+def test_a_turn_that_answers_borrows_from_its_question(world):
+    """ "A blue bowl" shares no word with the question, but follows the one that does."""
+    world.talk("s1", PAIR)
+    world.talk("s2", [("maria", "The weather is fine"), ("john", "Yes it is")])
+    texts = [item.text for item in world.ask("What did you make there?", evidence=3).evidence]
+    assert "A blue bowl" in texts
+
+
+def test_dates_in_the_question_prefer_that_time(world):
+    """The same words on two days: the day that is named wins."""
+    world.talk("early", [("maria", "We went camping"), ("john", "Cool")], day="2026-03-07")
+    world.talk("late", [("maria", "We went camping"), ("john", "Cool")], day="2026-05-20")
+    for words, session in (("on 7 March 2026", "early"), ("in May 2026", "late"), ("on 20 May", "late")):
+        assert world.ask(f"Who went camping {words}?", evidence=1).evidence[0].session_id == session
+
+
+def test_when_questions_prefer_words_of_time(world):
+    """Asked when, a line that names a time comes before one that does not."""
+    world.talk("s1", [("maria", "The concert was great"), ("john", "The concert was last Friday")])
+    assert world.ask("When was the concert?", evidence=1).evidence[0].text == "The concert was last Friday"
+    assert question(world, "When Maria left, what did she say?").wants_time is False
+
+
+def test_scores_do_not_depend_on_the_other_owner(tmp_path):
+    """Order and cosine of one owner's rows are the same whether or not others have rows."""
+    alone, crowded = SearchWorld(tmp_path / "a"), SearchWorld(tmp_path / "b")
+    for world in (alone, crowded):
+        world.talk("s1", PAIR)
+    from cairn.types import Scope, Space
+
+    crowded.talk("s9", [("maria", "ceramics class " * 5)] * 10, Scope(Space(), "user", "other"))
+    orders = [[e.message_id for e in w.ask("ceramics class", evidence=5).evidence] for w in (alone, crowded)]
+    assert orders[0] == orders[1]
+    alone.close()
+    crowded.close()
+
+
+def test_one_row_can_be_found(world):
+    """A memory of a single entry is searchable: no spread of its own is needed."""
+    world.entry("memory", "The garage code is 4711")
+    for method in ("keyword", "vector", "hybrid"):
+        [hit] = world.ask("garage code", method=method).memories
+        assert hit.score > 0.5
+    assert world.ask("garage code", for_injection=True).memories
+
+
+def test_large_scopes_are_answered_through_nearest(tmp_path):
+    """Where vectors stay on disk, the nearest rows stand for the vector leg and the answer is as good."""
+    world = SearchWorld(tmp_path)
+    from cairn.engines.rows import SqliteIndex
+
+    world.talk("s1", PAIR)
+    full = world.ask("ceramics class", evidence=2).evidence
+    world.index.close()
+    world.index = SqliteIndex(tmp_path / ".index", memory_rows=1)
+    world.index.use_model(world.embedder.id)
+    assert world.index.corpus(ALICE).vectors is None
+    result = world.searcher().search(SearchRequest("ceramics class", user_id="alice", evidence=2))
+    assert {e.message_id for e in result.evidence} == {e.message_id for e in full}
+    world.close()
+
+
+@given(st.lists(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=9), min_size=1, max_size=6))
+def test_mean_of_best_agrees_with_sorting(groups):
+    """Without ties the quick form equals the mean of the three best (fewer: the last one counts again)."""
+    values = np.array([v for group in groups for v in group], np.float32)
+    values = values + np.arange(len(values), dtype=np.float32) * np.float32(0.01)
+    sizes = [len(group) for group in groups]
+    starts = np.cumsum([0, *sizes[:-1]])
+    segment = np.repeat(np.arange(len(groups)), sizes)
+    found = mean_of_best(values, starts, segment)
+    for n, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        best = sorted(set(values[start : start + size].tolist()), reverse=True)[:3]
+        best += [best[-1]] * (3 - len(best))
+        assert found[n] == pytest.approx(np.mean(best), abs=1e-4)
+
+
+@given(st.lists(st.floats(-10, 10, width=32), max_size=50), st.integers(0, 60))
+def test_top_agrees_with_sorting(values, count):
+    """The best positions, ties in their own order, never one that is shut out."""
+    scores = np.array([*values, -np.inf], np.float32)
+    expected = [i for i in np.argsort(-scores, kind="stable") if np.isfinite(scores[i])][:count]
+    assert top(scores, count).tolist() == expected
+
+
+def test_standout_is_calm_with_few_rows():
+    """One row among few does not look like a miracle; many rows are put on a common scale."""
+    assert abs(float(standout(np.array([0.3], np.float32), 0.1, 0.12)[0])) < 2
+    many = standout(np.random.default_rng(1).normal(5, 3, 5000).astype(np.float32), 0, 1)
+    assert abs(many.mean()) < 0.05 and abs(many.std() - 1) < 0.05
+    assert len(standout(np.zeros(0, np.float32), 0, 1)) == 0
+
+
+def test_days_match_softly():
+    """On the day, told within ten days after it, in that month, or not at all."""
+    day = date(2026, 5, 7).toordinal() - date(1970, 1, 1).toordinal()
+    days = np.array([day, day + 4, day - 12, day + 40])
+    assert date_match(days, [(day, day)]).tolist() == pytest.approx([1.5, 1.0, 0.4, 0.0])
+    assert date_match(days, [(day - 6, day + 24)]).tolist() == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_neighbours_stay_inside_their_session(world):
+    """The last turn of one session is not the neighbour of the first of the next."""
+    world.talk("s1", PAIR[:2])
+    world.talk("s2", PAIR[2:])
+    talk = talk_of(world.index.corpus(ALICE))
+    values = np.arange(1, 6, dtype=np.float32)
+    assert talk.before(values).tolist() == [0, 1, 0, 3, 4]
+    assert talk.after(values).tolist() == [2, 0, 4, 5, 0]
+
+
+def test_an_empty_corpus_has_no_scores(world):
+    """No messages, no scores, no error."""
+    from cairn.retrieval.rank import Legs
+
+    corpus = world.index.corpus(ALICE)
+    scores, parts = message_scores(corpus, Legs(None, None), question(world, "anything"))
+    assert len(scores) == 0 and parts == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Wow, Maria, that's great!", "Wow, that's great!"),
+        ("Maria's dog is ill", "dog is ill"),
+        ("Mar, look at this", ", look at this"),
+        ("The marina is lovely", "The marina is lovely"),
+        ("Maria", "Maria"),
+    ],
+)
+def test_names_of_speakers_leave_the_embedded_text(text, expected):
+    """Names of those who talk are taken out, other words are not, and nothing becomes empty."""
+    assert message_text(text, spoken_names((("maria", "Maria"), ("john", None)))) == expected
+
+
+def test_a_question_is_put_into_the_speakers_voice():
+    """A named speaker becomes I or my; a question without names stays as it is."""
+    names = spoken_names((("u1", "Maria Lopez"), ("john", None)))
+    assert question_text("When did Maria move?", names) == "When did I move?"
+    assert question_text("What is John's job?", names) == "What is my job?"
+    assert question_text("What is the plan?", names) == "What is the plan?"
+
+
+def test_roles_and_codes_are_not_names():
+    """ "user", "assistant" and made-up ids never count as names."""
+    assert spoken_names((("user", None), ("assistant", None), ("u_17", None), ("ai", "AI"))) == ()
+    assert spoken_names((("bo", None),)) == ()
+    assert spoken_names((("王芳", None),)) == ("王芳",)
