@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from cairn.engines import files, tree
 from cairn.engines.files import PROTOCOL, DeviceLocalBackend
+from cairn.engines.inmemory import InMemoryBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, StorageFailed, Unavailable
@@ -463,6 +464,24 @@ def test_names_that_differ_only_by_case_get_a_named_error(backend, root):
     (root / "Notes" / "BYHAND.md").write_text("x")
     with pytest.raises(InvalidLocatorError):
         backend.write(Locator("Notes/ByHand.md"), "y")
+
+
+@pytest.mark.parametrize("name", ["con", "NUL.md", "aux", "com1.tar.gz", "LPT9", "ends.", "ends "])
+def test_names_that_windows_cannot_carry_are_not_made(backend, root, name):
+    """Bad input: device names and a dot or blank at the end; as a file, a folder, a parent and a journal."""
+    for act in (
+        lambda: backend.write(Locator(f"d/{name}"), "x"),
+        lambda: backend.write(Locator(f"{name}/n.md"), "x"),
+        lambda: backend.mkdir(Locator(name)),
+        lambda: FileJournals(root).append(Locator(name), ["x"]),
+        lambda: InMemoryBackend().write(Locator(f"{name}/n.md"), "x"),
+    ):
+        with pytest.raises(InvalidLocatorError, match="everywhere"):
+            act()
+    assert [path.name for path in root.rglob("*")] in ([], ["d"])
+    (root / name).write_text("made by another program")
+    assert backend.read(Locator(name)) == "made by another program"
+    backend.write(Locator("console/null.md"), "fine")
 
 
 # -- a disk that refuses

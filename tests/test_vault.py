@@ -193,6 +193,14 @@ def test_one_call_is_all_that_the_hash_inside_write_covers(backend):
     assert backend.read(N) == "base +2 +3"
 
 
+def test_versions_are_hashes_here(backend, tree):
+    """S71, S81: times of synced files lie, so a version never rests on them, however long a file lay still."""
+    backend.write(N, "one")
+    os.utime(tree / "n.md", (1, 1))
+    time.sleep(0.1)
+    assert backend.read_version(N) == ("one", content_hash("one"))
+
+
 def test_links_are_refused_here_too(backend, tree, tmp_path):
     """E100, S64: confinement is that of the local tree."""
     (tree / "ln").symlink_to(tmp_path)

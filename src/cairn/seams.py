@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cairn.errors import Invalid, InvalidLocatorError, Misconfigured, ProtocolError
-from cairn.types import Change
+from cairn.types import Change, is_device_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +46,7 @@ __all__ = [
     "Tier",
     "TierLayout",
     "Writer",
+    "checked_new_name",
     "content_hash",
     "normalize_key",
     "registry",
@@ -89,6 +90,20 @@ def normalize_key(key: str) -> str:
     if len(normal.encode("utf-8")) > MAX_KEY_BYTES:
         raise InvalidLocatorError(f"{_shown(key)}: the key is longer than {MAX_KEY_BYTES} bytes.", key=key)
     return normal
+
+
+def checked_new_name(name: str, key: str) -> None:
+    """Refuse to make a file or folder that other systems could not carry; what is there already stays usable.
+
+    Windows takes some names for devices and drops a dot or blank at the end. A key may say such a name; a
+    backend refuses to create it, because a tree that is synced or cloned would break there.
+    """
+    if is_device_name(name) or name[-1:] in {".", " "}:
+        raise InvalidLocatorError(
+            f'{_shown(key)}: "{_shown(name)}" cannot be a file name everywhere (a device name, or a dot or blank '
+            "at its end); choose another.",
+            key=key,
+        )
 
 
 def content_hash(content: str | bytes) -> str:

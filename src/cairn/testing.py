@@ -322,6 +322,27 @@ def check_expect(backend: StorageBackend) -> None:
     _require(backend.read(place) == "two", "a refused write must keep what is there")
 
 
+def check_version(backend: StorageBackend) -> None:
+    """`read_version` gives the text and what `expect` takes: good while nobody wrote, a Conflict afterwards."""
+    place = backend.resolve("note.md")
+    _raises(NotFound, lambda: backend.read_version(place), "a version of nothing must raise NotFound")
+    backend.write(place, "one")
+    for _ in range(2):
+        text, version = backend.read_version(place)
+        _require(text == "one" and version, f"expected the text and a version, got {text!r}, {version!r}")
+        backend.write(place, "two", expect=version)
+        _require(backend.read(place) == "two", "a version nobody wrote over must be accepted")
+        _raises(
+            Conflict,
+            lambda version=version: backend.write(place, "three", expect=version),  # type: ignore[misc]
+            "a version someone wrote over must raise Conflict",
+        )
+        _require(backend.read(place) == "two", "a refused write must keep what is there")
+        backend.write(place, "one")
+        # The second round meets a file that has lain still, where a backend may know a cheaper proof.
+        threading.Event().wait(0.15)
+
+
 def check_remove(backend: StorageBackend) -> None:
     """`remove` takes one file away and says so when there is none."""
     place, other = backend.resolve("d/note.md"), backend.resolve("d/other.md")
@@ -336,6 +357,7 @@ def check_remove(backend: StorageBackend) -> None:
 
 EXTENSION_CHECKS: Mapping[str, Callable[[StorageBackend], None]] = {
     "expect": check_expect,
+    "version": check_version,
     "remove": check_remove,
 }
 

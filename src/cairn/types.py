@@ -20,6 +20,11 @@ _DEVICE_NAMES = frozenset(
 )
 
 
+def is_device_name(name: str) -> bool:
+    """Whether Windows takes a file name for a device, whatever its ending (`con`, `NUL.md`)."""
+    return name.partition(".")[0].strip(" ").lower() in _DEVICE_NAMES
+
+
 def checked_id(value: object, what: str) -> str:
     """Return `value` if it may name an app, project, user, agent or run; say what is wrong otherwise.
 
@@ -34,7 +39,7 @@ def checked_id(value: object, what: str) -> str:
             f'{what} "{shown}" is not a usable id: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ + -.',
             field=what,
         )
-    if value.startswith(".") or value.endswith(".") or value.split(".")[0].lower() in _DEVICE_NAMES:
+    if value.startswith(".") or value.endswith(".") or is_device_name(value):
         raise Invalid(
             f'{what} "{shown}" cannot be a folder name everywhere: choose one without a dot at its ends '
             "that is not a device name.",

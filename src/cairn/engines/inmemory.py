@@ -17,6 +17,7 @@ from cairn.seams import (
     JournalSlice,
     Locator,
     StorageBackend,
+    checked_new_name,
     content_hash,
     registry,
 )
@@ -63,7 +64,7 @@ class InMemoryBackend(StorageBackend):
                     expected=expect,
                     found=found,
                 )
-            self._refuse_twin(locator)
+            self._check_new(locator)
             self.mkdir(locator.parent)
             self._files[locator.key] = (data, time.time_ns())
         return locator
@@ -90,7 +91,7 @@ class InMemoryBackend(StorageBackend):
                 raise Invalid(f"{locator}: a file is in the way.", key=locator.key)
             if locator.key not in self._dirs:
                 self.mkdir(locator.parent)
-                self._refuse_twin(locator)
+                self._check_new(locator)
                 self._dirs[locator.key] = time.time_ns()
         return locator
 
@@ -114,9 +115,10 @@ class InMemoryBackend(StorageBackend):
         except KeyError:
             raise NotFound(f"{locator}: nothing is there.", key=locator.key) from None
 
-    def _refuse_twin(self, locator: Locator) -> None:
+    def _check_new(self, locator: Locator) -> None:
         if self.exists(locator):
             return
+        checked_new_name(locator.name, locator.key)
         for sibling in self.list(locator.parent):
             if sibling.key.casefold() == locator.key.casefold():
                 raise InvalidLocatorError(

@@ -121,7 +121,7 @@ class FileJournals:
             try:
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
-                self._tree.refuse_twin(fd, name, at.key)
+                self._tree.check_new(fd, name, at.key)
                 try:
                     os.close(self._tree.open_file(fd, name, at.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
                 except FileExistsError:

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import lru_cache
 
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
-from cairn.seams import MAX_SEGMENT_BYTES, Locator
+from cairn.seams import MAX_SEGMENT_BYTES, Locator, checked_new_name
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a pipe somebody left in the tree must not hang.
@@ -165,7 +165,7 @@ class Tree:
             if error.errno == errno.ENOTDIR:
                 raise FileInTheWay(f'{key}: "{name}" is a file, not a folder.', key=key) from None
             raise
-        self.refuse_twin(fd, name, key)
+        self.check_new(fd, name, key)
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=fd)
         inner = os.open(name, _DIRECTORY, dir_fd=fd)
@@ -316,7 +316,7 @@ class Tree:
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
-            self.refuse_twin(fd, name, key)
+            self.check_new(fd, name, key)
             return None
         if stat.S_ISREG(found.st_mode):
             return stat.S_IMODE(found.st_mode)
@@ -349,12 +349,13 @@ class Tree:
 
     # -- names that differ only in case
 
-    def refuse_twin(self, fd: int, name: str, key: str) -> None:
-        """Refuse a new name where a sibling differs only by case or by Unicode form.
+    def check_new(self, fd: int, name: str, key: str) -> None:
+        """Refuse a new name that is no name everywhere, or whose sibling differs only by case or Unicode form.
 
         On half of all machines the two are one file, and a synced or cloned tree would lose one of them.
         It is a guard for trees that travel, taken when a name is made; it is not a lock.
         """
+        checked_new_name(name, key)
         twin = self._names(fd).get(_folded(name))
         if twin is None or twin == name:
             return

@@ -21,7 +21,7 @@ from cairn.config import Settings
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.tree import encoded, translating
 from cairn.errors import Conflict, Invalid, Unavailable
-from cairn.seams import Capabilities, Locator, registry
+from cairn.seams import Capabilities, Locator, content_hash, registry
 
 __all__ = ["PROTOCOL", "VaultBackend", "VaultMutex", "locks_directory"]
 
@@ -213,6 +213,11 @@ class VaultBackend(DeviceLocalBackend):
     @property
     def conflict_strategy(self) -> str:
         return "whole-file"
+
+    def read_version(self, locator: Locator) -> tuple[str, str]:
+        """The text and its content's hash: the times of synced files lie."""
+        text = self.read(locator)
+        return text, content_hash(text)
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
         data = encoded(locator.key, content)
