@@ -9,10 +9,12 @@ near duplicates.
 from __future__ import annotations
 
 import heapq
+import math
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from cairn.errors import CairnError, NotFound
 from cairn.keeping import gate
@@ -27,6 +29,7 @@ _GRAIN_NS = 30_000_000
 _OPENING = re.compile(r"^[ \t]*<!--[ \t]*entry:", re.MULTILINE)
 
 Key = tuple[str, str]
+Name = TypeVar("Name", str, tuple[int, str])
 
 
 @dataclass(slots=True)
@@ -53,7 +56,8 @@ class Shelf:
         self._by_id: dict[str, set[Key]] = {}
         self._exact: dict[str, set[Key]] = {}
         self._words: dict[Key, frozenset[str]] = {}
-        self._postings: dict[str, set[Key]] = {}
+        self._postings: dict[tuple[int, str], set[Key]] = {}
+        self._sizes: set[int] = set()
         self.damaged: set[str] = set()
 
     def __len__(self) -> int:
@@ -103,27 +107,31 @@ class Shelf:
         records that hold one of the rarest few words of the new text.
         """
         words = word_set(content)
-        if not words:
+        size = len(words)
+        if not size:
             return None
+        # Sets of sizes further apart than this cannot be alike, so postings are kept by size.
+        sizes = [
+            n
+            for n in range(math.ceil(threshold * size - 1e-9), int(size / threshold + 1e-9) + 1)
+            if n in self._sizes
+        ]
+        found = {word: [p for n in sizes if (p := self._postings.get((n, word)))] for word in words}
         probe = heapq.nsmallest(
-            int((1 - threshold) * len(words) + 1e-9) + 1,
-            words,
-            key=lambda w: (len(self._postings.get(w, ())), w),
+            int((1 - threshold) * size + 1e-9) + 1, words, key=lambda w: (sum(map(len, found[w])), w)
         )
-        candidates: set[Key] = set()
-        for word in probe:
-            candidates |= self._postings.get(word, set())
+        candidates: set[Key] = set().union(*(keys for word in probe for keys in found[word]))
         best: tuple[float, str, str] | None = None
         chosen: Key | None = None
         for key in candidates:
             other = self._words[key]
-            if min(len(words), len(other)) < threshold * max(len(words), len(other)):
-                continue
-            score = gate.jaccard(words, other)
-            record = self._records[key]
-            rank = (score, str(record.updated_at or record.created_at or ""), key[1])
-            if score >= threshold and (best is None or rank > best):
-                best, chosen = rank, key
+            shared = len(words & other)
+            score = shared / (size + len(other) - shared)
+            if score >= threshold:
+                record = self._records[key]
+                rank = (score, str(record.updated_at or record.created_at or ""), key[1])
+                if best is None or rank > best:
+                    best, chosen = rank, key
         return (self._records[chosen], best[0]) if chosen is not None and best is not None else None
 
     def _scan(self) -> Iterator[tuple[str, int, int]]:
@@ -194,8 +202,9 @@ class Shelf:
             self._exact.setdefault(mark, set()).add(key)
         words = word_set(record.content)
         self._words[key] = words
+        self._sizes.add(len(words))
         for word in words:
-            self._postings.setdefault(word, set()).add(key)
+            self._postings.setdefault((len(words), word), set()).add(key)
 
     def _drop(self, key: Key) -> None:
         record = self._records.pop(key, None)
@@ -206,11 +215,12 @@ class Shelf:
             return
         for mark in {gate.dedupe_hash(record.content), *record.aliases}:
             _discard(self._exact, mark, key)
-        for word in self._words.pop(key, frozenset()):
-            _discard(self._postings, word, key)
+        words = self._words.pop(key, frozenset())
+        for word in words:
+            _discard(self._postings, (len(words), word), key)
 
 
-def _discard(lookup: dict[str, set[Key]], name: str, key: Key) -> None:
+def _discard(lookup: dict[Name, set[Key]], name: Name, key: Key) -> None:
     keys = lookup.get(name)
     if keys is not None:
         keys.discard(key)
