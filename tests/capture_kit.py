@@ -41,6 +41,7 @@ class Kit:
         on_cell=None,
         timezone="UTC",
         embedder=None,
+        clock=None,
         **capture,
     ):
         self.folder = folder
@@ -59,7 +60,7 @@ class Kit:
             notebook=self.notebook,
             journals=self.journals,
             locks=self.locks,
-            clock=SystemClock(),
+            clock=clock or SystemClock(),
             settings=settings,
             writer=writer,
             embedder=embedder,

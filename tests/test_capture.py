@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,6 +14,16 @@ from cairn.errors import CairnError, Invalid, StorageFailed, Unavailable
 from cairn.notes.sessions import message_id, session_locator
 from cairn.types import ContentItem, Space, ToolCall
 from tests.capture_kit import MAY_8, SPACE, Kit, said
+
+
+class Later:
+    """A clock that is ahead of the machine's."""
+
+    def __init__(self, hours=1):
+        self.ahead = timedelta(hours=hours)
+
+    def now(self):
+        return datetime.now(UTC) + self.ahead
 
 
 @pytest.fixture
@@ -286,7 +297,8 @@ def test_recovery_without_the_ledger_finds_the_cell_in_the_logs(tmp_path, monkey
     for file in (tmp_path / ".tmp" / "cells").iterdir():
         file.unlink()
 
-    later = Kit(tmp_path)
+    assert Kit(tmp_path).flush("s2").status == "no_extraction"  # its process may still be at it
+    later = Kit(tmp_path, clock=Later())
     assert later.capture.recover() == 0
     assert later.flush("s2").status == "extracted"
     assert later.capture.recover(everywhere=True) == 1
@@ -553,13 +565,34 @@ def test_ledger_files_of_past_hours_go_when_nothing_is_open(kit):
     kit.add("s1", said("hello"))
     kit.flush()
     cells = kit.folder / ".tmp" / "cells"
+    [first] = cells.iterdir()
     old = cells / "2020010100.jsonl"
-    [current] = cells.iterdir()
-    old.write_text(current.read_text())
+    old.write_text(first.read_text() + '["cut", "mc_1", "default", "default", "gone"]\n')
+    later = Kit(kit.folder, clock=Later(3))
+    later.add("s1", said("hello again", 1))
+    later.flush()
 
     assert kit.capture.recover() == 0
     assert not old.exists()
-    assert current.exists()
+    assert len(list(cells.iterdir())) == 2
+    assert "mc_1" not in kit.capture._pending.unfinished()
+
+
+def test_the_ledger_rolls_over_by_itself(kit, monkeypatch):
+    """A long-running process tidies as hours pass; what is unfinished in an old file is carried over."""
+    clock = Later(0)
+    later = Kit(kit.folder, clock=clock)
+    later.add("s1", said("hello"))
+    monkeypatch.setattr(later.capture, "_finish", lambda *a, **k: None)
+    [cell] = later.capture._inbox.flush(SPACE, "s1")[0]
+    monkeypatch.undo()
+    clock.ahead = timedelta(hours=5)
+    later.add("s2", said("hello"))
+    later.flush("s2")
+
+    assert len(list((kit.folder / ".tmp" / "cells").iterdir())) == 1
+    assert list(later.capture._pending.unfinished()) == [cell.cell_id]
+    assert Kit(kit.folder, clock=clock).capture.recover() == 1
 
 
 def test_a_locked_session_is_a_named_error(kit, monkeypatch):

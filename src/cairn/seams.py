@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -54,6 +55,7 @@ __all__ = [
 
 MAX_SEGMENT_BYTES = 255
 MAX_KEY_BYTES = 3072
+_UNUSABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 def normalize_key(key: str) -> str:
@@ -71,12 +73,12 @@ def normalize_key(key: str) -> str:
             continue
         if segment == "..":
             raise InvalidLocatorError(f"{_shown(key)}: '..' would leave the root.", key=key)
-        if "\\" in segment or any(ord(ch) < 32 or ord(ch) == 127 for ch in segment):
+        if _UNUSABLE.search(segment):
             raise InvalidLocatorError(
                 f"{_shown(key)}: backslash, NUL and control characters cannot be part of a key.", key=key
             )
         try:
-            size = len(segment.encode("utf-8"))
+            size = len(segment) if segment.isascii() else len(segment.encode("utf-8"))
         except UnicodeEncodeError:
             raise InvalidLocatorError(f"{_shown(key)}: not valid Unicode.", key=key) from None
         if size > MAX_SEGMENT_BYTES:

@@ -94,9 +94,12 @@ def run(root: Path, kills: int, seed: int) -> dict[str, int]:
                 }
                 nursery.order(order)
             pids = [int(str(pid)) for pid in nursery.listen(10, "pid", CHILDREN)]
-            # Half of the kills also hit recovery and retries, before the children are ready.
-            if rng.random() < 0.5:
+            # Some kills hit recovery and retries, before the children are ready; others the thick of the work.
+            moment = rng.random()
+            if moment < 0.7:
                 nursery.listen(10, "ready", 1)
+            if moment < 0.4:
+                nursery.listen(10, "ack", 10)
             nursery.listen(rng.random() * 0.12, "never")
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)

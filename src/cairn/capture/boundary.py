@@ -117,7 +117,8 @@ class Stretch:
 
     def _topic_cut(self, ordinal: int, message: Message, tokens: int) -> list[Cut]:
         head = message.text[:_HEAD_CHARS]
-        self._seen.append(_Seen(ordinal, words.word_set(head) - words.STOP_WORDS, head, tokens))
+        kept = head if self._embedder is not None else ""
+        self._seen.append(_Seen(ordinal, words.word_set(head) - words.STOP_WORDS, kept, tokens))
         if len(self._seen) < 2 * self._window:
             return []
         seen = list(self._seen)

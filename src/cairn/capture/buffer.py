@@ -38,7 +38,7 @@ from cairn.seams import Clock, Embedder, Journals, Locator, Locks
 from cairn.types import Message, Space
 
 _REMEMBERED_BATCHES = 256
-_CACHED_SESSIONS = 2048
+_CACHED_SESSIONS = 512
 _LOCK_NAMES = 1024
 _MAX_KEY_CHARS = 200
 
@@ -265,6 +265,12 @@ class Inbox:
             session = self._sessions.get(place)
             _, start = session.pending.get(cell.cell_id, (cell, 0)) if session is not None else (cell, 0)
         return self._read(space, session_id, start, 0).messages_of(cell)
+
+    def is_pending(self, space: Space, session_id: str, cell: str) -> bool:
+        """Whether `cell` still waits for its episodes, as far as memory knows; True where it does not."""
+        with self._guard:
+            session = self._sessions.get(session_locator(space, session_id))
+            return session is None or cell in session.pending
 
     def done(self, space: Space, session_id: str, cells: Sequence[str]) -> None:
         """The episodes of `cells` are on disk."""

@@ -17,7 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
@@ -37,6 +37,7 @@ from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track, ch
 _log = logging.getLogger(__name__)
 _MODES = ("chat", "agent")
 _CELL_LOCKS = 256
+_OTHERS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class Capture:
         on_cell: Told of each finished cell, at least once.
         on_change: Told that a session's log holds a new cell; returns the LSN.
         redact: Applied to every text before the first byte of it is written; may raise `Invalid` to refuse.
+        local: Storage and journals of this machine alone, for the ledger of unfinished cells; needed where
+            `storage` is a folder that other machines see too.
     """
 
     def __init__(
@@ -89,8 +92,10 @@ class Capture:
         on_cell: Callable[[CellEvent], None] | None = None,
         on_change: OnChange | None = None,
         redact: Callable[[str], str] | None = None,
+        local: tuple[StorageBackend, Journals] | None = None,
     ) -> None:
         self._storage = storage
+        self._clock = clock
         self._notebook = notebook
         self._locks = locks
         self._on_cell = on_cell
@@ -98,7 +103,7 @@ class Capture:
         self._redact = redact
         self._zone = settings.zone
         self._extractor = Extractor(storage, settings.zone, writer)
-        self._pending = PendingCells(storage, journals, clock)
+        self._pending = PendingCells(*(local or (storage, journals)), clock)
         self._log = SessionLog(journals)
         self._inbox = Inbox(
             journals=journals,
@@ -110,6 +115,7 @@ class Capture:
             embedder=embedder,
         )
         self._busy: set[str] = set()
+        self._failed: set[str] = set()
         self._guard = threading.Lock()
 
     def add(
@@ -177,7 +183,7 @@ class Capture:
         unfinished = self._pending.unfinished()
         sessions = set(unfinished.values())
         if everywhere:
-            sessions |= set(self._sessions())
+            sessions |= set(self.sessions())
         count = 0
         settled = set(unfinished)
         for space, session_id in sorted(sessions):
@@ -188,8 +194,7 @@ class Capture:
                     settled.discard(cell.cell_id)
         if settled:
             self._pending.end(sorted(settled))
-        if settled == set(unfinished):
-            self._pending.tidy()
+        self._pending.tidy()
         return count
 
     def _try_recovering(self, space: Space, session_id: str, cell: CellRecord) -> bool:
@@ -212,7 +217,7 @@ class Capture:
 
         Entry ids stay. An episode that a person removed stays removed. Returns how many entries were changed.
         """
-        sessions = [(space, checked_session_id(session))] if session else self._sessions(space)
+        sessions = [(space, checked_session_id(session))] if session else self.sessions(space)
         changed = 0
         for place, session_id in sessions:
             state = self._log.load(session_locator(place, session_id))
@@ -230,7 +235,8 @@ class Capture:
                     changed += 1
         return changed
 
-    def _sessions(self, space: Space | None = None) -> Iterator[tuple[Space, str]]:
+    def sessions(self, space: Space | None = None) -> Iterator[tuple[Space, str]]:
+        """Every session there is a log of, in one space or in all."""
         at = sessions_of(space) if space is not None else Locator("")
         for locator in iterate_files(self._storage, at):
             if (place := place_of_session(locator)) is not None:
@@ -247,12 +253,23 @@ class Capture:
         """Finish what earlier calls left, then the new cells; the highest LSN and the cells now finished."""
         highest = 0
         finished = []
-        for cell, is_own in (*((c, False) for c in unfinished), *((c, True) for c in cells)):
+        mine = [cell for cell in unfinished if self._is_left_over(cell)]
+        for cell, is_own in (*((c, False) for c in mine), *((c, True) for c in cells)):
             lsn = self._finish(space, session_id, cell, is_own=is_own, prompts=prompts)
             if lsn is not None:
                 highest = max(highest, lsn)
                 finished.append(cell.cell_id)
         return highest, tuple(finished)
+
+    def _is_left_over(self, cell: CellRecord) -> bool:
+        """Whether nobody else is likely to be at this cell: it failed here, or its process had time enough."""
+        if cell.cell_id in self._failed:
+            return True
+        try:
+            age = self._clock.now() - datetime.fromisoformat(cell.at)
+        except (ValueError, TypeError):
+            return True
+        return age.total_seconds() > _OTHERS_SECONDS
 
     def _finish(
         self,
@@ -267,7 +284,10 @@ class Capture:
         with self._guard:
             if cell.cell_id in self._busy:
                 return None
+            if not is_own and not self._inbox.is_pending(space, session_id, cell.cell_id):
+                return None
             self._busy.add(cell.cell_id)
+            self._failed.add(cell.cell_id)
         try:
             if not self._extractor.asks_a_model:
                 return self._write(space, session_id, cell, prompts, check_first=not is_own)
@@ -315,6 +335,8 @@ class Capture:
         told = self._tell(record, space, session_id, said, episodes)
         if told:
             self._inbox.done(space, session_id, [record.cell_id])
+        with self._guard:
+            self._failed.discard(record.cell_id)
         return lsn
 
     def _draft(self, cell: Cell, extraction: Extraction) -> Draft:

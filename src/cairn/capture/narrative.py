@@ -102,7 +102,8 @@ def joined(names: Sequence[str]) -> str:
 
 
 def _headline(messages: Sequence[Message], zone: ZoneInfo) -> str:
-    first, last = said_at(messages[0].timestamp, zone), said_at(messages[-1].timestamp, zone)
+    times = [message.timestamp for message in messages]
+    first, last = said_at(min(times), zone), said_at(max(times), zone)
     names = speakers(messages)
     verb = "talked" if len(names) > 1 else "said"
     until = ""

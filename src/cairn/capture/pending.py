@@ -35,9 +35,13 @@ class PendingCells:
         self._storage = storage
         self._journals = journals
         self._clock = clock
+        self._hour = self._name(0)
 
     def begin(self, space: Space, session_id: str, cells: Iterable[str]) -> None:
-        """Note that `cells` are about to be cut."""
+        """Note that `cells` are about to be cut. The first time in an hour, older files are tidied."""
+        if self._hour != (hour := self._name(0)):
+            self._hour = hour
+            self.tidy()
         lines = [json.dumps(["cut", cell, space.app, space.project, session_id]) for cell in cells]
         self._journals.append(self._current(), lines, sync=False)
 
@@ -47,9 +51,12 @@ class PendingCells:
 
     def unfinished(self) -> Unfinished:
         """Every cell noted as cut and not as done, oldest first."""
+        return self._unfinished_in(self._storage.list(LEDGER))
+
+    def _unfinished_in(self, places: Iterable[Locator]) -> Unfinished:
         cut: Unfinished = {}
         done: set[str] = set()
-        for place in self._storage.list(LEDGER):
+        for place in places:
             for line in self._journals.read(place).lines:
                 try:
                     sort, cell, *rest = json.loads(line)
@@ -63,14 +70,21 @@ class PendingCells:
         return {cell: where for cell, where in cut.items() if cell not in done}
 
     def tidy(self) -> None:
-        """Drop the files of past hours, once nothing is unfinished. Failure is harmless: it is tried again."""
+        """Drop the files of past hours; what is unfinished in them moves to the current one first."""
         oldest_kept = self._name(_KEPT_HOURS)
-        for place in self._storage.list(LEDGER):
-            if place.name < oldest_kept:
-                try:
-                    self._storage.remove(place)
-                except CairnError as error:
-                    _log.debug("%s stays: %s", place, error)
+        places = self._storage.list(LEDGER)
+        old = [place for place in places if place.name < oldest_kept]
+        if not old:
+            return
+        for cell, (space, session_id) in self._unfinished_in(places).items():
+            line = json.dumps(["cut", cell, space.app, space.project, session_id])
+            self._journals.append(self._current(), [line])
+        for place in old:
+            try:
+                self._storage.remove(place)
+            except CairnError as error:
+                # Another process may have been quicker; if not, the next hour tries again.
+                _log.debug("%s stays: %s", place, error)
 
     def _current(self) -> Locator:
         return LEDGER.child(self._name(0))

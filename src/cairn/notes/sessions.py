@@ -165,6 +165,7 @@ class SessionLog:
         state.offset = tail.end
 
 
+@functools.lru_cache(maxsize=4096)
 def session_locator(space: Space, session_id: str) -> Locator:
     """Where the log of a session lives: one file per id, whatever the id holds.
 
