@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from cairn.engines.tree import FileInTheWay, Tree, encoded, is_temp, is_usable, translating
+from cairn.engines.tree import FileInTheWay, Tree, encoded, is_temp, is_usable, refuse_temps, translating
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound
 from cairn.seams import Capabilities, Info, Locator, StorageBackend, content_hash, registry
 
@@ -78,6 +78,9 @@ class DeviceLocalBackend(StorageBackend):
         rename, so that a hand edit made meanwhile is met as a `Conflict`, not overwritten.
         """
         data = encoded(locator.key, content)
+        if expect and not self.exists(locator):
+            # Before any folder is made for a write that is bound to be refused.
+            raise _changed(locator, expect, "")
 
         def unchanged(directory: int, name: str) -> None:
             self._expect(directory, name, locator, expect or "")
@@ -109,8 +112,7 @@ class DeviceLocalBackend(StorageBackend):
         return Info(locator, is_dir, 0 if is_dir else found.st_size, found.st_mtime)
 
     def mkdir(self, locator: Locator) -> Locator:
-        if any(is_temp(part) for part in locator.parts):
-            raise InvalidLocatorError(f"{locator}: that name belongs to unfinished writes.", key=locator.key)
+        refuse_temps(locator)
         with translating(locator.key), self._tree.directory(locator.key, make=True):
             return locator
 
@@ -167,19 +169,23 @@ class DeviceLocalBackend(StorageBackend):
         else:
             found = self._hash_at(directory, name, locator.key)
         if found != expect:
-            raise Conflict(
-                f"{locator}: it was {'written' if found else 'removed'} by someone else since it was read. "
-                "Read it again and retry.",
-                key=locator.key,
-                expected=expect,
-                found=found,
-            )
+            raise _changed(locator, expect, found)
 
     def _hash_at(self, directory: int, name: str, key: str) -> str:
         try:
             return content_hash(self._tree.read_at(directory, name, key))
         except NotFound:
             return ""
+
+
+def _changed(locator: Locator, expect: str, found: str) -> Conflict:
+    return Conflict(
+        f"{locator}: it was {'written' if found else 'removed'} by someone else since it was read. "
+        "Read it again and retry.",
+        key=locator.key,
+        expected=expect,
+        found=found,
+    )
 
 
 def _stamp(found: os.stat_result) -> str:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cairn.engines.tree import Tree, encoded, translating, write_all
+from cairn.engines.tree import Tree, encoded, refuse_temps, translating, write_all
 from cairn.errors import Conflict, Invalid, NotFound
 from cairn.seams import JournalSlice, Locator
 
@@ -102,7 +102,7 @@ class FileJournals:
                     try:
                         write_all(file, b"".join(one.data for one in batch))
                         if any(one.sync for one in batch):
-                            os.fdatasync(file)
+                            _flush(file)
                     except OSError:
                         os.ftruncate(file, end)
                         raise
@@ -115,9 +115,10 @@ class FileJournals:
             one.end, one.done = end, True
 
     def _make(self, at: Locator) -> None:
+        if not at.key:
+            raise Invalid("The root is a folder; a journal needs a name.", key="")
+        refuse_temps(at)
         with self._tree.parent(at, make=True) as (fd, name):
-            if not name:
-                raise Invalid("The root is a folder; a journal needs a name.", key="")
             try:
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
@@ -218,6 +219,11 @@ def unit(key: str, lines: Sequence[str]) -> bytes:
     if not lines:
         return b""
     return encoded(key, "\t\n".join(lines) + "\n")
+
+
+def _flush(file: int) -> None:
+    # macOS has no fdatasync.
+    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(file)
 
 
 def _complete(data: bytes) -> int:

@@ -76,6 +76,15 @@ def is_temp(name: str) -> bool:
     return name.startswith(".") and _TEMP_MARK in name
 
 
+def refuse_temps(locator: Locator) -> None:
+    """Refuse to write at, or below, a name that no listing would show."""
+    if any(is_temp(part) for part in locator.parts):
+        raise InvalidLocatorError(
+            f"{locator}: names of the form .x.tmp.y belong to unfinished writes; choose another.",
+            key=locator.key,
+        )
+
+
 def is_usable(name: str) -> bool:
     """Whether a name found on disk can be part of a key and is not an unfinished write."""
     return _UNUSABLE_NAME.search(name) is None and not (name[0] == "." and _TEMP_MARK in name)
@@ -109,22 +118,30 @@ class Tree:
         # Memory is private: a root we make is readable by its owner only. An existing one keeps its mode.
         with translating(""):
             if not os.path.isdir(self.path):
-                os.makedirs(self.path, mode=0o700, exist_ok=True)
+                self._make_root()
         self._twins: dict[tuple[int, int], tuple[int, dict[str, str]]] = {}
 
     # -- walking
 
     @contextmanager
-    def directory(self, key: str, *, make: bool = False) -> Iterator[int]:
+    def directory(self, key: str, *, make: bool = False, below: str = "") -> Iterator[int]:
         """A descriptor of the directory at `key`; with `make`, missing ones are made and flushed.
+
+        `below` is the name that will be made in it, so that a bad one is refused before its folders are made.
 
         Raises `NotFound` if it is absent, `FileInTheWay` if a file is there, and `InvalidLocatorError` if a
         link is.
         """
+        names = key.split("/") if key else []
         fd = self._open_root(make=make)
         try:
-            for name in key.split("/") if key else ():
-                inner = self._step(fd, name, key, make=make)
+            for position, name in enumerate(names):
+                inner = self._open_directory(fd, name, key, make=make)
+                if inner is None:
+                    # Refuse before the first folder is made: bad input leaves nothing behind.
+                    for new in (*names[position:], *([below] if below else [])):
+                        checked_new_name(new, key)
+                    inner = self._make_directory(fd, name, key)
                 os.close(fd)
                 fd = inner
             yield fd
@@ -136,7 +153,7 @@ class Tree:
         """The open parent directory and the last segment. A file among the parents refuses a write by name."""
         above, _, name = locator.key.rpartition("/")
         try:
-            with self.directory(above, make=make) as fd:
+            with self.directory(above, make=make, below=name) as fd:
                 yield fd, name
         except FileInTheWay:
             if make:
@@ -151,20 +168,32 @@ class Tree:
         except FileNotFoundError:
             if not make:
                 raise absent("") from None
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            self._make_root()
             return os.open(self.path, flags)
 
-    def _step(self, fd: int, name: str, key: str, *, make: bool) -> int:
+    def _make_root(self) -> None:
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        above = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
+
+    def _open_directory(self, fd: int, name: str, key: str, *, make: bool) -> int | None:
+        """The directory `name` below `fd`; None where there is none and it may be made."""
         try:
             return os.open(name, _DIRECTORY, dir_fd=fd)
         except FileNotFoundError:
-            if not make:
-                raise absent(key) from None
+            if make:
+                return None
+            raise absent(key) from None
         except OSError as error:
             self._refuse_link(fd, name, key)
             if error.errno == errno.ENOTDIR:
                 raise FileInTheWay(f'{key}: "{name}" is a file, not a folder.', key=key) from None
             raise
+
+    def _make_directory(self, fd: int, name: str, key: str) -> int:
         self.check_new(fd, name, key)
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=fd)
@@ -242,17 +271,15 @@ class Tree:
         """Put `data` at the place atomically and durably.
 
         A temporary file beside it is written and flushed, `before(directory, name)` may still object, then
-        it is renamed over the place (those two steps inside `during`) and the directory is flushed: after a power cut the rename itself could
-        be missing otherwise. Whatever fails, the temporary file goes and the old bytes stay.
+        it is renamed over the place (those two steps inside `during`) and the directory is flushed: after a
+        power cut the rename itself could be missing otherwise. Whatever fails, the temporary file goes and
+        the old bytes stay.
         """
         key = locator.key
+        if not key:
+            raise Invalid("The root is a folder; give a file name to write to.", key="")
+        refuse_temps(locator)
         with self.parent(locator, make=True) as (fd, name):
-            if not name:
-                raise Invalid("The root is a folder; give a file name to write to.", key="")
-            if is_temp(name):
-                raise InvalidLocatorError(
-                    f"{key}: names of the form .x.tmp.y belong to unfinished writes; choose another.", key=key
-                )
             mode = self._mode_before(fd, name, key)
             temp = _temp_name(name)
             file = os.open(
