@@ -40,15 +40,7 @@ class DeviceLocalBackend(StorageBackend):
 
     def read(self, locator: Locator) -> str:
         with translating(locator.key):
-            data = self._tree.read_bytes(locator)
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise Invalid(
-                f"{locator}: not UTF-8 from byte {error.start} on. Save the file as UTF-8, then try again.",
-                key=locator.key,
-                byte=error.start,
-            ) from None
+            return _text(locator, self._tree.read_bytes(locator))
 
     def read_version(self, locator: Locator) -> tuple[str, str]:
         """The text and its version: inode, size and times where they prove it, else the content's hash.
@@ -57,19 +49,17 @@ class DeviceLocalBackend(StorageBackend):
         that, any later one shows in them; before, only the content itself can tell.
         """
         now = time.time_ns()
-        before = self._known(locator)
-        text = self.read(locator)
-        settled = (
-            before and now - _SETTLED_NS > int(before.rpartition(":")[2]) and self._known(locator) == before
-        )
-        return text, before if settled else content_hash(text)
-
-    def _known(self, locator: Locator) -> str:
-        try:
-            with translating(locator.key):
-                return _stamp(self._tree.stat(locator))
-        except NotFound:
-            return ""
+        with translating(locator.key), self._tree.parent(locator) as (directory, name):
+            if not name:
+                raise Invalid("The root is a folder, not a file.", key="")
+            before = _stamp_at(directory, name)
+            data = self._tree.read_at(directory, name, locator.key)
+            after = _stamp_at(directory, name)
+        if before != after:
+            return _text(locator, data), content_hash(data)
+        if now - _SETTLED_NS > int(before.rpartition(":")[2]):
+            return _text(locator, data), before
+        return _text(locator, data), f"{before}={content_hash(data)}"
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
         """Put `content` at `locator`; see the seam for the promise.
@@ -82,8 +72,8 @@ class DeviceLocalBackend(StorageBackend):
             # Before any folder is made for a write that is bound to be refused.
             raise _changed(locator, expect, "")
 
-        def unchanged(directory: int, name: str) -> None:
-            self._expect(directory, name, locator, expect or "")
+        def unchanged(directory: int, name: str, final: bool) -> None:
+            self._expect(directory, name, locator, expect or "", final=final)
 
         with translating(locator.key):
             self._tree.replace(locator, data, None if expect is None else unchanged)
@@ -157,12 +147,12 @@ class DeviceLocalBackend(StorageBackend):
         """Remove the temporary files of writes that were killed, once they are old enough; say how many."""
         return self._tree.sweep_temps(older_than_seconds)
 
-    def _expect(self, directory: int, name: str, locator: Locator, expect: str) -> None:
-        if expect.startswith(_STAMP):
-            try:
-                found = _stamp(os.stat(name, dir_fd=directory, follow_symlinks=False))
-            except FileNotFoundError:
-                found = ""
+    def _expect(self, directory: int, name: str, locator: Locator, expect: str, *, final: bool) -> None:
+        stamp, _, content = expect.partition("=")
+        if final and content:
+            found, expect = self._hash_at(directory, name, locator.key), content
+        elif stamp.startswith(_STAMP):
+            found, expect = _stamp_at(directory, name), stamp
             if is_temp(name):
                 # Just exchanged: being renamed has moved its last time, the others still tell.
                 found, expect = found.rpartition(":")[0], expect.rpartition(":")[0]
@@ -188,8 +178,23 @@ def _changed(locator: Locator, expect: str, found: str) -> Conflict:
     )
 
 
-def _stamp(found: os.stat_result) -> str:
+def _text(locator: Locator, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(
+            f"{locator}: not UTF-8 from byte {error.start} on. Save the file as UTF-8, then try again.",
+            key=locator.key,
+            byte=error.start,
+        ) from None
+
+
+def _stamp_at(directory: int, name: str) -> str:
     """What changes whenever a file is written: by rename (inode) or in place (times). The last change is last."""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return ""
     return f"{_STAMP}{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 

@@ -265,12 +265,12 @@ class Tree:
         self,
         locator: Locator,
         data: bytes,
-        before: Callable[[int, str], None] | None = None,
+        before: Callable[[int, str, bool], None] | None = None,
         during: AbstractContextManager[None] | None = None,
     ) -> None:
         """Put `data` at the place atomically and durably.
 
-        A temporary file beside it is written and flushed, `before(directory, name)` may still object, then
+        A temporary file beside it is written and flushed, `before(directory, name, final)` may still object, then
         it is renamed over the place (those two steps inside `during`) and the directory is flushed: after a
         power cut the rename itself could be missing otherwise. Whatever fails, the temporary file goes and
         the old bytes stay.
@@ -303,17 +303,18 @@ class Tree:
                 self.note_new(fd, name)
             os.fsync(fd)
 
-    def _put(self, fd: int, temp: str, name: str, before: Callable[[int, str], None] | None) -> None:
+    def _put(self, fd: int, temp: str, name: str, before: Callable[[int, str, bool], None] | None) -> None:
         """Rename `temp` to `name`, but only over what `before` accepts.
 
         A look and a rename are two steps, and somebody may save between them. So the two files are exchanged
         in one step, and what came out is looked at again: if it is not what was accepted, it goes back.
-        Where files cannot be exchanged, the look comes right before the rename.
+        Where files cannot be exchanged, the last look comes right before the rename. The first look may be a
+        cheap one (`final` False); the last decides.
         """
         if before is None:
             os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
             return
-        before(fd, name)
+        before(fd, name, False)
         ours = os.stat(temp, dir_fd=fd, follow_symlinks=False).st_ino
         try:
             exchanged = _exchange(fd, temp, name)
@@ -321,15 +322,16 @@ class Tree:
             try:
                 os.link(temp, name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
             except FileExistsError:
-                before(fd, name)
+                before(fd, name, True)
                 raise
             os.unlink(temp, dir_fd=fd)
             return
         if not exchanged:
+            before(fd, name, True)
             os.replace(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
             return
         try:
-            before(fd, temp)
+            before(fd, temp, True)
         except BaseException:
             _exchange(fd, temp, name)
             if os.stat(temp, dir_fd=fd, follow_symlinks=False).st_ino != ours:

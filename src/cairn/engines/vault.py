@@ -226,7 +226,7 @@ class VaultBackend(DeviceLocalBackend):
             self._tree.replace(
                 locator,
                 data,
-                lambda directory, name: self._expect(directory, name, locator, seen),
+                lambda directory, name, final: self._expect(directory, name, locator, seen, final=final),
                 during=self._mutex.still_held(token),
             )
         return locator

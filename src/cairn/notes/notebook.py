@@ -102,7 +102,7 @@ class _Queue:
         into two halves that take turns. It is a fraction of one commit, and only after a crowded one.
         """
         with self.changed:
-            expected = self.last_size + len(self.waiting) - 1
+            expected = self.last_size + len(self.waiting)
             if self.last_size > 1 or len(self.waiting) > 1:
                 deadline = time.monotonic() + min(self.last_seconds / 4, 0.02)
                 while len(self.waiting) < expected:

@@ -1,0 +1,189 @@
+"""How fast the notes are: append, group commit, parse and scan, each beside what it is measured against.
+
+Machines differ and this one may be busy, so every figure is a ratio of two things timed in turn, in one run.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.locks import FileLocks
+from cairn.notes.format import parse_note
+from cairn.notes.kinds import KINDS
+from cairn.notes.notebook import Draft, Notebook
+from cairn.seams import Locator
+from cairn.types import Scope, Space
+
+ALICE = Scope(Space(), "user", "alice")
+DAY = "2026-06-01"
+NOTE = KINDS["episode"].locator(ALICE, DAY)
+
+
+def an_episode(n: int) -> Draft:
+    said = f"Alice said: The tomatoes of bed {n} want water, and the pump stays off before eight."
+    return Draft(
+        {
+            "owner_id": "alice",
+            "session_id": f"session-{n // 7}",
+            "timestamp": "2026-06-01T09:30:00+00:00",
+            "parent_type": "memcell",
+            "parent_id": f"mc_{n:012x}",
+            "sender_ids": ["alice", "gardener"],
+        },
+        {
+            "Subject": f"Alice waters bed {n}",
+            "Summary": said,
+            "Content": f"{said}\ngardener said: Noted. Bed {n} is next, then the **beans**.\nAlice said: Thank you.",
+        },
+    )
+
+
+def timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def in_turn(rounds: int, *works: Callable[[], object], pause: float = 0.0) -> list[list[float]]:
+    """Times of each work, one round of all after the other, so that a busy moment hits them alike."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for kept, work in zip(times, works, strict=True):
+            time.sleep(pause)
+            kept.append(timed(work))
+    return times
+
+
+def show(name: str, ours: float, theirs: float, ratio: float, words: str, good: bool) -> dict[str, Any]:
+    print(
+        f"{name:<13} {ours * 1e3:9.2f} ms  {theirs * 1e3:9.2f} ms  {ratio:7.2f}x  {words}  {'ok' if good else 'MISSED'}"
+    )
+    return {
+        "ours_ms": round(ours * 1e3, 3),
+        "compared_ms": round(theirs * 1e3, 3),
+        "ratio": round(ratio, 2),
+        "target": words,
+        "met": good,
+    }
+
+
+def append(root: Path, entries: int, rounds: int) -> tuple[float, float]:
+    """One append to a long note against reading and atomically rewriting the same bytes."""
+    storage = DeviceLocalBackend(root)
+    notebook = Notebook(storage, FileLocks(root / ".tmp" / "locks"))
+    notebook.append("episode", ALICE, DAY, [an_episode(n) for n in range(entries)])
+    one = [an_episode(entries)]
+
+    def rewrite() -> None:
+        storage.write(NOTE, storage.read(NOTE))
+
+    # The pause lets the file come to rest, as it has in life: people and agents do not append every 5 ms.
+    theirs, ours = in_turn(rounds, rewrite, lambda: notebook.append("episode", ALICE, DAY, one), pause=0.06)
+    return statistics.median(ours), statistics.median(theirs)
+
+
+def group_commit(root: Path, entries: int, rounds: int, writers: int = 8) -> tuple[float, float]:
+    """Cost per entry of eight writers together against one rewrite for each entry."""
+    storage = DeviceLocalBackend(root)
+    notebook = Notebook(storage, FileLocks(root / ".tmp" / "locks"))
+    notebook.append("episode", ALICE, DAY, [an_episode(n) for n in range(entries)])
+    each = 6
+
+    def work() -> None:
+        for n in range(each):
+            notebook.append("episode", ALICE, DAY, [an_episode(n)])
+
+    def together() -> None:
+        threads = [threading.Thread(target=work) for _ in range(writers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def one_by_one() -> None:
+        for n in range(each):
+            notebook.append("episode", ALICE, DAY, [an_episode(n)])
+
+    theirs, ours = in_turn(rounds, one_by_one, together)
+    return statistics.median(ours) / (each * writers), statistics.median(theirs) / each
+
+
+def parse(entries: int, rounds: int) -> tuple[float, float]:
+    """Parsing a long note against a Markdown library parsing it."""
+    from markdown_it import MarkdownIt
+
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = Notebook(DeviceLocalBackend(folder), FileLocks(f"{folder}/locks"))
+        notebook.append("episode", ALICE, DAY, [an_episode(n) for n in range(entries)])
+        text = notebook.text(NOTE)
+    library = MarkdownIt()
+    assert len(parse_note(text).entries) == entries
+    theirs, ours = in_turn(rounds, lambda: library.parse(text), lambda: [parse_note(text) for _ in range(5)])
+    return statistics.median(ours) / 5, statistics.median(theirs)
+
+
+def scan(root: Path, notes: int, rounds: int) -> tuple[float, float]:
+    """Scanning a tree of notes for changes against bare scandir and stat."""
+    per_folder = 100
+    for owner in range(notes // per_folder):
+        folder = root / f"default_app/default_project/users/u{owner}/episodes"
+        folder.mkdir(parents=True)
+        for n in range(per_folder):
+            (folder / f"episode-{2000 + n // 12}-{n % 12 + 1:02d}-01.md").write_text("---\nid: x\n---\n")
+    storage = DeviceLocalBackend(root)
+
+    def bare() -> int:
+        found, waiting = 0, [str(root)]
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        entry.stat(follow_symlinks=False)
+                        found += 1
+        return found
+
+    assert bare() == sum(1 for _ in storage.scan(Locator())) == notes
+    theirs, ours = in_turn(rounds, bare, lambda: sum(1 for _ in storage.scan(Locator())))
+    return statistics.median(ours), statistics.median(theirs)
+
+
+def run(args: Any = None) -> dict[str, Any]:
+    quick = bool(getattr(args, "quick", False))
+    entries, notes, rounds = (500, 1_000, 3) if quick else (5_000, 20_000, 15)
+    figures: dict[str, Any] = {"entries": entries, "notes": notes}
+    print(f"{'':<13} {'ours':>12}  {'compared':>12}")
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = append(Path(folder), entries, rounds)
+        figures["append"] = show(
+            "append", ours, theirs, ours / theirs, "<= 1.5x read + atomic rewrite", ours <= 1.5 * theirs
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = group_commit(Path(folder), entries, max(3, rounds // 3))
+        figures["group_commit"] = show(
+            "group commit",
+            ours,
+            theirs,
+            theirs / ours,
+            ">= 6x cheaper per entry, 8 writers",
+            theirs >= 6 * ours,
+        )
+    ours, theirs = parse(entries, 3)
+    figures["parse"] = show(
+        "parse", ours, theirs, theirs / ours, ">= 50x faster than markdown-it-py", theirs >= 50 * ours
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = scan(Path(folder), notes, max(3, rounds // 3))
+        figures["scan"] = show(
+            "scan", ours, theirs, ours / theirs, "< 2x bare scandir + stat", ours < 2 * theirs
+        )
+    return figures
