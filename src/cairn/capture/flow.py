@@ -28,7 +28,7 @@ from cairn.capture.narrative import said_at
 from cairn.capture.pending import PendingCells
 from cairn.config import Settings
 from cairn.errors import Invalid, NotFound
-from cairn.notes.kinds import KINDS
+from cairn.notes.kinds import KINDS, space_of
 from cairn.notes.notebook import Draft, Notebook, OnChange
 from cairn.notes.sessions import CellRecord, SessionLog, place_of_session, session_locator, sessions_of
 from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBackend, Writer, iterate_files
@@ -237,10 +237,17 @@ class Capture:
 
     def sessions(self, space: Space | None = None) -> Iterator[tuple[Space, str]]:
         """Every session there is a log of, in one space or in all."""
-        at = sessions_of(space) if space is not None else Locator("")
-        for locator in iterate_files(self._storage, at):
-            if (place := place_of_session(locator)) is not None:
-                yield place
+        for home in [sessions_of(space)] if space is not None else self._session_folders():
+            for locator in iterate_files(self._storage, home):
+                if (place := place_of_session(locator)) is not None:
+                    yield place
+
+    def _session_folders(self) -> Iterator[Locator]:
+        for app in self._storage.list(Locator("")):
+            if not app.name.startswith("."):
+                for project in self._storage.list(app):
+                    if (space := space_of(project)) is not None:
+                        yield sessions_of(space)
 
     def _finish_all(
         self,

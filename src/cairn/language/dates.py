@@ -83,7 +83,7 @@ _COUNT = (
     + "|".join(w for w in _NUMBERS if len(w) > 2)
     + r")"
 )
-_UNIT = "(?:day|week|fortnight|month|year|decade)s?"
+_UNIT = "(?:day|weekend|week|fortnight|month|year|decade)s?"
 _DAY_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])"
 _YEAR = r"(?:1[89]|20|21)\d\d"
 _FUTURE = re.compile(
@@ -180,8 +180,16 @@ def _which_unit(match: re.Match[str], today: date) -> Days:
         # On a weekend the last one is a week ago; on a weekday it is the one just gone.
         steps = {"last": -1, "past": -1, "previous": -1, "next": 1, "coming": 0}.get(which.split()[-1], 0)
         return spans.shifted("weekend", steps, today)
+    if which.endswith("past"):
+        # "the past month" runs up to today; "last month" is the calendar's.
+        months = {"month": -1, "year": -12, "decade": -120}.get(unit)
+        return (spans.plus_months(today, months) if months else today - timedelta(days=7)), today
     steps = {"this": 0, "next": 1, "coming": 1, "following": 1}.get(which.split()[-1], -1)
     return spans.shifted(unit, steps, today)
+
+
+def _weekend(match: re.Match[str], today: date) -> Days:
+    return spans.shifted("weekend", 0 if _is_future(match) else -1, today)
 
 
 def _before_after(match: re.Match[str], today: date) -> Days:
@@ -329,6 +337,7 @@ _ENGLISH: tuple[_Rule, ...] = (
     _rule(r"\b(?:the\s+)?(?P<unit>week|month|year)\s+(?P<order>before|after)\s+(?P<which>last|next)\b", _before_after),
     _rule(r"\b(?:the\s+)?(?P<which>last|past|previous|this(?:\s+(?:past|coming))?|next|coming|following)\s+"
           r"(?P<unit>week|weekend|month|year|decade)\b(?!\s+(?:before|after)\b)", _which_unit),
+    _rule(r"\b(?:over|at|on|for)\s+the\s+weekend\b", _weekend),
     _rule(r"\b(?:the\s+)(?P<unit>week|month|year|weekend)\s+(?P<which>before|prior)\b(?!\s+\w)", _which_unit),
     _rule(rf"\b(?:about\s+|around\s+)?(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\s+(?P<ago>ago|back|from\s+now|from\s+today)\b",
           _counted),
