@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
+import shutil
 import subprocess
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -101,6 +105,21 @@ def open_at(tree: Path, clock: SetClock | None = None, **parts: Any) -> ProjectM
         clock=clock or SetClock(),
         **parts,
     )
+
+
+@functools.cache
+def _template() -> Path:
+    """A repository with a fresh memory, made once per process and copied for each test."""
+    folder = Path(tempfile.mkdtemp(prefix="cairn-history-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    tree = make_repo(folder / "repo")
+    open_at(tree).init()
+    return tree
+
+
+def ready_repo(tree: Path) -> Path:
+    """A repository whose memory was just set up."""
+    return Path(shutil.copytree(_template(), tree))
 
 
 def state(tree: Path) -> dict[str, Any]:

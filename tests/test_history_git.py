@@ -18,6 +18,7 @@ from tests.history_kit import (
     git,
     make_repo,
     open_at,
+    ready_repo,
     state,
     write,
 )
@@ -33,8 +34,7 @@ def two_clones(tmp_path):
     """A shared repository with a memory, and two clones of it."""
     origin = tmp_path / "origin.git"
     git(tmp_path, "init", "-q", "--bare", "-b", "main", str(origin))
-    seed = make_repo(tmp_path / "seed")
-    open_at(seed).init()
+    seed = ready_repo(tmp_path / "seed")
     open_at(seed).record("Set the scene", {"gotchas": ["Shared trap: known to both. Use care."]})
     open_at(seed).consolidate()
     commit_all(seed, "memory: begin")
@@ -103,11 +103,11 @@ def test_two_clones_work_merge_and_pull_without_a_hand_step(two_clones):
 
 
 def test_repeated_crossing_merges_never_lose_or_double_an_event(two_clones):
-    """Five rounds of work on both sides, merged each time from alternating sides."""
+    """Four rounds of work on both sides, merged each time from alternating sides."""
     trees = list(two_clones)
     clocks = [SetClock(), SetClock()]
     wanted = set()
-    for turn in range(5):
+    for turn in range(4):
         for index, tree in enumerate(trees):
             summary = f"clone {index} round {turn}"
             open_at(tree, clocks[index]).record(summary, {"decisions": [f"Decision {index}.{turn} stands"]})
@@ -260,9 +260,10 @@ def test_submodules_huge_and_binary_files_are_not_read(tmp_path):
     tree = make_repo(tmp_path / "repo")
     git(tree, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "third/library")
     (tree / "blob.py").write_bytes(b"\0\1\2" * 1000)
-    with (tree / "huge.md").open("wb") as handle:
-        handle.truncate(3_000_000_000)
     commit_all(tree, "odd files")
+    for name in ("huge.md", "huge.py"):
+        with (tree / name).open("wb") as handle:
+            handle.truncate(3_000_000_000)
     project = open_at(tree)
     project.init()
     notes = state(tree)["bundle"]["projectMap"]["architectureNotes"]

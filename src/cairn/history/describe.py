@@ -367,9 +367,14 @@ def trap(text: str, cause: str, source: str, title: str = "") -> dict[str, str]:
     return {
         "title": title.strip().rstrip("."),
         "symptom": sentences(symptom, 3, 400),
-        "cause": because.group(1).strip().rstrip(".").capitalize() + "." if because else cause,
-        "correctPath": (way.group(1).strip().rstrip(".").capitalize() + ".") if way else f"See {source}.",
+        "cause": _sentence(because.group(1)) if because else cause,
+        "correctPath": _sentence(way.group(1)) if way else f"See {source}.",
     }
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _gotchas(survey: Survey) -> list[dict[str, str]]:

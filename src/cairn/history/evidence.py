@@ -258,7 +258,14 @@ def _markers(tree: Path, files: Mapping[str, int], *, has_git: bool) -> Iterator
 
 def _marker_lines(tree: Path, files: Mapping[str, int], *, has_git: bool) -> Iterator[tuple[str, int, str]]:
     if has_git:
-        out = git.git(tree, "grep", "-nIE", "--untracked", "-e", _GREP)
+        # git reads a file whole before it judges it: only source files, and none of the large ones.
+        large = [
+            f":(exclude,literal){name}"
+            for name, size in files.items()
+            if size > MAX_TEXT_BYTES and language_of(name)
+        ]
+        wanted = [f":(glob)**/*{ending}" for ending in LANGUAGES]
+        out = git.git(tree, "grep", "-nIE", "--untracked", "-e", _GREP, "--", *wanted, *large[:500])
         for row in (out or "").splitlines():
             path, _, rest = row.partition(":")
             line, _, text = rest.partition(":")

@@ -69,6 +69,7 @@ class Record:
         self.sources = SourceRegistry(storage)
         self.archive = Archive(storage, self.log, self.checkpoints)
         self.notes: list[str] = []
+        self._eased: set[str] = set()
 
     # ------------------------------------------------------------ reading
 
@@ -370,7 +371,9 @@ class Record:
         for other in ENTRY_FILES:
             if other != entry.key and self._read(Locator(other)).count("<!-- cairn:entry version="):
                 self._put(Locator(other), projections.without_entry(self._read(Locator(other))))
-        git.ease_merges(self.tree, [entry.key])
+        if entry.key not in self._eased:
+            git.ease_merges(self.tree, [entry.key])
+            self._eased.add(entry.key)
 
     def _read(self, at: Locator) -> str:
         try:
