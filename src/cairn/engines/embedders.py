@@ -26,7 +26,8 @@ from cairn.seams import Embedder
 if TYPE_CHECKING:
     import numpy as np
 
-_BATCH = 32
+# Word pieces per run: memory grows with the square of a text's length, so long texts run a few at a time.
+_BATCH_PIECES = 1024
 _MAX_TOKENS = 256
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
@@ -77,6 +78,11 @@ class MiniLM:
         self._lock = threading.Lock()
         self._parts: tuple[Any, Any] | None = None
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory already: those who can do without it look here first."""
+        return self._parts is not None
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Unit vectors in the order of `texts`; texts of like length run together, so little is padding."""
         import numpy as np
@@ -85,8 +91,10 @@ class MiniLM:
         encoded = [item.ids for item in tokenizer.encode_batch([text or " " for text in texts])]
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
         vectors = np.zeros((len(encoded), self.dimensions), np.float32)
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
+        while order:
+            # The longest of the batch decides: taken from the end, it is known before the batch is cut.
+            size = max(1, _BATCH_PIECES // len(encoded[order[-1]]))
+            batch, order = order[-size:], order[:-size]
             ids = np.zeros((len(batch), max(len(encoded[i]) for i in batch)), np.int64)
             mask = np.zeros_like(ids)
             for row, i in enumerate(batch):

@@ -30,6 +30,8 @@ from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 if TYPE_CHECKING:
     import numpy as np
 
+__all__ = ["SearchRequest", "SearchResult", "Searcher", "coverage", "fit", "shown_score"]
+
 _LEXICAL_ROWS = 4000
 _NEAREST_ROWS = 600
 _FACTS_PER_EPISODE = 5
