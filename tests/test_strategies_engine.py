@@ -6,18 +6,19 @@ import json
 import shutil
 import threading
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cairn.errors import Invalid, Misconfigured, Unavailable
+from cairn.notes.kinds import place_of
 from cairn.seams import Locator
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy
 from cairn.strategies import options as ome
 from cairn.strategies.cron import Cron
 from cairn.types import CellEvent
-from tests.strategies_kit import START, World
+from tests.strategies_kit import START, World, case_steps, trajectory
 
 TALK = [
     ("Caroline", "I went to a LGBTQ support group yesterday."),
@@ -434,4 +435,19 @@ def test_the_whole_engine_can_be_off(tmp_path: Path):
     world = World(root)
     assert world.engine.handle(world.talk(TALK)) == 0
     assert world.run() == 0
-    assert START.tzinfo is UTC
+
+
+def test_every_derived_note_checks_against_the_note_format(world: World):
+    """E37-E41: what the strategies write parses without a single problem."""
+    for number in range(3):
+        task = f"The nightly backup of db{number} fails with exit code 2, please find out why and fix it."
+        lines = trajectory(task, steps=case_steps(), final="The cause was the old port; it works again.")
+        world.run(world.talk(lines, session=f"ops{number}", at=START + timedelta(days=number)))
+    world.run(world.talk(TALK))
+    world.engine.trigger("reflect_episodes", force=True)
+    kinds = set()
+    for locator in world.notebook.notes():
+        note = world.notebook.read(locator)
+        assert note.problems == (), (locator, note.problems)
+        kinds.add(place_of(locator).kind.name)  # type: ignore[union-attr]
+    assert kinds == {"episode", "atomic_fact", "foresight", "profile", "agent_case", "agent_skill"}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cairn.strategies import Ask
 
 _SESSIONS_KEPT = 64
-_CELLS_KEPT = 512
+_MESSAGES_KEPT = 20_000
+_CELLS_KEPT = 4096
 
 
 class Cells:
@@ -30,7 +31,9 @@ class Cells:
         self._root, self._notebook, self._journals = root, notebook, journals
         self._log = SessionLog(journals)
         self._sessions: OrderedDict[Locator, SessionState] = OrderedDict()
-        self._statements: OrderedDict[str, list[Statement]] = OrderedDict()
+        self._cells: OrderedDict[tuple[Locator, str], tuple[int, Cell]] = OrderedDict()
+        self._messages_kept = 0
+        self._statements: OrderedDict[str, tuple[Cell, list[Statement]]] = OrderedDict()
 
     def spaces(self) -> list[Space]:
         """Every (app, project) space that has a folder."""
@@ -39,21 +42,33 @@ class Cells:
     def cell(self, ask: Ask) -> Cell:
         """The cell an ask is about. Raises `NotFound` when its words are gone."""
         space = ask.scope.space
-        state = self._session(session_locator(space, ask.session_id))
+        locator = session_locator(space, ask.session_id)
+        size = self._journals.size(locator)
+        kept = self._cells.get((locator, ask.cell_id))
+        if kept is not None and kept[0] == size:
+            return kept[1]
+        state = self._session(locator)
         record = next((c for c in state.cells if c.cell_id == ask.cell_id), None)
         messages = state.messages_of(record) if record else ()
         if record is None or not messages:
             raise NotFound(f"The words of cell {ask.cell_id} are not in session {ask.session_id} any more.")
-        return Cell(record.cell_id, space, ask.session_id, messages, record.day, record.reason)
+        cell = Cell(record.cell_id, space, ask.session_id, messages, record.day, record.reason)
+        self._cells[locator, ask.cell_id] = (size, cell)
+        self._messages_kept += len(messages)
+        while self._messages_kept > _MESSAGES_KEPT:
+            _, (_, oldest) = self._cells.popitem(last=False)
+            self._messages_kept -= len(oldest.messages)
+        return cell
 
     def statements(self, ask: Ask, zone: tzinfo) -> list[Statement]:
         """What is stated in the cell of an ask; several strategies and owners share the work."""
         key = f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.cell_id}"
-        if key not in self._statements:
-            self._statements[key] = statements_of(self.cell(ask).messages, zone)
+        cell = self.cell(ask)
+        if key not in self._statements or self._statements[key][0] is not cell:
+            self._statements[key] = (cell, statements_of(cell.messages, zone))
             while len(self._statements) > _CELLS_KEPT:
                 self._statements.popitem(last=False)
-        return self._statements[key]
+        return self._statements[key][1]
 
     def episodes(self, scope: Scope, day: str) -> dict[str, Entry]:
         """The episodes of one owner's day, by id; none where there is no such note."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
     from cairn.notes.root import MemoryRoot
 
-BATCH = 256
+BATCH = 1024
 MODEL_BATCH = 8
 LONGEST_BACKOFF = 300.0
 WAIT_WHEN_UNAVAILABLE = 15.0

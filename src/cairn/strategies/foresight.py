@@ -19,11 +19,11 @@ from cairn.types import Message, Scope
 ASSUMED_DAYS = 30
 SOON_DAYS = 14
 _INTENT = re.compile(
-    r"\b(?:I'll|I will|I'm (?:\w+ )?(?:going to|gonna|planning|hoping|thinking (?:of|about)|considering|about to|looking forward to|set to|due to|aiming|signing up|starting|"
+    r"\b(?:I'll|I will|I'm (?:\w+ )?(?:going to|gonna|planning|hoping|thinking (?:of|about)|considering|about to|looking forward to|set to|due to|aiming|signing up|"
     r"leaving|flying|moving|meeting|visiting|getting ready)|I am (?:going to|planning|hoping|on (?:leave|vacation|holiday))|I'm on (?:leave|vacation|holiday)|"
-    r"I (?:\w+ )?(?:plan|intend|want|hope|need|have|aim|expect|promise) to|I've (?:got|signed up|booked|decided) |I (?:signed up|booked|registered|applied|decided|scheduled)\b|I can't wait (?:to|for)|I must|"
+    r"I (?:\w+ )?(?:plan|intend|want|hope|need|have|aim|expect|promise) to|I've (?:signed up|booked|decided) |I (?:signed up|booked|registered|applied|decided|scheduled)\b|I can't wait (?:to|for)|I must|"
     r"we'll|we're (?:\w+ )?(?:going to|gonna|planning|hoping|thinking|having|going|meeting|visiting)|we (?:plan|want|hope) to|"
-    r"(?:^|[.!] )(?:going to|gonna|planning to|hoping to|can't wait to|looking forward to)|I(?:'m| am) (?:on|off)\b)",
+    r"(?:^|[.!] )(?:going to|gonna|planning to|hoping to|can't wait to|looking forward to)|I(?:'m| am) off to\b)",
     re.I,
 )
 _APPOINTED = re.compile(
@@ -31,8 +31,8 @@ _APPOINTED = re.compile(
     re.I,
 )
 _NOT_A_PLAN = re.compile(
-    r"\b(?:keep (?:you|ya|it|going|pushing|on|plugging|grinding|spreading|up)|give up|posted|updated|let (?:you|anything|any)|stay (?:determined|positive|strong|focused)|be (?:awesome|amazing|great)|be sure to|"
-    r"just want to|on the right track|want to (?:positively|make (?:a|the) )|stop me|believ(?:e|ing) in|my best|(?:will|'ll) (?:never|always|let you|be (?:fine|okay|ok|great|there for)|see|keep you|help|make sure to tell|send you|be back|have to admit|say)|never forget|i'll keep (?:at|that|you|doing|going|pushing)|"
+    r"\b(?:keep (?:\w+ing|you|ya|it|going|pushing|on|plugging|grinding|spreading|up)|give up|posted|updated|let (?:you|anything|any)|stay (?:determined|positive|strong|focused)|be (?:awesome|amazing|great)|be sure to|"
+    r"just want to|on the right (?:track|path)|make it\b|by your side|memories|for sure|what i have to|start(?:ing)? (?:to )?think|right by|want to (?:positively|make (?:a|the) )|stop me|believ(?:e|ing) in|my best|(?:will|'ll) (?:never|always|let you|be (?:fine|okay|ok|great|there for)|see|keep you|help|make sure to tell|send you|be back|have to admit|say)|never forget|i'll keep (?:at|that|you|doing|going|pushing)|"
     r"have to (?:say|admit|agree)|want to (?:say|thank)|need to (?:say|hear)|hope (?:you|it|that|your)|have to be|if i|would have|wanted to|needed to|had to|to hear (?:about|more|all|from you)|to see (?:what|how|it|you))\b",
     re.I,
 )
@@ -79,30 +79,33 @@ def foresights_of(messages: Sequence[Message], zone: tzinfo) -> list[Foresight]:
         if message.role == "tool":
             continue
         others = [name for sender, name in names.items() if sender != message.sender_id]
+        before = ""
         for sentence in sentences.split(message.text):
-            ahead = _ahead(sentence, message, others, zone)
+            ahead = _ahead(sentence, message, others, zone, before)
+            before = sentence
             if ahead is not None and ahead.text not in told:
                 told.add(ahead.text)
                 found.append(ahead)
     return found
 
 
-def _ahead(sentence: str, message: Message, others: Sequence[str], zone: tzinfo) -> Foresight | None:
+def _ahead(
+    sentence: str, message: Message, others: Sequence[str], zone: tzinfo, before: str
+) -> Foresight | None:
     text = tidied(sentence)
     if text.endswith("?") or len(text.split()) < 4:
         return None
-    said = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
-    coming = [
-        m
-        for m in dates.mentions(text, said)
-        if m.end >= said.date() and (m.end > said.date() or m.words.lower() != "now")
-    ]
     intends = bool(_INTENT.search(text)) and not _NOT_A_PLAN.search(text)
-    appointed = bool(_APPOINTED.search(text)) and any(m.end > said.date() for m in coming)
-    past = [m for m in dates.mentions(text, said) if m.end < said.date()]
-    if not (intends or appointed) or (past and not coming):
+    if not intends and not _APPOINTED.search(text):
         return None
-    retelling = retold(sentence, message, others, zone)
+    said = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
+    found = dates.mentions(text, said)
+    coming = [m for m in found if m.end >= said.date() and m.words.lower() != "now"]
+    if not intends and not any(m.end > said.date() for m in coming):
+        return None
+    if found and not coming:
+        return None
+    retelling = retold(sentence, message, others, zone, before)
     if not retelling or len(retelling.split()) < 5:
         return None
     start, end, stated = _window(text, coming, said.date())

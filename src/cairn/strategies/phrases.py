@@ -58,7 +58,7 @@ _IMPERATIVE = re.compile(
 _OMITTED = (
     (
         re.compile(
-            r"^(?:going to|hoping to|planning (?:to|on)|thinking (?:of|about)|looking forward|trying to|excited (?:to|about)|so excited|ready to|off to)\b",
+            r"^(?:going to(?! be\b)|hoping to|planning (?:to|on)|thinking (?:of|about)|looking forward|trying to|excited (?:to|about)|so excited|ready to|off to)\b",
             re.I,
         ),
         "I'm ",

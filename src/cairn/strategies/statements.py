@@ -342,17 +342,28 @@ def _ended(text: str) -> str:
     )
 
 
-def retold(sentence: str, message: Message, others: Sequence[str], zone: tzinfo) -> str:
-    """One sentence of `message` in the third person with its dates, whatever it says; "" if it cannot stand alone."""
+def retold(sentence: str, message: Message, others: Sequence[str], zone: tzinfo, before: str = "") -> str:
+    """One sentence of `message` in the third person with its dates, whatever it says; "" if it cannot stand alone.
+
+    A sentence that leans on `before`, the one said just ahead of it, is told together with it.
+    """
     said_at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
-    text = with_subject(bared(grammar.tidied(sentence), others)).rstrip(" .!…")
-    if SECOND.search(text):
-        text = _with_addressee(text, others)
-    if not text or leans(text) or len(text) > MAX_CHARS:
+    parts = [_Part(text, message, leans=False) for s in (before, sentence) if (text := _plain(s, others))]
+    if not parts or not _plain(sentence, others):
         return ""
-    return _told(
-        [_Part(text, message, leans=False)], message, _company(message.text, message.speaker, others), said_at
-    )
+    if leans(parts[-1].text):
+        if len(parts) < 2 or leans(parts[0].text) or not is_claim(parts[0].text):
+            return ""
+    else:
+        parts = parts[-1:]
+    if sum(len(part.text) for part in parts) > MAX_CHARS:
+        return ""
+    return _told(parts, message, _company(message.text, message.speaker, others), said_at)
+
+
+def _plain(sentence: str, others: Sequence[str]) -> str:
+    text = with_subject(bared(grammar.tidied(sentence), others)).rstrip(" .!…")
+    return _with_addressee(text, others) if SECOND.search(text) else text
 
 
 def _with_addressee(text: str, others: Sequence[str]) -> str:
