@@ -133,8 +133,8 @@ def test_a_dead_writers_mutex_is_taken_over(tmp_path):
 
 def test_a_heartbeat_keeps_a_slow_writer_in(tmp_path):
     """S72: a writer that is slower than the stale time keeps the mutex by touching it."""
-    slow = VaultMutex(tmp_path / "m", stale_seconds=0.3, heartbeat_seconds=0.05)
-    other = VaultMutex(tmp_path / "m", timeout_seconds=0.7, stale_seconds=0.3)
+    slow = VaultMutex(tmp_path / "m", stale_seconds=1.0, heartbeat_seconds=0.05)
+    other = VaultMutex(tmp_path / "m", timeout_seconds=1.5, stale_seconds=1.0)
     with slow.hold() as token:
         with pytest.raises(Unavailable), other.hold():
             pass
