@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -390,6 +390,13 @@ class Journals(Protocol):
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
         """Atomically make `lines` the whole journal (compaction, forget). The caller holds its lock."""
+        ...
+
+    def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
+        """Rewrite a journal with nobody appending meanwhile: `change` gets its lines and returns the new ones.
+
+        None leaves it as it is. Returns whether it was rewritten; a journal that is not there never is.
+        """
         ...
 
 

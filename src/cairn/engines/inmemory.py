@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, Unavailable
@@ -161,6 +161,15 @@ class InMemoryJournals:
         with self._lock:
             self._data[at.key] = data
         return len(data)
+
+    def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
+        with self._lock:
+            data = self._data.get(at.key, b"")
+            lines = change(tuple(data.decode("utf-8").split("\n")[:-1])) if data else None
+            if lines is None:
+                return False
+            self._data[at.key] = _joined(at, lines)
+        return True
 
 
 class InMemoryLocks:

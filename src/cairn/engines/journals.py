@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cairn.engines.tree import Tree, encoded, refuse_temps, translating, write_all
@@ -89,6 +89,16 @@ class FileJournals:
             with self._locked(at):
                 self._tree.replace(at, data)
         return len(data)
+
+    def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
+        if not self.size(at):
+            return False
+        with translating(at.key), self._locked(at):
+            lines = change(self.read(at).lines)
+            if lines is None:
+                return False
+            self._tree.replace(at, b"".join(unit(at.key, [line]) for line in lines))
+        return True
 
     def _commit(self, at: Locator, batch: list[_Waiting]) -> None:
         """Write a batch as one piece; every waiter learns its end or the error."""

@@ -158,7 +158,7 @@ class AccessLog:
                     _line({"t": sort, "at": stamp(at), "m": mems}) for (sort, at), mems in by_time.items()
                 ]
                 with self._locks.hold(self._lock(one)):
-                    self._journals.append(self._at(one), lines)
+                    self._journals.append(self._at(one), lines, sync=False)
 
     def stats(self, space: Space) -> Mapping[Ref, Stat]:
         """Everything known of the reads in `space`, hits that wait included. A snapshot."""

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TypeVar
 
 from cairn.errors import CairnError, NotFound
@@ -173,7 +174,7 @@ class Shelf:
         starts = [match.start() for match in _OPENING.finditer(text)]
         blocks: dict[int, tuple[Key, ...]] = {}
         fresh: list[str] = []
-        for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        for begin, end in zip_longest(starts, starts[1:], fillvalue=len(text)):
             block = text[begin:end]
             mark = hash(block)
             if mark in note.blocks:

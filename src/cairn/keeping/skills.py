@@ -1,7 +1,7 @@
 """Procedures as SKILL.md files, both ways, and a registry of the skills that lie around.
 
 An export is a valid Agent Skill: a folder named like the skill, frontmatter with name and description, then
-When to use, Steps and Context. The registry (`journal/skills.jsonl`) knows skill files by content hash: a new
+When to use, Steps and Context. The registry (`journal/skill-index.jsonl`) knows skill files by content hash: a new
 or changed one becomes, or updates, a procedure memory; a vanished one is tombstoned. A skill written by a
 person that says what a learned procedure says supersedes it.
 """
@@ -188,7 +188,7 @@ def in_root(keeper: Keeper, space: Space) -> list[SkillFile]:
 def index(keeper: Keeper, space: Space) -> list[SkillRow]:
     """The registry, tombstones included."""
     rows: dict[str, SkillRow] = {}
-    for line in keeper.journals.read(keeper.root.journal(space, "skills")).lines:
+    for line in keeper.journals.read(keeper.root.journal(space, "skill-index")).lines:
         try:
             row = SkillRow(**json.loads(line))
         except (ValueError, TypeError):
@@ -241,7 +241,7 @@ def scan(
                     _archive(keeper, space, row.memory_id)
         if lines:
             keeper.journals.append(
-                keeper.root.journal(space, "skills"),
+                keeper.root.journal(space, "skill-index"),
                 [json.dumps(asdict(row), ensure_ascii=False) for row in lines],
             )
     return ScanReport(**report)
