@@ -255,6 +255,27 @@ def _conventions(env: Mapping[str, str], *, root_is_given: bool) -> dict[str, tu
     return out
 
 
+def shown(settings: Settings) -> list[tuple[str, str, str]]:
+    """Every setting as (name, value, where it came from), secrets masked."""
+    rows = []
+    for section in SECTIONS:
+        values = getattr(settings, section)
+        for key in get_type_hints(type(values)):
+            value = getattr(values, key)
+            if key in SECRET_KEYS and value:
+                text = "(set, not shown)"
+            else:
+                text = (
+                    "; ".join(value)
+                    if isinstance(value, tuple)
+                    else str(value).lower()
+                    if isinstance(value, bool)
+                    else str(value)
+                )
+            rows.append((f"{section}.{key}", text, settings.origins.get(f"{section}.{key}", "default")))
+    return rows
+
+
 def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
     sections: dict[str, Any] = {name: cls() for name, cls in SECTIONS.items()}
     origins: dict[str, str] = {}

@@ -1,0 +1,44 @@
+"""The commented `cairn.toml` that `cairn init` writes: every setting with its default, switched off."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from cairn.config import SECTIONS, Settings
+
+
+def starter_text() -> str:
+    """Every section and setting, each line commented out, so that the file changes nothing until edited."""
+    parts = [
+        "# Cairn settings. Each line shows a default; remove the # to change it.",
+        "# Order: these lines < .env < CAIRN_SECTION__KEY in the environment < command-line arguments.",
+    ]
+    defaults = Settings()
+    for section, cls in SECTIONS.items():
+        words = " ".join((inspect.getdoc(cls) or "").split())
+        parts += ["", *textwrap.wrap(words, 100, initial_indent="# ", subsequent_indent="# "), f"[{section}]"]
+        for key in get_type_hints(cls):
+            if (section, key) != ("memory", "root"):
+                parts.append(f"# {key} = {_toml(getattr(getattr(defaults, section), key))}")
+    return "\n".join(parts) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def write_starter(root: Path, *, force: bool = False) -> bool:
+    """Put the starter into `root` unless one is there; True if it was written."""
+    target = root / "cairn.toml"
+    if target.exists() and not force:
+        return False
+    root.mkdir(parents=True, exist_ok=True)
+    target.write_text(starter_text(), encoding="utf-8")
+    return True
