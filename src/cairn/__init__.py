@@ -1,3 +1,101 @@
-"""Cairn: long-term memory for AI agents that a person can read."""
+"""Cairn: long-term memory for AI agents that a person can read.
+
+    async with cairn.open("~/.cairn") as memory:
+        await memory.add("s1", messages)
+        await memory.flush("s1")
+        result = await memory.search("where does Alice live", user_id="alice")
+
+Everything else is imported when it is first used, so that `import cairn` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from cairn.errors import (
+    CairnError,
+    Conflict,
+    Invalid,
+    Misconfigured,
+    NotFound,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    import os
+
+    from cairn.blocking import BlockingMemory
+    from cairn.config import Settings
+    from cairn.memory import Memory
+    from cairn.types import ContentItem, Evidence, Freshness, Hit, Message, ToolCall, Verdict
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BlockingMemory",
+    "CairnError",
+    "Conflict",
+    "ContentItem",
+    "Evidence",
+    "Freshness",
+    "Hit",
+    "Invalid",
+    "Memory",
+    "Message",
+    "Misconfigured",
+    "NotFound",
+    "Settings",
+    "ToolCall",
+    "Unavailable",
+    "Verdict",
+    "__version__",
+    "open",
+    "open_blocking",
+]
+
+_HOMES = {
+    "BlockingMemory": "cairn.blocking",
+    "ContentItem": "cairn.types",
+    "Evidence": "cairn.types",
+    "Freshness": "cairn.types",
+    "Hit": "cairn.types",
+    "Memory": "cairn.memory",
+    "Message": "cairn.types",
+    "Settings": "cairn.config",
+    "ToolCall": "cairn.types",
+    "Verdict": "cairn.types",
+}
+
+
+def open(root: str | os.PathLike[str] | None = None, *, background: bool = True, **settings: Any) -> Memory:
+    """Open a memory root: `async with cairn.open(root) as memory`.
+
+    Args:
+        root: The folder; `~/.cairn` or the configured one by default. Made if it is missing.
+        background: Index, run strategies and notice edits while open.
+        settings: "section__key" values that win over files and environment, e.g. `memory__timezone="UTC"`.
+
+    Raises:
+        Misconfigured: a setting is unknown or wrong; the message names where it stands.
+    """
+    from cairn.config import load
+    from cairn.memory import Memory
+
+    return Memory(load(root, **settings), background=background)
+
+
+def open_blocking(
+    root: str | os.PathLike[str] | None = None, *, background: bool = True, **settings: Any
+) -> BlockingMemory:
+    """The same for callers without an event loop: `with cairn.open_blocking(root) as memory`."""
+    from cairn.blocking import BlockingMemory
+    from cairn.config import load
+
+    return BlockingMemory(load(root, **settings), background=background)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'cairn' has no attribute {name!r}")

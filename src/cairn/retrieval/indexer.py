@@ -73,12 +73,18 @@ class Queue(State, Protocol):
 class Known(Protocol):
     """What the queue remembers of a file."""
 
-    status: str
-    change_type: str
-    mtime: float | None
-    size: int | None
-    seen_at: float | None
-    retryable: bool
+    @property
+    def status(self) -> str: ...
+    @property
+    def change_type(self) -> str: ...
+    @property
+    def mtime(self) -> float | None: ...
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def seen_at(self) -> float | None: ...
+    @property
+    def retryable(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,11 +425,13 @@ class Indexer(DerivedMaintenance):
         """
         deadline = time.monotonic() + timeout
         self.wait(self.scan().lsn, timeout)
-        while embed and time.monotonic() < deadline and self._index.pending_count():
+        while embed and time.monotonic() < deadline:
             with self.lease() as mine:
                 if mine and not self.embed():
                     break
             if not mine:
+                if not self._index.pending_count():
+                    break
                 time.sleep(0.02)
         return self.status()
 

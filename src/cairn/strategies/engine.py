@@ -136,6 +136,11 @@ class Engine:
         self._work = threading.Event()
         self._one_at_a_time = threading.Lock()
 
+    @property
+    def kit(self) -> Kit:
+        """What strategies are given, for undo."""
+        return self._kit
+
     def close(self) -> None:
         self.state.close()
 

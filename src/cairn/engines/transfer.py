@@ -1,0 +1,188 @@
+"""Export and import: a whole memory as a folder or an archive, from one storage to another.
+
+Only the truth travels: `.index/` and `.tmp/` are made anew where they are missing. An import never overwrites:
+what is the same is left, daily notes are merged entry by entry, a longer journal that begins with ours replaces
+it, and whatever else differs is put beside ours under another name and reported.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn.engines.files import DeviceLocalBackend
+from cairn.errors import CairnError, Conflict, Invalid, NotFound
+from cairn.notes.kinds import place_of, space_of
+from cairn.seams import Locator, StorageBackend, iterate_files
+
+_LEFT_OUT = frozenset({".index", ".tmp", ".lock", ".git"})
+_ARCHIVES = (".tar.gz", ".tgz")
+_MAX_FILE_BYTES = 512 * 1024 * 1024
+
+Merge = Callable[[Locator, str, str], str]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """What an export or import did, file by file count, and what a person should look at."""
+
+    imported: int = 0
+    same: int = 0
+    merged: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    changed: list[Locator] = field(default_factory=list)
+
+
+def truth_files(storage: StorageBackend) -> Iterator[Locator]:
+    """Every file of the root that is not derived."""
+    for top in storage.list(Locator("")):
+        if top.name in _LEFT_OUT:
+            continue
+        if storage.info(top).is_dir:
+            yield from iterate_files(storage, top)
+        else:
+            yield top
+
+
+def export(storage: StorageBackend, target: str) -> Transfer:
+    """Copy the truth into `target`: a new or empty folder, or a name that ends in .tar.gz.
+
+    Raises:
+        Conflict: the target is there and not empty.
+    """
+    place = Path(target).expanduser()
+    if place.name.endswith(_ARCHIVES):
+        return _export_archive(storage, place)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise Conflict(
+            f"{target} is there already and not an empty folder. Choose another name.", target=target
+        )
+    return _copy(storage, DeviceLocalBackend(place))
+
+
+def _copy(source: StorageBackend, target: StorageBackend) -> Transfer:
+    done = Transfer()
+    for locator in truth_files(source):
+        text = source.read(locator)
+        target.write(locator, text)
+        done.imported += 1
+        done.bytes += len(text.encode("utf-8"))
+    return done
+
+
+def _export_archive(storage: StorageBackend, place: Path) -> Transfer:
+    if place.exists():
+        raise Conflict(f"{place} is there already. Choose another name.", target=str(place))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_name(f".{place.name}.tmp.{os.getpid()}")
+    try:
+        with tempfile.TemporaryDirectory(prefix="cairn-export-") as scratch:
+            done = _copy(storage, DeviceLocalBackend(scratch))
+            with tarfile.open(unfinished, "w:gz") as archive:
+                archive.add(scratch, arcname=".", recursive=True)
+        os.replace(unfinished, place)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return done
+
+
+def bring_in(storage: StorageBackend, source: str, merge: Merge) -> Transfer:
+    """Bring the memory at `source` (a folder or archive) into `storage`; see the module for the rules.
+
+    Args:
+        storage: The root that receives.
+        source: A folder, or an archive made by `export`. Another program's memory root of the same form works.
+        merge: Merges two versions of a daily note, theirs into ours.
+
+    Raises:
+        NotFound: there is nothing at `source`.
+        Invalid: it is not a memory root or not a readable archive.
+    """
+    with _opened(source) as theirs:
+        done = Transfer()
+        files = [
+            at
+            for at in truth_files(theirs)
+            if len(at.parts) <= 1 or space_of(Locator("/".join(at.parts[:2])))
+        ]
+        if not any(len(at.parts) > 2 for at in files):
+            raise Invalid(
+                f"{source} does not look like a memory root: no <app>/<project>/ folder in it.", source=source
+            )
+        for locator in files:
+            if len(locator.parts) == 1:
+                continue  # settings stay with the root they were made for
+            try:
+                _take(storage, theirs, locator, merge, done)
+            except CairnError as error:
+                done.problems.append(str(error))
+        return done
+
+
+def _take(
+    ours: StorageBackend, theirs: StorageBackend, locator: Locator, merge: Merge, done: Transfer
+) -> None:
+    text = theirs.read(locator)
+    done.bytes += len(text.encode("utf-8"))
+    try:
+        present = ours.read(locator)
+    except NotFound:
+        ours.write(locator, text, expect="")
+        done.imported += 1
+        done.changed.append(locator)
+        return
+    if present == text or (locator.name.endswith(".jsonl") and present.startswith(text)):
+        done.same += 1
+        return
+    place = place_of(locator)
+    if place is not None and place.kind.storage == "daily":
+        merged = merge(locator, present, text)
+        if merged != present:
+            ours.write(locator, merged)
+            done.changed.append(locator)
+        done.merged += 1
+    elif locator.name.endswith(".jsonl") and text.startswith(present):
+        ours.write(locator, text)
+        done.merged += 1
+        done.changed.append(locator)
+    else:
+        aside = _aside(ours, locator)
+        ours.write(aside, text, expect="")
+        done.problems.append(
+            f"{locator} differs from what is here; theirs is kept as {aside.name} for you to compare."
+        )
+
+
+def _aside(storage: StorageBackend, locator: Locator) -> Locator:
+    stem, dot, suffix = locator.name.rpartition(".")
+    for number in range(1, 1000):
+        name = f"{stem} (imported {number}){dot}{suffix}"
+        candidate = locator.parent.child(name)
+        if not storage.exists(candidate):
+            return candidate
+    raise Conflict(f"{locator}: there are a thousand imported copies already. Tidy them up first.")
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[StorageBackend]:
+    place = Path(source).expanduser()
+    if place.is_dir():
+        yield DeviceLocalBackend(place)
+        return
+    if not place.is_file():
+        raise NotFound(f"{source}: there is no such folder or archive.", source=source)
+    with tempfile.TemporaryDirectory(prefix="cairn-import-") as scratch:
+        try:
+            with tarfile.open(place, "r:*") as archive:
+                for member in archive:
+                    if member.isfile() and member.size <= _MAX_FILE_BYTES:
+                        archive.extract(member, scratch, filter="data")
+        except (tarfile.TarError, OSError, EOFError) as error:
+            raise Invalid(f"{source} is not an archive that can be read: {error}.", source=source) from None
+        yield DeviceLocalBackend(scratch)

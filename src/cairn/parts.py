@@ -1,0 +1,304 @@
+"""One open root, put together: the only place where engines are picked and handed to the parts above them.
+
+`open_parts` reads top to bottom in the order things depend on each other; `Parts.close` undoes it in reverse.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.capture import Capture
+from cairn.config import Settings
+from cairn.daemon import Daemon
+from cairn.engines.journals import FileJournals
+from cairn.engines.lance import LanceMirror, MirrorProcess
+from cairn.engines.locks import FileLocks
+from cairn.engines.rows import SqliteIndex
+from cairn.engines.selection import select_backend
+from cairn.engines.sqlite import SqliteState
+from cairn.engines.watching import TreeWatch
+from cairn.errors import Invalid, Misconfigured
+from cairn.keeping.memories import Keeper
+from cairn.keeping.secrets import redact
+from cairn.notes.notebook import Notebook
+from cairn.notes.root import MemoryRoot
+from cairn.retrieval.indexer import Indexer
+from cairn.retrieval.lexical import NoteScan
+from cairn.retrieval.listing import Listing
+from cairn.retrieval.search import Searcher
+from cairn.seams import Clock, Embedder, Journals, Locks, StorageBackend, SystemClock, Writer
+from cairn.strategies.engine import Engine
+from cairn.types import CellEvent, Hit, Scope
+
+log = logging.getLogger("cairn")
+
+
+class LazyEmbedder:
+    """Picks the embedder when it is first asked for; a configured one that cannot be had is said once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._picked = False
+        self._embedder: Embedder | None = None
+        self.trouble = ""
+
+    def __call__(self) -> Embedder | None:
+        if not self._picked:
+            with self._lock:
+                if not self._picked:
+                    self._embedder = self._pick()
+                    self._picked = True
+        return self._embedder
+
+    def if_loaded(self) -> Embedder | None:
+        """The embedder only if someone has used it already: `add` never pays for loading a model."""
+        embedder = self._embedder
+        return embedder if embedder is not None and getattr(embedder, "loaded", False) else None
+
+    def _pick(self) -> Embedder | None:
+        from cairn.engines.embedders import choose
+
+        try:
+            return choose(self._settings)
+        except Misconfigured as error:
+            self.trouble = str(error)
+            log.warning("%s", error)
+            return None
+
+
+@dataclass
+class Parts:
+    """Everything one open root is made of."""
+
+    settings: Settings
+    clock: Clock
+    storage: StorageBackend
+    root: MemoryRoot
+    journals: Journals
+    locks: Locks
+    state: SqliteState
+    index: SqliteIndex
+    mirror: LanceMirror
+    notebook: Notebook
+    indexer: Indexer
+    listing: Listing
+    searcher: Searcher
+    capture: Capture
+    keeper: Keeper
+    engine: Engine
+    embedder: LazyEmbedder
+    writer: Writer | None
+    closing: ExitStack
+    daemon: Daemon | None = None
+
+    def start(self) -> None:
+        """Begin background life: notice edits, index, run what is due."""
+        watch = TreeWatch(self.settings.root) if self.settings.index.watch else None
+        mirror = MirrorProcess(self.settings.index_dir, self.index, self.mirror)
+        self.closing.callback(mirror.stop)
+        self.daemon = Daemon(
+            self.indexer,
+            self.state,
+            watch=watch,
+            scan_seconds=self.settings.index.scan_seconds,
+            follow=mirror,
+        )
+        self.daemon.start()
+        self.closing.callback(self.daemon.stop)
+        thinking = _Thinking(self.engine)
+        thinking.start()
+        self.closing.callback(thinking.stop)
+
+    def close(self) -> None:
+        """Stop what runs, then close what is open, in reverse order."""
+        self.closing.close()
+
+
+class _Thinking(threading.Thread):
+    """Runs strategies as their work comes in, in a thread of its own; a failure is logged and life goes on."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(name="cairn-strategies", daemon=True)
+        self._engine = engine
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._engine.recover()
+        except Exception:
+            log.exception("strategies: recovery failed; it is tried again with the next work")
+        while not self._stopping.is_set():
+            try:
+                self._engine.run_due(seconds=2.0)
+            except Exception:
+                log.exception("strategies: a round failed")
+                self._stopping.wait(1.0)
+            self._engine.wait(0.5)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._engine.handle_many(())
+        self.join(15.0)
+
+
+def _redactor(settings: Settings) -> Callable[[str], str] | None:
+    """What happens to credentials in a text that is about to be written."""
+    if settings.keeping.secrets == "allow":
+        return None
+
+    def check(text: str) -> str:
+        found = redact(text)
+        if found.findings and settings.keeping.secrets == "refuse":
+            raise Invalid(
+                f"The text holds a credential ({found.findings[0].kind}); nothing was written. Take it out and try again.",
+                field="content",
+            )
+        return found.text
+
+    return check
+
+
+def _writer(settings: Settings, journals: Journals, clock: Clock) -> Writer | None:
+    if not settings.llm.base_url:
+        return None
+    from cairn.engines.spending import Spending
+    from cairn.engines.writers import OpenAIWriter
+
+    return OpenAIWriter(settings.llm, Spending(journals, clock, settings.llm.daily_token_cap))
+
+
+def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
+    """Open the root the settings name and finish what a crash left."""
+    time = clock or SystemClock()
+    with ExitStack() as undo:
+        storage = select_backend(settings)
+        root = MemoryRoot(storage)
+        root.ensure()
+        index_dir = _checked_index_dir(settings, storage)
+        locks = FileLocks(_lock_dir(settings, storage))
+        journals = FileJournals(settings.root)
+        state = SqliteState(index_dir, clock=time)
+        undo.callback(state.close)
+        index = SqliteIndex(index_dir, memory_rows=settings.index.memory_rows)
+        undo.callback(index.close)
+        mirror = index.mirror = LanceMirror(index_dir)
+        embedder = LazyEmbedder(settings)
+        indexer = Indexer(
+            storage=storage,
+            journals=journals,
+            locks=locks,
+            queue=state,
+            index=index,
+            embedder=embedder,
+            zone=settings.zone,
+        )
+        notebook = Notebook(storage, locks, clock=time, on_change=indexer.note_change)
+        writer = _writer(settings, journals, time)
+        redactor = _redactor(settings)
+        keeper = Keeper(
+            storage=storage,
+            root=root,
+            notebook=notebook,
+            journals=journals,
+            locks=locks,
+            clock=time,
+            settings=settings,
+        )
+        undo.callback(keeper.close)
+        engine = Engine(
+            root=root,
+            notebook=notebook,
+            journals=journals,
+            locks=locks,
+            clock=time,
+            settings=settings,
+            writer=writer,
+            embedder=embedder,
+            index_dir=index_dir,
+            redact=redactor,
+        )
+        undo.callback(engine.close)
+
+        def tell_engine(event: CellEvent) -> None:
+            engine.handle(event)
+
+        capture = Capture(
+            storage=storage,
+            notebook=notebook,
+            journals=journals,
+            locks=locks,
+            clock=time,
+            settings=settings,
+            writer=writer,
+            embedder=embedder.if_loaded,
+            on_cell=tell_engine,
+            on_change=indexer.note_change,
+            redact=redactor,
+        )
+
+        def count_hits(scope: Scope, hits: Sequence[Hit]) -> None:
+            keeper.record_hits([(scope, hit.entry_id) for hit in hits])
+
+        def wait(lsn: int | None, timeout: float) -> bool:
+            if lsn is None:  # look at the files themselves, so that a hand edit counts
+                indexer.catch_up(timeout)
+            return indexer.wait(lsn, timeout)
+
+        searcher = Searcher(
+            index,
+            settings=settings,
+            clock=time,
+            embedder=embedder,
+            freshness=indexer.status,
+            wait=wait,
+            unprocessed=capture.unprocessed,
+            writer=writer,
+            fallback=NoteScan(storage, journals, zone=settings.zone).of,
+            on_hits=count_hits,
+        )
+        listing = Listing(index, indexer.status, settings.zone)
+        capture.recover()
+        return Parts(
+            settings=settings,
+            clock=time,
+            storage=storage,
+            root=root,
+            journals=journals,
+            locks=locks,
+            state=state,
+            index=index,
+            mirror=mirror,
+            notebook=notebook,
+            indexer=indexer,
+            listing=listing,
+            searcher=searcher,
+            capture=capture,
+            keeper=keeper,
+            engine=engine,
+            embedder=embedder,
+            writer=writer,
+            closing=undo.pop_all(),
+        )
+
+
+def _checked_index_dir(settings: Settings, storage: StorageBackend) -> Path:
+    """Where the index lives; never inside a tree that an outside service replicates."""
+    chosen = settings.index_dir
+    if storage.capabilities.sync and (chosen == settings.root or settings.root in chosen.parents):
+        raise Misconfigured(
+            "index.dir lies inside the synced root: a database must not travel with it. Choose a place outside.",
+            setting="index.dir",
+        )
+    return chosen
+
+
+def _lock_dir(settings: Settings, storage: StorageBackend) -> Path:
+    if storage.capabilities.sync:
+        return settings.index_dir / "locks"
+    return settings.root / ".tmp" / "locks"

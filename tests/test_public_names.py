@@ -1,0 +1,45 @@
+"""The public surface is exactly this list, and every name is there."""
+
+import cairn
+
+PUBLIC = {
+    "BlockingMemory",
+    "CairnError",
+    "Conflict",
+    "ContentItem",
+    "Evidence",
+    "Freshness",
+    "Hit",
+    "Invalid",
+    "Memory",
+    "Message",
+    "Misconfigured",
+    "NotFound",
+    "Settings",
+    "ToolCall",
+    "Unavailable",
+    "Verdict",
+    "__version__",
+    "open",
+    "open_blocking",
+}
+
+
+def test_public_names_are_exactly_the_list():
+    """Adding or losing a public name is a decision, not an accident."""
+    assert set(cairn.__all__) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(cairn, name) is not None
+
+
+def test_blocking_mirrors_async():
+    """Every public coroutine of Memory has a blocking twin."""
+    import inspect
+
+    coroutines = {
+        name
+        for name, value in inspect.getmembers(cairn.Memory)
+        if inspect.iscoroutinefunction(value) and not name.startswith("_")
+    }
+    missing = {name for name in coroutines if not hasattr(cairn.BlockingMemory, name)}
+    assert missing == set()
