@@ -6,7 +6,7 @@ UV     := 0.13.7
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench chaos e2e serve lock clean
+.PHONY: help setup run test lint format bench chaos e2e serve docs lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -56,6 +56,9 @@ chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=...
 
 e2e: setup       ## the product as a user meets it, from a fresh clone
 	@$(BIN)/python -m tests.e2e
+
+docs: $(VENV)/.ready ## write the parts of docs/ that are made from the code
+	@$(BIN)/python -m tools.make_docs
 
 lock: $(VENV)/.ready ## resolve pyproject.toml anew into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock

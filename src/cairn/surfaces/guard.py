@@ -1,0 +1,335 @@
+"""What stands before every HTTP route: who may call, from where, how much, and how refusals look.
+
+One pure ASGI layer. In order: a request id; Host and Origin (a web page must not reach a local server through
+DNS rebinding or a forged form); the bearer token; the size and speed of the body; how many calls run at once.
+Every refusal, also the framework's own, has the one envelope `{request_id, error: {code, message, ...}}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from cairn.config import ServerSettings
+from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
+
+ASGIScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
+
+log = logging.getLogger("cairn.http")
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_OPEN_PATHS = frozenset({"/health"})
+
+
+class Refusal(Exception):
+    """An answer that is not a success: status, code of the contract, and words for a person."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+# The one table from the exception tree to HTTP. The first match wins.
+_STATUSES: Sequence[tuple[type[BaseException], int, str]] = (
+    (NotFound, 404, "NOT_FOUND"),
+    (Conflict, 409, "CONFLICT"),
+    (Invalid, 422, "INVALID_INPUT"),
+    (Misconfigured, 503, "CONFIGURATION_ERROR"),
+    (Unavailable, 503, "EXTERNAL_SERVICE_UNAVAILABLE"),
+    (CairnError, 500, "INTERNAL_ERROR"),
+)
+
+
+def refusal_for(error: BaseException) -> Refusal:
+    """The answer to give for `error`; anything unknown is an internal error that shows nothing of itself."""
+    if isinstance(error, Refusal):
+        return error
+    for kind, status, code in _STATUSES:
+        if isinstance(error, kind):
+            return Refusal(status, code, str(error))
+    return Refusal(
+        500,
+        "INTERNAL_ERROR",
+        "The server met an error of its own. Its log has the details under this request_id.",
+    )
+
+
+def envelope(refusal: Refusal, request_id: str, path: str) -> bytes:
+    body = {
+        "request_id": request_id,
+        "error": {
+            "code": refusal.code,
+            "message": refusal.message,
+            "timestamp": datetime.now(UTC).isoformat(),
+            "path": path,
+        },
+    }
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one token may do. None means not limited."""
+
+    digest: bytes
+    write: bool = True
+    apps: frozenset[str] | None = None
+    projects: frozenset[str] | None = None
+    owners: frozenset[str] | None = None
+
+    def check(self, *, app: str, project: str, owners: Sequence[str] = (), write: bool = False) -> None:
+        """Raise a 403 refusal unless the call stays inside the grant."""
+        if write and not self.write:
+            raise Refusal(403, "FORBIDDEN", "This token may only read.")
+        if self.apps is not None and app not in self.apps:
+            raise Refusal(403, "FORBIDDEN", f'This token does not reach app_id "{app}".')
+        if self.projects is not None and project not in self.projects:
+            raise Refusal(403, "FORBIDDEN", f'This token does not reach project_id "{project}".')
+        if self.owners is not None:
+            outside = [owner for owner in owners if owner not in self.owners]
+            if outside or not owners:
+                named = f' "{outside[0]}"' if outside else " without an owner"
+                raise Refusal(403, "FORBIDDEN", f"This token does not reach memory{named}.")
+
+
+OPEN_GRANT = Grant(digest=b"")
+
+
+def parse_tokens(lines: Sequence[str]) -> tuple[Grant, ...]:
+    """Read the `server.tokens` setting; see `ServerSettings`."""
+    grants = []
+    for line in lines:
+        secret, *rest = line.split()
+        if len(secret) < 16:
+            raise Misconfigured(
+                "server.tokens: a token needs at least 16 characters.", setting="server.tokens"
+            )
+        limits: dict[str, frozenset[str]] = {}
+        write = True
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if word in {"r", "rw"}:
+                write = word == "rw"
+            elif equals and name in {"app", "project", "owner"} and value:
+                if value != "*":
+                    limits[f"{name}s"] = frozenset(value.split(","))
+            else:
+                raise Misconfigured(
+                    f'server.tokens: "{word}" is not understood; a token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o]".',
+                    setting="server.tokens",
+                )
+        grants.append(Grant(digest=hashlib.sha256(secret.encode()).digest(), write=write, **limits))
+    return tuple(grants)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether binding to `host` keeps the server on this machine."""
+    if host in _LOOPBACK_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass
+class Guard:
+    """The ASGI layer itself. `state["grant"]` and `state["request_id"]` are left for the routes."""
+
+    app: App
+    settings: ServerSettings
+    grants: tuple[Grant, ...] = ()
+    observe: Callable[[str, int, float], None] = lambda _route, _status, _seconds: None
+    running: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.grants = parse_tokens(self.settings.tokens)
+        if not is_loopback(self.settings.host) and not self.grants:
+            raise Misconfigured(
+                f"The server would listen on {self.settings.host}, beyond this machine, without a token. "
+                "Set server.tokens, or bind to 127.0.0.1.",
+                setting="server.tokens",
+            )
+        self._hosts = _LOOPBACK_NAMES | {self.settings.host.strip("[]")} | set(self.settings.allowed_hosts)
+        self._origins = set(self.settings.allowed_origins)
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
+        started = time.perf_counter()
+        status = 500
+        begun = False
+
+        async def send_with_id(message: MutableMapping[str, Any]) -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                begun = True
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            self._check_caller(headers)
+            state["grant"] = self._grant(scope["path"], headers)
+            limited = _BodyLimit(receive, headers, self.settings)
+            if scope["path"] in _OPEN_PATHS or scope["method"] == "GET":
+                await self.app(scope, limited, send_with_id)
+            else:
+                await self._within_limit(scope, limited, send_with_id)
+        except Exception as error:
+            refusal = refusal_for(error)
+            if refusal.status >= 500 and not isinstance(error, Refusal | CairnError):
+                log.exception("request failed", extra={"request_id": request_id, "path": scope["path"]})
+            if not begun:
+                await _send_refusal(send_with_id, refusal, request_id, scope["path"])
+        finally:
+            seconds = time.perf_counter() - started
+            route = state.get("route", "unmatched")
+            self.observe(route, status, seconds)
+            if log.isEnabledFor(logging.INFO):
+                facts = {
+                    "request_id": request_id,
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status,
+                }
+                log.info("request", extra={**facts, "ms": round(seconds * 1e3, 2)})
+
+    async def _within_limit(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        if self.running >= self.settings.max_concurrency:
+            raise Refusal(
+                429,
+                "EXTERNAL_SERVICE_UNAVAILABLE",
+                f"{self.running} calls run already, the limit of this server. Try again shortly.",
+                headers={"retry-after": "1"},
+            )
+        self.running += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.running -= 1
+
+    def _check_caller(self, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = _host_name(host)
+        # With tokens on a public address the name in Host is not known beforehand, and the token protects.
+        if name not in self._hosts and (is_loopback(self.settings.host) or self.settings.allowed_hosts):
+            shown = host[:80].encode("unicode_escape").decode("ascii")
+            raise Refusal(
+                403,
+                "FORBIDDEN",
+                f'Host "{shown}" is not served here. Add it to server.allowed_hosts if it is yours.',
+            )
+        origin = headers.get(b"origin")
+        if origin is not None:
+            text = origin.decode("latin-1")
+            parts = urlsplit(text)
+            same = parts.netloc == host and parts.scheme in {"http", "https"}
+            if not same and text not in self._origins:
+                shown = text[:80].encode("unicode_escape").decode("ascii")
+                raise Refusal(
+                    403,
+                    "FORBIDDEN",
+                    f'Pages from "{shown}" may not call this server. See server.allowed_origins.',
+                )
+        elif headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
+            raise Refusal(403, "FORBIDDEN", "Pages of other sites may not call this server.")
+
+    def _grant(self, path: str, headers: Mapping[bytes, bytes]) -> Grant:
+        if not self.grants or path in _OPEN_PATHS:
+            return OPEN_GRANT
+        scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
+        digest = hashlib.sha256(secret.strip()).digest()
+        found = None
+        for grant in self.grants:  # every token is compared, so that time tells nothing
+            if hmac.compare_digest(grant.digest, digest):
+                found = grant
+        if scheme.lower() != b"bearer" or found is None:
+            raise Refusal(
+                401,
+                "UNAUTHORIZED",
+                "This server needs a token: send 'Authorization: Bearer <token>'.",
+                headers={"www-authenticate": "Bearer"},
+            )
+        return found
+
+
+class _BodyLimit:
+    """`receive` with a size limit and a time limit, so that a slow or huge body harms only its sender."""
+
+    def __init__(self, receive: Receive, headers: Mapping[bytes, bytes], settings: ServerSettings) -> None:
+        self._receive = receive
+        self._limit = settings.max_body_bytes
+        self._deadline = time.monotonic() + settings.body_timeout_seconds
+        self._seen = 0
+        self._done = False
+        declared = headers.get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > self._limit:
+            raise self._too_large()
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        if self._done:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(max(0.01, self._deadline - time.monotonic())):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refusal(
+                408, "BAD_REQUEST", "The body did not arrive in time; nothing was written."
+            ) from None
+        if message["type"] == "http.request":
+            self._seen += len(message.get("body", b""))
+            self._done = not message.get("more_body", False)
+            if self._seen > self._limit:
+                raise self._too_large()
+        return message
+
+    def _too_large(self) -> Refusal:
+        return Refusal(
+            413,
+            "BAD_REQUEST",
+            f"The body is larger than {self._limit} bytes; send fewer or smaller messages.",
+        )
+
+
+def _host_name(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+async def _send_refusal(send: Send, refusal: Refusal, request_id: str, path: str) -> None:
+    body = envelope(refusal, request_id, path)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
+    if refusal.status in {408, 413}:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,380 @@
+"""The HTTP server: one table of routes over `Memory`, one envelope for every answer.
+
+`build_app` makes the ASGI application (tests drive it as it is); `serve` runs it until told to stop and lets
+what was acknowledged finish. Every route exists under /api/v1 and /api/v2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route as StarletteRoute
+
+from cairn.config import Settings
+from cairn.errors import CairnError, Misconfigured
+from cairn.memory import Memory
+from cairn.retrieval.filters import plain_session
+from cairn.surfaces import schemas, views
+from cairn.surfaces.guard import App, Grant, Guard, Refusal, envelope, refusal_for
+from cairn.surfaces.metrics import Metrics
+from cairn.surfaces.openapi import DOCS_PAGE, describe
+
+log = logging.getLogger("cairn.http")
+
+VERSIONS = ("/api/v1", "/api/v2")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a handler gets: the memory, the checked body, the caller's grant and the path's parameters."""
+
+    memory: Memory
+    body: Any
+    grant: Grant
+    params: dict[str, str]
+    query: dict[str, str]
+
+    def allow(self, app: str, project: str, owners: Sequence[str], *, write: bool) -> None:
+        self.grant.check(app=app, project=project, owners=owners, write=write)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One row of the route table; the OpenAPI description is made from it."""
+
+    method: str
+    path: str
+    handler: Callable[[Call], Awaitable[Any]]
+    summary: str
+    body: type[BaseModel] | None = None
+    answer: type[BaseModel] | None = None
+    reads: type[BaseModel] | None = None  # what is checked at run time, where that differs from `body`
+
+
+class JsonResponse(Response):
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+async def add(call: Call) -> Any:
+    body = cast("schemas.AddBody", call.body)
+    if call.grant.owners is not None:
+        owners = [str(message.get("sender_id")) for message in body.messages if isinstance(message, dict)]
+        call.allow(body.app_id, body.project_id, owners, write=True)
+    call.allow(body.app_id, body.project_id, list(call.grant.owners or ()), write=True)
+    outcome = await call.memory.add(
+        body.session_id,
+        body.messages,
+        app_id=body.app_id,
+        project_id=body.project_id,
+        defer_extraction=body.defer_extraction or body.async_mode,
+        idempotency_key=body.idempotency_key,
+        mode=body.mode,
+    )
+    if body.async_mode:
+        waiting = await call.memory.unprocessed(body.session_id, body.app_id, body.project_id)
+        return JsonResponse(
+            {"status": "queued", "message_count": outcome.message_count, "pending": len(waiting)}, 202
+        )
+    return {"message_count": outcome.message_count, "status": outcome.status, "lsn": outcome.lsn}
+
+
+async def flush(call: Call) -> Any:
+    body = cast("schemas.FlushRequest", call.body)
+    if call.grant.owners is not None:
+        senders = await call.memory.session_owners(
+            body.session_id, app_id=body.app_id, project_id=body.project_id
+        )
+        call.allow(body.app_id, body.project_id, senders, write=True)
+    call.allow(body.app_id, body.project_id, list(call.grant.owners or ()), write=True)
+    outcome = await call.memory.flush(body.session_id, app_id=body.app_id, project_id=body.project_id)
+    return {"status": outcome.status, "lsn": outcome.lsn}
+
+
+async def search(call: Call) -> Any:
+    body = cast("schemas.SearchRequest", call.body)
+    owner = body.user_id or body.agent_id or ""
+    call.allow(body.app_id, body.project_id, [owner], write=False)
+    limit = call.memory.settings.server.max_query_chars
+    if len(body.query) > limit:
+        raise Refusal(
+            422, "INVALID_INPUT", f"query has {len(body.query)} characters; at most {limit} are searched."
+        )
+    result = await call.memory.search(
+        body.query,
+        user_id=body.user_id,
+        agent_id=body.agent_id,
+        app_id=body.app_id,
+        project_id=body.project_id,
+        method=body.method,
+        top_k=body.top_k,
+        radius=body.radius,
+        min_score=body.min_score,
+        include_profile=body.include_profile,
+        enable_llm_rerank=body.enable_llm_rerank,
+        filters=body.filters,
+        evidence=body.evidence,
+        token_budget=body.token_budget,
+        explain=body.explain,
+        for_injection=body.for_injection,
+        consistency=body.consistency,
+        min_lsn=body.min_lsn,
+        as_of=body.as_of,
+    )
+    return views.search_result(
+        result,
+        app=body.app_id,
+        project=body.project_id,
+        session_id=plain_session(body.filters) or "",
+        zone=call.memory.settings.zone,
+    )
+
+
+async def get(call: Call) -> Any:
+    body = cast("schemas.GetRequest", call.body)
+    call.allow(body.app_id, body.project_id, [body.user_id or body.agent_id or ""], write=False)
+    result = await call.memory.get(
+        body.memory_type,
+        user_id=body.user_id,
+        agent_id=body.agent_id,
+        app_id=body.app_id,
+        project_id=body.project_id,
+        page=body.page,
+        page_size=body.page_size,
+        sort_by=body.sort_by,
+        sort_order=body.sort_order,
+        filters=body.filters,
+        consistency=body.consistency,
+    )
+    return views.get_result(result)
+
+
+async def trigger(call: Call) -> Any:
+    body = cast("schemas.TriggerRequest", call.body)
+    call.allow("default", "default", list(call.grant.owners or ()), write=True)
+    return await call.memory.trigger(body.name, timeout=body.timeout, force=body.force)
+
+
+ENDPOINTS: list[Endpoint] = [
+    Endpoint(
+        "POST",
+        "/memory/add",
+        add,
+        "Add messages to a session",
+        schemas.AddRequest,
+        schemas.AddData,
+        schemas.AddBody,
+    ),
+    Endpoint(
+        "POST", "/memory/flush", flush, "Close the open stretch now", schemas.FlushRequest, schemas.FlushData
+    ),
+    Endpoint(
+        "POST",
+        "/memory/search",
+        search,
+        "Find what answers a query",
+        schemas.SearchRequest,
+        schemas.SearchData,
+    ),
+    Endpoint("POST", "/memory/get", get, "List memories, page by page", schemas.GetRequest, schemas.GetData),
+    Endpoint(
+        "POST", "/ome/trigger", trigger, "Run a strategy now", schemas.TriggerRequest, schemas.TriggerAnswer
+    ),
+]
+
+
+def _named(error: ValidationError) -> str:
+    """A validation error in one sentence per field, each naming the field."""
+    parts = []
+    for item in error.errors(include_url=False, include_input=False)[:5]:
+        place = ".".join(str(part) for part in item["loc"]) or "body"
+        if item["type"] == "extra_forbidden":
+            parts.append(f"{place}: unknown field; remove it")
+        else:
+            parts.append(f"{place}: {item['msg']}")
+    more = error.error_count() - len(parts)
+    return "; ".join(parts) + (f"; and {more} more" if more > 0 else "") + "."
+
+
+async def _read_body(request: Request, model: type[BaseModel]) -> BaseModel:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(
+            415,
+            "UNSUPPORTED_FORMAT",
+            f'Send JSON with Content-Type: application/json, not "{kind[:60] or "none"}".',
+        )
+    raw = await request.body()
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise Refusal(400, "BAD_REQUEST", f"The body is not valid JSON: {first['msg']}.") from None
+        raise Refusal(422, "INVALID_INPUT", _named(error)) from None
+
+
+class _Routes:
+    """Turns the table into Starlette routes bound to one memory."""
+
+    def __init__(self, memory: Memory, metrics: Metrics) -> None:
+        self.memory = memory
+        self.metrics = metrics
+        self.document = describe(ENDPOINTS, VERSIONS)
+
+    def all(self) -> list[StarletteRoute]:
+        routes = [
+            StarletteRoute("/health", self.health, methods=["GET"]),
+            StarletteRoute("/metrics", self.show_metrics, methods=["GET"]),
+            StarletteRoute("/openapi.json", self.openapi, methods=["GET"]),
+            StarletteRoute("/docs", self.docs, methods=["GET"]),
+        ]
+        for endpoint in ENDPOINTS:
+            for prefix in VERSIONS:
+                handler = self._handler(endpoint)
+                routes.append(StarletteRoute(prefix + endpoint.path, handler, methods=[endpoint.method]))
+        return routes
+
+    def _handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            request.state.route = endpoint.path
+            model = endpoint.reads or endpoint.body
+            body = await _read_body(request, model) if model else None
+            call = Call(
+                self.memory,
+                body,
+                request.state.grant,
+                dict(request.path_params),
+                dict(request.query_params),
+            )
+            data = await endpoint.handler(call)
+            if isinstance(data, JsonResponse):
+                return JsonResponse(
+                    {"request_id": request.state.request_id, "data": json.loads(bytes(data.body))},
+                    data.status_code,
+                )
+            return JsonResponse({"request_id": request.state.request_id, "data": data})
+
+        return handle
+
+    async def health(self, request: Request) -> Response:
+        request.state.route = "/health"
+        status = await self.memory.health()
+        return JsonResponse(status)
+
+    async def show_metrics(self, request: Request) -> Response:
+        request.state.route = "/metrics"
+        gauges = await self.memory.gauges()
+        return PlainTextResponse(
+            self.metrics.render(gauges), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    async def openapi(self, request: Request) -> Response:
+        request.state.route = "/openapi.json"
+        return JsonResponse(self.document)
+
+    async def docs(self, request: Request) -> Response:
+        request.state.route = "/docs"
+        return HTMLResponse(DOCS_PAGE)
+
+
+async def _framework_refusal(request: Request, error: Exception) -> Response:
+    """The framework's own 404 and 405, and anything a route raised, in the one envelope."""
+    if isinstance(error, HTTPException):
+        words = {
+            404: f"There is nothing at {request.url.path}. See /docs for the routes.",
+            405: f"{request.method} is not possible at {request.url.path}. See /docs for the routes.",
+        }
+        code = {404: "NOT_FOUND"}.get(error.status_code, "BAD_REQUEST")
+        message = words.get(error.status_code, str(error.detail))
+        refusal = Refusal(error.status_code, code, message, headers=dict(error.headers or {}))
+    else:
+        refusal = refusal_for(error)
+    body = envelope(refusal, request.state.request_id, request.url.path)
+    return Response(body, refusal.status, headers=refusal.headers, media_type="application/json")
+
+
+def build_app(memory: Memory, *, own: bool = True) -> App:
+    """The ASGI application over `memory`; with `own` its lifetime follows the server's."""
+    metrics = Metrics()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        if not own:
+            yield
+            return
+        async with memory:
+            yield
+
+    inner = Starlette(
+        routes=_Routes(memory, metrics).all(),
+        lifespan=lifespan,
+        exception_handlers={
+            HTTPException: _framework_refusal,
+            Refusal: _framework_refusal,
+            CairnError: _framework_refusal,
+            Exception: _framework_refusal,
+        },
+    )
+    # Redirects to a path with a slash would hide a wrong address behind a 307.
+    inner.router.redirect_slashes = False
+    return Guard(inner, memory.settings.server, observe=metrics.observe)
+
+
+def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
+    """Run the server until SIGINT or SIGTERM.
+
+    Raises:
+        Misconfigured: the address is taken, or binding beyond this machine without a token.
+    """
+    import uvicorn
+
+    from cairn.surfaces.logs import configure
+
+    configure(settings.logging)
+    app = build_app(Memory(settings))
+    config = uvicorn.Config(
+        cast("Any", app),
+        host=settings.server.host,
+        port=settings.server.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=20,
+        h11_max_incomplete_event_size=65536,
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+
+    async def run() -> None:
+        task = asyncio.create_task(server.serve())
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        if server.started and ready is not None:
+            ready(f"http://{settings.server.host}:{settings.server.port}")
+        await task
+
+    try:
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(run())
+    except SystemExit as stop:
+        if stop.code:
+            raise Misconfigured(
+                f"The server could not start on {settings.server.host}:{settings.server.port}. "
+                "Is the port taken? Choose another with --port.",
+                setting="server.port",
+            ) from None

@@ -1,0 +1,87 @@
+"""A real server in a process of its own, for tests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """Speaks to one running server."""
+
+    def __init__(self, process: subprocess.Popen, port: int) -> None:
+        self.process = process
+        self.port = port
+
+    def call(self, method, path, body=None, headers=None, raw=None):
+        """One request; returns (status, parsed body or text)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        data = raw if raw is not None else (json.dumps(body).encode() if body is not None else None)
+        given = {"Content-Type": "application/json", **(headers or {})}
+        try:
+            connection.request(method, path, body=data, headers=given)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        try:
+            return answer.status, json.loads(text)
+        except ValueError:
+            return answer.status, text.decode("utf-8", "replace")
+
+    def post(self, name, body, **kwargs):
+        return self.call("POST", f"/api/v1/{name}", body, **kwargs)
+
+
+@contextmanager
+def serving(root, *options, env=None):
+    """Start `cairn server start` on `root`; stop it with SIGTERM and check that it ended well."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "cairn.surfaces.cli",
+        "--root",
+        str(root),
+        "server",
+        "start",
+        "--port",
+        str(port),
+    ]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
+    process = subprocess.Popen([*command, *options], env={**clean, **(env or {})}, stdout=subprocess.DEVNULL)
+    server = Server(process, port)
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                if server.call("GET", "/health")[0] == 200:
+                    break
+            except OSError:
+                assert process.poll() is None, "the server ended by itself"
+                time.sleep(0.02)
+        else:
+            raise AssertionError("the server did not come up")
+        yield server
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise

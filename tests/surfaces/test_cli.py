@@ -1,0 +1,202 @@
+"""The command line as a person meets it: output, exit codes, bad input, help."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from tools.make_docs import subcommands
+
+from cairn.surfaces.cli import build_parser, main
+
+ENV = {"CAIRN_EMBEDDING__PROVIDER": "none"}
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch, capsys):
+    """Runs a command in this process on a root of its own; returns (code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("CAIRN_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", "none")
+    root = tmp_path / "root"
+
+    def run(*words):
+        try:
+            code = main(["--root", str(root), *words])
+        except SystemExit as stop:
+            code = stop.code
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    run.root = root
+    return run
+
+
+def test_first_minutes(cli):
+    """init, add, flush, search, get and show work in a row and say what to do next."""
+    code, out, _ = cli("init")
+    assert code == 0
+    assert "cairn add" in out
+    assert (cli.root / "cairn.toml").exists()
+    assert cli("add", "--session", "s1", "--sender", "alice", "I", "keep", "bees")[0] == 0
+    assert cli("flush", "--session", "s1")[0] == 0
+    code, out, _ = cli("search", "--user", "alice", "bees")
+    assert code == 0
+    assert "bees" in out
+    code, out, _ = cli("get", "episode", "--user", "alice", "--json")
+    entry = json.loads(out)["episodes"][0]["id"]
+    code, out, _ = cli("show", entry)
+    assert code == 0
+    assert "line " in out
+    assert "alice: I keep bees" in out
+
+
+def test_nothing_found_is_an_answer_with_exit_code_one(cli):
+    """Silence is an answer: exit code 1 and a sentence."""
+    code, out, _ = cli("search", "--user", "nobody", "anything")
+    assert code == 1
+    assert "Nothing fits." in out
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_global_options_stand_on_either_side(cli, before, tmp_path):
+    """--json, --app and --project are understood before and after the subcommand."""
+    options = ["--json", "--app", "acme"]
+    words = ["add", "--session", "s", "--sender", "bob", "hello"]
+    code, out, _ = cli(*([*options, *words] if before else [*words, *options]))
+    assert code == 0
+    assert json.loads(out)["message_count"] == 1
+    assert (cli.root / "acme" / "default_project" / "sessions").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        (["add", "--session", "../x", "--sender", "a", "t"], 2, "session_id"),
+        (["add", "--session", "s", "--sender", "..", "t"], 2, "sender_id"),
+        (["add", "--session", "s"], 2, "nothing to add"),
+        (["add", "--session", "s", "--file", "none.json"], 3, "none.json"),
+        (["search", "--user", "a", "--filters", "{", "x"], 2, "--filters"),
+        (["search", "--user", "a", "--top-k", "0", "x"], 2, "top_k"),
+        (["show", "nonsense"], 2, "entry id"),
+        (["show", "alice_ep_20260101_00000001"], 3, "no entry"),
+        (["import", "nowhere"], 3, "nowhere"),
+        (["cascade", "sync", "notes.txt"], 2, "notes.txt"),
+    ],
+)
+def test_bad_input_has_a_code_and_a_sentence(cli, words, code, part):
+    """Errors go to standard error with the documented exit code; with --json they are JSON."""
+    got, out, err = cli(*words)
+    assert got == code
+    assert part in err
+    assert out == ""
+    got, out, _ = cli(*words, "--json")
+    assert got == code
+    assert part in json.loads(out)["error"]["message"]
+
+
+def test_a_wrong_setting_is_exit_code_six(cli):
+    """A misconfigured root names file and line."""
+    cli.root.mkdir()
+    (cli.root / "cairn.toml").write_text("[server]\nport = 'x'\n")
+    code, _, err = cli("config", "show")
+    assert code == 6
+    assert "cairn.toml, line 2" in err
+
+
+def test_config_show_names_origins(cli):
+    """config show prints every setting with its origin."""
+    code, out, _ = cli("config", "show", "--json")
+    assert code == 0
+    rows = json.loads(out)
+    assert rows["memory.root"]["from"] == "argument"
+    assert rows["embedding.provider"]["from"] == "environment CAIRN_EMBEDDING__PROVIDER"
+
+
+def test_cascade_commands(cli):
+    """status, sync, fix and rebuild work on a lone root; a rebuild keeps every row."""
+    cli("add", "--session", "s", "--sender", "a", "pomegranate")
+    cli("flush", "--session", "s")
+    assert cli("cascade", "sync")[0] == 0
+    status = json.loads(cli("cascade", "status", "--json")[1])
+    assert status["pending"] == 0
+    assert cli("cascade", "fix")[0] == 0
+    rebuilt = json.loads(cli("cascade", "rebuild", "--json")[1])
+    assert rebuilt["rows"] == status["rows"] > 0
+    assert cli("search", "--user", "a", "pomegranate")[0] == 0
+
+
+def test_doctor_names_damage_and_the_next_step(cli):
+    """A damaged note is found with file, line and what to do."""
+    cli("add", "--session", "s", "--sender", "a", "text")
+    cli("flush", "--session", "s")
+    note = next(cli.root.glob("*/*/users/a/episodes/*.md"))
+    note.write_text(note.read_text().replace("<!-- /entry:", "<!-- lost:"))
+    _, out, _ = cli("doctor", "--json")
+    findings = json.loads(out)["findings"]
+    assert any(note.name in item["what"] and item["next"] for item in findings)
+
+
+def test_export_and_import_carry_everything(cli, tmp_path):
+    """A folder and an archive bring a memory to a new root; importing twice changes nothing."""
+    cli("add", "--session", "s", "--sender", "a", "tamarind")
+    cli("flush", "--session", "s")
+    for target in (tmp_path / "copy", tmp_path / "copy.tar.gz"):
+        assert cli("export", str(target))[0] == 0
+        assert cli("export", str(target))[0] == 4
+        other = str(tmp_path / f"root-{target.name}")
+        assert main(["--root", other, "import", str(target)]) == 0
+        assert main(["--root", other, "search", "--user", "a", "tamarind"]) == 0
+        assert main(["--root", other, "import", str(target)]) == 0
+        files = {p.relative_to(other).as_posix() for p in (tmp_path / f"root-{target.name}").rglob("*.md")}
+        assert files == {p.relative_to(cli.root).as_posix() for p in cli.root.rglob("*.md")}
+
+
+def test_import_merges_and_never_overwrites(cli, tmp_path):
+    """Two roots with notes of one day merge entry by entry; what differs otherwise is kept beside."""
+    other = tmp_path / "other"
+    for root, text in ((cli.root, "first root"), (other, "second root")):
+        at = "1780000000000"
+        main(["--root", str(root), "add", "--session", text.split()[0], "--sender", "a", "--at", at, text])
+        main(["--root", str(root), "flush", "--session", text.split()[0]])
+    _, out, _ = cli("import", str(other), "--json")
+    assert json.loads(out[out.index("{") :])["merged"] == 1
+    note = next(cli.root.glob("*/*/users/a/episodes/*.md")).read_text()
+    assert "first root" in note
+    assert "second root" in note
+
+
+def test_every_command_has_help_with_words():
+    """Each command describes itself, and each option says what it means."""
+    commands = subcommands(build_parser())
+    assert len(commands) > 15
+    for name, command in commands.items():
+        assert command.description, name
+
+
+def test_a_cold_keyword_search_is_quick(tmp_path):
+    """A lone call imports no heavy library: numpy, lancedb, pyarrow, onnxruntime and pydantic stay out of add."""
+    code = (
+        "import sys\nfrom cairn.surfaces.cli import main\n"
+        f"main(['--root', {str(tmp_path)!r}, 'add', '--session', 's', '--sender', 'a', 'hello'])\n"
+        "heavy = {'numpy', 'lancedb', 'pyarrow', 'onnxruntime', 'pydantic', 'starlette', 'rich', 'yaml'} & set(sys.modules)\n"
+        "print(sorted(heavy))\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**clean, **ENV}, timeout=60
+    )
+    heavy = set(json.loads(done.stdout.splitlines()[-1].replace("'", '"')))
+    assert not heavy & {"numpy", "lancedb", "pyarrow", "onnxruntime", "starlette", "rich", "pydantic"}, heavy
+
+
+def test_import_cairn_is_light():
+    """`import cairn` brings in nothing heavy and has exactly the public names."""
+    code = "import sys, cairn; print(sorted({'numpy','lancedb','pydantic','yaml','asyncio','sqlite3'} & set(sys.modules)), len(cairn.__all__))"
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert time.perf_counter() - started < 5
+    assert done.stdout.startswith("[]"), done.stdout

@@ -1,0 +1,27 @@
+"""The documentation that is made from the code is up to date, and what it shows runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tools.make_docs import DOCS, made
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", ["openapi.json", "settings.md", "cli.md"])
+def test_made_pages_are_current(name):
+    """Routes, settings and commands cannot drift from their pages: run `make docs`."""
+    assert made()[name] == (DOCS / name).read_text(encoding="utf-8")
+
+
+def test_the_repository_says_nothing_of_machines():
+    """No machine path and no registry host is in the tree."""
+    pattern = re.compile(r"/root/|/home/[a-z]+/|/work/|pypi\.org|files\.pythonhosted", re.IGNORECASE)
+    for page in [
+        *ROOT.glob("*.md"),
+        *DOCS.rglob("*.md"),
+        ROOT / "requirements.lock",
+        ROOT / "pyproject.toml",
+    ]:
+        assert not pattern.search(page.read_text(encoding="utf-8")), page

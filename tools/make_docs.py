@@ -1,0 +1,117 @@
+"""Write the parts of the documentation that are made from the code: `make docs`.
+
+docs/openapi.json from the route table, the reference in docs/cli.md from the argument parser, docs/settings.md
+from the settings classes. A test compares, so none of them can drift.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+from cairn.config import SECTIONS, Settings
+from cairn.surfaces.cli import build_parser
+from cairn.surfaces.http import ENDPOINTS, VERSIONS
+from cairn.surfaces.openapi import describe
+
+DOCS = Path(__file__).parent.parent / "docs"
+START, END = "<!-- reference: made by `make docs` -->", "<!-- end of reference -->"
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Every command that does something, by its full name."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                inner = subcommands(command)
+                if inner:
+                    found.update({f"{name} {rest}": sub for rest, sub in inner.items()})
+                else:
+                    found[name] = command
+    return found
+
+
+def cli_reference() -> str:
+    """One section per command: what it is for, its arguments, its examples."""
+    lines = []
+    for name, command in subcommands(build_parser()).items():
+        lines += [f"### cairn {name}", "", command.description or "", ""]
+        rows = []
+        for action in command._actions:
+            if action.dest in {"help", "root", "app", "project", "json"} or action.help == argparse.SUPPRESS:
+                continue
+            if action.option_strings:
+                value = (
+                    ""
+                    if action.nargs == 0
+                    else f" {action.metavar or '|'.join(map(str, action.choices or [])) or action.dest.upper()}"
+                )
+                shown = f"`{', '.join(action.option_strings)}{value}`"
+            else:
+                shown = f"`{action.dest.upper()}`"
+            text = (action.help or "").replace("|", "\\|")
+            shown = shown.replace("|", "\\|")
+            rows.append(f"| {shown} | {text} |")
+        if rows:
+            lines += ["| argument | meaning |", "|---|---|", *rows, ""]
+        if command.epilog:
+            lines += ["```sh", inspect.cleandoc(command.epilog.removeprefix("examples:\n")), "```", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def settings_page() -> str:
+    """Every setting with its default."""
+    lines = [
+        "# Settings",
+        "",
+        "Defaults < `cairn.toml` in the root < `.env` (the first found of `./.env`, `$XDG_CONFIG_HOME/cairn/.env`,",
+        "`~/.cairn/.env`) < `CAIRN_SECTION__KEY` < arguments. `cairn config show` prints what holds and why;",
+        "`cairn init` writes a commented starter. Unknown names are errors.",
+    ]
+    defaults = Settings()
+    for section, cls in SECTIONS.items():
+        words = " ".join((inspect.getdoc(cls) or "").split())
+        lines += [
+            "",
+            f"## [{section}]",
+            "",
+            words,
+            "",
+            "| setting | default | environment |",
+            "|---|---|---|",
+        ]
+        for key in get_type_hints(cls):
+            value = getattr(getattr(defaults, section), key)
+            shown = "[]" if value == () else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+            lines.append(
+                f"| `{key}` | {shown if value != '' else '(empty)'} | `CAIRN_{section.upper()}__{key.upper()}` |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def made() -> dict[str, str]:
+    """File name -> the text it should have."""
+    cli = (DOCS / "cli.md").read_text(encoding="utf-8")
+    before, _, rest = cli.partition(START)
+    _, _, after = rest.partition(END)
+    document = json.dumps(describe(ENDPOINTS, VERSIONS), indent=1, ensure_ascii=False) + "\n"
+    return {
+        "openapi.json": document,
+        "settings.md": settings_page(),
+        "cli.md": f"{before}{START}\n\n{cli_reference()}\n{END}{after}",
+    }
+
+
+def main() -> int:
+    for name, text in made().items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
