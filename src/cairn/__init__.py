@@ -21,6 +21,7 @@ from cairn.errors import (
     NotFound,
     Unavailable,
 )
+from cairn.version import VERSION
 
 if TYPE_CHECKING:
     import os
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cairn.memory import Memory
     from cairn.types import ContentItem, Evidence, Freshness, Hit, Message, ToolCall, Verdict
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "BlockingMemory",

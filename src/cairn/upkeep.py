@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from cairn import __version__
 from cairn.engines import transfer
 from cairn.errors import CairnError, Invalid, NotFound
 from cairn.notes.conflicts import conflict_copies, merged
@@ -19,6 +18,7 @@ from cairn.parts import Parts
 from cairn.seams import Locator
 from cairn.strategies.reflection import undo
 from cairn.types import Entry, Message, Scope, Space
+from cairn.version import VERSION
 
 _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
 
@@ -259,7 +259,7 @@ def health(parts: Parts) -> dict[str, Any]:
     disabled = [name for name, on in (("llm", llm), ("embed", embed), ("rerank", llm)) if not on]
     return {
         "status": "ok" if daemon["healthy"] else "degraded",
-        "version": __version__,
+        "version": VERSION,
         "capabilities": {"llm": llm, "embed": embed, "rerank": llm, "multimodal_llm": False, "parser": False},
         "disabled_features": disabled,
         "cascade": {

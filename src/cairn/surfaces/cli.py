@@ -17,9 +17,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn import __version__
 from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
 from cairn.surfaces.output import Output
+from cairn.version import VERSION
 
 EXIT_CODES: Sequence[tuple[type[CairnError], int]] = (
     (NotFound, 3),
@@ -83,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[_global_options()],
     )
-    parser.add_argument("--version", action="version", version=f"cairn {__version__}")
+    parser.add_argument("--version", action="version", version=f"cairn {VERSION}")
     add_commands(Commands(parser))
     return parser
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from cairn import __version__
 from cairn.surfaces import schemas
+from cairn.version import VERSION
 
 if TYPE_CHECKING:
     from cairn.surfaces.http import Endpoint
@@ -66,7 +66,7 @@ def describe(endpoints: Sequence[Endpoint], prefixes: Sequence[str]) -> dict[str
         "openapi": "3.1.0",
         "info": {
             "title": "Cairn",
-            "version": __version__,
+            "version": VERSION,
             "description": "Long-term memory for AI agents that a person can read.",
         },
         "paths": paths,
