@@ -21,6 +21,9 @@ LEADS = re.compile(
     r"(?:[,!.…:;]+| -| –|—)\s*)+",
     re.I,
 )
+_SINCE_LAST = re.compile(
+    r"^(?:since|after) (?:the|our|we) last (?:chat|talk|conversation|talked|spoke|chatted)\w*,? ", re.I
+)
 _SOFT_LEADS = re.compile(
     r"^(?:and|but|so|also|plus|well|yeah|yep|yes|oh|then|or|like|though)\s+(?=[a-z'])", re.I
 )
@@ -31,7 +34,7 @@ SOCIAL = re.compile(
     r"i (?:totally |completely |really )?(?:agree|appreciate (?:it|that|you\w*|your|the)|hear you|get it|understand|bet|know|hope so|think so|feel (?:you|that way))(?=[.,!]|$| (?:with )?(?:you|how|what|that feeling))|"
     r"i'm (?:all ears|here for you|so happy for|so glad|glad|sorry|(?:really |so |totally )?proud of you|always here|rooting)|i love (?:that|it|this)(?=[.,!]|$)|"
     r"can't wait to (?:see|hear)|looking forward to (?:seeing|hearing|it|that)|hope (?:you|to see|to hear|it|that you)|i'd love to (?:see|hear|join|come|check)|count me in|"
-    r"check (?:it|this|that) out|take a look|here's|here is|speaking of|(?:that|it|this) (?:must|sounds?|looks?) |wish(?:ing)? you|i'll (?:let you|keep you|send you)|what about you|guess what|i did it(?=[.!]|$)|^i bet\b|\bi mean\b|\bfriendship\b|i'm doing (?:well|good|great|okay|fine|alright)|(?:last|since we) (?:talked|spoke|chatted|met|last)|^(?:so |really |very )?(?:glad|happy|sorry|stoked|pumped) (?!to have)|"
+    r"check (?:it|this|that) out|take a look|here's|here is|speaking of|(?:that|it|this) (?:must|sounds?|looks?) |wish(?:ing)? you|i'll (?:let you|keep you|send you)|what about you|guess what|i did it(?=[.!]|$)|^i bet\b|\bi mean\b|check out (?:this|these|the|that|my)|\bthis (?:pic|photo|picture)\b|^on another note|i'm (?:so |pretty )?sure\b|(?:my|our) best\b|no doubt|stayed away|\bfriendship\b|i'm doing (?:well|good|great|okay|fine|alright)|(?:last|since we) (?:talked|spoke|chatted|met|last)|^(?:so |really |very )?(?:glad|happy|sorry|stoked|pumped) (?!to have)|"
     r"like (?:this|that|these|those)(?=\W*$| (?:can|make|remind|help|keep|give|show))|keep (?:plugging|grinding|pushing|at it|moving)|out of this world|for (?:this|that)(?=\W*$| for)|it all|^(?:sounds|looks|seems|wish|hope)\b|means a lot|means so much|this (?:journey|ride)|i'm (?:really |so |super |very )?(?:excited|happy|stoked|pumped)(?= (?:about|for) (?:it|this|that)|[.!]|$))",
     re.I,
 )
@@ -141,6 +144,7 @@ def bared(text: str, others: Sequence[str]) -> str:
     while before != text:
         before = text
         text = LEADS.sub("", text)
+        text = _SINCE_LAST.sub("", text)
         text = called.sub("", text)
         text = _SOFT_LEADS.sub("", text)
     return calling.sub("", text).strip()
@@ -238,7 +242,9 @@ def _is_specific(text: str, tokens: Sequence[str]) -> bool:
     """Whether a sentence without the speaker in it tells of something in particular, not of life in general."""
     we = re.search(r"\bwe(?:'re|'ve|'ll)?\s+(?:\w+ly )?(\w+)", text, re.I)
     if we:
-        usual = re.search(r"\b(?:usually|every|often|always|once|regularly|each)\b", text, re.I)
+        usual = re.search(r"\b(?:usually|every|often|once|regularly|each)\b", text, re.I)
+        if we.group(1).lower() in grammar.MODALS:
+            return False
         return bool(
             "'" in we.group()
             or grammar.is_past(we.group(1))
@@ -256,7 +262,8 @@ def _is_specific(text: str, tokens: Sequence[str]) -> bool:
     ):
         return False
     if re.search(
-        r"\b(?:was|were|is|are|looked|felt|seemed) (?:\w+ly |so |very |such |pretty )*\w+$", text.rstrip(".!")
+        r"\b(?:was|were|is|are|looked|felt|seemed) (?:\w+ly |so |very |such |pretty )*[\w-]+$",
+        text.rstrip(".!"),
     ):
         return False
     inner = re.findall(r"(?<=[a-z,] )[A-Z][a-z]+", text)
@@ -333,6 +340,8 @@ def leans(text: str) -> bool:
     A pronoun is at home when a noun stands before it with a clause's edge between them: "the dog ran off and I
     found it". "It" that points at nothing ("it took years to learn") is looked past.
     """
+    if _ELLIPTIC.search(text):
+        return True
     tokens = [t for t in grammar.words_of(text) if not t.isspace()]
     nouns, closed = 0, False
     for at, token in enumerate(tokens):
@@ -342,10 +351,11 @@ def leans(text: str) -> bool:
             closed = True
         if at == 0 and _EXPLETIVE.match(text):
             continue
+        base = lower.partition("'")[0]
         if lower in {"this", "that", "these", "those"} and at and _is_determiner(following):
             if _is_bare_pointer(tokens, at) and not closed:
                 return True
-        elif lower in _POINTING:
+        elif lower in _POINTING or ("'" in lower and base in {"it", "they", "he", "she", "that", "this"}):
             if lower == "there" and following in {"is", "are", "was", "were"}:
                 continue
             if (lower == "that" and at and _introduces(following)) or (
@@ -359,6 +369,10 @@ def leans(text: str) -> bool:
     return False
 
 
+_ELLIPTIC = re.compile(
+    r"\b(?:go|going|went|come|do|did|done|try|tried) (?:often|again|together|so|either|too|the same|both)\b|\bthe same(?: thing| way)?$|\bas well$|\btoo$|\b(?:the|an)other one\b",
+    re.I,
+)
 _EDGES = lexicon("; so because which when who while where since as if after before though")
 _JOINTS = lexicon(", - – — and but or plus")
 _SUBJECTS = lexicon("i it they he she we this that their")

@@ -325,10 +325,11 @@ def _dated(text: str, mention: dates.TimeMention) -> str:
 
 
 def _lowered(text: str) -> str:
-    first = text.split(" ", 1)[0]
-    keep = (first.isupper() and len(first) > 1) or any(c.isupper() for c in first[1:])
-    known = first.lower().rstrip(",") in STOP or first.lower().endswith("ly")
-    return text if keep or not known else text[:1].lower() + text[1:]
+    """`text` to go on after a semicolon: its first word small where it is no name."""
+    first = text.split(" ", 1)[0].rstrip(",")
+    lower = first.lower()
+    is_plain = lower in STOP or lower in EMPTY or lower in grammar.ADVERBS or lower.endswith(("ing", "ly"))
+    return text[:1].lower() + text[1:] if is_plain or lower in {"even", "crazy", "since", "now"} else text
 
 
 def _ended(text: str) -> str:
