@@ -92,7 +92,7 @@ class _Queue:
         self.waiting: list[_Request] = []
         self.busy = False
         self.users = 0
-        self.last_size = 0
+        self.expected = 1
         self.last_seconds = 0.0
 
     def take(self) -> list[_Request]:
@@ -102,13 +102,11 @@ class _Queue:
         into two halves that take turns. It is a fraction of one commit, and only after a crowded one.
         """
         with self.changed:
-            expected = self.last_size + len(self.waiting)
-            if self.last_size > 1 or len(self.waiting) > 1:
-                deadline = time.monotonic() + min(self.last_seconds / 4, 0.02)
-                while len(self.waiting) < expected:
-                    left = deadline - time.monotonic()
-                    if left <= 0 or not self.changed.wait(left):
-                        break
+            deadline = time.monotonic() + min(self.last_seconds / 4, 0.02)
+            while len(self.waiting) < self.expected:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self.changed.wait(left):
+                    break
             batch, self.waiting = self.waiting, []
             return batch
 
@@ -253,7 +251,9 @@ class Notebook:
                 request.error = error
         finally:
             with queue.changed:
-                queue.last_size, queue.last_seconds = len(batch), time.monotonic() - started
+                # Nobody of this batch can be waiting again yet: together they are all who write just now.
+                queue.expected = len(batch) + len(queue.waiting)
+                queue.last_seconds = time.monotonic() - started
                 if queue.waiting:
                     queue.waiting[0].leads = True
                     queue.waiting[0].ready.set()
