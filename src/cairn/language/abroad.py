@@ -104,7 +104,7 @@ _SPANISH = (
     _weekdays(r"\bel\s+{day}\s+pasado\b", _SPANISH_DAYS, future=False),
     _weekdays(r"\bel\s+próximo\s+{day}\b", _SPANISH_DAYS, future=True),
 )  # fmt: skip
-_CHINESE_JAPANESE = (
+CHINESE_JAPANESE: tuple[Rule, ...] = (
     _words({
         "前天": ("day", -2), "昨天": ("day", -1), "今天": ("day", 0), "明天": ("day", 1), "后天": ("day", 2),
         "上周": ("week", -1), "上星期": ("week", -1), "这周": ("week", 0), "下周": ("week", 1),
@@ -115,13 +115,15 @@ _CHINESE_JAPANESE = (
     }, bounded=False),
 )  # fmt: skip
 
-LANGUAGES: tuple[tuple[re.Pattern[str], tuple[Rule, ...]], ...] = (
-    (re.compile(r"\b(?:ich|wir|und|nicht|ist|der|das|mit|gestern|haben|vor|für)\b", re.IGNORECASE), _GERMAN),
-    (re.compile(r"\b(?:je|j['’]ai|nous|est|une|avec|pas|était|chez|suis|les|le)\b", re.IGNORECASE), _FRENCH),
-    (
-        re.compile(r"\b(?:yo|nosotros|una?|con|fui|fue|está|muy|pero|el|los|ayer|tengo)\b", re.IGNORECASE),
-        _SPANISH,
-    ),
-    (re.compile(r"[\u4e00-\u9fff]"), _CHINESE_JAPANESE),
+
+def _shown_by(stop_words: str) -> frozenset[str]:
+    return frozenset(stop_words.split())
+
+
+LANGUAGES: tuple[tuple[frozenset[str], tuple[Rule, ...]], ...] = (
+    (_shown_by("ich wir und nicht ist der das mit gestern haben vor für"), _GERMAN),
+    (_shown_by("je j nous est une avec pas était chez suis les le"), _FRENCH),
+    (_shown_by("yo nosotros un una con fui fue está muy pero el los ayer tengo"), _SPANISH),
 )
-"""For each language, what shows that a text speaks it, and its rules."""
+"""For each language words that show that a text speaks it, and its rules."""
+WITHOUT_BLANKS = re.compile(r"[\u4e00-\u9fff]")

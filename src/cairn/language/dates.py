@@ -86,6 +86,7 @@ _COUNT = (
 _UNIT = "(?:day|weekend|week|fortnight|month|year|decade)s?"
 _DAY_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])"
 _YEAR = r"(?:1[89]|20|21)\d\d"
+_LETTERS = re.compile(r"[^\W\d_]+")
 _FUTURE = re.compile(
     r"\b(?:will|won't|'ll|going to|gonna|plan(?:s|ning)?|hope|hoping|upcoming|coming up|next|soon|shall|"
     r"can't wait|looking forward|scheduled|see you|let's|invite|is on|are on|due)\b",
@@ -330,44 +331,62 @@ def _rule(
 
 
 _ORDINAL = r"(?:st|nd|rd|th)"
-_ENGLISH: tuple[_Rule, ...] = (
-    _rule(r"\b(?:(?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)|(?:yesterday|tomorrow)"
-          r"(?:\s+(?:morning|afternoon|evening|night))?|today|tonight|last\s+night|"
-          r"this\s+(?:morning|afternoon|evening))\b", _fixed),
-    _rule(r"\b(?:the\s+)?(?P<unit>week|month|year)\s+(?P<order>before|after)\s+(?P<which>last|next)\b", _before_after),
-    _rule(r"\b(?:the\s+)?(?P<which>last|past|previous|this(?:\s+(?:past|coming))?|next|coming|following)\s+"
-          r"(?P<unit>week|weekend|month|year|decade)\b(?!\s+(?:before|after)\b)", _which_unit),
-    _rule(r"\b(?:over|at|on|for)\s+the\s+weekend\b", _weekend),
-    _rule(r"\b(?:the\s+)(?P<unit>week|month|year|weekend)\s+(?P<which>before|prior)\b(?!\s+\w)", _which_unit),
-    _rule(rf"\b(?:about\s+|around\s+)?(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\s+(?P<ago>ago|back|from\s+now|from\s+today)\b",
-          _counted),
-    _rule(rf"\bin\s+(?:about\s+)?(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\b(?!\s+ago)", _in_counted),
-    _rule(rf"\b(?:over|in|for|during)\s+the\s+(?:last|past)\s+(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\b", _past_span),
-    _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<weekday>{_WEEKDAY})\b", _which_weekday),
-    _rule(rf"\b(?P<weekday>{_WEEKDAY})\s+(?P<which>last|next)\s+week\b", _weekday_of_week),
-    _rule(rf"\b(?:on\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)})(?:\s+(?:morning|afternoon|evening|night))?\b(?!s)", _bare_weekday),
-    _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<season>{'|'.join(spans.SEASONS)})\b", _which_season),
-    _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<month>{_MONTH})(?!\s*\d)", _which_month),
-    _rule(rf"\b(?:early|mid|late|(?:back\s+)?in|since|during|until|till|by|from|through)\s+(?:early\s+|mid\s+|late\s+|mid-)?"
-          rf"(?P<month>{_MONTH})(?!\s*\d)", _month_alone),
-    _rule(rf"\b(?:on\s+)?(?:the\s+)?(?P<day>{_DAY_NUMBER}){_ORDINAL}?(?:\s*(?:-|–|to)\s*(?P<until>{_DAY_NUMBER}){_ORDINAL}?)?"
-          rf"\s+(?:of\s+)?(?P<month>{_MONTH})(?:,?\s+(?P<year>{_YEAR}))?\b", _day_and_month),
-    _rule(rf"\b(?P<month>{_MONTH})\s+(?:the\s+)?(?P<day>{_DAY_NUMBER}){_ORDINAL}?(?:\s*(?:-|–|to)\s*(?P<until>{_DAY_NUMBER}){_ORDINAL}?)?\b"
-          rf"(?!\d|:\d)(?:,?\s+(?P<year>{_YEAR})\b)?", _day_and_month),
-    _rule(rf"\b(?P<month>{_MONTH}),?\s+(?:of\s+)?(?P<year>{_YEAR})\b", _month_and_year, is_absolute=True),
-    _rule(rf"\b(?P<season>{'|'.join(spans.SEASONS)})\s+(?:of\s+|in\s+)?(?P<year>{_YEAR})\b", _season_and_year),
-    _rule(rf"\b(?:in|since|by|during|until|till|from|of|around|year|circa)\s+(?P<year>{_YEAR})\b(?![-/.]\d)", _year_alone, is_absolute=True),
-    _rule(rf"\b(?:from\s+|between\s+)?(?P<first>{_YEAR})\s*(?:-|–|to|until|and)\s*(?P<last>{_YEAR})\b", _year_span, is_absolute=True),
-    _rule(r"\b((?:1[89]|20|21)\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso, is_absolute=True),
-    _rule(r"\b(\d{1,2})[/.](\d{1,2})[/.]((?:19|20)\d\d)\b", _slashed, is_absolute=True),
-    _rule(rf"\b(?:on|by|until|before|since)\s+the\s+(?P<day>{_DAY_NUMBER}){_ORDINAL}\b"
-          rf"(?!\s+(?:of|{_MONTH}|\w+(?:day|week|month|year|floor|time|birthday|anniversary|century|grade)\b))", _day_of_month),
+_Family = tuple[re.Pattern[str], tuple[_Rule, ...]]
+_ENGLISH: tuple[_Family, ...] = (
+    (re.compile(r"day|night|morrow|morning|afternoon|evening|week|month|year|decade"), (
+        _rule(r"\b(?:(?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)|(?:yesterday|tomorrow)"
+              r"(?:\s+(?:morning|afternoon|evening|night))?|today|tonight|last\s+night|"
+              r"this\s+(?:morning|afternoon|evening))\b", _fixed),
+        _rule(r"\b(?:the\s+)?(?P<unit>week|month|year)\s+(?P<order>before|after)\s+(?P<which>last|next)\b", _before_after),
+        _rule(r"\b(?:the\s+)?(?P<which>last|past|previous|this(?:\s+(?:past|coming))?|next|coming|following)\s+"
+              r"(?P<unit>week|weekend|month|year|decade)\b(?!\s+(?:before|after)\b)", _which_unit),
+        _rule(r"\b(?:over|at|on|for)\s+the\s+weekend\b", _weekend),
+        _rule(r"\b(?:the\s+)(?P<unit>week|month|year|weekend)\s+(?P<which>before|prior)\b(?!\s+\w)", _which_unit),
+        _rule(rf"\b(?:about\s+|around\s+)?(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\s+(?P<ago>ago|back|from\s+now|from\s+today)\b",
+              _counted),
+        _rule(rf"\bin\s+(?:about\s+)?(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\b(?!\s+ago)", _in_counted),
+        _rule(rf"\b(?:over|in|for|during)\s+the\s+(?:last|past)\s+(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\b", _past_span),
+    )),
+    (re.compile(r"mon|tue|wed|thu|fri|sat|sun"), (
+        _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<weekday>{_WEEKDAY})\b", _which_weekday),
+        _rule(rf"\b(?P<weekday>{_WEEKDAY})\s+(?P<which>last|next)\s+week\b", _weekday_of_week),
+        _rule(rf"\b(?:on\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)})(?:\s+(?:morning|afternoon|evening|night))?\b(?!s)", _bare_weekday),
+    )),
+    (re.compile(r"spring|summer|fall|autumn|winter"), (
+        _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<season>{'|'.join(spans.SEASONS)})\b", _which_season),
+    )),
+    (re.compile(r"jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"), (
+        _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<month>{_MONTH})(?!\s*\d)", _which_month),
+        _rule(rf"\b(?:early|mid|late|(?:back\s+)?in|since|during|until|till|by|from|through)\s+(?:early\s+|mid\s+|late\s+|mid-)?"
+              rf"(?P<month>{_MONTH})(?!\s*\d)", _month_alone),
+    )),
+    (re.compile(r"\d"), (
+        _rule(rf"\b(?:on\s+)?(?:the\s+)?(?P<day>{_DAY_NUMBER}){_ORDINAL}?(?:\s*(?:-|–|to)\s*(?P<until>{_DAY_NUMBER}){_ORDINAL}?)?"
+              rf"\s+(?:of\s+)?(?P<month>{_MONTH})(?:,?\s+(?P<year>{_YEAR}))?\b", _day_and_month),
+        _rule(rf"\b(?P<month>{_MONTH})\s+(?:the\s+)?(?P<day>{_DAY_NUMBER}){_ORDINAL}?(?:\s*(?:-|–|to)\s*(?P<until>{_DAY_NUMBER}){_ORDINAL}?)?\b"
+              rf"(?!\d|:\d)(?:,?\s+(?P<year>{_YEAR})\b)?", _day_and_month),
+        _rule(rf"\b(?P<month>{_MONTH}),?\s+(?:of\s+)?(?P<year>{_YEAR})\b", _month_and_year, is_absolute=True),
+        _rule(rf"\b(?P<season>{'|'.join(spans.SEASONS)})\s+(?:of\s+|in\s+)?(?P<year>{_YEAR})\b", _season_and_year),
+        _rule(rf"\b(?:in|since|by|during|until|till|from|of|around|year|circa)\s+(?P<year>{_YEAR})\b(?![-/.]\d)", _year_alone, is_absolute=True),
+        _rule(rf"\b(?:from\s+|between\s+)?(?P<first>{_YEAR})\s*(?:-|–|to|until|and)\s*(?P<last>{_YEAR})\b", _year_span, is_absolute=True),
+        _rule(r"\b((?:1[89]|20|21)\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso, is_absolute=True),
+        _rule(r"\b(\d{1,2})[/.](\d{1,2})[/.]((?:19|20)\d\d)\b", _slashed, is_absolute=True),
+        _rule(rf"\b(?:on|by|until|before|since)\s+the\s+(?P<day>{_DAY_NUMBER}){_ORDINAL}\b"
+              rf"(?!\s+(?:of|{_MONTH}|\w+(?:day|week|month|year|floor|time|birthday|anniversary|century|grade)\b))", _day_of_month),
+    )),
 )  # fmt: skip
+"""Rules by what a text must hold for any of them to apply: most texts hold little, and cost little."""
 
 
 def _rules_for(text: str) -> Iterator[_Rule]:
-    """The rules worth trying on `text`: English always, another language where its own words show it."""
-    yield from _ENGLISH
-    for evidence, rules in abroad.LANGUAGES:
-        if evidence.search(text):
+    """The rules worth trying on `text`: those whose words, or whose language, show in it."""
+    lowered = text.lower()
+    for evidence, rules in _ENGLISH:
+        if evidence.search(lowered):
+            yield from rules
+    if abroad.WITHOUT_BLANKS.search(text):
+        yield from abroad.CHINESE_JAPANESE
+    spoken = frozenset(_LETTERS.findall(lowered))
+    for stop_words, rules in abroad.LANGUAGES:
+        if not stop_words.isdisjoint(spoken):
             yield from rules
