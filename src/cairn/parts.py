@@ -14,24 +14,27 @@ from pathlib import Path
 
 from cairn.capture import Capture
 from cairn.config import Settings
-from cairn.daemon import Daemon
+from cairn.daemon import Chore, Daemon
+from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.lance import LanceMirror, MirrorProcess
 from cairn.engines.locks import FileLocks
 from cairn.engines.rows import SqliteIndex
 from cairn.engines.selection import select_backend
 from cairn.engines.sqlite import SqliteState
+from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
 from cairn.errors import Invalid, Misconfigured
 from cairn.keeping.memories import Keeper
 from cairn.keeping.secrets import redact
+from cairn.notes.conflicts import merge_conflict_copies
 from cairn.notes.notebook import Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.retrieval.indexer import Indexer
 from cairn.retrieval.lexical import NoteScan
 from cairn.retrieval.listing import Listing
 from cairn.retrieval.search import Searcher
-from cairn.seams import Clock, Embedder, Journals, Locks, StorageBackend, SystemClock, Writer
+from cairn.seams import Clock, Embedder, Journals, StorageBackend, SystemClock, Writer
 from cairn.strategies.engine import Engine
 from cairn.types import CellEvent, Hit, Scope
 
@@ -81,7 +84,7 @@ class Parts:
     storage: StorageBackend
     root: MemoryRoot
     journals: Journals
-    locks: Locks
+    locks: FileLocks
     state: SqliteState
     index: SqliteIndex
     mirror: LanceMirror
@@ -108,12 +111,27 @@ class Parts:
             watch=watch,
             scan_seconds=self.settings.index.scan_seconds,
             follow=mirror,
+            chores=[
+                Chore("merge conflict copies", 60.0, self._merge_copies),
+                Chore("sweep temporary files", 6 * 3600.0, self._sweep_leftovers, apart=True),
+            ],
         )
         self.daemon.start()
         self.closing.callback(self.daemon.stop)
         thinking = _Thinking(self.engine)
         thinking.start()
         self.closing.callback(thinking.stop)
+
+    def _merge_copies(self) -> None:
+        """What a sync program left beside a note is brought into it, entry by entry."""
+        if self.storage.capabilities.conflict_files:
+            merge_conflict_copies(self.notebook, self.storage)
+
+    def _sweep_leftovers(self) -> None:
+        """Temporary files of killed writers and lock files nobody uses go away."""
+        if isinstance(self.storage, DeviceLocalBackend):
+            self.storage.sweep()
+        self.locks.sweep()
 
     def close(self) -> None:
         """Stop what runs, then close what is open, in reverse order."""
@@ -264,6 +282,8 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
         )
         listing = Listing(index, indexer.status, settings.zone)
         capture.recover()
+        if storage.capabilities.conflict_files:
+            merge_conflict_copies(notebook, storage)
         return Parts(
             settings=settings,
             clock=time,
@@ -300,5 +320,5 @@ def _checked_index_dir(settings: Settings, storage: StorageBackend) -> Path:
 
 def _lock_dir(settings: Settings, storage: StorageBackend) -> Path:
     if storage.capabilities.sync:
-        return settings.index_dir / "locks"
+        return Path(locks_directory(settings.root, settings.cache_dir)) / "names"
     return settings.root / ".tmp" / "locks"

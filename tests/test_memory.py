@@ -1,0 +1,119 @@
+"""The facade over a real root: vaults, secrets, conflict copies, recovery and default silence."""
+
+import socket
+import time
+
+import pytest
+
+import cairn
+
+NOW = 1_780_000_000_000
+
+
+def said(text, sender="alice", at=NOW):
+    return {"sender_id": sender, "role": "user", "timestamp": at, "content": text}
+
+
+def find(memory, query, user="alice", **more):
+    return memory.search(query, user_id=user, method="keyword", consistency="strong", **more).episodes
+
+
+def test_a_vault_keeps_its_index_and_locks_outside(tmp_path):
+    """S43, C8: nothing of the index and no lock lies in a synced folder."""
+    vault, cache = tmp_path / "vault", tmp_path / "cache"
+    options = {"storage__backend": "vault", "storage__cache": str(cache), "embedding__provider": "none"}
+    with cairn.open_blocking(vault, **options) as memory:
+        memory.add("s", [said("heron")])
+        memory.flush("s")
+        assert find(memory, "heron")
+    assert not (vault / ".index").exists()
+    assert not (vault / ".tmp" / "locks").exists()
+    assert list(cache.rglob("index.db"))
+
+
+def test_an_index_inside_a_vault_is_refused(tmp_path):
+    """A database must not travel with a synced folder: a named error, nothing made."""
+    options = {
+        "storage__backend": "vault",
+        "storage__cache": str(tmp_path / "c"),
+        "index__dir": str(tmp_path / "v" / "i"),
+    }
+    with pytest.raises(cairn.Misconfigured), cairn.open_blocking(tmp_path / "v", **options):
+        pass
+
+
+def test_conflict_copies_in_a_vault_are_merged(tmp_path):
+    """A copy that a sync program left is brought into its note and found."""
+    options = {
+        "storage__backend": "vault",
+        "storage__cache": str(tmp_path / "cache"),
+        "embedding__provider": "none",
+    }
+    with cairn.open_blocking(tmp_path / "v", **options) as memory:
+        memory.add("s", [said("heron")])
+        memory.flush("s")
+    note = next((tmp_path / "v").glob("*/*/users/alice/episodes/*.md"))
+    text = note.read_text().replace("_00000001", "_00000002").replace("heron", "egret")
+    (note.parent / f"{note.stem} (Ann's conflicted copy 2026-06-01).md").write_text(text)
+    with cairn.open_blocking(tmp_path / "v", **options) as memory:
+        assert find(memory, "heron")
+        assert find(memory, "egret")
+    assert len(list(note.parent.glob("*.md"))) == 1
+
+
+def test_secrets_never_reach_the_disk(tmp_path):
+    """A credential in a message is cut out before the first byte is written, or refused when set so."""
+    key = "AKIA" + "Z3QW7RT2VB9KX5LM"
+    with cairn.open_blocking(tmp_path / "a", embedding__provider="none") as memory:
+        memory.add("s", [said(f"the key is {key} ok")])
+        memory.flush("s")
+    for file in (tmp_path / "a").rglob("*"):
+        assert not file.is_file() or key.encode() not in file.read_bytes(), file
+    with cairn.open_blocking(tmp_path / "b", embedding__provider="none", keeping__secrets="refuse") as memory:
+        with pytest.raises(cairn.Invalid, match="credential"):
+            memory.add("s", [said(f"the key is {key} ok")])
+
+
+def test_default_mode_opens_no_socket(tmp_path, monkeypatch):
+    """P8: with default settings nothing connects anywhere."""
+    calls = []
+    monkeypatch.setattr(socket.socket, "connect", lambda self, address: calls.append(address))
+    with cairn.open_blocking(tmp_path) as memory:
+        memory.add("s", [said("we met Hans in Bremen last year")])
+        memory.flush("s")
+        memory.search("who did we meet", user_id="alice", consistency="strong")
+    assert calls == []
+
+
+def test_strategies_follow_a_flush(tmp_path):
+    """E67, E77: facts appear by themselves, are nested under their episode and name their parent."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.add("s", [said("I adopted a parrot called Kiwi in March 2024.")])
+        memory.flush("s")
+        deadline = time.monotonic() + 20
+        facts = ()
+        while not facts and time.monotonic() < deadline:
+            hits = find(memory, "parrot Kiwi")
+            facts = hits[0].facts if hits else ()
+            time.sleep(0.05)
+    assert any("parrot" in fact.text for fact in facts)
+
+
+def test_a_closed_memory_says_so(tmp_path):
+    """Using a memory outside its block is a named error."""
+    memory = cairn.open_blocking(tmp_path)
+    with pytest.raises(cairn.Invalid, match="not open"):
+        memory.flush("s")
+
+
+def test_show_traces_an_entry_to_its_words(tmp_path):
+    """An entry names its file and line and the very messages it came from."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.add("s", [said("the lighthouse is red"), said("and tall", at=NOW + 5)])
+        memory.flush("s")
+        entry = find(memory, "lighthouse")[0].id
+        shown = memory.show(entry)
+    assert [message["text"] for message in shown["messages"]] == ["the lighthouse is red", "and tall"]
+    lines = (tmp_path / shown["path"]).read_text().splitlines()
+    assert shown["inline"]["parent_id"] in "\n".join(lines)
+    assert lines[shown["line"] - 1].startswith("<!-- entry:")
