@@ -27,13 +27,22 @@ DAY = "2026-06-01"
 class World:
     """Everything from the folder to the rows, on real engines."""
 
-    def __init__(self, folder: Path, *, embedder: Callable[[], Embedder | None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        embedder: Callable[[], Embedder | None] | None = None,
+        index_dir: Path | None = None,
+    ) -> None:
         self.folder = folder
+        index_dir = index_dir or folder / ".index"
         self.storage = DeviceLocalBackend(folder)
         self.journals = FileJournals(folder)
-        self.locks = FileLocks(folder / ".tmp" / "locks")
-        self.state = SqliteState(folder / ".index")
-        self.index = SqliteIndex(folder / ".index")
+        self.locks = FileLocks(
+            index_dir / "locks" if index_dir.parent != folder else folder / ".tmp" / "locks"
+        )
+        self.state = SqliteState(index_dir)
+        self.index = SqliteIndex(index_dir)
         one = HashingEmbedder(64)
         self.indexer = Indexer(
             storage=self.storage,

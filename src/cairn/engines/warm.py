@@ -169,28 +169,12 @@ class _Warm:
         }
         old = self._corpus
         if old is None:
-            arrays = fresh
-            at = np.arange(count)
-            vectors = None
-            kept = np.empty(0, np.int64)
+            arrays, at, kept = fresh, np.arange(count), None
         else:
-            changed = set(gone) | {row[0] for row in rows}
-            keep = np.ones(len(old.rowid), bool)
-            where = old.positions(np.fromiter(changed, np.int64, len(changed)))
-            keep[where[where >= 0]] = False
-            kept = np.flatnonzero(keep)
-            joined = {
-                name: np.concatenate([getattr(old, name)[kept], values]) for name, values in fresh.items()
-            }
-            order = np.argsort(joined["rowid"], kind="stable")
-            arrays = {name: values[order] for name, values in joined.items()}
-            at = np.empty(len(order), np.int64)
-            at[order] = np.arange(len(order))
-            at = at[len(kept) :]
-            vectors = old.vectors
+            arrays, at, kept = _joined(old, fresh, gone)
             for rowid in gone:
                 self._orphans.pop(rowid, None)
-        held = self._vectors(rows, at, arrays, vectors, kept, dimensions)
+        held = self._vectors(rows, at, arrays, kept, dimensions)
         self._adopt(arrays)
         return Corpus(
             scope=self._scope,
@@ -208,33 +192,32 @@ class _Warm:
         rows: Sequence[Sequence[Any]],
         at: np.ndarray,
         arrays: dict[str, np.ndarray],
-        old: np.ndarray | None,
-        kept: np.ndarray,
+        kept: np.ndarray | None,
         dimensions: int,
     ) -> np.ndarray | None:
+        """The vectors of all rows; `at` are the places of `rows`, `kept` the old places that remain (all: None).
+
+        Where nothing was removed, old rows keep their place and new ones go behind them, in the same memory: a
+        corpus handed out earlier is shorter and does not see them.
+        """
         import numpy as np
 
         total = len(arrays["rowid"])
         if not dimensions or not arrays["has_vector"].any():
+            self._buffer = None
             return None
         have = [n for n, row in enumerate(rows) if row[13] is not None]
         data = np.frombuffer(b"".join(rows[n][13] for n in have), np.float16).reshape(len(have), dimensions)
-        appended = old is not None and len(kept) == len(old) and (len(at) == 0 or int(at.min()) >= len(kept))
-        if appended and self._buffer is not None and total <= len(self._buffer):
-            # Nothing moved: the new rows go behind the old ones. Earlier corpora do not see them.
-            buffer = self._buffer
-            buffer[len(kept) : total] = 0
-        else:
-            size = total if old is None else int(total * _GROW) + 64
-            buffer = np.zeros((size, dimensions), np.float32)
-            if old is not None:
-                target = np.ones(total, bool)
-                target[at] = False
-                buffer[:total][target] = old[kept]
-            self._buffer = buffer
+        old = self._corpus.vectors if self._corpus is not None else None
+        if old is None or self._buffer is None:
+            self._buffer = np.zeros((int(total * _GROW) + 64, dimensions), np.float32)
+        elif kept is not None or total > len(self._buffer):
+            remain = old if kept is None else old[kept]
+            self._buffer = np.zeros((int(total * _GROW) + 64, dimensions), np.float32)
+            self._buffer[: len(remain)] = remain
         if have:
-            buffer[at[have]] = data
-        return buffer[:total]
+            self._buffer[at[have]] = data
+        return self._buffer[:total]
 
     def _code(self, what: str, value: Any) -> int:
         if value is None:
@@ -286,3 +269,32 @@ class _Warm:
             return
         small = 40 * len(corpus)
         self.bytes = small + (self._buffer.nbytes if self._buffer is not None else 0)
+
+
+def _joined(
+    old: Corpus, fresh: dict[str, np.ndarray], gone: Sequence[int]
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray | None]:
+    """`old` with `fresh` rows worked in: the arrays, the places of the fresh rows, and which old places remain.
+
+    Rows keep their order by rowid: a new rowid is higher than all before it, since none is given twice.
+    """
+    import numpy as np
+
+    kept = None
+    if gone:
+        places = old.positions(np.asarray(gone, np.int64))
+        remain = np.ones(len(old), bool)
+        remain[places[places >= 0]] = False
+        if not remain.all():
+            kept = np.flatnonzero(remain)
+    base = old.rowid if kept is None else old.rowid[kept]
+    place = np.searchsorted(base, fresh["rowid"])
+    is_new = place >= len(base)
+    at = np.where(is_new, len(base) + np.cumsum(is_new) - 1, place)
+    arrays = {}
+    for name, values in fresh.items():
+        held = getattr(old, name)
+        joined = np.concatenate([held if kept is None else held[kept], values[is_new]])
+        joined[at] = values
+        arrays[name] = joined
+    return arrays, at, kept

@@ -1,0 +1,202 @@
+"""P2: an index kept up to date equals one made anew, after any edits, moves, deletions and restores."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from cairn.language.words import tokens
+from cairn.notes.sessions import cell_id, message_to, session_locator
+from cairn.types import Message, Scope, Space
+from tests.index_world import ALICE, BOB, World
+
+AGENT = Scope(Space("other"), "agent", "bot")
+SCOPES = st.sampled_from([ALICE, BOB, AGENT])
+DAYS = st.sampled_from(["2026-06-01", "2026-06-02"])
+WORDS = (
+    "alpha",
+    "beta",
+    "gamma",
+    "日本語",
+    "Москва",
+    "snake_case",
+    "<!-- entry:ep_20260601_00000001 -->",
+    "---",
+)
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+
+
+class KeptIndex(RuleBasedStateMachine):
+    """Files change in every way a person, a program or git can change them; both indexes are compared each time."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="cairn-p2-"))
+        self.world = World(self.folder / "root")
+        self.saved: dict[Path, bytes] = {}
+        self.said = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def files(self) -> list[Path]:
+        return sorted(self.world.folder.rglob("*.md"))
+
+    def some_file(self, number: int) -> Path | None:
+        files = self.files()
+        return files[number % len(files)] if files else None
+
+    def compare(self) -> None:
+        self.world.indexer.catch_up(30)
+        fresh_dir = Path(tempfile.mkdtemp(prefix="fresh", dir=self.folder))
+        fresh = World(self.world.folder, index_dir=fresh_dir)
+        fresh.indexer.catch_up(30)
+        assert picture(self.world) == picture(fresh)
+        assert self.world.indexer.status().state == fresh.indexer.status().state == "fresh"
+        fresh.close()
+        shutil.rmtree(fresh_dir)
+
+    @rule(scope=SCOPES, day=DAYS, text=TEXTS)
+    def write(self, scope: Scope, day: str, text: str) -> None:
+        self.world.episode(text, scope, day)
+        self.compare()
+
+    @rule(number=st.integers(0, 9), old=st.sampled_from(WORDS), new=st.sampled_from(WORDS))
+    def edit_by_hand(self, number: int, old: str, new: str) -> None:
+        if file := self.some_file(number):
+            file.write_text(file.read_text().replace(old, new, 1))
+            self.compare()
+
+    @rule(number=st.integers(0, 9), which=st.integers(0, 9))
+    def remove_entry(self, number: int, which: int) -> None:
+        if file := self.some_file(number):
+            locator = self.world.storage.resolve(*file.relative_to(self.world.folder).parts)
+            entries = self.world.notebook.read(locator).entries
+            if entries:
+                self.world.notebook.remove(locator, [entries[which % len(entries)].id])
+            self.compare()
+
+    @rule(number=st.integers(0, 9))
+    def delete_file(self, number: int) -> None:
+        if file := self.some_file(number):
+            file.unlink()
+            self.compare()
+
+    @rule(number=st.integers(0, 9), owner=st.sampled_from(["alice", "bob", "carol"]), day=DAYS)
+    def move_file(self, number: int, owner: str, day: str) -> None:
+        if file := self.some_file(number):
+            target = self.world.path(Scope(Space(), "user", owner), day)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(target)
+            self.compare()
+
+    @rule(number=st.integers(0, 9), old_time=st.booleans())
+    def save_or_restore(self, number: int, old_time: bool) -> None:
+        if file := self.some_file(number):
+            if file in self.saved:
+                file.write_bytes(self.saved.pop(file))
+                if old_time:
+                    os.utime(file, (1_700_000_000, 1_700_000_000))
+                self.compare()
+            else:
+                self.saved[file] = file.read_bytes()
+
+    @rule(number=st.integers(0, 9), what=st.sampled_from(["close", "open", "yaml", "tail"]))
+    def damage(self, number: int, what: str) -> None:
+        if file := self.some_file(number):
+            text = file.read_text()
+            if what == "close":
+                text = text.replace("<!-- /entry:", "<!-- lost:", 1)
+            elif what == "open":
+                text = text.replace("<!-- entry:", "<!-- lost:", 1)
+            elif what == "yaml":
+                text = text.replace("entry_count:", "entry_count: [", 1)
+            else:
+                text = text[: len(text) * 2 // 3]
+            file.write_text(text)
+            self.compare()
+
+    @rule(number=st.integers(0, 9))
+    def deprecate(self, number: int) -> None:
+        if file := self.some_file(number):
+            locator = self.world.storage.resolve(*file.relative_to(self.world.folder).parts)
+            note = self.world.notebook.read(locator)
+            if note.entries and note.frontmatter:
+                self.world.notebook.update_frontmatter(
+                    locator, {"deprecated_entries": {note.entries[0].id: "x"}}
+                )
+            self.compare()
+
+    @rule(text=TEXTS, scopes=st.lists(SCOPES, min_size=1, max_size=2, unique=True))
+    def talk(self, text: str, scopes: list[Scope]) -> None:
+        at = session_locator(Space(), "talk")
+        first, self.said = self.said, self.said + 2
+        messages = [
+            message_to(Message("ana", "user", 1_780_000_000_000 + n, f"{text} {n}", "Ana")) for n in (0, 1)
+        ]
+        cut = {
+            "t": "cut", "cell": cell_id(Space(), "talk", first, first + 1), "first": first, "upto": first + 1,
+            "day": "2026-06-01", "owners": [[scope.track, scope.owner] for scope in scopes],
+        }  # fmt: skip
+        lines = [{"t": "add", "n": first, "messages": messages}, cut]
+        self.world.journals.append(at, [json.dumps(line) for line in lines])
+        self.world.indexer.note_change([(at, "modified")])
+        self.compare()
+
+    @rule(text=TEXTS)
+    def write_profile(self, text: str) -> None:
+        file = self.world.folder / self.world.root.note("profile", ALICE).key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"---\nid: p\ntype: user_profile\n---\n{text}\n")
+        self.compare()
+
+    @rule(lost=st.sampled_from(["", "sqlite/index.db", "sqlite/system.db"]))
+    def lose_the_index(self, lost: str) -> None:
+        place = self.world.folder / ".index" / lost
+        if lost:
+            for file in place.parent.glob(f"{place.name}*"):
+                file.unlink()
+        else:
+            shutil.rmtree(place, ignore_errors=True)
+        self.compare()
+
+
+def picture(world: World) -> tuple[object, ...]:
+    """Everything a reader could tell apart: rows without their numbers, and hits by word for each scope."""
+    rows = [replace(row, rowid=0) for row in world.all_rows()]
+    scopes = [scope for scope, _ in world.index.scopes()]
+    hits = {
+        (scope, word): sorted(
+            (row.path, row.entry_id)
+            for row in world.index.rows(
+                scope, world.index.lexical(scope, tokens(word), limit=1000)[0].tolist()
+            )
+            if not row.damaged
+        )
+        for scope in scopes
+        for word in WORDS
+    }
+    found = {key: value for key, value in hits.items() if value}
+    return sorted(rows, key=lambda row: (row.path, str(row.scope), row.entry_id)), found
+
+
+@pytest.mark.slow
+def test_incremental_index_equals_fresh_rebuild():
+    """P2: the same rows and the same hits, whatever happened to the files."""
+    run_state_machine_as_test(
+        KeptIndex,
+        settings=settings(
+            max_examples=12, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
