@@ -1,0 +1,127 @@
+"""Several processes on one root, each writing, indexing and reading, while some are killed and `.index` vanishes.
+
+Run as a module it is one of those processes: `python -m tests.crash.index_harness ROOT NAME COUNT`.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from cairn.daemon import Daemon
+from cairn.engines.watching import TreeWatch
+from cairn.types import Scope, Space
+from tests.index_world import World
+
+OWNERS = [Scope(Space(), "user", name) for name in ("alice", "bob", "carol")]
+
+
+def work(root: Path, name: str, count: int) -> int:
+    """Write `count` entries, printing each word that was acknowledged; read all the while. 1 on any error."""
+    world = World(root)
+    daemon = Daemon(world.indexer, world.state, watch=TreeWatch(root), scan_seconds=2.0)
+    daemon.start()
+    done = threading.Event()
+    errors: list[str] = []
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                for scope in OWNERS:
+                    world.hits("common", scope)
+                    corpus = world.index.corpus(scope)
+                    assert len(corpus.rowid) == len(corpus.has_vector)
+                world.indexer.status()
+            except Exception as error:
+                errors.append(f"{type(error).__name__}: {error}")
+            time.sleep(0.01)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number in range(count):
+            word = f"{name}n{number}"
+            world.episode(f"common words of {word}", OWNERS[number % 3], f"2026-06-{number % 4 + 1:02}")
+            print(word, flush=True)
+    except Exception as error:
+        errors.append(f"{type(error).__name__}: {error}")
+    done.set()
+    reader.join()
+    daemon.stop()
+    world.close()
+    for error in errors:
+        print(f"ERROR {error}", flush=True)
+    return 1 if errors else 0
+
+
+class Worker:
+    """One writing process and the words it was promised."""
+
+    def __init__(self, root: Path, name: str, count: int) -> None:
+        self.promised: list[str] = []
+        self.errors: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.index_harness", str(root), name, str(count)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.endswith("\n"):
+                (self.errors if line.startswith("ERROR") else self.promised).append(line.strip())
+        self.process.stdout.close()
+
+    def finish(self, *, kill: bool = False) -> None:
+        if kill:
+            self.process.kill()
+        self.process.wait(120)
+        self._reader.join()
+
+
+def run(root: Path, *, processes: int, writes: int, kills: int, removals: int, seed: int) -> dict[str, int]:
+    """Let them run and see what is left. Raises when a call failed, a promise was lost, or a row was doubled."""
+    rng = random.Random(seed)
+    workers = [Worker(root, f"p{number}", writes) for number in range(processes)]
+    everyone = list(workers)
+    faults = ["kill"] * kills + ["remove"] * removals
+    rng.shuffle(faults)
+    for number, fault in enumerate(faults):
+        time.sleep(rng.uniform(0.1, 0.5))
+        if fault == "remove":
+            shutil.rmtree(root / ".index", ignore_errors=True)
+            continue
+        victim = rng.choice(workers)
+        workers.remove(victim)
+        victim.finish(kill=True)
+        workers.append(Worker(root, f"k{number}", writes))
+        everyone.append(workers[-1])
+    for worker in workers:
+        worker.finish()
+    errors = [error for worker in everyone for error in worker.errors]
+    promised = [word for worker in everyone for word in worker.promised]
+    world = World(root)
+    begin = time.monotonic()
+    state = world.indexer.catch_up(60)
+    settled = time.monotonic() - begin
+    rows = [row.text.split()[-1] for row in world.all_rows()]
+    world.close()
+    assert not errors, errors[:5]
+    assert state.state == "fresh", state
+    assert settled < 30, settled
+    lost = set(promised) - set(rows)
+    assert not lost, f"seed {seed}: {len(lost)} acknowledged entries are not indexed, e.g. {sorted(lost)[:3]}"
+    assert len(rows) == len(set(rows)), f"seed {seed}: rows are doubled"
+    return {"promised": len(promised), "rows": len(rows), "kills": kills, "removals": removals}
+
+
+if __name__ == "__main__":
+    raise SystemExit(work(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
