@@ -33,6 +33,7 @@ class World:
         *,
         embedder: Callable[[], Embedder | None] | None = None,
         index_dir: Path | None = None,
+        min_chars: int = 16_384,
     ) -> None:
         self.folder = folder
         index_dir = index_dir or folder / ".index"
@@ -52,6 +53,7 @@ class World:
             index=self.index,
             embedder=embedder or (lambda: one),
         )
+        self.indexer._recent.min_chars = min_chars
         self.root = MemoryRoot(self.storage)
         self.notebook = Notebook(self.storage, self.locks, on_change=self.indexer.note_change)
 

@@ -224,6 +224,40 @@ def test_messages_of_a_cut_cell_are_rows_of_each_owner(world):
     assert world.hits("cut", bot) == []
 
 
+def test_a_file_that_only_grew_costs_what_was_added(tmp_path, monkeypatch):
+    """The hundredth entry of a day is indexed without comparing the ninety-nine before it; an edit compares all."""
+    world = World(tmp_path, min_chars=0)
+    with world.indexer.lease() as mine:
+        assert mine
+        world.indexer.begin()
+        first = world.episode("entry one")
+        say(world, "talk", ["hello there"], [ALICE])
+        world.indexer.drain()
+        compared: list[str] = []
+        whole = world.index.stored
+        monkeypatch.setattr(world.index, "stored", lambda path: compared.append(path) or whole(path))
+        more = [world.episode(f"entry {n}") for n in range(3)]
+        line = {"t": "add", "n": 1, "messages": [message_to(Message("bob", "user", 9, "general kenobi"))]}
+        cut = {"t": "cut", "cell": "mc_2", "first": 1, "upto": 2, "day": DAY, "owners": [["user", "alice"]]}
+        at = session_locator(Space(), "talk")
+        world.journals.append(at, [json.dumps(line), json.dumps(cut)])
+        world.indexer.note_change([(at, "modified")])
+        world.indexer.drain()
+        assert compared == []
+        assert world.hits("entry") == [first, *more]
+        assert len(world.hits("kenobi")) == len(world.hits("hello")) == 1
+        forgotten = json.loads(world.journals.read(at).lines[0])
+        forgotten["messages"] = [None]
+        world.journals.replace(at, [json.dumps(forgotten), *world.journals.read(at).lines[1:]])
+        file = world.path()
+        file.write_text(file.read_text().replace("entry one", "entry changed"))
+        world.indexer.scan()
+        world.indexer.drain()
+        assert len(compared) == 2
+        assert (world.hits("one"), world.hits("changed"), world.hits("hello")) == ([], [first], [])
+    world.close()
+
+
 def test_scan_finds_every_hand_edit(world):
     """E107: newer, older, created, deleted and moved files are all found by the next scan, without a watcher."""
     world.episode("one")

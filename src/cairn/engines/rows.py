@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-INSERT INTO meta VALUES ('version', CAST(strftime('%s', 'now') AS INTEGER) * 1000), ('model', ''), ('trimmed', 0);
+INSERT INTO meta VALUES ('version', CAST(strftime('%s', 'now') AS INTEGER) * 1000), ('model', ''), ('trimmed', 0), ('cleared', 0);
 CREATE TABLE scopes(
     id INTEGER PRIMARY KEY, app TEXT NOT NULL, project TEXT NOT NULL, track TEXT NOT NULL, owner TEXT NOT NULL,
     version INTEGER NOT NULL, UNIQUE (app, project, track, owner));
@@ -98,8 +98,9 @@ class SqliteIndex:
 
     @property
     def generation(self) -> str:
-        """Which index this is: another value means that it was made anew."""
-        return self._db.generation
+        """Which index this is: another value means that its rows are, or are to be, made anew."""
+        query = "SELECT generation || ':' || value FROM birth, meta WHERE key = 'cleared'"
+        return str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
 
     @property
     def database(self) -> Database:
@@ -466,7 +467,10 @@ class SqliteIndex:
         return self._db.write(mark)
 
     def clear(self) -> None:
-        """Drop every row for a rebuild; vectors stay, since they are named by what was embedded."""
+        """Drop every row for a rebuild; vectors stay, since they are named by what was embedded.
+
+        Anyone may ask: the generation changes, so the indexer sees that every file is to be read again.
+        """
 
         def wipe(db: sqlite3.Connection) -> None:
             version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
@@ -477,6 +481,7 @@ class SqliteIndex:
             db.execute("DELETE FROM gone")
             db.execute("UPDATE scopes SET version = ?", (version,))
             db.execute("UPDATE meta SET value = ? WHERE key IN ('version', 'trimmed')", (version,))
+            db.execute("UPDATE meta SET value = value + 1 WHERE key = 'cleared'")
 
         self._db.write(wipe)
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
-from cairn.notes.sessions import SESSIONS, SessionLog, place_of_session
-from cairn.retrieval.reading import Found, read_note, read_session
+from cairn.notes.sessions import SESSIONS, SessionState, place_of_session
+from cairn.retrieval.recent import Look, Recent
 from cairn.retrieval.rows import NewRow, Pending, RowStore, Stored
 from cairn.seams import (
     DerivedMaintenance,
@@ -127,7 +127,7 @@ class Indexer(DerivedMaintenance):
         self._index = index
         self._embedder = embedder
         self._zone = zone
-        self._sessions = SessionLog(journals)
+        self._recent = Recent()
         self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._working = threading.RLock()
         self._progress = threading.Condition()
@@ -238,6 +238,7 @@ class Indexer(DerivedMaintenance):
     def begin(self) -> None:
         """First act of a new lease holder: free what a dead one had claimed, and see whether all is there."""
         self._queue.recover(holder=self.holder)
+        self._recent.clear()
         self.ensure_ready()
 
     def ensure_ready(self) -> None:
@@ -274,10 +275,10 @@ class Indexer(DerivedMaintenance):
 
     def _work(self, changes: Sequence[Change]) -> None:
         """Index one batch of changes: their rows in as few transactions as their size allows."""
-        batch = _Batch()
+        batch = _Batch(self._index.generation)
         for change in changes:
             try:
-                seen, found, stored = self._look(change)
+                seen, look, stored = self._look(change, batch.generation)
             except (Invalid, UnicodeError) as error:
                 # Not readable as text: what was indexed stays until the file is mended or removed.
                 self._fail(change, error, retryable=False)
@@ -285,10 +286,10 @@ class Indexer(DerivedMaintenance):
             except (CairnError, OSError) as error:
                 self._fail(change, error, retryable=True)
                 continue
-            batch.add(change, seen, found, stored)
+            batch.add(change, seen, look, stored)
             if len(batch.rows) >= _ROWS_PER_COMMIT:
                 self._commit(batch)
-                batch = _Batch()
+                batch = _Batch(batch.generation)
         self._commit(batch)
 
     def _commit(self, batch: _Batch) -> None:
@@ -303,30 +304,47 @@ class Indexer(DerivedMaintenance):
             for change in batch.changes:
                 self._fail(change, error, retryable=True)
             return
+        if self._index.generation == batch.generation:
+            for path, look in batch.looks.items():
+                self._recent.keep(path, look.memory)
+        else:
+            self._recent.clear()
         self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen)
 
     def _look(
-        self, change: Change
-    ) -> tuple[tuple[float, int] | None, Found | None, Mapping[tuple[Scope, str], Stored]]:
-        """The file as it is now, and what the index holds of it. A file that is not there has no rows."""
+        self, change: Change, generation: str
+    ) -> tuple[tuple[float, int] | None, Look | None, Mapping[tuple[Scope, str], Stored]]:
+        """The file as it is now, and what the index holds of it. A file that is not there has no rows.
+
+        Where only the end of a large file is new, what the index holds of the rest is not even asked for.
+        """
         locator = Locator(change.path)
-        stored = self._index.stored(change.path)
-        sources = {key: old.source for key, old in stored.items()}
+        session = place_of_session(locator)
+        place = place_of(locator) if session is None else None
+        known: dict[tuple[Scope, str], bytes] | None = None
+        stored: Mapping[tuple[Scope, str], Stored] = {}
         try:
             info = self._storage.info(locator)
-            if place_of_session(locator) is not None:
-                found = read_session(self._sessions.load(locator), change.path, sources)
-            elif (place := place_of(locator)) is not None:
-                note = place.kind.parse(self._storage.read(locator))
-                found = read_note(place, note, change.path, sources, zone=self._zone)
-            else:
-                return None, None, stored
+            text = self._storage.read(locator) if place is not None else ""
+            lines = self._journals.read(locator).lines if session is not None else ()
+            while place is not None or session is not None:
+                if place is not None:
+                    look = self._recent.note(place, change.path, text, generation, known, self._zone)
+                else:
+                    assert session is not None
+                    fresh = SessionState(*session)
+                    look = self._recent.session(fresh, change.path, lines, generation, known)
+                if look is not None:
+                    return (info.mtime, info.size), look, stored
+                stored = self._index.stored(change.path)
+                known = {key: old.source for key, old in stored.items()}
         except NotFound:
-            return None, None, stored
-        return (info.mtime, info.size), found, stored
+            pass
+        return None, None, self._index.stored(change.path)
 
     def _fail(self, change: Change, error: Exception, *, retryable: bool) -> None:
         _log.warning("%s could not be indexed: %s", change.path, error)
+        self._recent.drop(change.path)
         seen = None
         try:
             info = self._storage.info(Locator(change.path))
@@ -452,21 +470,9 @@ class Indexer(DerivedMaintenance):
         Raises:
             Unavailable: another process indexes this root and did not finish within a minute.
         """
-        with self.lease() as mine:
-            if mine:
-                self._restart()
-                self.begin()
-                self.drain()
-                return
-        with self._working:
-            self._restart()
-        if not self.wait(self._queue.last_lsn(), 60.0):
-            raise Unavailable("The index is still being made anew by another process. Ask again later.")
-
-    def _restart(self) -> None:
         self._index.clear()
-        self._queue.clear()
-        self._rebuild_lsn = None
+        if not self.wait(None, 60.0):
+            raise Unavailable("The index is still being made anew by another process. Ask again later.")
 
     def reindex(self, tier: Tier) -> None:
         """Rebuild the local index. Pages (`SHARED_ABSTRACTS`) are made by the history; SOURCE is the truth."""
@@ -484,7 +490,9 @@ class Indexer(DerivedMaintenance):
 class _Batch:
     """Several files' worth of changes on their way into one transaction."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: str) -> None:
+        self.generation = generation
+        self.looks: dict[str, Look] = {}
         self.changes: list[Change] = []
         self.rows: list[NewRow] = []
         self.removed: list[int] = []
@@ -496,15 +504,17 @@ class _Batch:
         self,
         change: Change,
         seen: tuple[float, int] | None,
-        found: Found | None,
+        look: Look | None,
         stored: Mapping[tuple[Scope, str], Stored],
     ) -> None:
         self.changes.append(change)
         self.seen[change.path] = seen
-        if found is None:
+        if look is None:
             self.removed.extend(old.rowid for old in stored.values())
             self.gone.append(change.path)
             return
+        found = look.found
+        self.looks[change.path] = look
         self.rows.extend(found.rows)
         for key, old in stored.items():
             if key in found.present:

@@ -120,10 +120,12 @@ def _document(
     return Found(frozenset({identity}), (NewRow(row, source),))
 
 
-def read_session(state: SessionState, path: str, known: Mapping[tuple[Scope, str], bytes]) -> Found:
+def read_session(
+    state: SessionState, path: str, known: Mapping[tuple[Scope, str], bytes], *, first_cell: int = 0
+) -> Found:
     """The verbatim messages of a session's cut cells, once for each owner of the cell."""
     present, rows = set(), []
-    for cell in state.cells:
+    for cell in state.cells[first_cell:]:
         scopes = list(_owners(state, cell))
         messages = state.messages_of(cell)
         names = spoken_names(tuple(sorted({(m.sender_id, m.sender_name) for m in messages}, key=str)))

@@ -1,0 +1,164 @@
+"""What was lately read, so that a file that only grew costs what was added to it.
+
+A day's note and a session's log grow at the end. Reading all of a large one again for each new entry would make
+every write dearer than the last. A file is remembered by its exact content; where it still begins with that,
+only the rest is read. Anything else is read whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Any
+
+from cairn.notes.frontmatter import find_head
+from cairn.notes.kinds import Place
+from cairn.notes.sessions import SessionState
+from cairn.retrieval.reading import Found, read_note, read_session
+from cairn.types import Scope
+
+_MAX_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found in a file; `whole` is False when `found` names only what was added."""
+
+    found: Found
+    whole: bool
+    memory: _NoteMemory | _SessionMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _NoteMemory:
+    generation: str
+    body: str = field(repr=False)
+    replaced: Mapping[str, Any]
+    ids: frozenset[str] = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        return len(self.body) * 2
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionMemory:
+    generation: str
+    state: SessionState = field(repr=False)
+    lines: int
+    digest: bytes
+    cells: int
+    bytes: int
+
+    @property
+    def size(self) -> int:
+        return self.bytes * 4
+
+
+class Recent:
+    """A bounded memory of files that are likely to grow.
+
+    Args:
+        min_chars: Smaller files are not worth remembering.
+    """
+
+    def __init__(self, *, min_chars: int = 16_384) -> None:
+        self.min_chars = min_chars
+        self._kept: OrderedDict[str, _NoteMemory | _SessionMemory] = OrderedDict()
+        self._size = 0
+
+    def note(
+        self,
+        place: Place,
+        path: str,
+        text: str,
+        generation: str,
+        known: Mapping[tuple[Scope, str], bytes] | None,
+        zone: tzinfo,
+    ) -> Look | None:
+        """Read a note; None when all of it must be read but `known` (the index's rows of it) is missing."""
+        old = self._kept.get(path)
+        head = find_head(text)
+        if (
+            isinstance(old, _NoteMemory)
+            and old.generation == generation
+            and text.startswith(old.body, head.body)
+            and old.body.endswith("\n")
+        ):
+            added = place.kind.parse(text[: head.body] + text[head.body + len(old.body) :])
+            more = {entry.id for entry in added.entries}
+            if not added.damaged and _replaced(added.frontmatter) == old.replaced and not more & old.ids:
+                memory = _NoteMemory(generation, text[head.body :], old.replaced, old.ids | more)
+                return Look(read_note(place, added, path, {}, zone=zone), whole=False, memory=memory)
+        if known is None:
+            return None
+        note = place.kind.parse(text)
+        remembered: _NoteMemory | None = None
+        if place.kind.storage == "daily" and not note.damaged and len(text) >= self.min_chars:
+            ids = {entry.id for entry in note.entries}
+            remembered = _NoteMemory(generation, note.body, _replaced(note.frontmatter), frozenset(ids))
+        return Look(read_note(place, note, path, known, zone=zone), whole=True, memory=remembered)
+
+    def session(
+        self,
+        fresh: SessionState,
+        path: str,
+        lines: Sequence[str],
+        generation: str,
+        known: Mapping[tuple[Scope, str], bytes] | None,
+    ) -> Look | None:
+        """Read a session's log, as `note` does."""
+        old = self._kept.get(path)
+        if (
+            isinstance(old, _SessionMemory)
+            and old.generation == generation
+            and old.lines <= len(lines)
+            and old.digest == _digest(lines[: old.lines])
+        ):
+            state, done, whole = old.state, old.cells, False
+            state.feed(lines[old.lines :])
+            # A failed commit must not leave a half-fed state behind.
+            self.drop(path)
+        elif known is None:
+            return None
+        else:
+            state, done, whole = fresh, 0, True
+            state.feed(lines)
+        found = read_session(state, path, known or {}, first_cell=done)
+        size = sum(map(len, lines))
+        memory = None
+        if size >= self.min_chars:
+            memory = _SessionMemory(generation, state, len(lines), _digest(lines), len(state.cells), size)
+        return Look(found, whole=whole, memory=memory)
+
+    def keep(self, path: str, memory: _NoteMemory | _SessionMemory | None) -> None:
+        """Remember a file that is now indexed as it was read."""
+        self.drop(path)
+        if memory is None or memory.size > _MAX_BYTES // 4:
+            return
+        self._kept[path] = memory
+        self._size += memory.size
+        while self._size > _MAX_BYTES:
+            _, dropped = self._kept.popitem(last=False)
+            self._size -= dropped.size
+
+    def drop(self, path: str) -> None:
+        old = self._kept.pop(path, None)
+        if old is not None:
+            self._size -= old.size
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._size = 0
+
+
+def _replaced(frontmatter: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = frontmatter.get("deprecated_entries")
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _digest(lines: Sequence[str]) -> bytes:
+    return hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogatepass"), digest_size=16).digest()
