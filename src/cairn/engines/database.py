@@ -24,6 +24,7 @@ from cairn.errors import Unavailable
 
 _BUSY_SECONDS = 15.0
 _STATEMENT_SECONDS = 1.0
+_VANISHING_SECONDS = 1.0
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _BROKEN = ("malformed", "not a database", "disk image", "file is encrypted", "unsupported file format")
 _LOST = (
@@ -71,7 +72,7 @@ class Database:
     @property
     def generation(self) -> str:
         """Which file this is; another value means that all earlier content is gone."""
-        self._current()
+        self._living(self._current)
         return self._generation
 
     def read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
@@ -112,7 +113,7 @@ class Database:
     def shrink(self) -> None:
         """Fold the write-ahead log into the file, where no reader stands in the way."""
         with self._lock:
-            self._current()
+            self._living(self._current)
             assert self._writer is not None
             with contextlib.suppress(sqlite3.OperationalError):
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -126,8 +127,10 @@ class Database:
                     connection.close()
 
     def _living(self, act: Callable[[], T], patience: float = _BUSY_SECONDS) -> T:
-        deadline = time.monotonic() + patience
+        began = time.monotonic()
+        deadline = began + patience
         pause = 0.002
+        strikes = 0
         while True:
             if self._closed:
                 raise Unavailable(f"{self.path.name} is closed: the memory was shut down.")
@@ -141,17 +144,23 @@ class Database:
                 text = str(error).lower()
                 if any(word in text for word in _BROKEN):
                     self._set_aside()
-                elif any(word in text for word in _LOST):
-                    if "table" in text:
+                elif "no such table" in text or "vtable" in text:
+                    # Whole again by now, or whole all along: the second is our own mistake, not damage.
+                    strikes += 1
+                    if self._unreadable():
                         self._set_aside()
-                    else:
-                        self._drop()
+                    elif strikes > 3:
+                        raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
+                elif any(word in text for word in _LOST):
+                    self._drop()
                 elif not any(word in text for word in ("locked", "busy", "schema", "interrupted")):
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
                 if time.monotonic() > deadline:
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
             except OSError as error:
-                if time.monotonic() > deadline or not isinstance(error, FileNotFoundError):
+                # A folder that is being removed under us shows as missing, or as there and not there.
+                passing = isinstance(error, FileNotFoundError | FileExistsError)
+                if not passing or time.monotonic() > min(deadline, began + _VANISHING_SECONDS):
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
             time.sleep(pause)
             pause = min(pause * 2, 0.1)
@@ -279,8 +288,8 @@ class Database:
             connection = sqlite3.connect(self.path, timeout=1.0)
             try:
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
-                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                return version not in {0, self._version}
+                made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'birth'").fetchone()
+                return version != self._version or made is None
             finally:
                 connection.close()
         except sqlite3.DatabaseError as error:

@@ -74,6 +74,7 @@ _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
 SCHEMA_VERSION = 2
+_VECTORS_VERSION = 1
 
 
 class SqliteIndex:
@@ -88,7 +89,7 @@ class SqliteIndex:
     def __init__(
         self, directory: Path, *, memory_rows: int = 50_000, memory_bytes: int = 256 * 1024 * 1024
     ) -> None:
-        self._vectors = Database(directory / "sqlite" / "vectors.db", _VECTORS, version=SCHEMA_VERSION)
+        self._vectors = Database(directory / "sqlite" / "vectors.db", _VECTORS, version=_VECTORS_VERSION)
         self._db = Database(
             directory / "sqlite" / "index.db", _SCHEMA, version=SCHEMA_VERSION, attach={"v": self._vectors}
         )
@@ -556,6 +557,9 @@ class SqliteIndex:
         """The next changes after `version`: up to which version they go, rows with their vectors, ids gone."""
         import numpy as np
 
+        tokens = ", ".join(f"{table}.tokens" for table in _FULL_TEXT)
+        texts = " ".join(f"LEFT JOIN {table} ON {table}.rowid = r.id" for table in _FULL_TEXT)
+
         def ask(db: sqlite3.Connection) -> tuple[int, list[tuple[Any, ...]], list[tuple[int]]]:
             edge = db.execute(
                 "SELECT version FROM rows WHERE version > ? ORDER BY version LIMIT 1 OFFSET ?",
@@ -565,8 +569,8 @@ class SqliteIndex:
             upto = int(edge[0]) if edge else latest
             rows = db.execute(
                 "SELECT r.id, s.app, s.project, s.track, s.owner, r.kind, coalesce(r.session_id, ''), r.timestamp_ms,"
-                " f.tokens, hex(r.embed_key), e.data FROM rows r JOIN scopes s ON s.id = r.scope_id"
-                " JOIN fts f ON f.rowid = r.id JOIN v.models m ON m.name = ?"
+                f" coalesce({tokens}, ''), hex(r.embed_key), e.data FROM rows r JOIN scopes s ON s.id = r.scope_id"
+                f" {texts} JOIN v.models m ON m.name = ?"
                 " JOIN v.vectors e ON e.model = m.id AND e.key = r.embed_key WHERE r.version > ? AND r.version <= ?",
                 (model, version, upto),
             ).fetchall()
