@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -620,3 +621,15 @@ def test_a_call_waits_for_the_disk_no_more_than_it_must(kit, monkeypatch):
     kit.flush()
     assert flushed.count("log") == 1
     assert flushed.count("note") <= 2
+
+
+def test_the_default_opens_no_connection(kit, monkeypatch):
+    """C11 P8: without a model configured nothing is sent anywhere, from the first add to the episode."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    kit.add("s1", said("hello there, I moved to Oslo"))
+
+    assert kit.flush().status == "extracted"

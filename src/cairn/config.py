@@ -42,7 +42,11 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
-    """When a stretch of talk is closed. `gap_minutes = 0` and `topic_shift = false` switch those cuts off."""
+    """When a stretch of talk is closed. A limit or gap of 0 and `topic_shift = false` switch those cuts off.
+
+    `mode = "agent"` also raises the agent side of the strategies. `topic_threshold` is the share of words two
+    windows of `topic_window` messages must have in common to count as one topic.
+    """
 
     mode: str = "chat"
     max_tokens: int = 65536
@@ -55,7 +59,11 @@ class CaptureSettings:
 
 @dataclass(frozen=True, slots=True)
 class LlmSettings:
-    """An OpenAI-compatible chat endpoint; without `base_url` and `model` no model is ever called."""
+    """An OpenAI-compatible chat endpoint; without `base_url` and `model` no model is ever called.
+
+    `timeout_seconds` covers all attempts of one request together. `daily_token_cap` counts per UTC day over
+    everything that asks the model; 0 allows nothing.
+    """
 
     base_url: str = ""
     api_key: str = ""
