@@ -45,7 +45,7 @@ def test_scan_finds_what_the_index_finds(world):
     assert len(warm) == len(cold) == 10
     assert sorted(cold.timestamp_ms) == sorted(warm.timestamp_ms)
     assert np.count_nonzero(cold.sender >= 0) == 1
-    assert scanned.frequencies(["talk", "nowhere"]) == {"talk": 9}
+    assert scanned.frequencies(scanned.scope, ["talk", "nowhere"]) == {"talk": 9}
 
 
 def test_scan_stops_when_its_time_is_up(world):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
 from cairn.engines.warm import WarmScopes
+from cairn.engines.warm_words import WarmWords
 from cairn.errors import Unavailable
 from cairn.language import words
 from cairn.retrieval.corpus import Corpus, Row, text_flags
@@ -93,6 +94,7 @@ class SqliteIndex:
         self._db = Database(
             directory / "sqlite" / "index.db", _SCHEMA, version=SCHEMA_VERSION, attach={"v": self._vectors}
         )
+        self._words = WarmWords(self._db, rows=4 * memory_rows, memory_bytes=memory_bytes // 4)
         self._warm = WarmScopes(self._db, memory_rows=memory_rows, memory_bytes=memory_bytes)
         self.mirror: Mirror | None = None
         self._model = ""
@@ -123,8 +125,15 @@ class SqliteIndex:
         return self._warm.get(scope, self._model)
 
     def lexical(self, scope: Scope, terms: Sequence[str], *, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids and BM25 scores of the rows that hold any term, best first; `limit` of each sort of text."""
+        """Rowids and BM25 scores of the rows that hold any term, best first.
+
+        From memory where the scope's words are held there, from the full text on disk otherwise.
+        """
         import numpy as np
+
+        postings = self._words.get(scope) if terms else None
+        if postings is not None:
+            return _best(*postings.scores(terms), limit)
 
         def ask(db: sqlite3.Connection) -> list[tuple[int, float]]:
             number = _scope_number(db, scope)
@@ -217,7 +226,7 @@ class SqliteIndex:
             for part in _parts([int(rowid) for rowid in rowids]):
                 marks = ",".join("?" * len(part))
                 query = f"SELECT {_COLUMNS} {_FROM} WHERE r.scope_id = ? AND r.id IN ({marks})"
-                found.update((row[0], _row(row)) for row in db.execute(query, (number, *part)))
+                found.update((row[0], _row(row, scope)) for row in db.execute(query, (number, *part)))
             return found
 
         by_id = self._db.read(ask)
@@ -232,7 +241,7 @@ class SqliteIndex:
             for part in _parts(list(entry_ids)):
                 marks = ",".join("?" * len(part))
                 query = f"SELECT {_COLUMNS} {_FROM} WHERE r.scope_id = ? AND r.entry_id IN ({marks})"
-                found.extend(_row(row) for row in db.execute(query, (number, *part)))
+                found.extend(_row(row, scope) for row in db.execute(query, (number, *part)))
             return [row for row in found if kind is None or row.kind == kind]
 
         return self._db.read(ask)
@@ -272,9 +281,15 @@ class SqliteIndex:
 
         return self._db.read(ask)
 
-    def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
-        """In how many rows each term occurs; terms that occur nowhere are missing."""
+    def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
+        """In how many of the scope's rows each term occurs; terms that occur nowhere are missing.
+
+        For a scope that is too large to hold in memory the whole index is counted instead.
+        """
         wanted = list(terms)
+        postings = self._words.get(scope)
+        if postings is not None:
+            return postings.frequencies(wanted)
 
         def ask(db: sqlite3.Connection) -> dict[str, int]:
             found: dict[str, int] = {}
@@ -728,11 +743,11 @@ def _model_number(db: sqlite3.Connection, model: str) -> int | None:
     return int(found[0]) if found else None
 
 
-def _row(row: Sequence[Any]) -> Row:
+def _row(row: Sequence[Any], scope: Scope) -> Row:
     return Row(
         rowid=row[0],
         kind=row[1],
-        scope=Scope(Space(row[2], row[3]), row[4], row[5]),
+        scope=scope,
         entry_id=row[6],
         path=row[7],
         text=row[8],

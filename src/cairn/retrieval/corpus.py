@@ -176,6 +176,6 @@ class SearchIndex(Protocol):
         """The rows themselves, in the order asked; those that vanished meanwhile are left out."""
         ...
 
-    def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
+    def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         """In how many rows each term occurs; terms that occur nowhere are missing."""
         ...

@@ -221,8 +221,8 @@ class ScannedScope:
         rows = self._of(scope)
         return [rows[int(rowid) - 1] for rowid in rowids if 0 < int(rowid) <= len(rows)]
 
-    def frequencies(self, terms: Iterable[str]) -> Mapping[str, int]:
-        return {term: len(self._holding[term]) for term in terms if term in self._holding}
+    def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
+        return {term: len(self._holding[term]) for term in terms if term in self._holding and self._of(scope)}
 
     def _of(self, scope: Scope) -> list[Row]:
         return self._rows if scope == self.scope else []

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
@@ -176,7 +177,7 @@ class Searcher:
         now = self._clock.now()
         limit = self._settings.search.max_query_terms
         question = rank.read_question(request.query, corpus, now=now, zone=self._zone)
-        counts = index.frequencies(question.terms) if len(corpus) else {}
+        counts = index.frequencies(scope, question.terms) if len(corpus) else {}
         if len(question.terms) > limit:
             known = [term for term in question.terms if term in counts]
             kept = set(sorted(known, key=lambda term: counts[term])[:limit])
@@ -339,7 +340,9 @@ class Searcher:
         usable = asked.allowed[at] & (self._speaks(asked, at) if touched is None else touched)
         if asked.method == "vector" and asked.legs.cosine is not None:
             scores = asked.legs.cosine[at]
-        ranked = rank.top(np.where(usable, scores, -np.inf), count * 2 + 10)
+        # Only memories expire between being indexed and being asked for: a few more make up for those.
+        spare = count + 10 if (asked.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
+        ranked = rank.top(np.where(usable, scores, -np.inf), count + spare)
         rows = {
             row.rowid: row
             for row in asked.index.rows(asked.scope, [int(r) for r in asked.corpus.rowid[at[ranked]]])
@@ -532,8 +535,13 @@ def coverage(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> fl
     """The share of the question's terms that `text` holds; rare terms weigh more than common ones."""
     if not terms:
         return 0.0
-    have = set(words.tokens(text))
+    have = _token_set(text)
     return sum(rarity[term] for term in terms if term in have) / sum(rarity[term] for term in terms)
+
+
+@lru_cache(maxsize=8192)
+def _token_set(text: str) -> frozenset[str]:
+    return frozenset(words.tokens(text))
 
 
 def shown_score(score: float, best: float, best_fit: float) -> float:

@@ -1,0 +1,211 @@
+"""Which row holds which word how often, in memory: BM25 of a whole scope as a few array operations.
+
+Rows fall into groups (messages, episodes, other entries), and each row is weighed against its own group: how
+rare a word is and how long a text is mean different things for a line of talk and for a whole episode. A
+`Postings` never changes; `updated` gives a new one that shares all that stayed the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+GROUPS = ("message", "episode")
+_K1, _B = 1.2, 0.75
+_MAX_SEGMENTS = 6
+
+
+def group_of(kind: str) -> int:
+    """The group whose texts a row of this kind is weighed against."""
+    return GROUPS.index(kind) if kind in GROUPS else len(GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Rows that came together. Postings are sorted by term; `terms` and `starts` say where each term's begin."""
+
+    rowid: np.ndarray
+    group: np.ndarray
+    length: np.ndarray
+    alive: np.ndarray
+    terms: np.ndarray
+    starts: np.ndarray
+    row: np.ndarray
+    count: np.ndarray
+
+    def of(self, term: int) -> slice:
+        place = int(self.terms.searchsorted(term))
+        if place == len(self.terms) or self.terms[place] != term:
+            return slice(0, 0)
+        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+
+
+@dataclass(frozen=True)
+class Postings:
+    """The words of one scope's rows. `vocabulary` only ever grows and is shared by all that came of one another."""
+
+    segments: tuple[_Segment, ...]
+    vocabulary: dict[str, int]
+
+    @staticmethod
+    def empty() -> Postings:
+        return Postings((), {})
+
+    def updated(self, rows: Sequence[tuple[int, str, str]], gone: Iterable[int] = ()) -> Postings:
+        """Postings in which `rows` (rowid, kind, tokens joined by blanks) are as given and `gone` are not."""
+        import numpy as np
+
+        dropped = np.array(sorted({*gone, *(row[0] for row in rows)}), np.int64)
+        kept = []
+        for segment in self.segments:
+            hit = np.isin(segment.rowid, dropped) if len(dropped) else np.zeros(0, bool)
+            kept.append(replace(segment, alive=segment.alive & ~hit) if hit.any() else segment)
+        kept = [segment for segment in kept if segment.alive.any()]
+        if rows:
+            kept.append(self._made(rows))
+        # Like the digits of a number: a segment joins its elder once it is no longer much smaller.
+        while len(kept) > 1 and (len(kept) > _MAX_SEGMENTS or len(kept[-2].rowid) < 4 * len(kept[-1].rowid)):
+            last = kept.pop()
+            kept[-1] = _joined(kept[-1], last)
+        return Postings(tuple(kept), self.vocabulary)
+
+    def _made(self, rows: Sequence[tuple[int, str, str]]) -> _Segment:
+        import numpy as np
+
+        number = self.vocabulary
+        flat: list[int] = []
+        sizes = []
+        for _, _, tokens in rows:
+            found = tokens.split()
+            flat += [number.setdefault(token, len(number)) for token in found]
+            sizes.append(len(found))
+        lengths = np.array(sizes, np.int64)
+        owner = np.repeat(np.arange(len(rows)), lengths)
+        return _segment(
+            np.array([row[0] for row in rows], np.int64),
+            np.array([group_of(row[1]) for row in rows], np.int8),
+            lengths.astype(np.float32),
+            np.array(flat, np.int64),
+            owner,
+            np.ones(len(flat), np.float32),
+        )
+
+    @cached_property
+    def _norms(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Rows per group, and for each segment what a row's length does to its counts."""
+        import numpy as np
+
+        rows, words = np.zeros(len(GROUPS) + 1), np.zeros(len(GROUPS) + 1)
+        for segment in self.segments:
+            rows += np.bincount(segment.group[segment.alive], minlength=len(rows))
+            words += np.bincount(
+                segment.group[segment.alive], segment.length[segment.alive], minlength=len(rows)
+            )
+        mean = np.maximum(words / np.maximum(rows, 1), 1.0)
+        return rows, [
+            (_K1 * (1 - _B + _B * segment.length / mean[segment.group])).astype(np.float32)
+            for segment in self.segments
+        ]
+
+    def scores(self, terms: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Rowids and BM25 of the rows that hold any of `terms`, in no order."""
+        import numpy as np
+
+        rows, norms = self._norms
+        totals = [np.zeros(len(segment.rowid), np.float32) for segment in self.segments]
+        for term in dict.fromkeys(terms):
+            number = self.vocabulary.get(term)
+            if number is None:
+                continue
+            found = []
+            spread = np.zeros(len(rows))
+            for place, segment in enumerate(self.segments):
+                cut = segment.of(number)
+                row, count = segment.row[cut], segment.count[cut]
+                alive = segment.alive[row]
+                if not alive.all():
+                    row, count = row[alive], count[alive]
+                spread += np.bincount(segment.group[row], minlength=len(rows))
+                found.append((place, row, count))
+            rarity = np.log1p((rows - spread + 0.5) / (spread + 0.5)).astype(np.float32)
+            for place, row, count in found:
+                gain = count * (_K1 + 1) / (count + norms[place][row])
+                totals[place][row] += rarity[self.segments[place].group[row]] * gain
+        if not totals:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        score = np.concatenate(totals)
+        held = np.flatnonzero(score > 0)
+        return np.concatenate([segment.rowid for segment in self.segments])[held], score[held]
+
+    def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
+        """In how many rows each term occurs; terms that occur nowhere are missing."""
+        out = {}
+        for term in terms:
+            number = self.vocabulary.get(term)
+            if number is not None:
+                many = sum(int(s.alive[s.row[s.of(number)]].sum()) for s in self.segments)
+                if many:
+                    out[term] = many
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        arrays = sum(
+            s.row.nbytes + s.count.nbytes + s.terms.nbytes * 2 + 24 * len(s.rowid) for s in self.segments
+        )
+        return arrays + 120 * len(self.vocabulary)
+
+
+def _segment(
+    rowid: np.ndarray,
+    group: np.ndarray,
+    length: np.ndarray,
+    term: np.ndarray,
+    row: np.ndarray,
+    count: np.ndarray,
+) -> _Segment:
+    """Sort postings by term and row, and add up the counts of equal ones."""
+    import numpy as np
+
+    key = term * max(1, len(rowid)) + row
+    order = np.argsort(key, kind="stable")
+    key, count = key[order], count[order]
+    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.zeros(0, np.int64)
+    totals = np.add.reduceat(count, first) if len(first) else count
+    key = key[first]
+    owner = key // max(1, len(rowid))
+    begins = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if len(owner) else np.zeros(0, np.int64)
+    return _Segment(
+        rowid=rowid,
+        group=group,
+        length=length,
+        alive=np.ones(len(rowid), bool),
+        terms=owner[begins],
+        starts=np.r_[begins, len(owner)],
+        row=(key - owner * max(1, len(rowid))).astype(np.int32),
+        count=totals.astype(np.float32),
+    )
+
+
+def _joined(first: _Segment, second: _Segment) -> _Segment:
+    import numpy as np
+
+    parts = []
+    base = 0
+    for segment in (first, second):
+        new = np.cumsum(segment.alive) - 1 + base
+        term = np.repeat(segment.terms, np.diff(segment.starts))
+        live = segment.alive[segment.row]
+        parts.append((term[live], new[segment.row[live]], segment.count[live]))
+        base += int(segment.alive.sum())
+    return _segment(
+        np.concatenate([first.rowid[first.alive], second.rowid[second.alive]]),
+        np.concatenate([first.group[first.alive], second.group[second.alive]]),
+        np.concatenate([first.length[first.alive], second.length[second.alive]]),
+        *(np.concatenate([part[i] for part in parts]) for i in range(3)),
+    )
