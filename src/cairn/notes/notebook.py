@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
-from cairn.errors import CairnError, Conflict, Invalid, NotFound
+from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes import frontmatter
 from cairn.notes.format import EntryId, Note, inline_text, markers, parse_note, render_body, render_entry
 from cairn.notes.kinds import (
@@ -246,9 +246,14 @@ class Notebook:
         started = time.monotonic()
         try:
             self._append_batch(place, locator, batch)
-        except BaseException as error:
+        except Exception as error:
             for request in batch:
                 request.error = error
+        except BaseException:
+            # This thread is being stopped (Ctrl-C); those who wait in other threads are told to try again.
+            for request in batch:
+                request.error = Unavailable(f"{locator}: the write was interrupted. Try again.")
+            raise
         finally:
             with queue.changed:
                 # Nobody of this batch can be waiting again yet: together they are all who write just now.
