@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -345,6 +346,8 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     from cairn.surfaces.logs import configure
 
     configure(settings.logging)
+    # A request re-takes the interpreter lock after each flush to disk; it should not wait 5 ms for background text work.
+    sys.setswitchinterval(0.0005)
     app = build_app(Memory(settings))
     config = uvicorn.Config(
         cast("Any", app),
