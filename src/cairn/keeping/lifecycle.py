@@ -103,7 +103,7 @@ def sweep(
     """
     if trigger not in ("manual", "schedule", "startup"):
         raise Invalid(f'"{trigger}" does not start a sweep (manual, schedule, startup).', field="trigger")
-    if trigger != "manual" and not _is_due(keeper, space):
+    if trigger != "manual" and not is_due(keeper, space):
         return None
     if dry_run:
         return _report(
@@ -153,7 +153,8 @@ def limit_of(keeper: Keeper, scope: Scope) -> int:
     }[scope.track]
 
 
-def _is_due(keeper: Keeper, space: Space) -> bool:
+def is_due(keeper: Keeper, space: Space) -> bool:
+    """Whether the last sweep is old enough for one by schedule or at startup."""
     last = max((at for one in sweeps(keeper, space) if (at := moment(one.get("started_at")))), default=None)
     return last is None or keeper.clock.now() - last >= timedelta(hours=keeper.settings.keeping.sweep_hours)
 
