@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cairn.errors import Invalid, NotFound
@@ -64,7 +64,7 @@ class Archive:
             return PrunePlan()
         cursor = number_of(story.cursor("all")["lastRecalledEventId"], "evt")
         waiting = {event.id for event in story.backlog("all")}
-        cut = now - timedelta(days=options.number("retention.history.maxAgeDays"))
+        cut = _before(now, options.number("retention.history.maxAgeDays"))
         old = [
             event
             for event in story.events
@@ -82,7 +82,7 @@ class Archive:
     def _old_checkpoints(self, options: Options, now: datetime) -> list[Locator]:
         files = self._checkpoints.files()
         keep = max(1, int(options.number("retention.checkpoints.keepRecent")))
-        cut = now - timedelta(days=options.number("retention.checkpoints.maxAgeDays"))
+        cut = _before(now, options.number("retention.checkpoints.maxAgeDays"))
         out = []
         for at in files[:-keep]:
             try:
@@ -106,7 +106,7 @@ class Archive:
         return data
 
     def _expired(self, options: Options, now: datetime) -> tuple[list[str], list[str]]:
-        cut = now - timedelta(days=options.number("retention.archive.expireAfterDays"))
+        cut = _before(now, options.number("retention.archive.expireAfterDays"))
         expired, warnings = [], []
         for name in self.batches():
             try:
@@ -234,6 +234,14 @@ class Archive:
                 self._storage.write(place, self._storage.read(at))
                 count += 1
         return len(back), count
+
+
+def _before(now: datetime, days: float) -> datetime:
+    """`days` before now; a window longer than the calendar means the beginning of time."""
+    try:
+        return now - timedelta(days=days)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _older(text: object, cut: datetime) -> bool:
