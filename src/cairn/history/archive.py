@@ -86,8 +86,10 @@ class Archive:
         out = []
         for at in files[:-keep]:
             try:
-                if _older(self._checkpoints.read(at).createdAt, cut):
-                    out.append(at)
+                if not _older(self._checkpoints.read(at).createdAt, cut):
+                    # Numbers follow time: what comes after is younger still.
+                    break
+                out.append(at)
             except Invalid:
                 continue
         return out

@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from cairn.errors import Invalid, Unavailable
@@ -104,8 +105,13 @@ def grouped(events: Sequence[Event]) -> list[Group]:
 
 def overlap(one: str, other: str) -> float:
     """Shared words over the larger set of words."""
-    left, right = set(_WORDS.findall(one.casefold())), set(_WORDS.findall(other.casefold()))
+    left, right = _word_set(one), _word_set(other)
     return len(left & right) / max(len(left), len(right)) if left and right else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _word_set(text: str) -> frozenset[str]:
+    return frozenset(_WORDS.findall(text.casefold()))
 
 
 def similar(one: str, other: str) -> bool:

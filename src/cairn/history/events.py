@@ -25,7 +25,7 @@ EventKind = Literal["tool_run", "imported_session"]
 SIGNAL_KEYS = ("decisions", "gotchas", "nextStepHints", "keyPaths", "validationObservations")
 MAX_SIGNAL_CHARS = 600
 MAX_SIGNALS = 40
-_TAIL_BYTES = 65536
+_TAIL_BYTES = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,19 @@ class Signals:
                     lines.append(line)
             checked[key] = tuple(lines[:MAX_SIGNALS])
         return cls(**checked)
+
+    @classmethod
+    def stored(cls, raw: Any) -> Signals:
+        """Signals as they stand in a file: taken as they are where they have the shape, checked otherwise."""
+        if not isinstance(raw, dict):
+            return cls()
+        try:
+            lists = [raw[key] for key in SIGNAL_KEYS]
+        except KeyError:
+            return cls.of({key: value for key, value in raw.items() if key in SIGNAL_KEYS})
+        if all(type(lines) is list and all(type(line) is str for line in lines) for lines in lists):
+            return cls(*map(tuple, lists))
+        return cls.of({key: value for key, value in raw.items() if key in SIGNAL_KEYS})
 
     def to_json(self) -> dict[str, list[str]]:
         return {key: list(getattr(self, key)) for key in SIGNAL_KEYS}
@@ -139,7 +152,7 @@ class Event:
             sourceId=data["sourceId"],
             createdAt=data["createdAt"],
             summary=data["summary"],
-            signals=Signals.of(signals if isinstance(signals, dict) else {}),
+            signals=Signals.stored(signals),
             sourceRef=data["sourceRef"],
             contentHash=data["contentHash"],
             externalItemId=data.get("externalItemId"),

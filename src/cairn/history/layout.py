@@ -111,7 +111,7 @@ def read_json(storage: StorageBackend, at: Locator) -> Any:
 
 def number_of(ident: object, prefix: str) -> int:
     """The number in an id such as `evt-000012`; 0 where it is not one."""
-    if not isinstance(ident, str):
+    if not isinstance(ident, str) or not ident.startswith(f"{prefix}-"):
         return 0
-    found = re.fullmatch(rf"{prefix}-(\d{{6,}})", ident)
-    return int(found.group(1)) if found else 0
+    digits = ident[len(prefix) + 1 :]
+    return int(digits) if len(digits) >= 6 and digits.isascii() and digits.isdigit() else 0

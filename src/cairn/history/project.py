@@ -33,7 +33,17 @@ from cairn.history.describe import describe
 from cairn.history.events import Draft, Event, Signals
 from cairn.history.evidence import survey
 from cairn.history.imports import Capture, ImportReport, Progress, SessionImport
-from cairn.history.layout import ARCHIVE, CONFIG, HOME, LATEST_RUN, PAGES, REF_PREFIX, pretty, read_json
+from cairn.history.layout import (
+    ARCHIVE,
+    CONFIG,
+    EVENTS,
+    HOME,
+    LATEST_RUN,
+    PAGES,
+    REF_PREFIX,
+    pretty,
+    read_json,
+)
 from cairn.history.options import Options
 from cairn.history.record import Record
 from cairn.history.refresh import refreshed
@@ -243,7 +253,7 @@ class ProjectMemory:
         self, summary: str, signals: Mapping[str, Sequence[str]] | None = None, *, ref: str = "record"
     ) -> Event:
         """Add one `tool_run` event: something a person or an agent did or learned. Durable when it returns."""
-        if not self.exists:
+        if not self._journals.size(EVENTS):
             self.record_.require()
         draft = Draft("tool_run", summary, Signals.of(signals or {}), f"{REF_PREFIX}{ref}")
         draft.event(1, self.clock.now())

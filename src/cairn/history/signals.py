@@ -7,7 +7,7 @@ model the same five lists come from a completion (`ask`), checked the same way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cairn.errors import Invalid, Unavailable
@@ -41,6 +41,7 @@ _PATH = re.compile(
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'`(\[]?[A-Z0-9`])|\n+")
 _FENCE = re.compile(r"(```|~~~).*?(\1|\Z)", re.DOTALL)
+_BULLET = re.compile(r"^(?:[-*+>#]+|\d+[.)])\s+")
 MAX_SENTENCE = 400
 
 SCHEMA: dict[str, Any] = {
@@ -52,6 +53,26 @@ SCHEMA: dict[str, Any] = {
         **{key: {"type": "array", "items": {"type": "string"}} for key in SIGNAL_KEYS},
     },
 }
+
+
+# Cheap to look for, so that the patterns above only meet sentences that may fit: pattern by pattern.
+_HINTS: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
+    "decisions": (
+        _DECISION,
+        ("decid", "agreed", "chose", "settled", "decision", "go with", "going with", "switch", "instead of", "from now", "let", "'ll ", " will ", " should "),
+    ),
+    "gotchas": (
+        _GOTCHA,
+        ("gotcha", "pitfall", "beware", "careful", "watch out", "turn", "root cause", "trap", "catch", "trick", "caused", "fail", "break", "broke", "crash",
+         "hang", "work", "must ", "never ", "do not", "bug", "problem", "issue"),
+    ),
+    "nextStepHints": (
+        _NEXT,
+        ("next", "todo", "done", "follow", "still ", "remaining", "left to do", "should ", "need to", "must ", "later we", "not yet"),
+    ),
+    "validationObservations": (_CHECK, ("pass", "fail", "test", "check", "build", "lint")),
+}  # fmt: skip
+MAX_SCANNED = 40_000
 
 
 class Collector:
@@ -70,19 +91,21 @@ class Collector:
             self._first_prompt = _first_line(text)
         if role == "assistant":
             self._last_reply = text[-4000:]
-        for sentence in _sentences(text):
-            for key, pattern in (
-                ("decisions", _DECISION),
-                ("gotchas", _GOTCHA),
-                ("nextStepHints", _NEXT),
-                ("validationObservations", _CHECK),
-            ):
-                if len(self._found[key]) < MAX_SIGNALS and pattern.search(sentence):
+        for sentence in _sentences(text[:MAX_SCANNED]):
+            lowered = sentence.lower()
+            for key, (pattern, hints) in _HINTS.items():
+                if (
+                    any(hint in lowered for hint in hints)
+                    and len(self._found[key]) < MAX_SIGNALS
+                    and pattern.search(sentence)
+                ):
                     self._found[key].setdefault(sentence)
                     break
         if len(self._found["keyPaths"]) < MAX_SIGNALS:
-            for path in _PATH.findall(text[:20_000]):
-                self._found["keyPaths"].setdefault(path.removeprefix("./"))
+            for word in text[:MAX_SCANNED].split():
+                if "/" in word or "." in word[1:-1]:
+                    for path in _PATH.findall(word):
+                        self._found["keyPaths"].setdefault(path.removeprefix("./"))
 
     def signals(self) -> Signals:
         return Signals.of({key: list(found) for key, found in self._found.items()})
@@ -98,8 +121,12 @@ def _first_line(text: str) -> str:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    for part in _SENTENCE.split(_FENCE.sub("\n", text[:200_000])):
-        line = re.sub(r"^(?:[-*+>#]+|\d+[.)])\s+", "", " ".join(part.split()))
+    if "```" in text or "~~~" in text:
+        text = _FENCE.sub("\n", text)
+    for part in _SENTENCE.split(text):
+        line = " ".join(part.split())
+        if line and not line[0].isalpha():
+            line = _BULLET.sub("", line)
         if 12 <= len(line) <= MAX_SENTENCE:
             yield line
 
