@@ -270,10 +270,18 @@ class EventLog:
     def __init__(self, journals: Journals, file: Path) -> None:
         self._journals = journals
         self._file = file
+        self._known: tuple[tuple[int, int, int], Parsed] | None = None
 
     def read(self) -> Parsed:
-        """Every readable event, in file order."""
-        return parse(self._journals.read(EVENTS).lines)
+        """Every readable event, in file order; parsed again only when the file is another."""
+        try:
+            found = self._file.stat()
+        except OSError:
+            return parse(self._journals.read(EVENTS).lines)
+        key = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if self._known is None or self._known[0] != key:
+            self._known = (key, parse(self._journals.read(EVENTS).lines))
+        return self._known[1]
 
     def last_number(self) -> int:
         """The highest number in the log, from its tail where that is enough."""
@@ -296,7 +304,9 @@ class EventLog:
     def append(self, events: Sequence[Event]) -> None:
         """Add events durably, all or none."""
         self._journals.append(EVENTS, [compact(event.to_json()) for event in events])
+        self._known = None
 
     def replace(self, events: Sequence[Event]) -> None:
         """Make `events` the whole log, atomically."""
         self._journals.replace(EVENTS, [compact(event.to_json()) for event in events])
+        self._known = None

@@ -73,6 +73,7 @@ _HINTS: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "validationObservations": (_CHECK, ("pass", "fail", "test", "check", "build", "lint")),
 }  # fmt: skip
 MAX_SCANNED = 40_000
+MAX_REMEMBERED = 5_000
 
 
 class Collector:
@@ -80,6 +81,7 @@ class Collector:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, None]] = {key: {} for key in SIGNAL_KEYS}
+        self._seen: set[str] = set()
         self._first_prompt = ""
         self._last_reply = ""
         self.messages = 0
@@ -92,13 +94,19 @@ class Collector:
         if role == "assistant":
             self._last_reply = text[-4000:]
         for sentence in _sentences(text[:MAX_SCANNED]):
+            if sentence in self._seen:
+                continue
+            if len(self._seen) < MAX_REMEMBERED:
+                self._seen.add(sentence)
             lowered = sentence.lower()
             for key, (pattern, hints) in _HINTS.items():
-                if (
-                    any(hint in lowered for hint in hints)
-                    and len(self._found[key]) < MAX_SIGNALS
-                    and pattern.search(sentence)
-                ):
+                # A plain loop: this is the one hot place of an import.
+                for hint in hints:
+                    if hint in lowered:
+                        break
+                else:
+                    continue
+                if len(self._found[key]) < MAX_SIGNALS and pattern.search(sentence):
                     self._found[key].setdefault(sentence)
                     break
         if len(self._found["keyPaths"]) < MAX_SIGNALS:

@@ -404,12 +404,22 @@ def _automate_start(args: argparse.Namespace) -> int:
     project.record_.require()
     value = runner_status(project.record_.storage, project.locks)
     if not value["running"]:
-        subprocess.Popen(
-            [sys.executable, "-m", "cairn.surfaces.project_cli", str(project.tree)],
+        # Through a shell that ends at once: the runner is nobody's child, so it outlives us and leaves no zombie.
+        subprocess.run(
+            [
+                "sh",
+                "-c",
+                '"$0" "$@" &',
+                sys.executable,
+                "-m",
+                "cairn.surfaces.project_cli",
+                str(project.tree),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            check=True,
         )
         value = _wait_for(project, running=True)
         if not value["running"]:
