@@ -42,6 +42,7 @@ class Kit:
         timezone="UTC",
         embedder=None,
         clock=None,
+        local=None,
         **capture,
     ):
         self.folder = folder
@@ -67,6 +68,7 @@ class Kit:
             on_cell=on_cell or self.events.append,
             on_change=self._changed,
             redact=redact,
+            local=local,
         )
 
     def _changed(self, changes):

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.journals import FileJournals
 from cairn.errors import CairnError, Invalid, StorageFailed, Unavailable
 from cairn.notes.sessions import message_id, session_locator
 from cairn.types import ContentItem, Space, ToolCall
@@ -633,3 +635,29 @@ def test_the_default_opens_no_connection(kit, monkeypatch):
     kit.add("s1", said("hello there, I moved to Oslo"))
 
     assert kit.flush().status == "extracted"
+
+
+def test_the_ledger_can_live_on_this_machine_alone(tmp_path):
+    """A root that other machines see too keeps its unfinished cells elsewhere; recovery still finds them."""
+    here = tmp_path / "here"
+    local = (DeviceLocalBackend(here), FileJournals(here))
+
+    def broken(event):
+        raise RuntimeError("not now")
+
+    kit = Kit(tmp_path / "shared", local=local, on_cell=broken)
+    kit.add("s1", said("hello"))
+    kit.flush()
+
+    assert not (tmp_path / "shared" / ".tmp" / "cells").exists()
+    assert Kit(tmp_path / "shared", local=local).capture.recover() == 1
+
+
+def test_sessions_can_be_listed(kit):
+    """Every session with a log, by space or all; other files are not taken for one."""
+    kit.add("One", said("x"))
+    kit.capture.add(Space("app", "p"), "two/three", [said("x")])
+    (kit.folder / "default_app/default_project/sessions/notes.txt").write_text("mine")
+
+    assert list(kit.capture.sessions(SPACE)) == [(SPACE, "One")]
+    assert set(kit.capture.sessions()) == {(SPACE, "One"), (Space("app", "p"), "two/three")}
