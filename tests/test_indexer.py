@@ -387,6 +387,16 @@ def test_a_changed_model_embeds_again_and_never_mixes(tmp_path):
     world.close()
 
 
+def test_a_process_that_never_embeds_serves_the_vectors_there_are(world):
+    """A reader beside the indexer sees the vectors of the rows' model, named in the corpus."""
+    world.episode("hello world")
+    world.indexer.catch_up(10, embed=True)
+    reader = World(world.folder)
+    corpus = reader.index.corpus(ALICE)
+    assert (corpus.model, corpus.vectors.shape) == (HashingEmbedder(64).id, (1, 64))
+    reader.close()
+
+
 def test_a_failing_embedder_leaves_keyword_search_whole(tmp_path):
     """A26: rows are found by their words while no vector can be made."""
 

@@ -111,8 +111,8 @@ class SqliteIndex:
 
     @property
     def model(self) -> str:
-        """The embedder whose vectors are served; "" for none."""
-        return self._model
+        """The embedder whose vectors are served: the one chosen here, else the one the rows have; "" for none."""
+        return self._model or self.wanted_model()
 
     def use_model(self, model: str) -> None:
         """Serve vectors of `model` only. Vectors of any other model are never compared with a query."""
@@ -122,7 +122,7 @@ class SqliteIndex:
 
     def corpus(self, scope: Scope) -> Corpus:
         """The scope's rows as arrays; the same object until one of them changes."""
-        return self._warm.get(scope, self._model)
+        return self._warm.get(scope, self.model)
 
     def lexical(self, scope: Scope, terms: Sequence[str], *, limit: int) -> tuple[np.ndarray, np.ndarray]:
         """Rowids and BM25 scores of the rows that hold any term, best first.
@@ -172,16 +172,14 @@ class SqliteIndex:
     def _from_disk(self, scope: Scope, vector: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
         import numpy as np
 
-        seen = 0
+        seen, served = 0, self.model
         near: Mapping[int, bytes] = {}
         if self.mirror is not None:
-            seen, near = self.mirror.nearest(
-                scope, vector, limit, generation=self.generation, model=self._model
-            )
+            seen, near = self.mirror.nearest(scope, vector, limit, generation=self.generation, model=served)
 
         def ask(db: sqlite3.Connection) -> list[tuple[int, bytes]]:
             number = _scope_number(db, scope)
-            model = _model_number(db, self._model)
+            model = _model_number(db, served)
             join = "JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key"
             rows: list[tuple[int, bytes]] = []
             for part in _parts(list(near)):
