@@ -114,7 +114,7 @@ def test_undo_restores_every_byte(world: World):
     assert world.tree() != before
 
     for owner in ("ana", "bo"):
-        done = undo(Scope(Space(), "user", owner), world.engine._kit)
+        done = world.engine.undo_reflection(Space(), owner)
         assert done.mended == ()
     assert world.tree() == before
     world.clock.forward(days=7)

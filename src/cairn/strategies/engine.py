@@ -27,9 +27,10 @@ from cairn.strategies import options as ome
 from cairn.strategies.cells import Cells
 from cairn.strategies.cron import Cron
 from cairn.strategies.options import Options
+from cairn.strategies.reflection import Undone, undo
 from cairn.strategies.registry import all_strategies
 from cairn.strategies.state import EngineState, Queued, Run
-from cairn.types import Space
+from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -499,6 +500,15 @@ class Engine:
         return TriggerResult(
             name, status, max(gained["done"], 0), max(gained["skipped"], 0), counts.get("dead", 0), left
         )
+
+    def undo_reflection(self, space: Space, user_id: str, *, run: str = "", cluster: str = "") -> Undone:
+        """Take back a reflection of one user: a run, a cluster of it, or the latest run if neither is named.
+
+        Raises:
+            NotFound: no such run is on record.
+            Invalid: a bad id, or a run and a cluster both named.
+        """
+        return undo(Scope(space, "user", user_id), self._kit, run=run, cluster=cluster)
 
     def _named_strategy(self, name: str) -> Strategy:
         if name not in self._strategies:
