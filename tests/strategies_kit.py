@@ -178,7 +178,7 @@ class World:
     def configure(self, text: str) -> None:
         """Save `ome.toml`, and let the engine look at once."""
         self.storage.write(Locator("ome.toml"), text)
-        self.engine._config_looked = -1e9
+        self.engine._live.look_now()
 
     def tree(self) -> dict[str, bytes]:
         """Every note, byte for byte."""

@@ -212,7 +212,7 @@ def test_a_clock_set_back_does_not_strand_work(world: World):
 
 def test_the_template_is_valid_and_says_the_defaults(world: World):
     """E25 E30: what `ensure` puts in place checks, and changes nothing."""
-    defaults = world.engine._defaults
+    defaults = world.engine._live.defaults
     assert ome.parse(ome.template(), defaults) == defaults
     assert not defaults["reflect_episodes"].enabled
     assert (world.directory / "ome.toml").read_text() == ome.template()

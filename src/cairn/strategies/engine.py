@@ -20,13 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Journals, Locator, Locks, Writer
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
-from cairn.strategies import options as ome
 from cairn.strategies.cells import Cells
 from cairn.strategies.cron import Cron
-from cairn.strategies.options import Options
+from cairn.strategies.options import LiveOptions, Options
 from cairn.strategies.reflection import Undone, undo
 from cairn.strategies.registry import all_strategies
 from cairn.strategies.state import EngineState, Queued, Run
@@ -42,7 +41,6 @@ MODEL_BATCH = 8
 LONGEST_BACKOFF = 300.0
 WAIT_WHEN_UNAVAILABLE = 15.0
 KEEP_RECORDS_SECONDS = 30 * 86400.0
-RELOAD_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +125,8 @@ class Engine:
             embedder=embedder,
             redact=redact or (lambda text: text),
         )
-        self._defaults = {s.name: Options(enabled=s.enabled, cron=s.cron) for s in self._strategies.values()}
-        self._options: dict[str, Options] | None = None
-        self._config_text: str | None = None
-        self._config_error: Misconfigured | None = None
-        self._config_looked = -RELOAD_SECONDS
+        defaults = {s.name: Options(enabled=s.enabled, cron=s.cron) for s in self._strategies.values()}
+        self._live = LiveOptions(notebook, defaults)
         self._scanned: dict[str, float] = {}
         self._last_look = float("inf")
         self._work = threading.Event()
@@ -446,8 +441,7 @@ class Engine:
     @property
     def trouble(self) -> str:
         """What is wrong with `ome.toml`, or "" when it is good."""
-        self._reload()
-        return str(self._config_error or "")
+        return self._live.trouble
 
     def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> builtins.list[Run]:
         """Run records, newest first."""
@@ -517,41 +511,11 @@ class Engine:
             )
         return self._strategies[name]
 
-    # -- settings
-
     def _settings_of(self, name: str) -> Options:
-        self._reload()
-        return (self._options or self._defaults)[name]
+        return self._live.of(name)
 
     def _active(self) -> builtins.list[str]:
-        self._reload()
-        if self._options is None:
-            return []
-        return [name for name in self._strategies if self._options[name].enabled]
-
-    def _reload(self) -> None:
-        """Look at `ome.toml` at most once a second; take it over if it is new and good."""
-        now = time.monotonic()
-        if now - self._config_looked < RELOAD_SECONDS:
-            return
-        self._config_looked = now
-        try:
-            text = self._notebook.text(Locator(ome.FILE_NAME))
-        except NotFound:
-            text = ""
-        except (CairnError, UnicodeDecodeError) as error:
-            self._config_error = Misconfigured(
-                f"{ome.FILE_NAME} cannot be read: {error}", setting=ome.FILE_NAME
-            )
-            return
-        if text == self._config_text:
-            return
-        self._config_text = text
-        try:
-            self._options = ome.parse(text, self._defaults)
-            self._config_error = None
-        except Misconfigured as error:
-            self._config_error = error
+        return self._live.active()
 
     # -- small things
 

@@ -7,16 +7,22 @@ so a broken file holds the strategies (events keep queueing) instead of running 
 
 from __future__ import annotations
 
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cairn.errors import Misconfigured
+from cairn.errors import CairnError, Misconfigured, NotFound
+from cairn.seams import Locator
 from cairn.strategies.cron import Cron
 
+if TYPE_CHECKING:
+    from cairn.notes.notebook import Notebook
+
 FILE_NAME = "ome.toml"
+RELOAD_SECONDS = 1.0
 EVENT_FIELDS = ("owner_id", "session_id", "space")
 
 
@@ -165,3 +171,63 @@ def _wrong(text: str, word: str, trouble: str) -> Misconfigured:
         setting=FILE_NAME,
         line=line,
     )
+
+
+class LiveOptions:
+    """The settings in force: `ome.toml` as it was when it last checked.
+
+    Args:
+        notebook: Reads the file.
+        defaults: One per strategy.
+    """
+
+    def __init__(self, notebook: Notebook, defaults: Mapping[str, Options]) -> None:
+        self.defaults = dict(defaults)
+        self._notebook = notebook
+        self._good: dict[str, Options] | None = None
+        self._text: str | None = None
+        self._error: Misconfigured | None = None
+        self._looked = -RELOAD_SECONDS
+
+    def of(self, name: str) -> Options:
+        """The settings of one strategy."""
+        self._look()
+        return (self._good or self.defaults)[name]
+
+    def active(self) -> list[str]:
+        """The strategies that are switched on; none while no good file has been seen."""
+        self._look()
+        return (
+            [name for name, chosen in self._good.items() if chosen.enabled] if self._good is not None else []
+        )
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the file, or "" when it is good."""
+        self._look()
+        return str(self._error or "")
+
+    def look_now(self) -> None:
+        """Read the file at the next question, however short ago the last look was."""
+        self._looked = -RELOAD_SECONDS
+
+    def _look(self) -> None:
+        """Look at the file at most once a second; take it over if it is new and good."""
+        now = time.monotonic()
+        if now - self._looked < RELOAD_SECONDS:
+            return
+        self._looked = now
+        try:
+            text = self._notebook.text(Locator(FILE_NAME))
+        except NotFound:
+            text = ""
+        except (CairnError, UnicodeDecodeError) as error:
+            self._error = Misconfigured(f"{FILE_NAME} cannot be read: {error}", setting=FILE_NAME)
+            return
+        if text == self._text:
+            return
+        self._text = text
+        try:
+            self._good, self._error = parse(text, self.defaults), None
+        except Misconfigured as error:
+            self._error = error
