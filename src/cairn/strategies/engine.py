@@ -225,6 +225,9 @@ class Engine:
         kit = replace(self._kit, options=self._settings_of(name))
         try:
             outcomes = [*strategy.run(jobs, kit)]
+        except Unavailable as error:
+            self._put_back(jobs, error)
+            return 0
         except Exception as error:
             if len(jobs) > 1:
                 return sum(self._run_batch([job]) for job in jobs)
@@ -233,15 +236,17 @@ class Engine:
         try:
             self._record(outcomes)
         except (CairnError, OSError) as error:
-            now = self._now()
-            self.state.retry(
-                ((job.id, _named(error), now + WAIT_WHEN_UNAVAILABLE) for job in jobs), count=False
-            )
+            self._put_back(jobs, error)
             return 0
         for job in jobs:
             if job.id in missed:
                 self._failed(job, RuntimeError(f"{name} gave no answer for {job.ask.input}"))
         return len(outcomes)
+
+    def _put_back(self, jobs: Sequence[Job], error: Exception) -> None:
+        """Let jobs wait for a disk or a lock; that is nobody's failure and costs no attempt."""
+        due = self._now() + WAIT_WHEN_UNAVAILABLE
+        self.state.retry(((job.id, _named(error), due) for job in jobs), count=False)
 
     def _record(self, outcomes: Sequence[Outcome]) -> None:
         """First the journal, which outlives the index, then the queue."""
@@ -279,9 +284,6 @@ class Engine:
         if isinstance(error, NotFound):
             self._record([Outcome(job, "skipped", f"what it consumes is gone: {error}")])
             return 1
-        if isinstance(error, Unavailable):
-            self.state.retry([(job.id, _named(error), now + WAIT_WHEN_UNAVAILABLE)], count=False)
-            return 0
         if job.attempt > self._settings_of(job.ask.strategy).max_retries:
             self.state.finish([(job.id, "dead", _named(error), ())], now=now)
             return 1
@@ -375,7 +377,10 @@ class Engine:
             return self._discover(everything=True) if mine else 0
 
     def _discover(self, *, only: str = "", everything: bool) -> int:
-        self.state.born = False
+        if self.state.born:
+            # A queue made anew knows of nothing, so everything is looked for, whoever asked.
+            only, everything = "", True
+            self.state.born = False
         events, sizes = self._cells.events({} if everything else self.state.seen())
         done = self._journalled({event.space for event in events} | set(self._cells.spaces()))
         asks: list[Ask] = []

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cairn.seams import Locator
 
 SAME = 0.85
+OWNERS_KEPT = 256
 _NEGATIONS = lexicon("not no never none nothing without cannot hardly")
 _SCHEMA = {
     "type": "object",
@@ -188,10 +189,12 @@ class KnownFacts:
     def of(cls, scope: Scope, kit: Kit) -> KnownFacts:
         """The facts of `scope` as the notes have them now."""
         key = f"known facts {scope}"
-        book = kit.cache.get(key)
+        book = kit.cache.pop(key, None)
         if not isinstance(book, KnownFacts):
             book = cls(scope)
         kit.cache[key] = book
+        while len(kit.cache) > OWNERS_KEPT:
+            kit.cache.pop(next(iter(kit.cache)))
         book._catch_up(kit)
         return book
 
