@@ -6,6 +6,7 @@ guesses the rest by ending; what it cannot turn safely it says so, and the calle
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -72,6 +73,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+@functools.lru_cache(maxsize=4096)
 def tidied(text: str) -> str:
     """Chat spelling in its long form, pictographs taken out, blanks made single."""
     for pattern, better in _LOOSE:
@@ -127,6 +129,7 @@ def spoken_by(sentence: str, name: str, others: str) -> str:
     "Ana has lost Ana's keys and Ana doesn't know where Ana and others went."
     """
     tokens = words_of(sentence)
+    table = _pronouns(name, others)
     out: list[str] = []
     at = 0
     while at < len(tokens):
@@ -141,13 +144,19 @@ def spoken_by(sentence: str, name: str, others: str) -> str:
             out.append(name)
             at = _agree(tokens, at, out, plural=plural)
             continue
-        out.append(_pronoun(token, lower, name, others, tokens, at))
+        if lower == "we'd":
+            token = f"{others} {'had' if is_participle(_next_word(tokens, at + 1)) else 'would'}"
+        elif token != "US":
+            token = table.get(lower, token)
+        out.append(token)
         at += 1
     return "".join(out)
 
 
-def _pronoun(token: str, lower: str, name: str, others: str, tokens: Sequence[str], at: int) -> str:
-    table = {
+@functools.lru_cache(maxsize=256)
+def _pronouns(name: str, others: str) -> dict[str, str]:
+    """What each word of the first person becomes."""
+    return {
         "me": name,
         "my": f"{name}'s",
         "mine": f"{name}'s",
@@ -161,11 +170,6 @@ def _pronoun(token: str, lower: str, name: str, others: str, tokens: Sequence[st
         "our": f"{name}'s",
         "ours": f"{name}'s",
     }
-    if lower == "we'd":
-        return f"{others} {'had' if is_participle(_next_word(tokens, at + 1)) else 'would'}"
-    if token == "US":
-        return token
-    return table.get(lower, token)
 
 
 def _is_numeral(tokens: Sequence[str], at: int) -> bool:

@@ -6,6 +6,7 @@ something said before. All of it is judged from the words alone, so it errs towa
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -131,15 +132,7 @@ _BETWEEN = re.compile(
 
 def bared(text: str, others: Sequence[str]) -> str:
     """`text` without interjections and without the name of the person spoken to."""
-    names = (
-        "|".join(re.escape(n) + "|" + re.escape(n.split()[0][:3]) + r"\w{0,6}" for n in others if n)
-        or r"(?!)"
-    )
-    called = re.compile(
-        rf"^(?:(?:hey|hi|hello|wow|oh|yeah|yes|thanks|woah|whoa|aw|aww|oof|yo|nice|cool|great|congrats|dear),?\s+)?(?:{names})\b\s*[,!.:-]+\s*",
-        re.I,
-    )
-    calling = re.compile(rf",\s*(?:{names}|buddy|man|dude|friend|bro|girl)\s*(?=[.!]*$)", re.I)
+    called, calling = _calls(tuple(others))
     before = None
     while before != text:
         before = text
@@ -148,6 +141,21 @@ def bared(text: str, others: Sequence[str]) -> str:
         text = called.sub("", text)
         text = _SOFT_LEADS.sub("", text)
     return calling.sub("", text).strip()
+
+
+@functools.lru_cache(maxsize=256)
+def _calls(others: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns for being addressed at the start and at the end of a sentence, by name or the start of it."""
+    names = "|".join(
+        re.escape(n) + "|" + re.escape(n.split()[0][:3]) + r"\w{0,6}" for n in others if n.strip()
+    )
+    names = names or r"(?!)"
+    called = re.compile(
+        r"^(?:(?:hey|hi|hello|wow|oh|yeah|yes|thanks|woah|whoa|aw|aww|oof|yo|nice|cool|great|congrats|dear),?\s+)?"
+        rf"(?:{names})\b\s*[,!.:-]+\s*",
+        re.I,
+    )
+    return called, re.compile(rf",\s*(?:{names}|buddy|man|dude|friend|bro|girl)\s*(?=[.!]*$)", re.I)
 
 
 def with_subject(text: str) -> str:
@@ -480,6 +488,7 @@ def _is_noun(tokens: Sequence[str], at: int) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def is_english(text: str) -> bool:
     tokens = [t.lower() for t in grammar.words_of(text) if t[0].isalnum()]
     if not tokens:

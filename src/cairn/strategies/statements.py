@@ -275,8 +275,17 @@ def _company(text: str, speaker: str, others: Sequence[str]) -> str:
 _WITHOUT = lexicon("since until till by from of for before after around on in during the about between this")
 
 
+_TIMELY = re.compile(
+    r"\d|day|week|month|year|night|morning|evening|afternoon|noon|ago|last|next|this|now|tomorrow|decade|fortnight|spring|summer|fall|"
+    r"autumn|winter|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|christmas|easter|eve|past|coming|hour|minute|century",
+    re.I,
+)
+
+
 def _absolute(text: str, said_at: datetime) -> str:
     """`text` with its relative times replaced by dates, or, where that would not read, followed by them."""
+    if not _TIMELY.search(text):
+        return text
     out: list[str] = []
     at = 0
     for mention in dates.mentions(text, said_at):
