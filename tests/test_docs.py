@@ -15,6 +15,13 @@ def test_made_pages_are_current(name):
     assert made()[name] == (DOCS / name).read_text(encoding="utf-8")
 
 
+def test_links_between_pages_lead_somewhere():
+    """Every relative link in the README and docs names a file that is there."""
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
 def test_the_repository_says_nothing_of_machines():
     """No machine path and no registry host is in the tree."""
     pattern = re.compile(r"/root/|/home/[a-z]+/|/work/|pypi\.org|files\.pythonhosted", re.IGNORECASE)

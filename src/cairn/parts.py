@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from cairn.capture import Capture
@@ -197,7 +198,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
     with ExitStack() as undo:
         storage = select_backend(settings)
         root = MemoryRoot(storage)
-        root.ensure()
+        root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
         index_dir = _checked_index_dir(settings, storage)
         locks = FileLocks(_lock_dir(settings, storage))
         journals = FileJournals(settings.root)
