@@ -43,3 +43,14 @@ def test_blocking_mirrors_async():
     }
     missing = {name for name in coroutines if not hasattr(cairn.BlockingMemory, name)}
     assert missing == set()
+
+
+def test_blocking_mirrors_governed_memories():
+    """`memory.memories` has the same calls in both worlds."""
+    import inspect
+
+    from cairn.blocking import BlockingMemories
+    from cairn.governed import Memories
+
+    named = [name for name, _ in inspect.getmembers(Memories, inspect.iscoroutinefunction) if name[0] != "_"]
+    assert {name for name in named if not hasattr(BlockingMemories, name)} == set()

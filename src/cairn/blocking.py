@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cairn.config import Settings
 from cairn.errors import Invalid
+from cairn.governed import Memories
 from cairn.memory import Memory
 from cairn.seams import Clock
 
@@ -33,6 +34,48 @@ def _blocking(
     return call
 
 
+def _governed(
+    method: Callable[Concatenate[Memories, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingMemories, P], T]:
+    def call(self: BlockingMemories, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._owner._wait(method(self._owner.memory.memories, *args, **kwargs))
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class BlockingMemories:
+    """`memory.memories`, each call waiting for its answer."""
+
+    def __init__(self, owner: BlockingMemory) -> None:
+        self._owner = owner
+
+    list = _governed(Memories.list)
+    show = _governed(Memories.show)
+    search = _governed(Memories.search)
+    history = _governed(Memories.history)
+    why = _governed(Memories.why)
+    edit = _governed(Memories.edit)
+    supersede = _governed(Memories.supersede)
+    pin = _governed(Memories.pin)
+    unpin = _governed(Memories.unpin)
+    archive = _governed(Memories.archive)
+    restore = _governed(Memories.restore)
+    promote = _governed(Memories.promote)
+    forget = _governed(Memories.forget)
+    sweep = _governed(Memories.sweep)
+    consolidate = _governed(Memories.consolidate)
+    undo_consolidation = _governed(Memories.undo_consolidation)
+    end_mission = _governed(Memories.end_mission)
+    core = _governed(Memories.core)
+    set_core = _governed(Memories.set_core)
+    skills = _governed(Memories.skills)
+    scan_skills = _governed(Memories.scan_skills)
+    export_skill = _governed(Memories.export_skill)
+    import_skill = _governed(Memories.import_skill)
+    refresh = _governed(Memories.refresh)
+
+
 class BlockingMemory:
     """`Memory`, each call waiting for its answer. Safe to share between threads."""
 
@@ -40,6 +83,7 @@ class BlockingMemory:
         self.memory = Memory(settings, background=background, clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self.memories = BlockingMemories(self)
 
     @property
     def settings(self) -> Settings:
@@ -79,6 +123,7 @@ class BlockingMemory:
 
     add = _blocking(Memory.add)
     flush = _blocking(Memory.flush)
+    remember = _blocking(Memory.remember)
     search = _blocking(Memory.search)
     get = _blocking(Memory.get)
     show = _blocking(Memory.show)

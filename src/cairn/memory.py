@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from cairn import upkeep
 from cairn.config import Settings
 from cairn.errors import Invalid
+from cairn.governed import Memories
 from cairn.parts import Parts, open_parts
 from cairn.seams import Clock
-from cairn.types import Message, Space
+from cairn.types import Message, Space, Verdict
 
 if TYPE_CHECKING:
     from cairn.capture import AddOutcome, FlushOutcome
@@ -55,6 +56,7 @@ class Memory:
         self._opened: Parts | None = None
         self._writers: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
+        self.memories = Memories(lambda: self.parts, self._read, self._write)
 
     # ------------------------------------------------------------ lifetime
 
@@ -92,10 +94,10 @@ class Memory:
             raise Invalid("This memory is not open: use it inside `async with cairn.open(...) as memory`.")
         return self._opened
 
-    async def _write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _write(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in(self._writers, call, *args, **kwargs)
 
-    async def _read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _read(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in(self._readers, call, *args, **kwargs)
 
     async def _in(
@@ -156,6 +158,54 @@ class Memory:
     ) -> FlushOutcome:
         """Close the session's open stretch now; its episode is on disk before this returns."""
         return await self._write(self.parts.capture.flush, Space(app_id, project_id), session_id)
+
+    async def remember(
+        self,
+        /,
+        content: str,
+        category: str = "fact",
+        scope: str = "project",
+        owner: str = "",
+        app_id: str = "default",
+        project_id: str = "default",
+        *,
+        mode: Literal["default", "strict"] = "default",
+        importance: Literal["low", "medium", "high"] = "medium",
+        pinned: bool = False,
+        origin: Literal["human", "agent", "tool", "web", "recalled", "import"] = "human",
+        **more: Any,
+    ) -> Verdict:
+        """Keep one explicit fact if the gate lets it in; the verdict says kept, merged or refused, and why.
+
+        Args:
+            content: What to remember.
+            category: fact, preference, pattern, decision, gotcha, convention, episode, procedure, digest, handoff.
+            scope: "project", or "agent", "mission", "user" with its `owner`.
+            owner: The agent, run or user.
+            app_id: The app.
+            project_id: The project.
+            mode: "strict" promotes conventions, patterns, gotchas and decisions at once.
+            importance: low, medium or high.
+            pinned: Keep it at hand: promoted, tier 1, no decay.
+            origin: Where the words come from; what tools and pages say waits for a person.
+            more: The other fields of `cairn.keeping.memories.Keeper.remember`.
+
+        Raises:
+            Invalid: a field no memory can have. A refusal is no exception: see `Verdict.accepted`.
+        """
+        return await self._write(
+            self.parts.keeper.remember,
+            content,
+            category,
+            space=Space(app_id, project_id),
+            scope=scope,
+            owner=owner,
+            mode=mode,
+            importance=importance,
+            pinned=pinned,
+            origin=origin,
+            **more,
+        )
 
     # ------------------------------------------------------------ recall
 

@@ -25,19 +25,22 @@ from cairn.engines.selection import select_backend
 from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
-from cairn.errors import Invalid, Misconfigured
+from cairn.errors import CairnError, Invalid, Misconfigured
+from cairn.history.observer import Observer
+from cairn.history.timetravel import TimeTravel
+from cairn.keeping import lifecycle, pages
 from cairn.keeping.memories import Keeper
 from cairn.keeping.secrets import redact
 from cairn.notes.conflicts import merge_conflict_copies
-from cairn.notes.notebook import Notebook
+from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.retrieval.indexer import Indexer
 from cairn.retrieval.lexical import NoteScan
 from cairn.retrieval.listing import Listing
 from cairn.retrieval.search import Searcher
-from cairn.seams import Clock, Embedder, Journals, StorageBackend, SystemClock, Writer
+from cairn.seams import Clock, Embedder, Journals, Locator, StorageBackend, SystemClock, Writer
 from cairn.strategies.engine import Engine
-from cairn.types import CellEvent, Hit, Scope
+from cairn.types import CellEvent, Hit, Scope, Space
 
 log = logging.getLogger("cairn")
 
@@ -96,10 +99,12 @@ class Parts:
     capture: Capture
     keeper: Keeper
     engine: Engine
+    observer: Observer
     embedder: LazyEmbedder
     writer: Writer | None
     closing: ExitStack
     daemon: Daemon | None = None
+    _swept: bool = False
 
     def start(self) -> None:
         """Begin background life: notice edits, index, run what is due."""
@@ -115,6 +120,8 @@ class Parts:
             chores=[
                 Chore("merge conflict copies", 60.0, self._merge_copies),
                 Chore("sweep temporary files", 6 * 3600.0, self._sweep_leftovers, apart=True),
+                Chore("sweep memories", 30.0, self.sweep_due, apart=True),
+                Chore("record edits", 60.0, self.observer.look_around, apart=True),
             ],
         )
         self.daemon.start()
@@ -122,6 +129,22 @@ class Parts:
         thinking = _Thinking(self.engine)
         thinking.start()
         self.closing.callback(thinking.stop)
+        self.observer.start()
+
+    def sweep_due(self) -> int:
+        """Sweep each space whose last sweep is `keeping.sweep_hours` old, refresh its pages; how many."""
+        trigger: lifecycle.Trigger = "schedule" if self._swept else "startup"
+        done = 0
+        for space in self.keeper.spaces():
+            try:
+                if self.keeper.scopes(space) and lifecycle.sweep(
+                    self.keeper, space, trigger=trigger, after=pages.refresh
+                ):
+                    done += 1
+            except CairnError as error:
+                log.warning("the sweep of %s/%s failed: %s", space.app, space.project, error)
+        self._swept = True
+        return done
 
     def _merge_copies(self) -> None:
         """What a sync program left beside a note is brought into it, entry by entry."""
@@ -217,7 +240,18 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
             embedder=embedder,
             zone=settings.zone,
         )
-        notebook = Notebook(storage, locks, clock=time, on_change=indexer.note_change)
+
+        def travel(space: Space) -> TimeTravel:
+            return TimeTravel(root.space(space), notebook, journals, locks, time)
+
+        observer = Observer(storage, travel, indexer.changed_since)
+        undo.callback(observer.stop)
+
+        def note_change(changes: Sequence[tuple[Locator, ChangeType]]) -> int:
+            observer.tell(changes)
+            return indexer.note_change(changes)
+
+        notebook = Notebook(storage, locks, clock=time, on_change=note_change)
         writer = _writer(settings, journals, time)
         redactor = _redactor(settings)
         keeper = Keeper(
@@ -302,6 +336,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
             capture=capture,
             keeper=keeper,
             engine=engine,
+            observer=observer,
             embedder=embedder,
             writer=writer,
             closing=undo.pop_all(),

@@ -118,6 +118,30 @@ class Database:
             with contextlib.suppress(sqlite3.OperationalError):
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
+    def scrub(self, seconds: float = 15.0) -> bool:
+        """Write the file anew without what was deleted, so that none of its bytes remain; False if readers held on.
+
+        Deleted rows leave their text in free pages and in the write-ahead log. Files that were set aside as
+        broken go too.
+        """
+        for old in self.path.parent.glob(f"{self.path.name}.damaged*"):
+            old.unlink(missing_ok=True)
+
+        def once() -> bool:
+            with self._lock:
+                self._current()
+                assert self._writer is not None
+                self._writer.execute("VACUUM main")
+                busy = self._writer.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()[0]
+                if busy:
+                    raise sqlite3.OperationalError("database is locked")
+                return True
+
+        try:
+            return self._living(once, seconds)
+        except Unavailable:
+            return False
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

@@ -132,6 +132,27 @@ class LanceMirror:
         finally:
             os.close(lock)
 
+    def scrub(self, seconds: float = 30.0) -> bool:
+        """Remove the mirror's data, for `forget`; a follower makes it anew from the rows. False if one held on."""
+        if not self._folder.exists():
+            return True
+        lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        until = time.monotonic() + seconds
+        try:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        return False
+                    time.sleep(0.05)
+            (self._folder / "mirror.json").unlink(missing_ok=True)
+            shutil.rmtree(self._folder / f"{TABLE}.lance", ignore_errors=True)
+            return not (self._folder / f"{TABLE}.lance").exists()
+        finally:
+            os.close(lock)
+
     def _follow(self, index: SqliteIndex) -> int:
         mark = self.watermark()
         model = index.wanted_model()

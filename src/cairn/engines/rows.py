@@ -536,6 +536,24 @@ class SqliteIndex:
             self._vectors.write(lambda db: db.executemany("DELETE FROM vectors WHERE id = ?", found))
         return len(found)
 
+    def scrub(self) -> bool:
+        """Leave no byte of removed rows on disk: full text, rows, vectors, logs. False if readers held on.
+
+        For `forget`: costs a rewrite of the files, so it is not part of everyday maintenance.
+        """
+
+        def optimize(db: sqlite3.Connection) -> None:
+            for table in _FULL_TEXT:
+                db.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+
+        self._db.write(optimize)
+        query = "SELECT id FROM v.vectors WHERE key NOT IN (SELECT embed_key FROM rows)"
+        found = self._db.read(lambda db: db.execute(query).fetchall())
+        if found:
+            self._vectors.write(lambda db: db.executemany("DELETE FROM vectors WHERE id = ?", found))
+        scrubbed = self._vectors.scrub()
+        return self._db.scrub() and scrubbed
+
     def size_bytes(self) -> int:
         """What the files take on disk."""
         folder = self._db.path.parent

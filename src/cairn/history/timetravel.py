@@ -107,6 +107,11 @@ class TimeTravel:
         self._guard = threading.RLock()
         self._reset()
 
+    @property
+    def changes_at(self) -> Locator:
+        """The journal of changes; its time says when this history was last written."""
+        return self._changes_at
+
     def _reset(self) -> None:
         self._changes: list[EntryChange] = []
         self._now: dict[str, dict[str, str]] = {}

@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One question. Exactly one of `user_id` and `agent_id` says whose memory is asked.
+    """One question. Exactly one of `user_id` and `agent_id` says whose memory is asked, or `scope` alone does.
 
     `radius` is the least cosine at which meaning alone counts; `min_score` the least score returned.
     `evidence` asks for that many verbatim messages, `token_budget` bounds the words of the whole answer, and
@@ -52,6 +52,7 @@ class SearchRequest:
     min_lsn: int | None = None
     wait_seconds: float = 10.0
     as_of: datetime | None = None
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,9 @@ def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, fil
         raise Invalid(
             f'consistency "{request.consistency}" is neither eventual nor strong.', field="consistency"
         )
-    scope = owner_scope(request.user_id, request.agent_id, request.app_id, request.project_id)
+    scope = request.scope or owner_scope(
+        request.user_id, request.agent_id, request.app_id, request.project_id
+    )
     method = "agentic" if request.method == "llm_multiround" else request.method
     return scope, method, filters.parse(request.filters, zone=settings.zone)
 
