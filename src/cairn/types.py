@@ -230,6 +230,7 @@ class Freshness:
     pending: int
     state: Literal["fresh", "behind", "rebuilding"]
     notes: tuple[str, ...] = ()
+    generation: str = ""  # which index this was said of; another one means that it was made anew since
 
 
 @dataclass(frozen=True, slots=True)

@@ -404,11 +404,12 @@ class Indexer(DerivedMaintenance):
         """How far the index is behind the files, as far as the queue knows."""
         try:
             applied, pending, ready = self._queue.glance()
-            if ready != self._index.generation:
-                return Freshness(applied, pending, "rebuilding")
+            generation = self._index.generation
         except Unavailable:
             return Freshness(0, 0, "rebuilding")
-        return Freshness(applied, pending, "behind" if pending else "fresh")
+        if ready != generation:
+            return Freshness(applied, pending, "rebuilding", generation=generation)
+        return Freshness(applied, pending, "behind" if pending else "fresh", generation=generation)
 
     def wait(self, lsn: int | None = None, timeout: float = 10.0) -> bool:
         """Wait until every change up to `lsn` (all there are, without one) is indexed; False if time ran out.

@@ -92,17 +92,21 @@ class Listing:
         _whole("page", request.page, 1, None)
         _whole("page_size", request.page_size, 1, MAX_PAGE_SIZE)
         where = filter_language.parse(request.filters, zone=self._zone)
-        freshness = self._freshness()
-        page = self._pages.page(
-            scope,
-            [request.memory_type],
-            where=where,
-            sort=request.sort_by,
-            descending=request.sort_order == "desc",
-            offset=min((request.page - 1) * request.page_size, _MAX_OFFSET),
-            limit=request.page_size,
-        )
-        items = [shown(row, self._zone) for row in self._pages.rows(scope, page.rowids)]
+        while True:
+            freshness = self._freshness()
+            page = self._pages.page(
+                scope,
+                [request.memory_type],
+                where=where,
+                sort=request.sort_by,
+                descending=request.sort_order == "desc",
+                offset=min((request.page - 1) * request.page_size, _MAX_OFFSET),
+                limit=request.page_size,
+            )
+            items = [shown(row, self._zone) for row in self._pages.rows(scope, page.rowids)]
+            # An index that went away while it was asked is asked again, or its answer is marked.
+            if freshness.state == "rebuilding" or self._freshness().generation == freshness.generation:
+                break
         return GetResult(
             **{ARRAYS[request.memory_type]: items},
             total_count=page.total,

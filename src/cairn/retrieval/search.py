@@ -161,6 +161,9 @@ class Searcher:
             space=scope.space,
             session_id=filters.plain_session(request.filters) or "",
         )
+        if fresh.state != "rebuilding" and self._freshness().generation != fresh.generation:
+            # The index went away while it was being asked; what it said may be half of the truth.
+            return self._once(request)
         return within_budget(result, request.token_budget) if request.token_budget is not None else result
 
     def _asked(
