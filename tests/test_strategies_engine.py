@@ -56,7 +56,7 @@ class Stumbling(Strategy):
 
 
 def test_an_event_gives_every_derived_kind_and_a_repeat_gives_nothing(world: World):
-    """E67 E76: facts, foresight and profile of a cell; the same event again is known."""
+    """E66 E67 E76 E83: facts, foresight and profile of a cell; the same event again is known."""
     event = world.talk(TALK)
 
     assert world.engine.handle(event) == 6
@@ -85,7 +85,7 @@ def test_state_lives_in_ome_db(world: World):
 
 
 def test_a_vanished_queue_is_found_again_from_the_notes(world: World):
-    """E121-like: `.index/` may vanish at any moment; what ran is recognised, what did not is found."""
+    """E21: `.index/` may vanish at any moment; what ran is recognised, what did not is found."""
     world.run(world.talk(TALK))
     before = world.tree()
     world.engine.handle(world.talk(TALK[:1], session="s2"))
@@ -438,7 +438,7 @@ def test_the_whole_engine_can_be_off(tmp_path: Path):
 
 
 def test_every_derived_note_checks_against_the_note_format(world: World):
-    """E37-E41: what the strategies write parses without a single problem."""
+    """E37-E41 E93 E94: what the strategies write parses without a single problem."""
     for number in range(3):
         task = f"The nightly backup of db{number} fails with exit code 2, please find out why and fix it."
         lines = trajectory(task, steps=case_steps(), final="The cause was the old port; it works again.")
@@ -451,3 +451,13 @@ def test_every_derived_note_checks_against_the_note_format(world: World):
         assert note.problems == (), (locator, note.problems)
         kinds.add(place_of(locator).kind.name)  # type: ignore[union-attr]
     assert kinds == {"episode", "atomic_fact", "foresight", "profile", "agent_case", "agent_skill"}
+
+
+def test_doctor_names_a_broken_file_and_what_was_given_up(tmp_path: Path):
+    """A broken `ome.toml` and dead jobs are findings with a next step."""
+    from cairn import open_blocking
+
+    (tmp_path / "ome.toml").write_text("[strategies.nope]\n")
+    with open_blocking(tmp_path, background=False, embedding__provider="none") as memory:
+        found = [finding for finding in memory.doctor() if "ome.toml" in str(finding)]
+    assert found and 'there is no strategy "nope"' in str(found[0])

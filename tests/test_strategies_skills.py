@@ -50,7 +50,7 @@ def test_a_cluster_of_one_is_no_skill(world: World):
 
 
 def test_similar_cases_become_one_skill_that_grows(world: World):
-    """E41 E81 E121 A91: one folder, source cases, confidence by outcomes, maturity by sessions."""
+    """E41 E81 E121 A91 C13: one folder, source cases, confidence by outcomes, maturity by sessions."""
     for number in range(4):
         solve(world, number)
     solve(world, 9, "Please translate the onboarding handbook into Portuguese for the new colleagues.")

@@ -282,7 +282,7 @@ def _case(*, steps: list | None = None, **more: str):
 
 
 def test_a_case_tells_task_approach_outcome_and_insight():
-    """E80 A90: numbered steps with tools, arguments and results; outcome and insight from what was said."""
+    """E40 E80 A90: numbered steps with tools, arguments and results; outcome and insight from what was said."""
     case = _case()
     assert not isinstance(case, str)
     assert case.task_intent == "The nightly backup of db0 fails with exit code 2, please fix it."

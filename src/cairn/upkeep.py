@@ -328,6 +328,18 @@ def doctor(parts: Parts) -> list[dict[str, Any]]:
             else f"mend {row['path']}; saving it queues it again"
         )
         found.append(finding("fail", f"{row['path']} is not indexed: {row['reason']}", following))
+    if parts.engine.trouble:
+        found.append(
+            finding("fail", parts.engine.trouble, "correct ome.toml; it is read again within seconds")
+        )
+    for run in parts.engine.runs(status="dead", limit=20):
+        found.append(
+            finding(
+                "warn",
+                f"{run.strategy} gave up on {run.input} after {run.attempts} tries: {run.reason}",
+                f"run `cairn ome trigger {run.strategy} --force` once the cause is gone",
+            )
+        )
     if parts.embedder() is None and parts.settings.embedding.provider != "none":
         trouble = (
             parts.embedder.trouble

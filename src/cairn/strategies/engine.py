@@ -149,7 +149,8 @@ class Engine:
         return self._enqueue([ask for s in self._strategies.values() for ask in s.asks(event)])
 
     def handle_many(self, events: Iterable[Event]) -> int:
-        """Queue many events in one transaction."""
+        """Queue many events in one transaction. A call with none only wakes whoever is in `wait`."""
+        self._work.set()
         if not self._on:
             return 0
         return self._enqueue([ask for e in events for s in self._strategies.values() for ask in s.asks(e)])
