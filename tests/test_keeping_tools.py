@@ -1,4 +1,4 @@
-"""ADE's ranking and tools, and upkeep as one call."""
+"""ADE's ranking and tools, and maintenance as one call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cairn.errors import Invalid, Unavailable
-from cairn.keeping import lifecycle, ranking, tools, upkeep
+from cairn.keeping import lifecycle, ranking, tools, maintenance
 from cairn.types import Scope
 from tests.keeping_world import PROJECT, SPACE, World
 
@@ -141,9 +141,9 @@ def test_upkeep_is_one_call_and_waits_its_turn(tmp_path: Path) -> None:
     world = World(tmp_path, overrides={"keeping__limit_project": 4})
     for n in range(4):
         world.keeper.remember(f"The nightly backup of db{n} writes to bucket seven")
-    done = upkeep.run(world.keeper, SPACE, trigger="startup")
+    done = maintenance.run(world.keeper, SPACE, trigger="startup")
     assert done is not None
     assert len(done.consolidations) == 1
     assert any(key.endswith("MEMORY.md") for key in done.pages.written)
-    assert upkeep.run(world.keeper, SPACE, trigger="startup") is None
+    assert maintenance.run(world.keeper, SPACE, trigger="startup") is None
     assert len(lifecycle.sweeps(world.keeper, SPACE)) == 1

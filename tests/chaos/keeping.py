@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.errors import CairnError
-from cairn.keeping import consolidation, corrections, gate, lifecycle, missions, upkeep
+from cairn.keeping import consolidation, corrections, gate, lifecycle, missions, maintenance
 from cairn.seams import SystemClock
 from cairn.types import Scope
 from tests.keeping_world import PROJECT, SPACE, World
@@ -56,7 +56,7 @@ def _work(path: str, seed: int, acks: str) -> None:
                     if live:
                         corrections.pin(keeper, SPACE, rng.choice(live).id, scope=scope, pinned=act < 0.89)
                 elif act < 0.96:
-                    upkeep.run(keeper, SPACE)
+                    maintenance.run(keeper, SPACE)
                 elif act < 0.98:
                     consolidation.consolidate(keeper, SPACE)
                 else:

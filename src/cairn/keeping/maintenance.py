@@ -15,7 +15,7 @@ from cairn.types import Space
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class Maintenance:
     """What was done in one space."""
 
     sweep: lifecycle.SweepReport
@@ -25,7 +25,7 @@ class Upkeep:
 
 def run(
     keeper: Keeper, space: Space, *, trigger: lifecycle.Trigger = "manual", writer: Writer | None = None
-) -> Upkeep | None:
+) -> Maintenance | None:
     """Keep one space in order; None where it is not due ("startup", "schedule") or another is at it.
 
     Consolidation comes before the sweep, so that a crowded scope is first relieved of what is said several
@@ -38,4 +38,4 @@ def run(
     report = lifecycle.sweep(keeper, space, trigger=trigger)
     if report is None:
         return None
-    return Upkeep(report, merged, pages.refresh(keeper, space))
+    return Maintenance(report, merged, pages.refresh(keeper, space))
