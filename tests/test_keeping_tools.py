@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cairn.errors import Invalid, Unavailable
-from cairn.keeping import lifecycle, ranking, tools, maintenance
+from cairn.keeping import lifecycle, maintenance, ranking, tools
 from cairn.types import Scope
 from tests.keeping_world import PROJECT, SPACE, World
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.errors import CairnError
-from cairn.keeping import consolidation, corrections, gate, lifecycle, missions, maintenance
+from cairn.keeping import consolidation, corrections, gate, lifecycle, maintenance, missions
 from cairn.seams import SystemClock
 from cairn.types import Scope
 from tests.keeping_world import PROJECT, SPACE, World

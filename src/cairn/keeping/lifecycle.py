@@ -291,21 +291,22 @@ def _carry_out(keeper: Keeper, space: Space, transitions: Sequence[Transition]) 
     for (scope, locator), group in by_note.items():
         for start in range(0, len(group), UPDATE_CHUNK_SIZE):
             chunk = group[start : start + UPDATE_CHUNK_SIZE]
+            # Told before, and outside the lock: writers wait for the rewrite alone.
+            keeper.note_histories(
+                space,
+                [
+                    keeper.history_line(
+                        one.before, "swept", by="sweep", reason=f"{one.move}: {one.reason}",
+                        old={"status": one.before.status, "tier": one.before.tier},
+                        new={"status": one.after.status, "tier": one.after.tier},
+                    )
+                    for one in chunk
+                ],
+            )  # fmt: skip
             with keeper.locked(scope) as shelf:
                 current = [one for one in chunk if _unchanged(shelf.get(one.before.entry_id), one.before)]
                 if not current:
                     continue
-                keeper.note_histories(
-                    space,
-                    [
-                        keeper.history_line(
-                            one.before, "swept", by="sweep", reason=f"{one.move}: {one.reason}",
-                            old={"status": one.before.status, "tier": one.before.tier},
-                            new={"status": one.after.status, "tier": one.after.tier},
-                        )
-                        for one in current
-                    ],
-                )  # fmt: skip
                 try:
                     keeper.rewrite_many(locator, {one.before.entry_id: _edit(one) for one in current}, scope)
                 except NotFound:
