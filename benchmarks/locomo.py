@@ -2,7 +2,10 @@
 
 The data set (CC BY-NC) is not part of the project and is only read from the path given. A question's evidence are
 the turns an annotator marked; recall is the share of them among the messages that `search` returns as evidence.
-No language model is involved.
+Conversations go in through `add` and `flush`, session by session, both speakers as senders; questions are asked
+as one of the two, in whose memory the shared sessions lie. No language model is involved.
+
+`Cairn` alone serves other harnesses: anything with `ingest(conversation)` and `search(question, k)` in it.
 """
 
 from __future__ import annotations
@@ -10,15 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import statistics
+import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.locomo_adapter import Cairn
+from cairn import config
+from cairn.blocking import BlockingMemory
 from cairn.retrieval.answers import tokens_of
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
@@ -40,6 +47,64 @@ class Conversation:
     speakers: tuple[str, str]
     turns: list[Turn]
     questions: list[tuple[str, set[str], int]] = field(default_factory=list)
+
+
+class Cairn:
+    """The product as a system to be measured. A fresh folder for each conversation, removed afterwards."""
+
+    name = "cairn"
+
+    def __init__(self, opts: dict[str, Any] | None = None) -> None:
+        self.opts = opts or {}
+        self.memory: BlockingMemory | None = None
+
+    def ingest(self, conv: Any) -> None:
+        """Take in a conversation: `speakers`, and `turns` with `dia_id`, `speaker`, `body`, `session` and `date`."""
+        self.close()
+        self.folder = Path(tempfile.mkdtemp(prefix="cairn-locomo-"))
+        self.memory = BlockingMemory(config.load(self.folder, environ={})).__enter__()
+        self.owner = _id(conv.speakers[0])
+        self.ids: dict[str, list[str]] = {}
+        sessions = defaultdict(list)
+        for turn in conv.turns:
+            sessions[turn.session].append(turn)
+        for number, turns in sessions.items():
+            session = f"session-{number}"
+            self.ids[session] = [turn.dia_id for turn in turns]
+            began = int(turns[0].date.replace(tzinfo=UTC).timestamp() * 1000)
+            said = [
+                {
+                    "sender_id": _id(turn.speaker),
+                    "sender_name": turn.speaker,
+                    "role": "user",
+                    "timestamp": began + place * 20_000,
+                    "content": turn.body,
+                }
+                for place, turn in enumerate(turns)
+            ]
+            for start in range(0, len(said), 100):
+                self.memory.add(session, said[start : start + 100])
+            self.memory.flush(session)
+        deadline = time.monotonic() + 600
+        while time.monotonic() < deadline:
+            result = self.memory.search("anything", user_id=self.owner, consistency="strong")
+            if not any("vector" in note for note in result.freshness.notes):
+                break
+
+    def search(self, query: str, k: int) -> list[list[str]]:
+        assert self.memory is not None
+        result = self.memory.search(query, user_id=self.owner, evidence=k, top_k=5)
+        return [[self.ids[e.session_id][int(e.message_id.rpartition("_")[2])]] for e in result.evidence or ()]
+
+    def close(self) -> None:
+        if self.memory is not None:
+            self.memory.__exit__(None, None, None)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.memory = None
+
+
+def _id(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.@+-]", "_", name.lower()) or "someone"
 
 
 def load(path: Path) -> list[Conversation]:
@@ -94,25 +159,22 @@ def judge(results: Sequence[Sequence[str]], evidence: set[str], cost: dict[str, 
     return out
 
 
-def run(args: Sequence[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="benchmarks locomo")
-    parser.add_argument("--data", required=True, type=Path, help="a LoCoMo file")
-    parser.add_argument(
-        "--limit", type=int, default=0, help="ask only so many questions of each conversation"
-    )
-    chosen = parser.parse_args(list(args))
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    if not args.data:
+        raise SystemExit("it needs the data: --data PATH of a LoCoMo file")
+    limit = 10 if args.quick else None
     scored: list[tuple[str, int, dict[str, float]]] = []
     seconds: list[float] = []
     ingest = 0.0
     system = Cairn()
     turns = 0
-    for conversation in load(chosen.data):
+    for conversation in load(Path(args.data)):
         began = time.perf_counter()
         system.ingest(conversation)
         ingest += time.perf_counter() - began
         turns += len(conversation.turns)
         cost = {turn.dia_id: tokens_of(f"{turn.speaker}: {turn.body}") for turn in conversation.turns}
-        for text, evidence, category in conversation.questions[: chosen.limit or None]:
+        for text, evidence, category in conversation.questions[:limit]:
             began = time.perf_counter()
             results = system.search(text, ASKED)
             seconds.append(time.perf_counter() - began)

@@ -297,22 +297,23 @@ class Searcher:
             return [hit for _, hit in hits]
         facts = facts[self._speaks(asked, facts)]
         scores, parts = rank.entry_scores(corpus, asked.legs, asked.question, facts, zone=self._zone)
-        of: list[np.ndarray] = []
-        for position, _ in hits:
-            mine = np.flatnonzero(corpus.cell[facts] == corpus.cell[position])
-            if corpus.cell[position] < 0:
-                mine = mine[:0]
-            of.append(mine[rank.top(scores[mine], _FACTS_PER_EPISODE)])
-        chosen = np.concatenate(of)
-        found = dict(
-            self._hits(
-                asked, facts[chosen], scores[chosen], {k: v[chosen] for k, v in parts.items()}, len(chosen)
-            )
-        )
+        cells = {int(corpus.cell[position]) for position, _ in hits} - {-1}
+        near = np.isin(corpus.cell[facts], np.array(sorted(cells), np.int32))
+        # The best facts of all these episodes, no more than a few of one: an answer is read, not filed.
+        chosen: dict[int, list[int]] = {cell: [] for cell in cells}
+        for place in rank.top(np.where(near, scores, -np.inf), 4 * asked.count):
+            mine = chosen[int(corpus.cell[facts[place]])]
+            if len(mine) < _FACTS_PER_EPISODE and sum(map(len, chosen.values())) < 2 * asked.count:
+                mine.append(int(place))
+        picked = np.array([place for mine in chosen.values() for place in mine], np.int64)
+        shares = {name: part[picked] for name, part in parts.items()}
+        found = dict(self._hits(asked, facts[picked], scores[picked], shares, len(picked)))
         out = []
-        for (_, hit), mine in zip(hits, of, strict=True):
-            nested = [found[int(p)] for p in facts[mine] if int(p) in found]
-            out.append(replace(hit, facts=tuple(nested)))
+        for position, hit in hits:
+            mine = chosen.get(int(corpus.cell[position]), [])
+            out.append(
+                replace(hit, facts=tuple(found[int(facts[p])] for p in mine if int(facts[p]) in found))
+            )
         return out
 
     def _entries(self, asked: _Asked, kind: str) -> tuple[Hit, ...]:
