@@ -125,6 +125,7 @@ class Parts:
             ],
         )
         self.daemon.start()
+        threading.Thread(target=self._finish_everywhere, name="cairn-recover", daemon=True).start()
         self.closing.callback(self.daemon.stop)
         thinking = _Thinking(self.engine)
         thinking.start()
@@ -145,6 +146,13 @@ class Parts:
                 log.warning("the sweep of %s/%s failed: %s", space.app, space.project, error)
         self._swept = True
         return done
+
+    def _finish_everywhere(self) -> None:
+        """A power cut may take the ledger of cells under way: look through every session once."""
+        try:
+            self.capture.recover(everywhere=True)
+        except Exception:
+            log.exception("recovery of unfinished cells failed; each session's next call tries again")
 
     def _merge_copies(self) -> None:
         """What a sync program left beside a note is brought into it, entry by entry."""
@@ -293,6 +301,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
             on_cell=tell_engine,
             on_change=indexer.note_change,
             redact=redactor,
+            local=_local(settings, storage),
         )
 
         def count_hits(scope: Scope, hits: Sequence[Hit]) -> None:
@@ -352,6 +361,14 @@ def _checked_index_dir(settings: Settings, storage: StorageBackend) -> Path:
             setting="index.dir",
         )
     return chosen
+
+
+def _local(settings: Settings, storage: StorageBackend) -> tuple[StorageBackend, Journals] | None:
+    """Storage and journals of this machine alone, where the root is replicated to others."""
+    if not storage.capabilities.sync:
+        return None
+    place = Path(locks_directory(settings.root, settings.cache_dir)) / "cells"
+    return DeviceLocalBackend(place), FileJournals(place)
 
 
 def _lock_dir(settings: Settings, storage: StorageBackend) -> Path:
