@@ -184,3 +184,20 @@ def test_sentences_end_where_a_reader_would_stop(text, expected):
 def test_splitting_loses_only_blanks(text):
     """Every character that is not white space is in some sentence, in order."""
     assert "".join("".join(sentences.split(text)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("I start at the aquarium on Monday", "20 April 2026"),
+        ("She arrives Friday", "17 April 2026"),
+        ("I have a dentist appointment on Thursday", "16 April 2026"),
+        ("It ships in 3 days", "16 April 2026"),
+        ("I have been ill since Monday", "6 April 2026"),
+        ("I am so happy, I finished on Sunday", "12 April 2026"),
+        ("I have loved hiking in June", "June 2025"),
+    ],
+)
+def test_a_present_tense_that_plans_looks_ahead(text, when):
+    """A scheduled present means the next such day; any past tense in the sentence keeps it behind."""
+    assert f"({when})" in dates.with_absolute(text, datetime(2026, 4, 13, 9, 30, tzinfo=UTC))

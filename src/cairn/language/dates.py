@@ -93,6 +93,19 @@ _FUTURE = re.compile(
     re.IGNORECASE,
 )
 
+# A present tense that only makes sense ahead: "I start on Monday", "we have an exam on Friday".
+_SCHEDULED = re.compile(
+    r"\b(?:starts?|begins?|arrives?|leaves?|departs?|opens?|closes?|ships?|launch(?:es)?|fly|flies|lands?|ends?|"
+    r"returns?|moves?|am|is|are|'m|'re|have|has|need|needs|must|should|by|before|until|appointment|exam|interview|"
+    r"deadline|flight|hearing|surgery|wedding)\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\b(?:was|were|had|did|didn't|went|met|got|came|saw|took|made|said|told|gave|found|felt|spent|bought|ran|ate|"
+    r"read|left|began|flew|drove|wrote|won|lost|held|(?!need)[a-z]{2,}ed|been|ago|since|last)\b",
+    re.IGNORECASE,
+)
+
 
 def mentions(text: str, said_at: datetime) -> list[TimeMention]:
     """Every time named in `text`, in order, none overlapping another.
@@ -152,7 +165,10 @@ def _is_future(match: re.Match[str]) -> bool:
     """Whether the sentence around a bare weekday, month or day number looks ahead."""
     text = match.string
     begin = max(text.rfind(stop, max(0, match.start() - 160), match.start()) for stop in ".!?\n")
-    return _FUTURE.search(text, begin + 1, min(len(text), match.end() + 40)) is not None
+    end = min(len(text), match.end() + 40)
+    if _FUTURE.search(text, begin + 1, end) is not None:
+        return True
+    return _SCHEDULED.search(text, begin + 1, end) is not None and _PAST.search(text, begin + 1, end) is None
 
 
 # English rules, each beside the words it reads.
