@@ -27,6 +27,20 @@ _PLANS = re.compile(
 )
 _BADGE = re.compile(r"^\s*(?:\[?!\[|<(?:p|div|img|a|h\d|br|picture|center|!--)|\[!\w)", re.IGNORECASE)
 _CAUSE = re.compile(r"\b(because|caused by|root cause|due to|turned out|since the)\b", re.IGNORECASE)
+_REVERT = re.compile(r'^Revert "(.*)"$')
+_USUAL_FOLDERS = {
+    "migrations": "Database migrations.",
+    "scripts": "Scripts for developers.",
+    "tools": "Tools for developers.",
+    "examples": "Examples of use.",
+    "infra": "Infrastructure as code.",
+    "deploy": "Deployment.",
+    "config": "Configuration.",
+    "benchmarks": "Benchmarks.",
+}
+_FORBIDDEN = re.compile(
+    r"\b(?:never|do not|don't|must not|must never|avoid|not allowed|forbidden)\b", re.IGNORECASE
+)
 ENTRY_FILES = ("AGENTS.md", "CLAUDE.md", "README.md")
 
 
@@ -183,6 +197,9 @@ def _responsibility(survey: Survey, root: str, sources: dict[str, int]) -> str:
     named = [f"{name}: {sentences(told, 1, 110).rstrip('.')}" for name, told in told_by if told][:3]
     if named:
         return "; ".join(named) + "."
+    usual = _USUAL_FOLDERS.get(PurePosixPath(root).name.lower())
+    if usual:
+        return usual
     language = Counter(language_of(name) for _, name in inside).most_common(1)[0][0]
     largest = ", ".join(PurePosixPath(name).name for _, name in inside[:3])
     return f"{len(inside)} {language} file{'s' if len(inside) != 1 else ''}; largest: {largest}."
@@ -250,7 +267,7 @@ def _first_files(survey: Survey, facts: manifests.Facts, entrypoints: Sequence[d
         if PurePosixPath(doc.path).stem.lower() in {"architecture", "design"}
     ][:2]
     wanted += [facts.manifest] if facts.manifest else []
-    wanted += [item["path"] for item in entrypoints[:2]]
+    wanted += [item["path"] for item in entrypoints if language_of(item["path"])][:2]
     return list(dict.fromkeys(name for name in wanted if name in survey.files))[:8]
 
 
@@ -312,7 +329,8 @@ def _risks(survey: Survey, facts: manifests.Facts) -> list[str]:
     risks = []
     for commit in survey.commits:
         if commit.subject.lower().startswith("revert"):
-            risks.append(f"Reverted on {commit.at[:10]}: {commit.subject}.")
+            undone = _REVERT.sub(r"\1", commit.subject)
+            risks.append(f"Reverted on {commit.at[:10]}: {undone}.")
     fixes: Counter[str] = Counter()
     for commit in survey.commits:
         if re.match(r"(?:fix|hotfix|bugfix)\b", commit.subject.lower()):
@@ -360,21 +378,29 @@ def trap(text: str, cause: str, source: str, title: str = "") -> dict[str, str]:
         symptom = text
     because = re.search(r"\b(?:because|since|due to|caused by)\b\s*(.+?)(?:[.;]|$)", symptom, re.IGNORECASE)
     way = re.search(
-        r"(?:^|[.;,:]\s+|\bso\b\s+|→\s*)((?:use|run|set|prefer|always|never|do not|don't|instead|add|call|keep|pass|make sure)\b.+?)(?:\.\s|$)",
+        r"(?:^|[.;,:]\s+|\bso\b\s+|→\s*)((?:use|run|set|prefer|always|never (?!before|again)|do not|don't|instead|add|call|keep|pass|make sure)\b.+?)(?:\.\s|$)",
         symptom,
         re.IGNORECASE,
     )
+    if way and len(way.group(1)) >= 0.8 * len(symptom.rstrip(". ")):
+        # Only the way out is told after the colon: what goes wrong is what stands before it.
+        symptom = title
     return {
-        "title": title.strip().rstrip("."),
-        "symptom": sentences(symptom, 3, 400),
+        "title": _capital(title.strip().rstrip(".")),
+        "symptom": _capital(sentences(symptom, 3, 400)),
         "cause": _sentence(because.group(1)) if because else cause,
         "correctPath": _sentence(way.group(1)) if way else f"See {source}.",
     }
 
 
 def _sentence(text: str) -> str:
-    text = text.strip().rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{_capital(text.strip().rstrip('.'))}."
+
+
+def _capital(text: str) -> str:
+    """A capital at the start of prose; a name from code keeps its spelling."""
+    first = text.split(" ", 1)[0]
+    return text if not first.isalpha() or not first.islower() else f"{text[0].upper()}{text[1:]}"
 
 
 def _gotchas(survey: Survey) -> list[dict[str, str]]:
@@ -402,20 +428,44 @@ def _gotchas(survey: Survey) -> list[dict[str, str]]:
             else:
                 inherited = ""
         found += _callouts(document)
+        found += _rules(document)
     for commit in survey.commits:
         if commit.subject.lower().startswith(("fix", "hotfix", "bugfix", "revert")):
-            body = plain(commit.body)
-            told = next((part for part in re.split(r"(?<=[.!?])\s+", body) if _CAUSE.search(part)), "")
+            told = _explained(plain(commit.body))
             if told:
                 title = re.sub(
                     r"^(?:fix|hotfix|bugfix)(?:\([^)]*\))?!?:?\s*", "", commit.subject, flags=re.IGNORECASE
                 )
+                title = _REVERT.sub(r"Reverted: \1", title)
                 found.append(trap(told, f"Mended in {commit.hash[:9]}.", f"commit {commit.hash[:9]}", title))
     unique: dict[str, dict[str, str]] = {}
     for item in found:
         if item["title"] and item["symptom"]:
             unique.setdefault(item["title"].lower(), item)
     return list(unique.values())[:8]
+
+
+def _explained(body: str) -> str:
+    """The sentence of a commit message that gives a cause, with the one after it."""
+    parts = re.split(r"(?<=[.!?])\s+", body)
+    at = next((index for index, part in enumerate(parts) if _CAUSE.search(part)), None)
+    return "" if at is None else " ".join(parts[at : at + 2])
+
+
+def _rules(document: Document) -> Iterator[dict[str, str]]:
+    """Prohibitions in the files written for contributors: breaking one costs time, so each is a trap."""
+    stem = PurePosixPath(document.path).stem.lower()
+    if stem not in {"agents", "claude", "contributing", "development"} or document.path.count("/") > 1:
+        return
+    taken = 0
+    for heading, text in document.sections():
+        if _TRAPS.search(heading) or not _bulleted(text):
+            continue
+        for item in _items(text):
+            if _FORBIDDEN.search(item) and taken < 5:
+                taken += 1
+                gotcha = trap(item, f'A rule under "{heading or document.path}".', document.path)
+                yield {**gotcha, "title": sentences(gotcha["title"], 1, 90)}
 
 
 def _callouts(document: Document) -> Iterator[dict[str, str]]:
@@ -449,7 +499,7 @@ def _next_steps(survey: Survey) -> list[dict[str, str]]:
     for marker in sorted(survey.markers, key=lambda marker: order[marker.word]):
         steps.append(
             {
-                "title": sentences(marker.text, 1, 120).rstrip("."),
+                "title": _capital(sentences(marker.text, 1, 120).rstrip(".")),
                 "why": f"A {marker.word} in the source asks for it.",
                 "start": f"{marker.path}:{marker.line}",
                 "done": "The mark is gone and the checks pass.",

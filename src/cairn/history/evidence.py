@@ -247,7 +247,8 @@ def _markers(tree: Path, files: Mapping[str, int], *, has_git: bool) -> Iterator
     found = 0
     for path, line, text in _marker_lines(tree, files, has_git=has_git):
         match = _MARKER.search(text)
-        if match and not is_test(path):
+        # An open quote before it: the mark stands in a string, not in a comment.
+        if match and not is_test(path) and text.count('"', 0, match.start()) % 2 == 0:
             note = re.sub(r"\s*(?:\*/|-->)\s*$", "", match.group(2)).strip()
             if len(note) >= 4:
                 yield Marker(match.group(1), path, line, note)
