@@ -57,6 +57,16 @@ def test_names_mean_nothing_where_there_is_no_pair(world):
     assert question(world, "What did persona say?").author == -1
 
 
+def test_in_a_crowd_a_name_is_found_beside_its_words(world):
+    """Twenty people, one of them named: what she said comes first although her name is not in it."""
+    world.talk(
+        "s1",
+        [(f"person{chr(97 + n)}", "The release is late") for n in range(20)]
+        + [("priya", "The release is done")],
+    )
+    assert world.ask("What did Priya say about the release?", evidence=1).evidence[0].sender_id == "priya"
+
+
 def test_a_turn_that_answers_borrows_from_its_question(world):
     """ "A blue bowl" shares no word with the question, but follows the one that does."""
     world.talk("s1", PAIR)

@@ -18,8 +18,8 @@ from cairn.engines.database import Database
 from cairn.engines.warm import WarmScopes
 from cairn.engines.warm_words import WarmWords
 from cairn.errors import Unavailable
-from cairn.language import words
 from cairn.retrieval.corpus import Corpus, Row, text_flags
+from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import NOTHING_ASKED, Group, packed_senders
 from cairn.retrieval.rows import HIDDEN_STATUSES, PAGE_ORDER, NewRow, Page, Pending, Stored, embed_key
 from cairn.types import Scope, Space
@@ -74,7 +74,7 @@ _COLUMNS = (
 _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _VECTORS_VERSION = 1
 
 
@@ -636,7 +636,7 @@ class SqliteIndex:
 def _prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
     """Tokens, flags, length, embed key and whether hidden; made outside of the transaction."""
     row = new.row
-    tokens = words.tokens(row.text)
+    tokens = searched_words(row.kind, row.text, row.sender_ids[0] if row.sender_ids else "", row.sender_name)
     hidden = row.status in HIDDEN_STATUSES
     return (
         " ".join(tokens),

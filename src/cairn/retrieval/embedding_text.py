@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from cairn.language import words
+
 _ROLES = frozenset(
     re.findall(
         r"\w+",
@@ -60,6 +62,15 @@ def message_text(text: str, names: Iterable[str]) -> str:
     if not chosen:
         return text
     return _tidy(_pattern(chosen).sub("", text)) or text
+
+
+def searched_words(kind: str, text: str, sender_id: str = "", sender_name: str | None = None) -> list[str]:
+    """The tokens a row is found by: its text and, for a message, the name of who said it.
+
+    Where many people talk, "what did Priya say about the release" is answered by her name beside her words.
+    """
+    names = spoken_names(((sender_id, sender_name),)) if kind == "message" else ()
+    return words.tokens(f"{names[0]} {text}" if names else text)
 
 
 def question_text(query: str, names: Iterable[str]) -> str:

@@ -17,10 +17,10 @@ from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
-from cairn.language import words
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.notes.sessions import SessionLog, place_of_session, sessions_of
 from cairn.retrieval.corpus import KIND_CODES, Corpus, Row, Sender, text_flags
+from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import Group
 from cairn.retrieval.reading import read_note, read_session
 from cairn.retrieval.rows import HIDDEN_STATUSES
@@ -118,7 +118,14 @@ class ScannedScope:
         self.complete = complete
         known = (row for row in rows if row.kind in KIND_CODES)
         self._rows = [replace(row, rowid=n) for n, row in enumerate(known, 1)]
-        self._counts = [Counter(words.tokens(row.text)) for row in self._rows]
+        self._counts = [
+            Counter(
+                searched_words(
+                    row.kind, row.text, row.sender_ids[0] if row.sender_ids else "", row.sender_name
+                )
+            )
+            for row in self._rows
+        ]
         self._lengths = [sum(counts.values()) for counts in self._counts]
         self._holding: dict[str, list[int]] = {}
         for at, counts in enumerate(self._counts):
