@@ -303,27 +303,28 @@ def _carry_out(keeper: Keeper, space: Space, transitions: Sequence[Transition]) 
                     for one in chunk
                 ],
             )  # fmt: skip
-            with keeper.locked(scope) as shelf:
-                current = [one for one in chunk if _unchanged(shelf.get(one.before.entry_id), one.before)]
-                if not current:
-                    continue
-                try:
-                    keeper.rewrite_many(locator, {one.before.entry_id: _edit(one) for one in current}, scope)
-                except NotFound:
-                    continue  # the note was removed or damaged meanwhile; the next sweep looks again
-                done += current
+            applied: dict[str, bool] = {}
+            try:
+                with keeper.holding(scope):
+                    keeper.rewrite_many(
+                        locator, {one.before.entry_id: _edit(one, applied) for one in chunk}, scope
+                    )
+            except NotFound:
+                continue  # the note or an entry was removed or damaged meanwhile; the next sweep looks again
+            done += [one for one in chunk if applied.get(one.before.entry_id)]
     return done
 
 
-def _unchanged(found: Record | None, planned: Record) -> bool:
-    return found is not None and (found.status, found.tier, found.pinned) == (
+def _unchanged(found: Record, planned: Record) -> bool:
+    return (found.status, found.tier, found.pinned) == (
         planned.status, planned.tier, planned.pinned,
     )  # fmt: skip
 
 
-def _edit(one: Transition) -> Callable[[Record], Record]:
+def _edit(one: Transition, applied: dict[str, bool]) -> Callable[[Record], Record]:
     def edit(found: Record) -> Record:
-        if not _unchanged(found, one.before):
+        applied[one.before.entry_id] = _unchanged(found, one.before)
+        if not applied[one.before.entry_id]:
             return found
         # Not `updated_at`: fading is no news, and lists by recency must not show it as such.
         return found.but(status=one.after.status, tier=one.after.tier, promoted_at=one.after.promoted_at)

@@ -15,7 +15,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -474,9 +474,12 @@ class Keeper:
     @contextmanager
     def locked(self, scope: Scope) -> Iterator[Shelf]:
         """The scope's shelf, up to date, while no one else's gate can decide there."""
-        name = f"gate {self.root.scope(scope).key}"
-        with self.locks.hold(name), self._shelf(scope) as shelf:
+        with self.holding(scope), self._shelf(scope) as shelf:
             yield shelf
+
+    def holding(self, scope: Scope) -> AbstractContextManager[None]:
+        """The scope's lock alone, for changes that look at the entries themselves."""
+        return self.locks.hold(f"gate {self.root.scope(scope).key}")
 
     @contextmanager
     def _shelf(self, scope: Scope) -> Iterator[Shelf]:
