@@ -281,4 +281,8 @@ class Daemon:
             self._scan_now.set()
             self._wake.set()
         if files:
-            self._indexer.hint(files)
+            try:
+                self._indexer.hint(files)
+            except Exception as error:
+                self._record("hint", error)
+                self._scan_now.set()

@@ -86,7 +86,6 @@ class LanceMirror:
                 .select(["id", "key", "_distance"])
                 .limit(limit * 2 + _SPARE)
                 .nprobes(20)
-                .refine_factor(3)
                 .to_arrow()
             )
         except Exception as error:  # the mirror may be dropped or half written at any moment
