@@ -74,6 +74,7 @@ def _global_options() -> argparse.ArgumentParser:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line, as data: the documentation test reads it too."""
+    from cairn.surfaces import project_cli
     from cairn.surfaces.commands import add_commands
 
     parser = argparse.ArgumentParser(
@@ -84,7 +85,9 @@ def build_parser() -> argparse.ArgumentParser:
         parents=[_global_options()],
     )
     parser.add_argument("--version", action="version", version=f"cairn {VERSION}")
-    add_commands(Commands(parser))
+    commands = Commands(parser)
+    add_commands(commands)
+    project_cli.add_commands(commands)
     return parser
 
 

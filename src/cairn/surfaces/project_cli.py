@@ -1,49 +1,44 @@
 """`cairn project ...`, and `log`, `diff`, `restore` over a memory root: commands as thin calls of the library.
 
-`add_commands(subparsers)` hangs them into the main command line; each sets `run`, which takes the parsed
-arguments and returns an exit code. Run as a module, this is also the background runner of `automate start`.
+`add_commands` hangs them into the main command line. The library is imported by the command that needs it. Run as a module, this is also the background runner of `automate start`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cairn import config
-from cairn.engines.files import DeviceLocalBackend
-from cairn.engines.journals import FileJournals
-from cairn.engines.locks import FileLocks
 from cairn.errors import CairnError, Invalid, Unavailable
-from cairn.history import git
-from cairn.history.automate import Runner, in_progress, run_once, runner_status
-from cairn.history.consolidate import Plan
-from cairn.history.imports import Capture
-from cairn.history.options import POLICIES, SECTION_NAMES, SOURCE_SCOPES
-from cairn.history.project import ProjectMemory, Written
-from cairn.history.query import SCOPES
-from cairn.history.sources import SOURCE_TYPES
-from cairn.history.timetravel import TimeTravel
-from cairn.notes.notebook import Notebook
-from cairn.notes.root import MemoryRoot
-from cairn.seams import SystemClock, Writer
-from cairn.types import Space
+from cairn.surfaces.output import Output
 
-Command = Callable[[argparse.Namespace], int]
+if TYPE_CHECKING:
+    from cairn.history.consolidate import Plan
+    from cairn.history.imports import Capture
+    from cairn.history.project import ProjectMemory, Written
+    from cairn.history.timetravel import TimeTravel
+    from cairn.seams import Writer
+    from cairn.surfaces.cli import Commands, Run
+    from cairn.types import Space
 
 
 def open_project(
     folder: Path, *, writer: Writer | None = None, capture: Capture | None = None
 ) -> ProjectMemory:
     """The memory of the work tree that `folder` belongs to, on the local file system."""
+    from cairn.engines.files import DeviceLocalBackend
+    from cairn.engines.journals import FileJournals
+    from cairn.engines.locks import FileLocks
+    from cairn.history import git
+    from cairn.history.project import ProjectMemory
+
     if not folder.is_dir():
         raise Invalid(f"{folder} is not a folder.", path=str(folder))
     tree = git.top_of(folder)
@@ -59,118 +54,115 @@ def open_project(
 
 def open_timetravel(root: Path, space: Space) -> TimeTravel:
     """The entry history of one space of a memory root."""
+    from cairn.engines.files import DeviceLocalBackend
+    from cairn.engines.journals import FileJournals
+    from cairn.engines.locks import FileLocks
+    from cairn.history.timetravel import TimeTravel
+    from cairn.notes.notebook import Notebook
+    from cairn.notes.root import MemoryRoot
+    from cairn.seams import SystemClock
+
     storage, locks = DeviceLocalBackend(root), FileLocks(root / ".tmp" / "locks")
-    places = MemoryRoot(storage)
     notebook = Notebook(storage, locks)
-    return TimeTravel(places.space(space), notebook, FileJournals(root), locks, SystemClock())
+    return TimeTravel(MemoryRoot(storage).space(space), notebook, FileJournals(root), locks, SystemClock())
 
 
 # ---------------------------------------------------------------- the parser
 
 
-def add_commands(subparsers: Any) -> None:
-    """Add `project`, `log`, `diff` and `restore` to a command line."""
-    project = subparsers.add_parser("project", help="memory of the repository you stand in")
-    commands = project.add_subparsers(dest="project_command", required=True, metavar="COMMAND")
-    _add_project(commands)
-    _add_automate(commands)
-    _add_root_history(subparsers)
+def add_commands(commands: Commands) -> None:
+    """Declare `project`, `log`, `diff` and `restore`."""
+    project = commands.group("project", "memory of the repository you stand in")
+    _add_project(project)
+    _add_automate(project.group("automate", "import, consolidate and prune in the background"))
+    _add_root_history(commands)
 
 
-def _command(commands: Any, name: str, run: Command, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("--json", action="store_true", help="print one JSON value")
+def _in_tree(commands: Commands, name: str, run: Run, text: str) -> argparse.ArgumentParser:
+    parser = commands.add(name, run, text)
     parser.add_argument("-C", "--dir", default=".", metavar="DIR", help="the work tree (default: here)")
-    parser.set_defaults(run=run)
     return parser
 
 
-def _add_project(commands: Any) -> None:
-    init = _command(commands, "init", _init, "read the repository and set up its memory")
+def _add_project(commands: Commands) -> None:
+    from cairn.history.options import POLICIES, SECTION_NAMES, SOURCE_SCOPES
+
+    init = _in_tree(commands, "init", _init, "read the repository and set up its memory")
     init.add_argument("--force", action="store_true", help="start anew: the old record is removed")
-    _command(commands, "update", _update, "read the repository again; what was learned stays")
-    record = _command(commands, "record", _record, "add one event: what was done or learned")
-    record.add_argument("summary")
-    for flag, key in (
-        ("--decision", "decisions"),
-        ("--gotcha", "gotchas"),
-        ("--next", "nextStepHints"),
-        ("--path", "keyPaths"),
-        ("--check", "validationObservations"),
+    _in_tree(commands, "update", _update, "read the repository again; what was learned stays")
+    record = _in_tree(commands, "record", _record, "add one event: what was done or learned")
+    record.add_argument("summary", help="what happened, in a sentence")
+    for flag, key, text in (
+        ("--decision", "decisions", "something that was decided"),
+        ("--gotcha", "gotchas", "a trap: `topic: what goes wrong. Use the way around.`"),
+        ("--next", "nextStepHints", "a task (`NEXT: title: why`), or one that is done (`DONE: title`)"),
+        ("--path", "keyPaths", "a file or folder it was about"),
+        ("--check", "validationObservations", "the result of a check"),
     ):
-        record.add_argument(flag, dest=key, action="append", default=[], metavar="TEXT")
-    fold = _command(commands, "consolidate", _consolidate, "fold new events into the bundle")
-    fold.add_argument("--section", choices=SECTION_NAMES)
-    fold.add_argument("--source", choices=SOURCE_SCOPES)
-    fold.add_argument("--policy", choices=POLICIES)
+        record.add_argument(flag, dest=key, action="append", default=[], metavar="TEXT", help=text)
+    fold = _in_tree(commands, "consolidate", _consolidate, "fold new events into the bundle")
+    fold.add_argument("--section", choices=SECTION_NAMES, help="change this section only")
+    fold.add_argument("--source", choices=SOURCE_SCOPES, help="whose events")
+    fold.add_argument("--policy", choices=POLICIES, help="what may change, and from what")
     fold.add_argument("--yes", action="store_true", help="apply without asking")
     fold.add_argument("--diff", action="store_true", default=None, help="show the diffs too")
     fold.add_argument("--dry-run", action="store_true", help="show the preview only")
-    ask = _command(commands, "query", _query, "ask about the repository")
-    ask.add_argument("question", nargs="+")
-    ask.add_argument("--scope", choices=SCOPES, default="all")
-    state = _command(commands, "status", _status, "what waits, what drifted, what to do next")
-    state.add_argument("--checkpoint", help="compare with this checkpoint instead of the newest")
-    _command(commands, "validate", _validate, "check the record; exit code 1 if something fails")
-    sources = commands.add_parser("sources", help="where sessions are imported from")
-    kinds = sources.add_subparsers(dest="sources_command", required=True, metavar="COMMAND")
-    add = _command(kinds, "add", _sources_add, "register a folder of sessions")
-    add.add_argument("type", choices=SOURCE_TYPES)
-    add.add_argument("path")
-    _command(kinds, "list", _sources_list, "list the registered folders")
-    _command(kinds, "remove", _sources_remove, "forget a folder; what was imported stays").add_argument("id")
-    take = _command(commands, "import", _import, "import sessions, each once for ever")
+    ask = _in_tree(commands, "query", _query, "ask about the repository")
+    ask.add_argument("question", nargs="+", help="in your words")
+    ask.add_argument("--scope", choices=["state", "history", "all"], default="all", help="where to look")
+    state = _in_tree(commands, "status", _status, "what waits, what drifted, what to do next")
+    state.add_argument(
+        "--checkpoint", metavar="ID", help="compare with this checkpoint instead of the newest"
+    )
+    _in_tree(commands, "validate", _validate, "check the record; exit code 1 if something fails")
+    sources = commands.group("sources", "where sessions are imported from")
+    add = _in_tree(sources, "add", _sources_add, "register a folder of sessions")
+    add.add_argument("type", choices=["claude-local", "codex-local", "jsonl"], help="whose format")
+    add.add_argument("path", help="the folder, or one file")
+    _in_tree(sources, "list", _sources_list, "list the registered folders")
+    _in_tree(sources, "remove", _sources_remove, "forget a folder; what was imported stays").add_argument(
+        "id"
+    )
+    take = _in_tree(commands, "import", _import, "import sessions, each once for ever")
     take.add_argument("ids", nargs="*", metavar="SOURCE", help="sources to import (default: all)")
     take.add_argument("--all", action="store_true", help="import every registered source (the default)")
-    prune = _command(commands, "prune", _prune, "archive old, consolidated history; expire old archives")
+    prune = _in_tree(commands, "prune", _prune, "archive old, consolidated history; expire old archives")
     prune.add_argument("--dry-run", action="store_true", help="say what would leave")
-    back = _command(
+    back = _in_tree(
         commands, "restore", _project_restore, "bring back a checkpoint's bundle or an archive batch"
     )
     back.add_argument("id", help="chk-000001, or prune-<time>")
 
 
-def _add_automate(commands: Any) -> None:
-    automate = commands.add_parser("automate", help="import, consolidate and prune in the background")
-    verbs = automate.add_subparsers(dest="automate_command", required=True, metavar="COMMAND")
-    _command(verbs, "start", _automate_start, "start the runner of this work tree")
-    _command(verbs, "stop", _automate_stop, "stop it")
-    _command(verbs, "status", _automate_status, "is it running, and how did the last run go")
-    _command(verbs, "run-once", _automate_once, "one cycle, here and now")
-    _command(verbs, "ensure-running", _automate_ensure, "start it unless it runs already")
+def _add_automate(commands: Commands) -> None:
+    _in_tree(commands, "start", _automate_start, "start the runner of this work tree")
+    _in_tree(commands, "stop", _automate_stop, "stop it")
+    _in_tree(commands, "status", _automate_status, "is it running, and how did the last run go")
+    _in_tree(commands, "run-once", _automate_once, "one cycle, here and now")
+    _in_tree(commands, "ensure-running", _automate_start, "start it unless it runs already")
 
 
-def _add_root_history(subparsers: Any) -> None:
-    for name, run, text in (
-        ("log", _log, "changes of entries in the memory root, newest first"),
-        ("diff", _diff, "what changed since a checkpoint or a time"),
-        ("restore", _restore, "bring back a checkpoint, a moment, or what was before one change"),
-    ):
-        parser = subparsers.add_parser(name, help=text, description=text)
-        parser.add_argument("--json", action="store_true", help="print one JSON value")
-        parser.add_argument("--root", default=None, help="the memory root")
-        parser.add_argument("--app", default="default")
-        parser.add_argument("--project", default="default")
-        parser.set_defaults(run=run)
-        if name == "log":
-            parser.add_argument("id", nargs="?", help="an entry id, or path#id")
-            parser.add_argument("--limit", type=int, default=50)
-            parser.add_argument("--checkpoints", action="store_true", help="list checkpoints instead")
-            parser.add_argument("--mark", metavar="LABEL", help="make a checkpoint now")
-        else:
-            parser.add_argument(
-                "target",
-                help="chk-000001, a time with a zone" + (", or ent-000001" if name == "restore" else ""),
-            )
-        if name == "restore":
-            parser.add_argument("--dry-run", action="store_true")
+def _add_root_history(commands: Commands) -> None:
+    log = commands.add("log", _log, "changes of entries in the memory root, newest first")
+    log.add_argument("id", nargs="?", help="an entry id, or path#id")
+    log.add_argument("--limit", type=int, default=50, help="at most this many (default 50)")
+    log.add_argument("--checkpoints", action="store_true", help="list checkpoints instead")
+    log.add_argument("--mark", metavar="LABEL", help="make a checkpoint now")
+    diff = commands.add("diff", _diff, "what changed since a checkpoint or a time")
+    diff.add_argument("target", help="chk-000001, or a time with a zone")
+    back = commands.add(
+        "restore", _restore, "bring back a checkpoint, a moment, or what was before one change"
+    )
+    back.add_argument("target", help="chk-000001, a time with a zone, or ent-000001")
+    back.add_argument("--dry-run", action="store_true", help="say what would be written")
 
 
 # ---------------------------------------------------------------- saying it
 
 
-def _say(args: argparse.Namespace, value: Any, text: str) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False) if args.json else text)
+def _say(output: Output, value: Any, text: str) -> None:
+    output.value(value)
+    output.line(text)
 
 
 def _project(args: argparse.Namespace) -> ProjectMemory:
@@ -179,44 +171,40 @@ def _project(args: argparse.Namespace) -> ProjectMemory:
     )
 
 
-def _say_written(args: argparse.Namespace, written: Written) -> None:
+def _say_written(output: Output, written: Written) -> None:
     changed = ", ".join(written.changed) or "nothing"
     lines = [
         f"{written.summary}: {written.checkpoint_id}, changed {changed}.",
         *(f"  {note}" for note in written.notes),
     ]
-    _say(args, written.to_json(), "\n".join(lines))
+    _say(output, written.to_json(), "\n".join(lines))
 
 
-def _init(args: argparse.Namespace) -> int:
+def _init(args: argparse.Namespace, output: Output) -> int:
     project = _project(args)
-    _say_written(args, project.init(force=args.force))
-    if not args.json:
-        print("Read docs/cairn/README.md; commit .cairn and docs/cairn when they look right.")
+    _say_written(output, project.init(force=args.force))
+    output.line("Read docs/cairn/README.md; commit .cairn and docs/cairn when they look right.")
     return 0
 
 
-def _update(args: argparse.Namespace) -> int:
-    _say_written(args, _project(args).update())
+def _update(args: argparse.Namespace, output: Output) -> int:
+    _say_written(output, _project(args).update())
     return 0
 
 
-def _record(args: argparse.Namespace) -> int:
+def _record(args: argparse.Namespace, output: Output) -> int:
     keys = ("decisions", "gotchas", "nextStepHints", "keyPaths", "validationObservations")
     event = _project(args).record(args.summary, {key: getattr(args, key) for key in keys})
-    _say(args, event.to_json(), f"Recorded {event.id}: {event.summary}")
+    _say(output, event.to_json(), f"Recorded {event.id}: {event.summary}")
     return 0
 
 
-def _consolidate(args: argparse.Namespace) -> int:
+def _consolidate(args: argparse.Namespace, output: Output) -> int:
     project = _project(args)
     show = args.diff if args.diff is not None else project.options.get("recall.preview.showDiffByDefault")
-    shown: list[Plan] = []
 
     def confirm(plan: Plan) -> bool:
-        shown.append(plan)
-        if not args.json:
-            print(_preview(plan, diffs=bool(show)))
+        output.line(_preview(plan, diffs=bool(show)))
         if args.dry_run:
             return False
         if args.yes:
@@ -228,24 +216,18 @@ def _consolidate(args: argparse.Namespace) -> int:
     plan, written = project.consolidate(
         section=args.section, source=args.source, policy=args.policy, confirm=confirm
     )
-    if args.json:
-        value = {
-            "noop": plan.is_noop,
-            "applied": written is not None,
-            "summary": plan.summary,
-            "diffs": plan.diffs,
-        }
-        print(
-            json.dumps(
-                {**value, "written": written.to_json() if written else None}, indent=2, ensure_ascii=False
-            )
-        )
-    elif plan.is_noop:
-        print("Nothing to recall.")
+    value = {
+        "noop": plan.is_noop,
+        "applied": written is not None,
+        "summary": plan.summary,
+        "diffs": plan.diffs,
+    }
+    told = "Not applied. Use --yes to apply without asking."
+    if plan.is_noop:
+        told = "Nothing to recall."
     elif written:
-        print(f"Applied as {written.checkpoint_id}.")
-    else:
-        print("Not applied. Use --yes to apply without asking.")
+        told = f"Applied as {written.checkpoint_id}."
+    _say(output, {**value, "written": written.to_json() if written else None}, told)
     return 0
 
 
@@ -270,20 +252,20 @@ def _preview(plan: Plan, *, diffs: bool) -> str:
     return "\n".join(lines)
 
 
-def _query(args: argparse.Namespace) -> int:
+def _query(args: argparse.Namespace, output: Output) -> int:
     project = _project(args)
     result = project.query(" ".join(args.question), scope=args.scope)
-    as_json = args.json or project.options.get("query.defaultOutput") == "json"
+    if project.options.get("query.defaultOutput") == "json":
+        output = Output(as_json=True)
     lines = [result.answer, ""]
     for number, citation in enumerate(result.citations, start=1):
         where = citation.projectionPath or citation.sourceId
         lines.append(f"  [{number}] {where} ({citation.pathOrSection})")
-    args.json = as_json
-    _say(args, result.to_json(), "\n".join(lines).rstrip())
-    return 0
+    _say(output, result.to_json(), "\n".join(lines).rstrip())
+    return 0 if result.enough else 1
 
 
-def _status(args: argparse.Namespace) -> int:
+def _status(args: argparse.Namespace, output: Output) -> int:
     value = _project(args).status(checkpoint=args.checkpoint)
     waiting = value["backlog"]
     lines = [
@@ -296,40 +278,42 @@ def _status(args: argparse.Namespace) -> int:
         *(f"note: {problem}" for problem in value["problems"]),
         f"-> {value['suggestedAction']}",
     ]
-    _say(args, value, "\n".join(lines))
+    _say(output, value, "\n".join(lines))
     return 0
 
 
-def _validate(args: argparse.Namespace) -> int:
+def _validate(args: argparse.Namespace, output: Output) -> int:
     findings = _project(args).validate()
     failed = [finding for finding in findings if finding.status == "fail"]
     lines = [f"{finding.status:4} {finding.code}: {finding.message}" for finding in findings]
-    _say(args, {"ok": not failed, "findings": [finding.to_json() for finding in findings]}, "\n".join(lines))
+    _say(
+        output, {"ok": not failed, "findings": [finding.to_json() for finding in findings]}, "\n".join(lines)
+    )
     return 1 if failed else 0
 
 
-def _sources_add(args: argparse.Namespace) -> int:
+def _sources_add(args: argparse.Namespace, output: Output) -> int:
     source = _project(args).add_source(args.type, Path(args.path))
-    _say(args, source.to_json(), f"Added {source.id}: {source.path}")
+    _say(output, source.to_json(), f"Added {source.id}: {source.path}")
     return 0
 
 
-def _sources_list(args: argparse.Namespace) -> int:
+def _sources_list(args: argparse.Namespace, output: Output) -> int:
     sources = _project(args).sources()
     lines = [f"{source.id}  {source.type}  {source.lastSyncStatus}  {source.path}" for source in sources]
-    _say(args, [source.to_json() for source in sources], "\n".join(lines) or "No sources.")
+    _say(output, [source.to_json() for source in sources], "\n".join(lines) or "No sources.")
     return 0
 
 
-def _sources_remove(args: argparse.Namespace) -> int:
+def _sources_remove(args: argparse.Namespace, output: Output) -> int:
     source = _project(args).remove_source(args.id)
-    _say(args, source.to_json(), f"Removed {source.id}.")
+    _say(output, source.to_json(), f"Removed {source.id}.")
     return 0
 
 
-def _import(args: argparse.Namespace) -> int:
+def _import(args: argparse.Namespace, output: Output) -> int:
     project = _project(args)
-    show = not args.json and sys.stderr.isatty()
+    show = not output.as_json and sys.stderr.isatty()
 
     def progress(done: int, total: int, name: str) -> None:
         width = 30 * done // max(total, 1)
@@ -349,60 +333,68 @@ def _import(args: argparse.Namespace) -> int:
         lines += [f"  {item['path']}: {item['error']}" for item in told["failures"]]
         lines += [f"  {report.error}"] if report.error else []
     _say(
-        args,
+        output,
         [report.to_json() for report in reports],
         "\n".join(lines) or "No sources: add one with `cairn project sources add`.",
     )
     return 1 if any(report.first_error for report in reports) else 0
 
 
-def _prune(args: argparse.Namespace) -> int:
+def _prune(args: argparse.Namespace, output: Output) -> int:
     plan, batch = _project(args).prune(dry_run=args.dry_run)
     value = {**plan.to_json(), "batch": batch, "dryRun": args.dry_run}
     text = f"{len(plan.events)} events, {len(plan.checkpoints)} checkpoints, {len(plan.expired)} old batches"
     _say(
-        args,
+        output,
         value,
         f"{'Would archive' if args.dry_run else 'Archived'} {text}{f' into {batch}' if batch else ''}.",
     )
     return 0
 
 
-def _project_restore(args: argparse.Namespace) -> int:
-    _say_written(args, _project(args).restore(args.id))
+def _project_restore(args: argparse.Namespace, output: Output) -> int:
+    _say_written(output, _project(args).restore(args.id))
     return 0
 
 
 # ---------------------------------------------------------------- automation
 
 
-def _automate_status(args: argparse.Namespace) -> int:
+def _runner_status(project: ProjectMemory) -> dict[str, Any]:
+    from cairn.history.automate import runner_status
+
+    return runner_status(project.record_.storage, project.locks)
+
+
+def _automate_status(args: argparse.Namespace, output: Output) -> int:
     project = _project(args)
     project.record_.require()
-    value = runner_status(project.record_.storage, project.locks)
+    value = _runner_status(project)
     run = value["latestRun"]
     text = f"running (pid {value['pid']})" if value["running"] else "not running"
-    _say(args, value, f"{text}; last run: {run['status'] + ' at ' + run['finishedAt'] if run else 'never'}")
+    _say(output, value, f"{text}; last run: {run['status'] + ' at ' + run['finishedAt'] if run else 'never'}")
     return 0
 
 
-def _automate_once(args: argparse.Namespace) -> int:
+def _automate_once(args: argparse.Namespace, output: Output) -> int:
+    from cairn.history.automate import in_progress, run_once
+
     project = _project(args)
     project.record_.require()
     result = run_once(project)
     busy = in_progress(project)
     _say(
-        args,
+        output,
         result.to_json(),
         f"{result.status}{f' ({busy})' if busy else ''}{f': {result.error}' if result.error else ''}",
     )
     return 1 if result.status == "failed" else 0
 
 
-def _automate_start(args: argparse.Namespace) -> int:
+def _automate_start(args: argparse.Namespace, output: Output) -> int:
     project = _project(args)
     project.record_.require()
-    value = runner_status(project.record_.storage, project.locks)
+    value = _runner_status(project)
     if not value["running"]:
         # Through a shell that ends at once: the runner is nobody's child, so it outlives us and leaves no zombie.
         subprocess.run(
@@ -426,31 +418,27 @@ def _automate_start(args: argparse.Namespace) -> int:
             raise Unavailable(
                 "The runner did not start within 10 seconds. Try `cairn project automate run-once`."
             )
-        _say(args, {**value, "started": True}, f"Started, pid {value['pid']}.")
+        _say(output, {**value, "started": True}, f"Started, pid {value['pid']}.")
     else:
-        _say(args, {**value, "started": False}, f"Running already, pid {value['pid']}.")
+        _say(output, {**value, "started": False}, f"Running already, pid {value['pid']}.")
     return 0
 
 
-def _automate_ensure(args: argparse.Namespace) -> int:
-    return _automate_start(args)
-
-
-def _automate_stop(args: argparse.Namespace) -> int:
+def _automate_stop(args: argparse.Namespace, output: Output) -> int:
     project = _project(args)
     project.record_.require()
-    value = runner_status(project.record_.storage, project.locks)
+    value = _runner_status(project)
     if value["running"] and isinstance(value["pid"], int):
         os.kill(value["pid"], signal.SIGTERM)
         value = _wait_for(project, running=False)
-    _say(args, value, "Still running." if value["running"] else "Stopped.")
+    _say(output, value, "Still running." if value["running"] else "Stopped.")
     return 1 if value["running"] else 0
 
 
 def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -> dict[str, Any]:
     until = time.monotonic() + seconds
     while True:
-        value = runner_status(project.record_.storage, project.locks)
+        value = _runner_status(project)
         settled = value["running"] == running and (not running or value["pid"])
         if settled or time.monotonic() > until:
             return value
@@ -461,39 +449,42 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
 
 
 def _timetravel(args: argparse.Namespace) -> TimeTravel:
+    from cairn import config
+    from cairn.types import Space
+
     root = config.load(args.root).root
     if not root.is_dir():
         raise Invalid(f"{root} is not a memory root. Set --root, or CAIRN_MEMORY__ROOT.", path=str(root))
     return open_timetravel(root, Space(args.app, args.project))
 
 
-def _log(args: argparse.Namespace) -> int:
+def _log(args: argparse.Namespace, output: Output) -> int:
     travel = _timetravel(args)
     if args.mark is not None:
         made = travel.checkpoint(args.mark)
-        _say(args, made.to_json(), f"{made.id} {made.at} {made.label}")
+        _say(output, made.to_json(), f"{made.id} {made.at} {made.label}")
     elif args.checkpoints:
         found = travel.checkpoints()
         lines = [f"{made.id} {made.at} {made.changes} changes {made.label}" for made in found]
-        _say(args, [made.to_json() for made in found], "\n".join(lines) or "No checkpoints.")
+        _say(output, [made.to_json() for made in found], "\n".join(lines) or "No checkpoints.")
     else:
         changes = travel.log(args.id, limit=args.limit)
         lines = [
             f"{change.id} {change.at} {change.action:7} {change.path}#{change.entry} ({change.cause})"
             for change in changes
         ]
-        _say(args, [change.to_json() for change in changes], "\n".join(lines) or "No changes recorded.")
+        _say(output, [change.to_json() for change in changes], "\n".join(lines) or "No changes recorded.")
     return 0
 
 
-def _diff(args: argparse.Namespace) -> int:
+def _diff(args: argparse.Namespace, output: Output) -> int:
     found = _timetravel(args).diff(args.target)
     lines = [f"{item['action']} {item['path']}#{item['entry']}\n{item['diff']}" for item in found]
-    _say(args, found, "\n\n".join(lines) or "No difference.")
+    _say(output, found, "\n\n".join(lines) or "No difference.")
     return 0
 
 
-def _restore(args: argparse.Namespace) -> int:
+def _restore(args: argparse.Namespace, output: Output) -> int:
     travel = _timetravel(args)
     plan = travel.restore_plan(args.target) if args.dry_run else travel.restore(args.target)
     value = [
@@ -501,7 +492,7 @@ def _restore(args: argparse.Namespace) -> int:
         for item in plan
     ]
     verb = "Would restore" if args.dry_run else "Restored"
-    _say(args, value, f"{verb} {len(plan)} entries." if plan else "Nothing to restore.")
+    _say(output, value, f"{verb} {len(plan)} entries." if plan else "Nothing to restore.")
     return 0
 
 
@@ -510,6 +501,8 @@ def _restore(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The background runner: `python -m cairn.surfaces.project_cli TREE`."""
+    from cairn.history.automate import Runner
+
     arguments = list(sys.argv[1:] if argv is None else argv)
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
