@@ -461,3 +461,18 @@ def test_doctor_names_a_broken_file_and_what_was_given_up(tmp_path: Path):
     with open_blocking(tmp_path, background=False, embedding__provider="none") as memory:
         found = [finding for finding in memory.doctor() if "ome.toml" in str(finding)]
     assert found and 'there is no strategy "nope"' in str(found[0])
+
+
+def test_people_go_first_but_work_goes_on(world: World):
+    """While an add or a search is in progress jobs pause, each for a tenth of a second at most."""
+    import time
+
+    event = world.talk(TALK)
+    world.engine.handle(event)
+    with world.engine.foreground():
+        begun = time.monotonic()
+        assert world.run() == 6
+        assert time.monotonic() - begun >= 0.1
+    begun = time.monotonic()
+    world.engine._step_aside()
+    assert time.monotonic() - begun < 0.1

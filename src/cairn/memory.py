@@ -151,7 +151,8 @@ class Memory:
             one if isinstance(one, Message) else parse_message(one, f"messages[{n}]")
             for n, one in enumerate(messages)
         ]
-        return self.parts.capture.add(space, session_id, parsed, defer=defer, key=key, mode=mode)
+        with self.parts.engine.foreground():
+            return self.parts.capture.add(space, session_id, parsed, defer=defer, key=key, mode=mode)
 
     async def flush(
         self, session_id: str, app_id: str = "default", project_id: str = "default"
@@ -262,7 +263,8 @@ class Memory:
         if not self._background or request.consistency == "strong":
             # Words are searchable as soon as rows are; meaning needs the vectors too.
             self.parts.indexer.catch_up(request.wait_seconds, embed=request.method != "keyword")
-        return self.parts.searcher.search(request)
+        with self.parts.engine.foreground():
+            return self.parts.searcher.search(request)
 
     async def get(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from cairn.types import Cell, CellEvent, Entry, Scope, Space
 
 if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
-    from cairn.notes.root import MemoryRoot
     from cairn.strategies import Ask
 
 _SESSIONS_KEPT = 64
@@ -27,8 +26,12 @@ _CELLS_KEPT = 4096
 class Cells:
     """Reads cells. Keeps the sessions it read last, and catches up with what was appended to them."""
 
-    def __init__(self, root: MemoryRoot, notebook: Notebook, journals: Journals) -> None:
-        self._root, self._notebook, self._journals = root, notebook, journals
+    def __init__(
+        self, notebook: Notebook, journals: Journals, step_aside: Callable[[], None] = lambda: None
+    ) -> None:
+        # Every job passes through `cell`, so this is where background work makes way for people who wait.
+        self._step_aside = step_aside
+        self._notebook, self._journals = notebook, journals
         self._log = SessionLog(journals)
         self._sessions: OrderedDict[Locator, SessionState] = OrderedDict()
         self._cells: OrderedDict[tuple[Locator, str], tuple[int, Cell]] = OrderedDict()
@@ -41,6 +44,7 @@ class Cells:
 
     def cell(self, ask: Ask) -> Cell:
         """The cell an ask is about. Raises `NotFound` when its words are gone."""
+        self._step_aside()
         space = ask.scope.space
         locator = session_locator(space, ask.session_id)
         size = self._journals.size(locator)
@@ -65,7 +69,7 @@ class Cells:
         key = f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.cell_id}"
         cell = self.cell(ask)
         if key not in self._statements or self._statements[key][0] is not cell:
-            self._statements[key] = (cell, statements_of(cell.messages, zone))
+            self._statements[key] = (cell, statements_of(cell.messages, zone, self._step_aside))
             while len(self._statements) > _CELLS_KEPT:
                 self._statements.popitem(last=False)
         return self._statements[key][1]

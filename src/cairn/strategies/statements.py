@@ -10,7 +10,7 @@ other languages are quoted with their speaker and their dates.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -73,8 +73,10 @@ class _Part:
     leans: bool
 
 
-def statements_of(messages: Sequence[Message], zone: tzinfo) -> list[Statement]:
-    """The statements made in `messages`, in order, each one once."""
+def statements_of(
+    messages: Sequence[Message], zone: tzinfo, pause: Callable[[], None] = lambda: None
+) -> list[Statement]:
+    """The statements made in `messages`, in order, each one once; `pause` is called between messages."""
     found: list[Statement] = []
     heard: set[str] = set()
     names = _names(messages)
@@ -83,6 +85,7 @@ def statements_of(messages: Sequence[Message], zone: tzinfo) -> list[Statement]:
         if message.role == "tool" or (not message.text.strip()):
             continue
         said_at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
+        pause()
         made, asked = _of_message(message, question, names, said_at)
         for statement in made:
             key = normal(statement.text)
