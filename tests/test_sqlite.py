@@ -139,6 +139,9 @@ def test_enqueue_never_raises_even_where_nothing_can_be_written(tmp_path):
     assert state.enqueue(noticed("a.md")) == 0
     assert state.take_lost()
     assert not state.take_lost()
+    begin = time.perf_counter()
+    assert state.enqueue(noticed("b.md")) == 0
+    assert time.perf_counter() - begin < 0.5, "once given up, it is not waited for each time"
     state.close()
 
 

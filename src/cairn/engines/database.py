@@ -25,6 +25,7 @@ from cairn.errors import Unavailable
 _BUSY_SECONDS = 15.0
 _STATEMENT_SECONDS = 1.0
 _VANISHING_SECONDS = 1.0
+_GIVEN_UP_SECONDS = 5.0
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _BROKEN = ("malformed", "not a database", "disk image", "file is encrypted", "unsupported file format")
 _LOST = (
@@ -67,6 +68,7 @@ class Database:
         self._epoch = 0
         self._attached_epochs: list[int] = []
         self._generation = ""
+        self._gave_up_at = float("-inf")
         self._closed = False
 
     @property
@@ -177,6 +179,9 @@ class Database:
                         raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
                 elif any(word in text for word in _LOST):
                     self._drop()
+                    if time.monotonic() > began + self._hope():
+                        self._gave_up_at = time.monotonic()
+                        raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
                 elif not any(word in text for word in ("locked", "busy", "schema", "interrupted")):
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
                 if time.monotonic() > deadline:
@@ -184,10 +189,15 @@ class Database:
             except OSError as error:
                 # A folder that is being removed under us shows as missing, or as there and not there.
                 passing = isinstance(error, FileNotFoundError | FileExistsError)
-                if not passing or time.monotonic() > min(deadline, began + _VANISHING_SECONDS):
+                if not passing or time.monotonic() > min(deadline, began + self._hope()):
+                    self._gave_up_at = time.monotonic()
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
             time.sleep(pause)
             pause = min(pause * 2, 0.1)
+
+    def _hope(self) -> float:
+        """How long a folder that cannot be used is tried: hardly, while the last failure is fresh in mind."""
+        return 0.05 if time.monotonic() - self._gave_up_at < _GIVEN_UP_SECONDS else _VANISHING_SECONDS
 
     def _reader(self) -> sqlite3.Connection:
         self._current()
