@@ -74,8 +74,7 @@ def _global_options() -> argparse.ArgumentParser:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line, as data: the documentation test reads it too."""
-    from cairn.surfaces import project_cli
-    from cairn.surfaces.commands import add_commands
+    from cairn.surfaces import commands, memories_cli, project_cli
 
     parser = argparse.ArgumentParser(
         prog="cairn",
@@ -85,9 +84,9 @@ def build_parser() -> argparse.ArgumentParser:
         parents=[_global_options()],
     )
     parser.add_argument("--version", action="version", version=f"cairn {VERSION}")
-    commands = Commands(parser)
-    add_commands(commands)
-    project_cli.add_commands(commands)
+    table = Commands(parser)
+    for part in (commands, memories_cli, project_cli):
+        part.add_commands(table)
     return parser
 
 

@@ -101,6 +101,9 @@ def add_commands(commands: Commands) -> None:
     command.add_argument(
         "--for-injection", action="store_true", help="nothing rather than junk: for use in a prompt"
     )
+    command.add_argument(
+        "--as-prompt", action="store_true", help="print text for an agent's context, framed as data"
+    )
     command.add_argument("--as-of", metavar="TIME", help="answer from what was known at that time (ISO 8601)")
 
     command = commands.add("get", get, "list memories page by page")
@@ -137,7 +140,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
     command.add_argument("--force", action="store_true", help="run it even if it is switched off")
     command = ome.add("undo", ome_undo, "take back a reflection run; the notes are as they were before")
-    command.add_argument("run", help="the run id that `cairn ome list` shows")
+    command.add_argument("run_id", metavar="RUN", help="the run id that `cairn ome list` shows")
 
     config = commands.group("config", "settings")
     config.add("show", config_show, "every setting, its value and where it came from; keys are masked")
@@ -188,7 +191,7 @@ def _owner_options(command: argparse.ArgumentParser) -> None:
     owner.add_argument("--agent", metavar="ID", help="whose memory: an agent's")
 
 
-def _space(args: argparse.Namespace) -> dict[str, str]:
+def space_of(args: argparse.Namespace) -> dict[str, Any]:
     return {"app_id": args.app, "project_id": args.project}
 
 
@@ -275,7 +278,7 @@ def add(args: argparse.Namespace, output: Output) -> int:
         outcome = memory.add(
             args.session,
             messages,
-            **_space(args),
+            **space_of(args),
             defer_extraction=args.defer,
             idempotency_key=args.key,
             mode=args.mode,
@@ -289,7 +292,7 @@ def add(args: argparse.Namespace, output: Output) -> int:
 
 def flush(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        outcome = memory.flush(args.session, **_space(args))
+        outcome = memory.flush(args.session, **space_of(args))
     output.value({"status": outcome.status, "lsn": outcome.lsn})
     output.line(
         "extracted: the episode is written."
@@ -300,7 +303,7 @@ def flush(args: argparse.Namespace, output: Output) -> int:
 
 
 def search(args: argparse.Namespace, output: Output) -> int:
-    from cairn.surfaces import views
+    from cairn.surfaces import kept, views
 
     with opened(args) as memory:
         result = memory.search(
@@ -317,12 +320,17 @@ def search(args: argparse.Namespace, output: Output) -> int:
             evidence=args.evidence,
             token_budget=args.token_budget,
             explain=args.explain,
-            for_injection=args.for_injection,
+            for_injection=args.for_injection or args.as_prompt,
             consistency="strong" if args.strong else "eventual",
             as_of=args.as_of,
         )
         zone = memory.settings.zone
     data = views.search_result(result, app=args.app, project=args.project, zone=zone)
+    if args.as_prompt:
+        data["prompt"] = kept.prompt(result, budget=args.token_budget, zone=zone)
+        output.value(data)
+        output.line(data["prompt"])
+        return 0 if data["prompt"] else 1
     output.value(data)
     _show_hits(data, output)
     found = any(data[name] for name in ("episodes", "profiles", "agent_cases", "agent_skills", "memories"))
@@ -404,7 +412,7 @@ def get(args: argparse.Namespace, output: Output) -> int:
 
 def show(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        found = memory.show(args.id, **_space(args))
+        found = memory.show(args.id, **space_of(args))
     output.value(found)
     output.line(f"{found['id']}  ({found['kind']})", style="bold")
     output.line(f"{found['path']}, line {found['line']}")
@@ -426,7 +434,7 @@ def show(args: argparse.Namespace, output: Output) -> int:
 
 def reextract(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        count = memory.reextract(session_id=args.session, user_id=args.user, date=args.date, **_space(args))
+        count = memory.reextract(session_id=args.session, user_id=args.user, date=args.date, **space_of(args))
     output.value({"rewritten": count})
     output.line(f"{count} episode{'s' if count != 1 else ''} written anew.")
     return 0
@@ -498,7 +506,7 @@ def ome_trigger(args: argparse.Namespace, output: Output) -> int:
 
 def ome_undo(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        restored = memory.undo_reflection(args.run)
+        restored = memory.undo_reflection(args.run_id)
     output.value({"restored": restored})
     output.line(f"{len(restored)} notes restored as they were.")
     return 0
