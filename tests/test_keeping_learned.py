@@ -269,6 +269,17 @@ def test_an_exported_skill_is_valid_and_reads_back(world: World) -> None:
         skills.export(world.keeper, SPACE, fact.id)
 
 
+def test_an_export_refuses_to_overwrite_what_is_not_its_own(world: World) -> None:
+    """S82: one per file, kebab-case, and a file by somebody else is left alone."""
+    record = _procedure(world)
+    at = world.path / "default_app/default_project/shared/skills/reset-the-staging-database/SKILL.md"
+    at.parent.mkdir(parents=True)
+    at.write_text("mine")
+    with pytest.raises(Invalid, match="there already"):
+        skills.export(world.keeper, SPACE, record.id)
+    assert at.read_text() == "mine"
+
+
 @pytest.mark.parametrize("title", ["Ünïcode & Co: run!", "数据库", "a" * 200, "--x--"])
 def test_slugs_are_names_an_agent_skill_may_have(title: str) -> None:
     """A92: a-z, 0-9 and single hyphens, 1 to 64, never at the ends."""
@@ -380,7 +391,7 @@ def test_the_newer_core_memory_wins_and_both_are_written(world: World) -> None:
 
 
 def test_a_page_edited_by_hand_wins(world: World) -> None:
-    """A40, tenet 5: a person's edit of core.md raises the version and reaches the JSON."""
+    """A40, C16, tenet 5: a person's edit of core.md raises the version and reaches the JSON."""
     core.update(world.keeper, PROJECT, notes=["one"])
     page = world.path / "default_app/default_project/shared/core.md"
     page.write_text(page.read_text().replace("- one", "- one\n- two, by hand"))

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from cairn.errors import Invalid, Unavailable
-from cairn.keeping import lifecycle, maintenance, ranking, tools
+from cairn.keeping import episodes, lifecycle, maintenance, ranking, tools
+from cairn.keeping.framing import strip_recalled
+from cairn.seams import Completion
 from cairn.types import Scope
 from tests.keeping_world import PROJECT, SPACE, World
 
@@ -147,3 +149,54 @@ def test_upkeep_is_one_call_and_waits_its_turn(tmp_path: Path) -> None:
     assert any(key.endswith("MEMORY.md") for key in done.pages.written)
     assert maintenance.run(world.keeper, SPACE, trigger="startup") is None
     assert len(lifecycle.sweeps(world.keeper, SPACE)) == 1
+
+
+def test_recall_is_framed_within_budget_and_keeps_untrusted_out(world: World) -> None:
+    """S85: top 5 inside a token budget, as data; what came from the web waits for a person."""
+    for n in range(8):
+        world.keeper.remember(f"Backup number {n} of host{n} runs at night with tool{n}.")
+    world.keeper.remember("Backup at night needs root, says a page.", origin="web")
+    text, hits = ranking.recall(world.keeper, SPACE, "backup night", deadline_seconds=30)
+    assert len(hits) == 5
+    assert "says a page" not in text
+    assert strip_recalled(text).strip() == ""
+    few = ranking.recall(world.keeper, SPACE, "backup night", budget_tokens=60, deadline_seconds=30)[1]
+    assert len(few) == 2
+    assert ranking.recall(world.keeper, SPACE, "nothing like it", deadline_seconds=30) == ("", [])
+
+
+def test_a_walk_cut_short_is_discarded(world: World) -> None:
+    """S85: out of time means no answer, never half a corpus."""
+    world.keeper.remember("Backup runs at night.")
+    assert ranking.recall(world.keeper, SPACE, "backup", deadline_seconds=-1) == ("", [])
+
+
+class _Scripted:
+    id = "scripted"
+
+    def complete(self, system: str, prompt: str, schema: object, *, purpose: str) -> Completion:
+        if "broken" in prompt:
+            raise Unavailable("no model")
+        return Completion(
+            {"approachTaken": "read the log", "outcome": "success", "gotchas": ["port 5432 is old"]}
+        )
+
+
+def test_an_episode_is_readable_and_comes_back_exactly(world: World) -> None:
+    """A90: eight fields as text plus a base64 comment; a minimal record when the model fails; no credential inside."""
+    made, sure = episodes.described("Fix the nightly backup", "...", duration=90, writer=_Scripted())  # type: ignore[arg-type]
+    assert sure > episodes.FALLBACK_CONFIDENCE
+    verdict = episodes.remember(world.keeper, SPACE, made, confidence=sure)
+    assert verdict.memory is not None
+    text = str(verdict.memory["content"])
+    assert "Task: Fix the nightly backup\nOutcome: success\nApproach: read the log" in text
+    assert episodes.parse(text) == made
+    minimal, sure = episodes.described("broken task", "...", writer=_Scripted())  # type: ignore[arg-type]
+    assert (minimal.outcome, sure) == ("partial", 0.5)
+    secret = "gh" + "p_" + "a1B2c3D4e5F6" * 3
+    leaky = episodes.parse(episodes.render(episodes.Episode(f"log in with {secret} on the host")))
+    assert leaky is not None
+    assert secret not in leaky.taskDescription
+    assert episodes.parse("no comment") is None
+    with pytest.raises(Invalid):
+        episodes.Episode("x", outcome="perhaps")  # type: ignore[arg-type]

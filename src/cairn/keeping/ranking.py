@@ -7,11 +7,13 @@ a keeper without an index. Every hit it returns counts as a genuine read.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import CairnError, Invalid
 from cairn.keeping.access import Stat, composite, ref
+from cairn.keeping.framing import frame
 from cairn.keeping.memories import Keeper
 from cairn.keeping.records import Record
 from cairn.language.words import tokens, word_set
@@ -77,6 +79,43 @@ def search(
     if count:
         keeper.record_hits((hit.record.scope, hit.record.entry_id) for hit in chosen)
     return chosen
+
+
+def recall(
+    keeper: Keeper,
+    space: Space,
+    query: str,
+    *,
+    scopes: Sequence[Scope] | None = None,
+    limit: int = 5,
+    budget_tokens: int = 20_000,
+    deadline_seconds: float = 0.3,
+    embedder: Embedder | None = None,
+) -> tuple[str, list[Ranked]]:
+    """What to put before an agent: the best few memories framed as data, within a token budget and a deadline.
+
+    Untrusted memories that no person promoted are left out. When the time is up before every scope was looked
+    at, the answer is nothing: half a corpus, ranked, would pass for the whole (S85).
+    """
+    late = time.monotonic() + deadline_seconds
+    wanted = list(scopes if scopes is not None else keeper.scopes(space))
+    for scope in wanted:
+        keeper.records(scope)
+        if time.monotonic() > late:
+            return "", []
+    found = search(keeper, space, query, scopes=wanted, limit=limit * 2, embedder=embedder, count=False)
+    if time.monotonic() > late:
+        return "", []
+    chosen: list[Ranked] = []
+    for hit in found:
+        cost = len(hit.record.content) // 3 + 8
+        if hit.record.is_trusted or hit.record.status == "promoted":
+            if cost > budget_tokens or len(chosen) == limit:
+                break
+            budget_tokens -= cost
+            chosen.append(hit)
+    keeper.record_hits((hit.record.scope, hit.record.entry_id) for hit in chosen)
+    return frame([hit.record.content for hit in chosen]), chosen
 
 
 def bm25(query: str, texts: Sequence[str]) -> list[float]:
