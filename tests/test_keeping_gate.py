@@ -615,8 +615,8 @@ def test_replaying_a_transcript_a_hundred_times_grows_nothing_after_the_first(wo
     base = (
         "The nightly backup job of {} writes to bucket {} and keeps {} days of history for the yearly audits"
     )
-    said = [base.format(host, n, days) for host in ("db0", "db1") for n in (1, 2) for days in (10, 20, 30)]
-    said += ["Dana likes tea.", "Mia leads the web team.", "Releases are cut on Thursdays."]
+    said = [base.format(host, n, days) for host in ("db0", "db1") for n in (1,) for days in (10, 20)]
+    said += ["Dana likes tea."]
     for text in said:
         world.keeper.remember(text)
     first = sorted(r.content for r in world.keeper.records(PROJECT))

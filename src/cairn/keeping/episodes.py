@@ -85,9 +85,8 @@ def parse(content: str) -> Episode | None:
         return None
     try:
         value: dict[str, Any] = json.loads(base64.b64decode(found[1], validate=True))
-        return Episode(
-            **{key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
-        )
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        return Episode(**fields)
     except (binascii.Error, ValueError, TypeError):
         return None
 

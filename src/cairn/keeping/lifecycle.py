@@ -302,6 +302,7 @@ def _carry_out(keeper: Keeper, space: Space, transitions: Sequence[Transition]) 
                     )
                     for one in chunk
                 ],
+                sync=False,
             )  # fmt: skip
             applied: dict[str, bool] = {}
             try:

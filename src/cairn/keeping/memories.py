@@ -271,11 +271,12 @@ class Keeper:
                 detail="It repeats a memory that was just recalled; nothing was added.",
             )
         merged = gate.merge(old, new, near=near)
-        self.note_history(
+        told = self.history_line(
             old, "merged", by=new.origin, reason=reason,
             old={"content": old.content, "status": old.status, "confidence": old.confidence},
             new={"content": new.content, "source_id": new.source_id, "session": new.source_session_id},
         )  # fmt: skip
+        self.note_histories(old.scope.space, [told], sync=merged.content != old.content)
         written = self.rewrite(old, lambda current: gate.merge(current, new, near=near))
         self.access.record([(old.scope, old.entry_id)], said_again=True)
         return Verdict(
@@ -547,9 +548,10 @@ class Keeper:
         }  # fmt: skip
         return json.dumps({k: v for k, v in value.items() if v}, ensure_ascii=False, separators=(",", ":"))
 
-    def note_histories(self, space: Space, lines: Sequence[str]) -> None:
+    def note_histories(self, space: Space, lines: Sequence[str], *, sync: bool = True) -> None:
+        """Leave lines on what is about to happen; without `sync` where no text would be lost with them."""
         if lines:
-            self.journals.append(self.root.journal(space, "memories"), lines)
+            self.journals.append(self.root.journal(space, "memories"), lines, sync=sync)
 
     def histories(self, space: Space) -> dict[Ref, Sequence[HistoryLine]]:
         """What happened to each memory of a space, oldest first."""
