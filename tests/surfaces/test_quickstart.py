@@ -30,7 +30,7 @@ def test_the_quickstart_runs_by_copy_and_paste(tmp_path):
         "PATH": f"{shim}:{os.environ['PATH']}",
         "CAIRN_MEMORY__ROOT": str(tmp_path / "memory"),
     }
-    script = "set -e\n" + "\n".join(shell)
+    script = "set -e\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n" + "\n".join(shell)
     done = subprocess.run(
         ["bash", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=150
     )
