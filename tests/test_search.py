@@ -13,7 +13,7 @@ from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM
 from cairn.errors import Invalid, Unavailable
 from cairn.retrieval.answers import METHODS, SearchRequest, tokens_of
-from cairn.retrieval.search import coverage, fit, shown_score
+from cairn.retrieval.fitting import coverage, fit, shown_score
 from cairn.seams import Completion
 from cairn.types import Freshness, Message, Scope, Space
 from tests.search_world import ALICE, SearchWorld
@@ -417,6 +417,29 @@ def test_governed_hits_are_reported_for_access_counting(world):
     searcher = world.searcher(on_hits=lambda scope, hits: told.append((scope, [h.entry_id for h in hits])))
     searcher.search(SearchRequest("Slack e-mail", user_id="alice", method="keyword"))
     assert told == [(ALICE, [kept])]
+
+
+def test_memories_of_equal_fit_rank_by_their_standing(world):
+    """A81, A82: of two memories that fit alike, the important, trusted, pinned one comes first."""
+    plain = world.entry(
+        "memory",
+        "Deploys happen on Friday evening",
+        fields={"Content": "x", "importance": "low", "confidence": "0.2"},
+    )
+    kept = world.entry(
+        "memory", "Deploys happen on Friday evening",
+        fields={"Content": "x", "importance": "high", "confidence": "0.9", "pinned": "true"},
+    )  # fmt: skip
+    assert [hit.entry_id for hit in world.ask("when do deploys happen").memories] == [kept, plain]
+
+
+def test_memories_that_repeat_each_other_make_room(world):
+    """A82: among more memories than asked for, a different one is preferred to the fifth copy."""
+    for n in range(6):
+        world.entry("memory", f"The staging server is called heron {n}")
+    other = world.entry("memory", "The staging server runs Debian with nightly snapshots")
+    found = [hit.entry_id for hit in world.ask("staging server", top_k=3).memories]
+    assert other in found and len(found) == 3
 
 
 def test_a_very_long_question_costs_little(world):

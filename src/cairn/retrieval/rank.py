@@ -419,6 +419,22 @@ def top(scores: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(chosen[np.argsort(-scores[chosen], kind="stable")][:count])
 
 
+def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: float = 0.7) -> list[int]:
+    """Positions of `count` rows that score well and do not repeat each other (maximal marginal relevance)."""
+    import numpy as np
+
+    chosen: list[int] = []
+    repeated = np.full(len(scores), 0.0, np.float32)
+    open_ = np.ones(len(scores), bool)
+    while len(chosen) < min(count, len(scores)):
+        worth = np.where(open_, weight * scores - (1 - weight) * repeated, -np.inf)
+        best = int(worth.argmax())
+        chosen.append(best)
+        open_[best] = False
+        repeated = np.maximum(repeated, np.einsum("ij,j->i", vectors, vectors[best]))
+    return chosen
+
+
 def _best_by_group(values: np.ndarray, group: np.ndarray, count: int) -> np.ndarray:
     """Per group half its best value and half the mean of its best few; the overall lowest where it is empty."""
     import numpy as np

@@ -15,15 +15,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
 from cairn.errors import Unavailable
-from cairn.language import words
 from cairn.retrieval import filters, rank
 from cairn.retrieval.answers import SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.corpus import HIDDEN, KIND_CODES, Corpus, Row, SearchIndex
+from cairn.retrieval.fitting import coverage, expired, fit, shown_score, standing
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder, Writer
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
@@ -31,7 +30,7 @@ from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["SearchRequest", "SearchResult", "Searcher", "coverage", "fit", "shown_score"]
+__all__ = ["SearchRequest", "SearchResult", "Searcher"]
 
 _LEXICAL_ROWS = 4000
 _NEAREST_ROWS = 600
@@ -323,7 +322,16 @@ class Searcher:
         if not len(at):
             return ()
         scores, parts = rank.entry_scores(asked.corpus, asked.legs, asked.question, at, zone=self._zone)
-        return tuple(hit for _, hit in self._hits(asked, at, scores, parts, asked.count))
+        if kind != "memory":
+            return tuple(hit for _, hit in self._hits(asked, at, scores, parts, asked.count))
+        pool = self._hits(asked, at, scores, parts, max(40, 8 * asked.count))
+        weighed = [(p, replace(hit, score=round(hit.score * standing(hit, asked.now), 6))) for p, hit in pool]
+        weighed.sort(key=lambda pair: -pair[1].score)
+        if len(weighed) > asked.count and asked.corpus.vectors is not None:
+            vectors = asked.corpus.vectors[[position for position, _ in weighed]]
+            kept = rank.diverse(np.array([hit.score for _, hit in weighed], np.float32), vectors, asked.count)
+            weighed = [weighed[place] for place in sorted(kept)]
+        return tuple(hit for _, hit in weighed[: asked.count])
 
     def _hits(
         self,
@@ -352,13 +360,13 @@ class Searcher:
         kept: list[tuple[int, float, float, Row]] = []
         for place in ranked:
             row = rows.get(int(asked.corpus.rowid[at[place]]))
-            if row is not None and not _expired(row, asked.now):
+            if row is not None and not expired(row, asked.now):
                 near = float(nearness[place]) if nearness is not None else self._near(asked, int(at[place]))
                 kept.append((int(place), float(scores[place]), self._fit(asked, near, row), row))
         out: list[tuple[int, Hit]] = []
-        best_fit = max((fit for _, _, fit, _ in kept[:3]), default=0.0)
+        best_fit = max((fits for _, _, fits, _ in kept[:3]), default=0.0)
         best_score = max((score for _, score, _, _ in kept), default=0.0)
-        for place, score, fit, row in kept:
+        for place, score, fits, row in kept:
             shown = (
                 shown_score(score, best_score, best_fit)
                 if asked.method != "vector" or asked.legs.cosine is None
@@ -367,10 +375,10 @@ class Searcher:
             shown = min(1.0, max(0.0, shown))
             if asked.request.min_score is not None and shown < asked.request.min_score:
                 continue
-            if asked.request.for_injection and fit < self._settings.search.injection_min_score:
+            if asked.request.for_injection and fits < self._settings.search.injection_min_score:
                 continue
             explain = (
-                self._explained(asked, int(at[place]), parts, place, fit) if asked.request.explain else None
+                self._explained(asked, int(at[place]), parts, place, fits) if asked.request.explain else None
             )
             out.append((int(at[place]), _hit(row, shown, explain)))
         return out[:count]
@@ -533,37 +541,6 @@ class Searcher:
             )
 
 
-def fit(cosine: float | None, covered: float) -> float:
-    """Absolute relevance from a cosine and the share of the question's words covered, each weighed by rarity.
-
-    Either alone can carry: all words of a question in one row, or its meaning without its words.
-    """
-    if cosine is None:
-        return covered
-    near = min(1.0, max(0.0, (cosine - 0.15) / 0.55))
-    return min(1.0, 0.75 * max(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
-
-
-def coverage(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> float:
-    """The share of the question's terms that `text` holds; rare terms weigh more than common ones."""
-    if not terms:
-        return 0.0
-    have = _token_set(text)
-    return sum(rarity[term] for term in terms if term in have) / sum(rarity[term] for term in terms)
-
-
-@lru_cache(maxsize=8192)
-def _token_set(text: str) -> frozenset[str]:
-    return frozenset(words.tokens(text))
-
-
-def shown_score(score: float, best: float, best_fit: float) -> float:
-    """A list's score: the best row shows its fit, the others their share of the evidence that ranked it."""
-    if best <= 1e-6:
-        return best_fit * (1.0 if score >= best else 0.5)
-    return best_fit * max(0.05, score / best)
-
-
 def _dot(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """Row by row products. Not `@`: a threaded BLAS makes eight callers wait for each other, 40 times longer."""
     import numpy as np
@@ -584,19 +561,6 @@ def _hit(row: Row, score: float, explain: Mapping[str, float] | None) -> Hit:
         fields={**row.fields, "sender_ids": list(row.sender_ids)},
         explain=explain,
     )
-
-
-def _expired(row: Row, now: datetime) -> bool:
-    for name in ("expires_at", "end_time"):
-        value = row.fields.get(name)
-        if isinstance(value, str) and value:
-            try:
-                moment = datetime.fromisoformat(value)
-            except ValueError:
-                continue
-            if _aware(moment, UTC) < now:
-                return True
-    return False
 
 
 def _aware(moment: datetime, zone: Any) -> datetime:

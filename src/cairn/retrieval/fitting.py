@@ -1,0 +1,75 @@
+"""How well a row answers, in absolute terms: the numbers behind shown scores and the gate.
+
+Ranking says which row is best; only an absolute measure can say that even the best is not good enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from cairn.language import words
+from cairn.retrieval.corpus import Row
+from cairn.types import Hit
+
+
+def fit(cosine: float | None, covered: float) -> float:
+    """Absolute relevance from a cosine and the share of the question's words covered, each weighed by rarity.
+
+    Either alone can carry: all words of a question in one row, or its meaning without its words.
+    """
+    if cosine is None:
+        return covered
+    near = min(1.0, max(0.0, (cosine - 0.15) / 0.55))
+    return min(1.0, 0.75 * max(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
+
+
+def coverage(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> float:
+    """The share of the question's terms that `text` holds; rare terms weigh more than common ones."""
+    if not terms:
+        return 0.0
+    have = _token_set(text)
+    return sum(rarity[term] for term in terms if term in have) / sum(rarity[term] for term in terms)
+
+
+def standing(hit: Hit, now: datetime) -> float:
+    """What a governed memory is worth beside its fit, 0.7 to 1: recent, important, trusted and pinned ones more."""
+    age = (now - hit.timestamp).total_seconds() / 86_400 if hit.timestamp else 365.0
+    recency = float(0.5 ** (max(0.0, age) / 30))
+    importance = {"low": 0.0, "medium": 0.5, "high": 1.0}.get(
+        str(hit.fields.get("importance", "medium")), 0.5
+    )
+    try:
+        confidence = min(1.0, max(0.0, float(hit.fields.get("confidence", 0.5))))
+    except (TypeError, ValueError):
+        confidence = 0.5
+    pinned = str(hit.fields.get("pinned", "")).lower() == "true"
+    worth = 0.3 * recency + 0.25 * importance + 0.25 * confidence + 0.2 * pinned
+    return 0.7 + 0.3 * worth
+
+
+@lru_cache(maxsize=8192)
+def _token_set(text: str) -> frozenset[str]:
+    return frozenset(words.tokens(text))
+
+
+def shown_score(score: float, best: float, best_fit: float) -> float:
+    """A list's score: the best row shows its fit, the others their share of the evidence that ranked it."""
+    if best <= 1e-6:
+        return best_fit * (1.0 if score >= best else 0.5)
+    return best_fit * max(0.05, score / best)
+
+
+def expired(row: Row, now: datetime) -> bool:
+    """Whether the row's time is over; a time that cannot be read never ends."""
+    for name in ("expires_at", "end_time"):
+        value = row.fields.get(name)
+        if isinstance(value, str) and value:
+            try:
+                moment = datetime.fromisoformat(value)
+            except ValueError:
+                continue
+            if (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < now:
+                return True
+    return False
