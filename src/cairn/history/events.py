@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from cairn.errors import Invalid
 from cairn.history.layout import CONFLICT_LINE, EVENTS, LOCAL_SOURCE, compact, json_hash, number_of, stamp
+from cairn.keeping.secrets import redact
 from cairn.seams import Journals
 
 EventKind = Literal["tool_run", "imported_session"]
@@ -176,16 +177,20 @@ class Draft:
 
     def event(self, number: int, at: datetime) -> Event:
         """The event this becomes as number `number`."""
-        summary = " ".join(self.summary.split())[:MAX_SIGNAL_CHARS]
+        # The log is committed and pushed: credentials are cut out before the first byte is written.
+        summary = redact(" ".join(self.summary.split())[:MAX_SIGNAL_CHARS]).text
         if not summary:
             raise Invalid("An event needs a summary.", field="summary")
+        signals = Signals(
+            *(tuple(redact(line).text for line in getattr(self.signals, key)) for key in SIGNAL_KEYS)
+        )
         event = Event(
             id=f"evt-{number:06d}",
             kind=self.kind,
             sourceId=self.sourceId,
             createdAt=stamp(at),
             summary=summary,
-            signals=self.signals,
+            signals=signals,
             sourceRef=self.sourceRef,
             contentHash=self.contentHash,
             externalItemId=self.externalItemId,
