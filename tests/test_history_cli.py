@@ -182,3 +182,20 @@ def test_a_pager_of_json_everywhere(tree, run):
     missing = [leaf.prog for leaf in leaves(build_parser()) if "--json" not in leaf.format_help()]
     assert missing == []
     assert git(tree, "status", "--porcelain")
+
+
+def test_imported_sessions_can_be_remembered_too(tree, tmp_path, run):
+    """import --capture: what was said enters the memory root, in the repository's space, once."""
+    run("project", "sources", "add", "claude-local", make_sessions(tmp_path / "c", tree, 2), "-C", tree)
+    root = tmp_path / "root"
+    for expected in ("2 new", "0 new"):
+        assert expected in run("--root", root, "project", "import", "--capture", "--user", "ann", "-C", tree)
+    space = open_at(tree).space
+    logs = list((root / "default_app" / space.project / "sessions").rglob("*.jsonl"))
+    assert len(logs) == 2
+    told = "".join(log.read_text() for log in logs)
+    assert told.count("Work item 0 in src/parcel/cli.py") == 1
+    found = json.loads(
+        run("--root", root, "--project", space.project, "search", "--user", "ann", "work item plan", "--json")
+    )
+    assert "Work item" in json.dumps(found)

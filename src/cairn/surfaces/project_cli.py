@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from cairn.history.timetravel import TimeTravel
     from cairn.seams import Writer
     from cairn.surfaces.cli import Commands, Run
-    from cairn.types import Space
+    from cairn.types import Message, Space
 
 
 def open_project(
@@ -126,6 +127,10 @@ def _add_project(commands: Commands) -> None:
     take = _in_tree(commands, "import", _import, "import sessions, each once for ever")
     take.add_argument("ids", nargs="*", metavar="SOURCE", help="sources to import (default: all)")
     take.add_argument("--all", action="store_true", help="import every registered source (the default)")
+    take.add_argument("--capture", action="store_true", help="remember what was said in the memory root too")
+    take.add_argument(
+        "--user", default="me", metavar="ID", help='whose prompts they are, with --capture (default "me")'
+    )
     prune = _in_tree(commands, "prune", _prune, "archive old, consolidated history; expire old archives")
     prune.add_argument("--dry-run", action="store_true", help="say what would leave")
     back = _in_tree(
@@ -166,9 +171,7 @@ def _say(output: Output, value: Any, text: str) -> None:
 
 
 def _project(args: argparse.Namespace) -> ProjectMemory:
-    return open_project(
-        Path(args.dir), writer=getattr(args, "writer", None), capture=getattr(args, "capture", None)
-    )
+    return open_project(Path(args.dir), writer=getattr(args, "writer", None))
 
 
 def _say_written(output: Output, written: Written) -> None:
@@ -321,8 +324,10 @@ def _import(args: argparse.Namespace, output: Output) -> int:
         sys.stderr.write(f"\r[{'#' * width}{'.' * (30 - width)}] {done}/{total} {name[:40]:40}{end}")
         sys.stderr.flush()
 
-    wants_capture = getattr(args, "capture", None) is not None
-    reports = project.import_(args.ids, capture=wants_capture, progress=progress if show else None)
+    with ExitStack() as stack:
+        if args.capture:
+            project = open_project(Path(args.dir), capture=_remembering(args, project.space, stack))
+        reports = project.import_(args.ids, capture=args.capture, progress=progress if show else None)
     lines = []
     for report in reports:
         told = report.to_json()
@@ -338,6 +343,35 @@ def _import(args: argparse.Namespace, output: Output) -> int:
         "\n".join(lines) or "No sources: add one with `cairn project sources add`.",
     )
     return 1 if any(report.first_error for report in reports) else 0
+
+
+def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Capture:
+    """A capture that adds a session's messages to the memory root, in the repository's own space."""
+    from dataclasses import replace
+
+    from cairn.history.layout import text_hash
+    from cairn.surfaces.commands import opened
+
+    memory = stack.enter_context(opened(args))
+    sessions: set[str] = set()
+
+    def flush_all() -> None:
+        for item in sorted(sessions):
+            memory.flush(item, space.app, space.project)
+
+    stack.callback(flush_all)
+
+    def keep(item: str, messages: Sequence[Message]) -> None:
+        said = [
+            replace(message, id="", sender_id=args.user if message.role == "user" else message.sender_id)
+            for message in messages
+        ]
+        # The same stretch told twice (a crash between here and the event) is one stretch.
+        key = text_hash("\0".join(f"{message.timestamp} {message.text}" for message in said))[:32]
+        memory.add(item, said, space.app, space.project, idempotency_key=key)
+        sessions.add(item)
+
+    return keep
 
 
 def _prune(args: argparse.Namespace, output: Output) -> int:
@@ -391,36 +425,32 @@ def _automate_once(args: argparse.Namespace, output: Output) -> int:
     return 1 if result.status == "failed" else 0
 
 
-def _automate_start(args: argparse.Namespace, output: Output) -> int:
-    project = _project(args)
+def start_runner(project: ProjectMemory) -> dict[str, Any]:
+    """Start the background runner unless it runs already; its status, and whether it was started now."""
     project.record_.require()
     value = _runner_status(project)
+    if value["running"]:
+        return {**value, "started": False}
+    # Through a shell that ends at once: the runner is nobody's child, so it outlives us and leaves no zombie.
+    subprocess.run(
+        ["sh", "-c", '"$0" "$@" &', sys.executable, "-m", "cairn.surfaces.project_cli", str(project.tree)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        check=True,
+    )
+    value = _wait_for(project, running=True)
     if not value["running"]:
-        # Through a shell that ends at once: the runner is nobody's child, so it outlives us and leaves no zombie.
-        subprocess.run(
-            [
-                "sh",
-                "-c",
-                '"$0" "$@" &',
-                sys.executable,
-                "-m",
-                "cairn.surfaces.project_cli",
-                str(project.tree),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            check=True,
+        raise Unavailable(
+            "The runner did not start within 10 seconds. Try `cairn project automate run-once`."
         )
-        value = _wait_for(project, running=True)
-        if not value["running"]:
-            raise Unavailable(
-                "The runner did not start within 10 seconds. Try `cairn project automate run-once`."
-            )
-        _say(output, {**value, "started": True}, f"Started, pid {value['pid']}.")
-    else:
-        _say(output, {**value, "started": False}, f"Running already, pid {value['pid']}.")
+    return {**value, "started": True}
+
+
+def _automate_start(args: argparse.Namespace, output: Output) -> int:
+    value = start_runner(_project(args))
+    _say(output, value, f"{'Started' if value['started'] else 'Running already'}, pid {value['pid']}.")
     return 0
 
 
