@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from cairn import upkeep
 from cairn.config import Settings
-from cairn.errors import Invalid
+from cairn.errors import CairnError, Invalid, Unavailable
 from cairn.governed import Memories
 from cairn.parts import Parts, open_parts
 from cairn.seams import Clock
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from cairn.capture import AddOutcome, FlushOutcome
     from cairn.retrieval.answers import SearchRequest, SearchResult
     from cairn.retrieval.listing import GetRequest, GetResult
+
+log = logging.getLogger("cairn")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,10 +85,15 @@ class Memory:
 
     def _close(self) -> None:
         if self._opened is not None:
-            if not self._background:
-                self._opened.engine.run_due(seconds=10.0)  # a lone call does its own thinking
-            self._opened.close()
-            self._opened = None
+            parts, self._opened = self._opened, None
+            try:
+                if not self._background:
+                    parts.engine.run_due(seconds=10.0)  # a lone call does its own thinking
+            except CairnError as error:
+                # What was asked for is done and acknowledged; thinking is taken up by the next to open the root.
+                log.warning("strategies: left for later: %s", error)
+            finally:
+                parts.close()
 
     @property
     def parts(self) -> Parts:
@@ -262,7 +270,7 @@ class Memory:
     def _search(self, request: SearchRequest) -> SearchResult:
         if not self._background or request.consistency == "strong":
             # Words are searchable as soon as rows are; meaning needs the vectors too.
-            self.parts.indexer.catch_up(request.wait_seconds, embed=request.method != "keyword")
+            self._catch_up(request.consistency, request.wait_seconds, embed=request.method != "keyword")
         with self.parts.engine.foreground():
             return self.parts.searcher.search(request)
 
@@ -300,8 +308,17 @@ class Memory:
 
     def _get(self, request: GetRequest, consistency: str) -> GetResult:
         if consistency == "strong" or not self._background:
-            self.parts.indexer.catch_up()
+            self._catch_up(consistency)
         return self.parts.listing.get(request)
+
+    def _catch_up(self, consistency: str, seconds: float = 10.0, *, embed: bool = False) -> None:
+        """Bring the index up to date; on a disk that refuses, a reader who did not insist gets what there is."""
+        try:
+            self.parts.indexer.catch_up(seconds, embed=embed)
+        except Unavailable as error:
+            if consistency == "strong":
+                raise
+            log.warning("the index is not up to date: %s", error)
 
     async def show(
         self, entry_id: str, app_id: str = "default", project_id: str = "default"

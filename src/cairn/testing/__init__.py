@@ -11,11 +11,22 @@ or one by one under pytest or unittest by deriving from a mixin:
         def make_backend(self): return MyBackend(tempfile.mkdtemp())
 
 No check asserts a clock value: synced times lie.
+
+`faults` makes disks fail and clocks jump by schedule, at the seam or under the file engines.
 """
 
 from __future__ import annotations
 
 from cairn.testing.clock import FixedClock
+from cairn.testing.faults import (
+    Call,
+    Fault,
+    Faults,
+    FaultyBackend,
+    FaultyJournals,
+    JumpingClock,
+    faulty_disk,
+)
 from cairn.testing.journals import JOURNAL_CHECKS, JournalConformance
 from cairn.testing.locks import LOCK_CHECKS, LockConformance
 from cairn.testing.storage import (
@@ -33,13 +44,20 @@ __all__ = [
     "JOURNAL_CHECKS",
     "LOCK_CHECKS",
     "UNIVERSAL_CHECKS",
+    "Call",
     "ConformanceFailure",
     "ConformanceReport",
+    "Fault",
+    "Faults",
+    "FaultyBackend",
+    "FaultyJournals",
     "FixedClock",
     "JournalConformance",
+    "JumpingClock",
     "LockConformance",
     "StorageConformance",
     "check_rebuild",
+    "faulty_disk",
     "run_checks",
     "run_conformance",
 ]

@@ -1,0 +1,262 @@
+"""Faults on demand: a disk that is full, broken, slow or read-only, and a clock that jumps.
+
+Two places to put them. At the seam, `FaultyBackend` and `FaultyJournals` wrap any engine and fail its verbs with
+the errors the seam names. Below it, `faulty_disk` puts a stand-in for `os` under the file engines of this
+process, so that the real code meets short writes and refused flushes. Both ask one `Faults` what to do, call by
+call; a schedule is a function of the call, so that a seed replays it.
+
+    faults = Faults(lambda call: Fault.FULL if call.number % 7 == 0 else None)
+    notebook = Notebook(FaultyBackend(DeviceLocalBackend(root), faults), locks)
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from cairn.engines import journals as journals_engine
+from cairn.engines import tree as tree_engine
+from cairn.errors import StorageFailed
+from cairn.seams import Capabilities, Clock, Info, Journals, JournalSlice, Locator, StorageBackend
+
+__all__ = ["Call", "Fault", "Faults", "FaultyBackend", "FaultyJournals", "JumpingClock", "faulty_disk"]
+
+
+class Fault(enum.Enum):
+    """What can go wrong with one call."""
+
+    FULL = errno.ENOSPC
+    BROKEN = errno.EIO
+    READ_ONLY = errno.EROFS
+    SHORT = "short"
+    """Half of the bytes are written and the call says so, as disks do that fill up."""
+    LATE = "late"
+    """It was done, and then reported as broken: the caller cannot know."""
+    SLOW = "slow"
+
+    def error(self, key: str) -> OSError:
+        number = self.value if isinstance(self.value, int) else errno.EIO
+        return OSError(number, os.strerror(number), key)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call that could fail: its number, the verb, and the place."""
+
+    number: int
+    verb: str
+    key: str
+
+
+class Faults:
+    """Decides, counts and remembers. Nothing fails while it is off.
+
+    Args:
+        schedule: Given each call, says what goes wrong with it; None for nothing.
+        slow_seconds: How long a slow call takes.
+    """
+
+    def __init__(self, schedule: Callable[[Call], Fault | None], *, slow_seconds: float = 0.005) -> None:
+        self.is_on = True
+        self.seen: list[tuple[Call, Fault]] = []
+        self.calls: Counter[str] = Counter()
+        self._schedule = schedule
+        self._slow_seconds = slow_seconds
+        self._lock = threading.Lock()
+        self._number = 0
+
+    @classmethod
+    def at_random(cls, seed: int, share: float, kinds: Sequence[Fault] = tuple(Fault)) -> Faults:
+        """Faults of these kinds at a share of all calls."""
+        rng = random.Random(seed)
+        return cls(lambda _: rng.choice(kinds) if rng.random() < share else None)
+
+    def strike(self, verb: str, key: str) -> Fault | None:
+        """Whether this call goes wrong, and how. A slow one has already waited."""
+        with self._lock:
+            self.calls[verb] += 1
+            if not self.is_on:
+                return None
+            self._number += 1
+            call = Call(self._number, verb, key)
+            fault = self._schedule(call)
+            if fault is not None:
+                self.seen.append((call, fault))
+        if fault is Fault.SLOW:
+            time.sleep(self._slow_seconds)
+            return None
+        return fault
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """A while in which nothing fails."""
+        was, self.is_on = self.is_on, False
+        try:
+            yield
+        finally:
+            self.is_on = was
+
+
+def _failing(faults: Faults, verb: str, at: Locator, work: Callable[[], Any]) -> Any:
+    fault = faults.strike(verb, at.key)
+    if fault is None:
+        return work()
+    if fault is Fault.LATE:
+        work()
+    error = fault.error(at.key)
+    raise StorageFailed(f"{at}: {error.strerror}. The fault was injected.", key=at.key) from error
+
+
+class FaultyBackend(StorageBackend):
+    """A backend whose changing verbs fail by schedule, with the error the seam names; reads fail if asked to."""
+
+    def __init__(self, inner: StorageBackend, faults: Faults, *, reads: bool = False) -> None:
+        self._inner = inner
+        self._faults = faults
+        self._reads = reads
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._inner.capabilities
+
+    @property
+    def conflict_strategy(self) -> str:
+        return self._inner.conflict_strategy
+
+    def read(self, locator: Locator) -> str:
+        return str(self._look("read", locator, lambda: self._inner.read(locator)))
+
+    def read_version(self, locator: Locator) -> tuple[str, str]:
+        text, version = self._look("read", locator, lambda: self._inner.read_version(locator))
+        return text, version
+
+    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
+        _failing(self._faults, "write", locator, lambda: self._inner.write(locator, content, expect=expect))
+        return locator
+
+    def list(self, locator: Locator) -> list[Locator]:
+        return list(self._look("list", locator, lambda: self._inner.list(locator)))
+
+    def exists(self, locator: Locator) -> bool:
+        return self._inner.exists(locator)
+
+    def info(self, locator: Locator) -> Info:
+        return self._inner.info(locator)
+
+    def mkdir(self, locator: Locator) -> Locator:
+        _failing(self._faults, "mkdir", locator, lambda: self._inner.mkdir(locator))
+        return locator
+
+    def remove(self, locator: Locator) -> None:
+        _failing(self._faults, "remove", locator, lambda: self._inner.remove(locator))
+
+    def _look(self, verb: str, at: Locator, work: Callable[[], Any]) -> Any:
+        return _failing(self._faults, verb, at, work) if self._reads else work()
+
+
+class FaultyJournals:
+    """Journals whose changing verbs fail by schedule."""
+
+    def __init__(self, inner: Journals, faults: Faults) -> None:
+        self._inner = inner
+        self._faults = faults
+
+    def append(self, at: Locator, lines: Sequence[str], *, sync: bool = True) -> int:
+        return int(_failing(self._faults, "append", at, lambda: self._inner.append(at, lines, sync=sync)))
+
+    def read(self, at: Locator, start: int = 0) -> JournalSlice:
+        return self._inner.read(at, start)
+
+    def size(self, at: Locator) -> int:
+        return self._inner.size(at)
+
+    def replace(self, at: Locator, lines: Sequence[str]) -> int:
+        return int(_failing(self._faults, "replace", at, lambda: self._inner.replace(at, lines)))
+
+    def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
+        return bool(_failing(self._faults, "edit", at, lambda: self._inner.edit(at, change)))
+
+
+class JumpingClock:
+    """A clock that jumps by schedule, forwards and back, as one does that is set by hand or by a network."""
+
+    def __init__(self, inner: Clock, jumps: Callable[[int], timedelta]) -> None:
+        self._inner = inner
+        self._jumps = jumps
+        self._asked = 0
+        self._lock = threading.Lock()
+
+    def now(self) -> datetime:
+        with self._lock:
+            self._asked += 1
+            return self._inner.now() + self._jumps(self._asked)
+
+
+class _FaultyOs:
+    """`os` as the file engines see it: what changes the disk asks the faults first."""
+
+    _VERBS = frozenset(
+        {"fsync", "fdatasync", "replace", "link", "unlink", "mkdir", "ftruncate", "makedirs", "fchmod"}
+    )
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in self._VERBS:
+            return real
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            fault = self._faults.strike(name, str(args[0]))
+            if fault is Fault.LATE:
+                real(*args, **kwargs)
+            if fault is not None:
+                raise fault.error(name)
+            return real(*args, **kwargs)
+
+        return call
+
+    def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_CREAT:
+            fault = self._faults.strike("create", str(path))
+            if fault is not None:
+                raise fault.error(str(path))
+        return os.open(path, flags, mode, dir_fd=dir_fd)
+
+    def write(self, fd: int, data: Any) -> int:
+        fault = self._faults.strike("write", str(fd))
+        if fault is Fault.SHORT and len(data) > 1:
+            return os.write(fd, data[: len(data) // 2])
+        if fault is Fault.LATE:
+            os.write(fd, data)
+        if fault is not None:
+            raise fault.error("write")
+        return os.write(fd, data)
+
+
+@contextmanager
+def faulty_disk(faults: Faults) -> Iterator[Faults]:
+    """Put `faults` under the file engines of this process for a while.
+
+    With a schedule that never strikes it is a counter: `faults.calls` says how often each system call was made.
+    """
+    stand_in: Any = _FaultyOs(faults)
+    under = [vars(tree_engine), vars(journals_engine)]
+    for names in under:
+        names["os"] = stand_in
+    try:
+        yield faults
+    finally:
+        for names in under:
+            names["os"] = os
