@@ -14,7 +14,7 @@ from cairn.strategies import grammar
 from cairn.strategies.grammar import lexicon
 
 LEADS = re.compile(
-    r"^(?:(?:and|but|so|well|also|plus|anyway|anyways|oh|ah|aw|aww|wow|yeah|yep|yup|yes|no|nope|nah|hey|hi|hello|hmm|haha|lol|ok|okay|"
+    r"^(?:(?:so far,? so good|and|but|so|well|also|plus|anyway|anyways|oh|ah|aw|aww|wow|yeah|yep|yup|yes|no|nope|nah|hey|hi|hello|hmm|haha|lol|ok|okay|"
     r"sure|absolutely|definitely|totally|exactly|right|true|honestly|actually|basically|seriously|literally|thanks|thank you|cool|nice|great|"
     r"awesome|amazing|by the way|btw|to be honest|tbh|i mean|you know|you see|of course|for sure|no problem|sounds good|good|anyhow|"
     r"in fact|luckily|fortunately|unfortunately|sadly|sorry|congrats|congratulations|totally agree|agreed|guess what|look|listen|man|gosh|oof|phew|"
@@ -26,7 +26,7 @@ _SINCE_LAST = re.compile(
     r"^(?:since|after) (?:the|our|we) last (?:chat|talk|conversation|talked|spoke|chatted)\w*,? ", re.I
 )
 _SOFT_LEADS = re.compile(
-    r"^(?:and|but|so|also|plus|well|yeah|yep|yes|oh|then|or|like|though)\s+(?=[a-z'])", re.I
+    r"^(?:and|but|so(?! far)|also|plus|well|yeah|yep|yes|oh|then|or|like|though)\s+(?=[a-z'])", re.I
 )
 SOCIAL = re.compile(
     r"\b(?:thanks|thank you|thx|good to (?:see|hear)|great to (?:see|hear)|nice to (?:see|hear)|glad (?:you|to hear|it|that you)|happy for you|"
@@ -35,7 +35,7 @@ SOCIAL = re.compile(
     r"i (?:totally |completely |really )?(?:agree|appreciate (?:it|that|you\w*|your|the)|hear you|get it|understand|bet|know|hope so|think so|feel (?:you|that way))(?=[.,!]|$| (?:with )?(?:you|how|what|that feeling))|"
     r"i'm (?:all ears|here for you|so happy for|so glad|glad|sorry|(?:really |so |totally )?proud of you|always here|rooting)|i love (?:that|it|this)(?=[.,!]|$)|"
     r"can't wait to (?:see|hear)|looking forward to (?:seeing|hearing|it|that)|hope (?:you|to see|to hear|it|that you)|i'd love to (?:see|hear|join|come|check)|count me in|"
-    r"check (?:it|this|that) out|take a look|here's|here is|speaking of|(?:that|it|this) (?:must|sounds?|looks?) |wish(?:ing)? you|i'll (?:let you|keep you|send you)|what about you|guess what|i did it(?=[.!]|$)|^i bet\b|\bi mean\b|check out (?:this|these|the|that|my)|\bthis (?:pic|photo|picture)\b|^on another note|i'm (?:so |pretty )?sure\b|(?:my|our) best\b|no doubt|stayed away|\bfriendship\b|i'm doing (?:well|good|great|okay|fine|alright)|(?:last|since we) (?:talked|spoke|chatted|met|last)|^(?:so |really |very )?(?:glad|happy|sorry|stoked|pumped) (?!to have)|"
+    r"check (?:it|this|that) out|take a look|here's|here is|speaking of|(?:that|it|this) (?:must|sounds?|looks?) |wish(?:ing)? you|i'll (?:let you|keep you|send you)|what about you|guess what|i did it(?=[.!]|$)|^i bet\b|\bi mean\b|check out (?:this|these|the|that|my)|\bthis (?:pic|photo|picture)\b|^on another note|i'm (?:so |pretty )?sure\b|(?:my|our) best\b|no doubt|stayed away|i (?:really |just |also )?(?:love|like) the (?:colou?rs?|way|vibe|patterns?|design|idea|look|sound|view|theme|message|photo|self-|thought)|my fingers|fingers crossed|can't wait for (?:the|it|this|that)\b|stay(?:ing)? (?:determined|positive|focused|strong|motivated|optimistic)|believing in|my true self|everything just right|\bfriendship\b|i'm doing (?:well|good|great|okay|fine|alright)|(?:last|since we) (?:talked|spoke|chatted|met|last)|^(?:so |really |very )?(?:glad|happy|sorry|stoked|pumped) (?!to have)|"
     r"like (?:this|that|these|those)(?=\W*$| (?:can|make|remind|help|keep|give|show))|keep (?:plugging|grinding|pushing|at it|moving)|out of this world|for (?:this|that)(?=\W*$| for)|it all|^(?:sounds|looks|seems|wish|hope)\b|means a lot|means so much|this (?:journey|ride)|i'm (?:really |so |super |very )?(?:excited|happy|stoked|pumped)(?= (?:about|for) (?:it|this|that)|[.!]|$))",
     re.I,
 )
@@ -56,13 +56,13 @@ _HEDGED = re.compile(
 )
 _IMPERATIVE = re.compile(
     r"^(?:please |just |don't |never |always )*(?:let|keep|take|try|go|check|look|tell|remember|enjoy|imagine|believe|stay|come|give|send|show|make sure|"
-    r"be |have a|hang|follow|trust|feel free|ask|call|watch|listen|don't|do |get |wait|hold|stop|start|think of|picture|focus|find|put|use)\b",
+    r"be |have a|hang|follow|trust|feel free|ask|call|watch|listen|don't|do |get |wait|hold|stop|start|think of|picture|focus|find|put|use|read|write|dream|embrace|celebrate|cherish|dance|stick|work hard)\b",
     re.I,
 )
 _OMITTED = (
     (
         re.compile(
-            r"^(?:going to(?! be\b)|hoping to|planning (?:to|on)|thinking (?:of|about)|looking forward|trying to|excited (?:to|about)|so excited|ready to|off to)\b",
+            r"^(?:going to(?! be\b|.*\b(?:has|have) (?:given|been|made|helped|taught|shown)\b)|hoping to|planning (?:to|on)|thinking (?:of|about)|looking forward|trying to|excited (?:to|about)|so excited|ready to|off to)\b",
             re.I,
         ),
         "I'm ",
@@ -256,7 +256,7 @@ def _is_specific(text: str, tokens: Sequence[str]) -> bool:
         return bool(
             "'" in we.group()
             or grammar.is_past(we.group(1))
-            or we.group(1).lower() in {"are", "have"}
+            or re.search(r"\bwe (?:are|have) (?:\w+(?:ing|ed|en)|been|an?|two|three|\d+)\b", text, re.I)
             or usual
         )
     if WE.search(text):
@@ -270,7 +270,7 @@ def _is_specific(text: str, tokens: Sequence[str]) -> bool:
     ):
         return False
     if re.search(
-        r"\b(?:was|were|is|are|looked|felt|seemed) (?:\w+ly |so |very |such |pretty )*[\w-]+$",
+        r"\b(?:was|were|is|are|looked|felt|seemed) (?:\w+ly |so |very |such |pretty |just )*[\w-]+$",
         text.rstrip(".!"),
     ):
         return False
@@ -283,9 +283,15 @@ def _is_specific(text: str, tokens: Sequence[str]) -> bool:
 
 def has_verb(tokens: Sequence[str]) -> bool:
     """Whether some word can be the verb of a sentence."""
+    if any(token == "i" or token.startswith("i'") for token in tokens):
+        return True
     for at, token in enumerate(tokens):
         tail = token.rpartition("'")[2] if "'" in token else ""
-        if token in grammar.MODALS or tail in {"m", "re", "ve", "ll", "d", "t"} or grammar.is_past(token):
+        if (
+            token in grammar.MODALS
+            or tail in {"m", "re", "ve", "ll", "d", "t"}
+            or (at and _is_past_verb(tokens, at))
+        ):
             return True
         if token in {"is", "are", "was", "were", "am", "has", "have", "had", "do", "does", "did"} or (
             tail == "s"
@@ -342,6 +348,11 @@ def has_verb(tokens: Sequence[str]) -> bool:
     return False
 
 
+def _is_past_verb(tokens: Sequence[str], at: int) -> bool:
+    """Whether a past form is a verb: not "much-needed", nor "definitely excited"."""
+    return grammar.is_past(tokens[at]) and "-" not in tokens[at] and tokens[at - 1] not in grammar.ADVERBS
+
+
 def leans(text: str) -> bool:
     """Whether a pronoun in `text` points at something said before.
 
@@ -378,7 +389,7 @@ def leans(text: str) -> bool:
 
 
 _ELLIPTIC = re.compile(
-    r"\b(?:go|going|went|come|do|did|done|try|tried) (?:often|again|together|so|either|too|the same|both)\b|\bthe same(?: thing| way)?$|\bas well$|\btoo$|\b(?:the|an)other one\b",
+    r"^(?:really|definitely|totally) (?:made|makes|helped|helps|got)\b|\bsomething similar\b|\b(?:go|going|went|come|do|did|done|try|tried) (?:often|again|together|so|either|too|the same|both)\b|\bthe same(?: thing| way)?$|\bas well$|\btoo$|\b(?:the|an)other one\b",
     re.I,
 )
 _EDGES = lexicon("; so because which when who while where since as if after before though")
@@ -444,6 +455,13 @@ def _introduces(following: str) -> bool:
         "in",
         "at",
         "by",
+        "out",
+        "up",
+        "down",
+        "off",
+        "on",
+        "all",
+        "one",
     }
 
 
