@@ -18,6 +18,7 @@ from cairn.keeping import (
     core,
     corrections,
     derived,
+    forget,
     ledger,
     lifecycle,
     migrate,
@@ -157,9 +158,29 @@ def test_incremental_tables_equal_a_fresh_build(
     _fill(world)
     for space in world.keeper.spaces():
         derived.sync(conn, world.keeper, space)
+    world.journals.replace(world.root.journal(SPACE, "skill-index"), [])
+    for record in world.keeper.records(PROJECT)[:2]:
+        forget.forget(world.keeper, SPACE, record.id)
+    for space in world.keeper.spaces():
+        derived.sync(conn, world.keeper, space)
     with closing(sqlite3.connect(tmp_path / "fresh.db")) as fresh:
         derived.rebuild(fresh, world.reopen())
         assert _dump(fresh) == _dump(conn)
+
+
+def test_a_purge_leaves_no_byte_behind(world: World, tmp_path: Path, conn: sqlite3.Connection) -> None:
+    """Forget: neither rows, full text nor free pages of the derived tables hold the words."""
+    canary = "zebra" + "crossing77"
+    verdict = world.keeper.remember(f"The vault opens with {canary} at dawn.")
+    assert verdict.memory is not None
+    derived.rebuild(conn, world.keeper)
+    assert canary.encode() in (tmp_path / "memories.db").read_bytes()
+    receipt = forget.forget(
+        world.keeper, SPACE, str(verdict.memory["id"]), words=[canary],
+        purgers={"tables": lambda _: derived.purge(conn, world.keeper)},
+    )  # fmt: skip
+    assert receipt.complete
+    assert world.bytes_holding(canary) == []
 
 
 def test_owners_with_the_same_id_do_not_collide(world: World, conn: sqlite3.Connection) -> None:

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from cairn import config
-from cairn.engines.purging import purge_index
+from cairn.engines.purging import index_purger
 from cairn.keeping import forget, pages
 from cairn.parts import Parts, open_parts
 from cairn.types import Message, Scope, Space
@@ -20,13 +20,6 @@ def _holding(root: Path) -> list[str]:
         for at in root.rglob("*")
         if at.is_file() and CANARY.encode() in at.read_bytes()
     )
-
-
-def _purge(parts: Parts, root: Path) -> int:
-    return purge_index(
-        parts.index.database, parts.index._vectors, parts.state._db, root / ".index" / "lancedb",
-        lambda: parts.indexer.catch_up(30.0),
-    )  # fmt: skip
 
 
 def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path) -> None:
@@ -61,7 +54,11 @@ def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path) -> None:
             space,
             str(verdict.memory["id"]),
             words=[CANARY],
-            purgers={"index": lambda _: _purge(parts, root)},
+            purgers={
+                "index": index_purger(
+                    parts.index, parts.state, root / ".index", lambda: parts.indexer.catch_up(30.0)
+                )
+            },
         )
         stop.set()
         for reader in readers:

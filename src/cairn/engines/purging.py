@@ -13,11 +13,23 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn.engines.database import Database
 from cairn.errors import Unavailable
 
+if TYPE_CHECKING:
+    from cairn.engines.rows import SqliteIndex
+    from cairn.engines.sqlite import SqliteState
+
 _PATIENCE = 20.0
+
+
+def index_purger(
+    index: SqliteIndex, state: SqliteState, index_dir: Path, catch_up: Callable[[], object]
+) -> Callable[[object], int]:
+    """A purge hook for `cairn.keeping.forget` over the embedded index."""
+    return lambda _: purge_index(index.database, index._vectors, state._db, index_dir / "lancedb", catch_up)
 
 
 def purge_index(

@@ -242,11 +242,22 @@ def sync(conn: sqlite3.Connection, keeper: Keeper, space: Space, *, embedder: Em
             f"on conflict(id) do update set {changes}",
             [row for key, row in rows.items() if known.get(key) != row],
         )
+        _clear_small(conn, project)
         _sync_procedures(conn, keeper, space, records)
         _sync_logs(conn, keeper, space, project)
     if embedder is not None:
         _embed(conn, keeper, project, records, embedder)
     return len(records)
+
+
+def purge(conn: sqlite3.Connection, keeper: Keeper) -> int:
+    """Make the tables anew and leave no byte of what was in them before (for `forget`)."""
+    count = rebuild(conn, keeper)
+    with conn:
+        conn.execute("insert into unified_memories_fts(unified_memories_fts) values ('optimize')")
+    conn.execute("vacuum")
+    conn.execute("pragma wal_checkpoint(truncate)")
+    return count
 
 
 def search(
@@ -263,6 +274,22 @@ def search(
         (query, project, limit),
     )
     return [(row[0], -row[1]) for row in found]
+
+
+def _clear_small(conn: sqlite3.Connection, project: str) -> None:
+    """The small tables are filled anew each time, so that what left the journals leaves them too."""
+    start = f"{project}/"
+    for table, column in (
+        ("memory_procedure_details", "memory_id"),
+        ("memory_procedure_sources", "procedure_memory_id"),
+        ("memory_procedure_history", "procedure_memory_id"),
+        ("memory_skill_index", "id"),
+    ):
+        conn.execute(f"delete from {table} where substr({column}, 1, ?) = ?", (len(start), start))
+    for table in (
+        "memory_capture_ledger", "memory_sweep_log", "memory_consolidation_log", "cto_core_memory_state", "agent_identities",
+    ):  # fmt: skip
+        conn.execute(f"delete from {table} where project_id = ?", (project,))
 
 
 def _sync_procedures(
