@@ -151,10 +151,10 @@ class CheckpointStore:
         """The newest readable checkpoint."""
         return next(iter(self.newest(1)), None)
 
-    def newest(self, count: int) -> list[Checkpoint]:
+    def newest(self, count: int, files: Sequence[Locator] | None = None) -> list[Checkpoint]:
         """Up to `count` readable checkpoints, newest first; damaged files are passed over (validate names them)."""
         out: list[Checkpoint] = []
-        for at in reversed(self.files()):
+        for at in reversed(self.files() if files is None else files):
             if len(out) == count:
                 break
             try:
@@ -184,9 +184,9 @@ class CheckpointStore:
         except NotFound:
             pass
 
-    def collides(self) -> bool:
+    def collides(self, files: Sequence[Locator] | None = None) -> bool:
         """Whether two files carry one number: a merge brought in another branch's checkpoints."""
-        numbers = [number_in(at) for at in self.files()]
+        numbers = [number_in(at) for at in (self.files() if files is None else files)]
         return len(numbers) != len(set(numbers))
 
 

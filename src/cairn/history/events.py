@@ -276,6 +276,7 @@ class EventLog:
         self._journals = journals
         self._file = file
         self._known: tuple[tuple[int, int, int], Parsed] | None = None
+        self._ordered: tuple[Parsed, Normal] | None = None
 
     def read(self) -> Parsed:
         """Every readable event, in file order; parsed again only when the file is another."""
@@ -287,6 +288,12 @@ class EventLog:
         if self._known is None or self._known[0] != key:
             self._known = (key, parse(self._journals.read(EVENTS).lines))
         return self._known[1]
+
+    def ordered(self, parsed: Parsed) -> Normal:
+        """`normalised` of what `read` gave, worked out once per reading."""
+        if self._ordered is None or self._ordered[0] is not parsed:
+            self._ordered = (parsed, normalised(parsed.events))
+        return self._ordered[1]
 
     def last_number(self) -> int:
         """The highest number in the log, from its tail where that is enough."""

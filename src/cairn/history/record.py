@@ -73,9 +73,9 @@ class Record:
 
     # ------------------------------------------------------------ reading
 
-    def require(self) -> None:
+    def require(self, files: Sequence[Locator] | None = None) -> None:
         """Raise unless the repository has a memory of this schema."""
-        if not self.checkpoints.files():
+        if not (self.checkpoints.files() if files is None else files):
             if self.storage.exists(HOME):
                 self._refuse_old()
             raise NotFound(
@@ -97,10 +97,11 @@ class Record:
 
     def view(self) -> View:
         """The record as it stands, without writing."""
-        self.require()
+        files = self.checkpoints.files()
+        self.require(files)
         problems: list[str] = []
         parsed = self.log.read()
-        normal = normalised(parsed.events)
+        normal = self.log.ordered(parsed)
         if parsed.bad:
             problems.append(f"{EVENTS}: {len(parsed.bad)} unreadable lines (first: line {parsed.bad[0][0]})")
         if normal.renamed or normal.dropped or parsed.markers:

@@ -12,6 +12,9 @@ from cairn.history.options import SOURCE_SCOPES, Options
 from cairn.history.sources import Source
 from cairn.history.state import Story
 
+# The groups shown are the newest ten; older events of a long backlog would not be among them.
+GROUPED = 500
+
 
 def drift(before: Checkpoint | None, bundle: Bundle) -> dict[str, Any]:
     """What differs between a checkpoint and the bundle as the pages and the state show it."""
@@ -69,7 +72,7 @@ def status(
 ) -> dict[str, Any]:
     """The whole picture as one JSON value. Compared with the newest checkpoint unless another is named."""
     backlog = {scope: story.backlog(scope) for scope in SOURCE_SCOPES}
-    groups: list[Group] = grouped(backlog["all"])
+    groups: list[Group] = grouped(backlog["all"][-GROUPED:])
     difference = drift(baseline, shown)
     threshold = int(options.number("recall.backlogWarnThreshold"))
     last = backlog["all"][-1].id if backlog["all"] else None
