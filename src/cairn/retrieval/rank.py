@@ -208,6 +208,7 @@ class Talk:
         by_cell = np.full(len(corpus.cells) + 1, -1, np.int64)
         by_cell[corpus.cell[episodes]] = np.arange(len(episodes))
         by_cell[-1] = -1
+        self.by_cell = by_cell
         self.episode = by_cell[self.cell]
 
     def __len__(self) -> int:
@@ -326,10 +327,7 @@ def episode_scores(
         total = total + parts["messages"]
     facts = np.flatnonzero(corpus.kind == KIND_CODES["atomic_fact"])
     if len(facts) and legs.cosine is not None:
-        by_cell = np.full(len(corpus.cells) + 1, -1, np.int64)
-        by_cell[corpus.cell[talk.episodes]] = np.arange(count)
-        by_cell[-1] = -1
-        group = by_cell[corpus.cell[facts]]
+        group = talk.by_cell[corpus.cell[facts]]
         kept = group >= 0
         if kept.any():
             best = np.full(count, 0.0, np.float32)

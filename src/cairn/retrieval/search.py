@@ -279,11 +279,11 @@ class Searcher:
         """Episodes of which a message or a fact, if not they themselves, speaks to the question."""
         import numpy as np
 
-        itself = self._speaks(asked, talk.episodes)
-        out = np.array(itself, bool)
-        if len(talk) and len(talk.episodes):
-            said = self._speaks(asked, talk.at) & (talk.episode >= 0)
-            out[talk.episode[said]] = True
+        out = np.array(self._speaks(asked, talk.episodes), bool)
+        facts = np.flatnonzero((asked.corpus.kind == KIND_CODES["atomic_fact"]) & asked.allowed)
+        for at in (talk.at, facts):
+            episode = talk.by_cell[asked.corpus.cell[at]]
+            out[episode[self._speaks(asked, at) & (episode >= 0)]] = True
         return out
 
     def _with_facts(self, asked: _Asked, hits: Sequence[tuple[int, Hit]]) -> list[Hit]:
