@@ -146,3 +146,9 @@ def test_plain_session_is_found_only_at_the_top():
     assert plain_session({"session_id": {"in": ["s1"]}}) is None
     assert plain_session({"AND": [{"session_id": "s1"}]}) is None
     assert plain_session(None) is None
+
+
+def test_a_value_that_is_no_unicode_is_refused():
+    """P6: half a surrogate pair cannot be looked up, and is refused before the database sees it."""
+    with pytest.raises(Invalid, match="Unicode"):
+        parse({"session_id": "a\ud800"})

@@ -320,8 +320,10 @@ def _coerce(value: Any, kind: type, dotted: str, origin: str) -> Any:
             raise wrong
         try:
             number = kind(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise wrong from None
+        if isinstance(value, float) and number != value:
+            raise wrong
         if not 0 <= number < float("inf"):
             raise wrong
         return number

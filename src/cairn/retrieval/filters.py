@@ -195,6 +195,8 @@ def _value(name: str, operator: str, value: Any, zone: tzinfo) -> Any:
     if not isinstance(value, str):
         hint = '; for several values use {"in": [...]}' if isinstance(value, list | tuple) else ""
         raise Invalid(f"{name} must be compared with a text, not {_kind(value)}{hint}.", field=name)
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise Invalid(f"{name} {_short(value)} is not valid Unicode.", field=name)
     return value
 
 
