@@ -8,6 +8,7 @@ from pathlib import Path
 from cairn import config
 from cairn.engines.purging import index_purger
 from cairn.keeping import forget, pages
+from cairn.keeping.framing import frame
 from cairn.parts import Parts, open_parts
 from cairn.types import Message, Scope, Space
 
@@ -78,3 +79,29 @@ def _read(parts: Parts, scope: Scope, stop: threading.Event) -> None:
     while not stop.wait(0.01):
         parts.index.scopes(scope.space)
         parts.index.corpus(scope)
+
+
+def test_what_was_recalled_is_not_captured_as_said(tmp_path: Path) -> None:
+    """Poisoning: recall put into a message and captured, again and again, reaches neither transcript nor notes."""
+    root = tmp_path / "root"
+    parts = open_parts(config.load(root, environ={}, embedding__provider="none"))
+    try:
+        verdict = parts.keeper.remember(f"Dana opens the vault with {CANARY} every morning.")
+        assert verdict.memory is not None
+        held = _holding(root)
+        for n in range(20):
+            framed = frame([str(verdict.memory["content"])])
+            at = 1780315200000 + n * 60_000
+            messages = [
+                Message("bot", "assistant", at, f"{framed}\nHere is what I know, round {n}."),
+                Message("bot", "assistant", at + 1000, framed),
+            ]
+            parts.capture.add(Space(), "s1", messages)
+        parts.capture.flush(Space(), "s1")
+        parts.indexer.catch_up(30.0)
+        assert [name for name in _holding(root) if ".index" not in name] == [
+            n for n in held if ".index" not in n
+        ]
+        assert len(parts.keeper.list(Space())[0]) == 1
+    finally:
+        parts.closing.close()

@@ -29,6 +29,7 @@ from cairn.errors import CairnError, Invalid, Misconfigured
 from cairn.history.observer import Observer
 from cairn.history.timetravel import TimeTravel
 from cairn.keeping import lifecycle, pages
+from cairn.keeping.framing import strip_recalled
 from cairn.keeping.memories import Keeper
 from cairn.keeping.secrets import redact
 from cairn.notes.conflicts import merge_conflict_copies
@@ -197,13 +198,13 @@ class _Thinking(threading.Thread):
         self.join(15.0)
 
 
-def _redactor(settings: Settings) -> Callable[[str], str] | None:
-    """What happens to credentials in a text that is about to be written."""
+def _redactor(settings: Settings) -> Callable[[str], str]:
+    """What happens to a text that is about to be written: framed recalls go, credentials are cut out."""
     if settings.keeping.secrets == "allow":
-        return None
+        return strip_recalled
 
     def check(text: str) -> str:
-        found = redact(text)
+        found = redact(strip_recalled(text))
         if found.findings and settings.keeping.secrets == "refuse":
             raise Invalid(
                 f"The text holds a credential ({found.findings[0].kind}); nothing was written. Take it out and try again.",
