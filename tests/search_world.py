@@ -41,6 +41,7 @@ class SearchWorld:
         self.index.begin_model(self.embedder.id)
         self.count = 0
         self.options = options
+        self.embeds = True  # False leaves new rows waiting for their vectors
 
     def searcher(self, **options: Any) -> Searcher:
         settings = config.load(self.folder, environ={})
@@ -89,6 +90,8 @@ class SearchWorld:
 
     def put(self, rows: list[NewRow]) -> None:
         self.index.apply(rows)
+        if not self.embeds:
+            return
         waiting = self.index.pending(10_000)
         vectors = self.embedder.embed([one.text for one in waiting])
         self.index.put_vectors(

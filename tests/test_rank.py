@@ -215,3 +215,26 @@ def test_roles_and_codes_are_not_names():
     assert spoken_names((("user", None), ("assistant", None), ("u_17", None), ("ai", "AI"))) == ()
     assert spoken_names((("bo", None),)) == ()
     assert spoken_names((("王芳", None),)) == ("王芳",)
+
+
+def test_rows_that_wait_for_their_vectors_are_not_ranked_last(world):
+    """Right after a bulk write few rows have vectors: the best match by words is found all the same."""
+    import random
+
+    words = [
+        f"{a}{b}"
+        for a in ("gar", "bic", "lan", "har", "vio", "cop", "mea", "win")
+        for b in ("den", "ycle", "tern", "bor")
+    ]
+    luck = random.Random(5)
+    for _ in range(30):
+        world.entry("episode", " ".join(luck.choice(words) for _ in range(12)))
+    world.embeds = False
+    told = [" ".join(luck.choice(words) for _ in range(12)) for _ in range(300)]
+    for text in told:
+        world.entry("episode", text)
+    found = 0
+    for text in told[:20]:
+        hits = world.ask(" ".join(text.split()[:8]), top_k=10).episodes
+        found += any(hit.text == text for hit in hits)
+    assert found >= 18

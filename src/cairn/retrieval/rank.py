@@ -254,7 +254,7 @@ def message_scores(
         return zero, {}
     parts: dict[str, np.ndarray] = {}
     if legs.cosine is not None:
-        cosine = standout(_at(legs.cosine, talk.at, legs.known), 0.1, 0.12)
+        cosine = _meaning(corpus, legs, talk.at)
         before = talk.before(cosine)
         parts["cosine"] = WEIGHTS["cosine"] * cosine
         parts["neighbours"] = (
@@ -297,7 +297,7 @@ def entry_scores(
     parts: dict[str, np.ndarray] = {}
     total = np.zeros(len(at), np.float32)
     if legs.cosine is not None:
-        parts["cosine"] = 0.6 * standout(_at(legs.cosine, at, legs.known), 0.1, 0.12)
+        parts["cosine"] = 0.6 * _meaning(corpus, legs, at)
     if legs.bm25 is not None:
         parts["bm25"] = (0.3 if legs.cosine is not None else 0.6) * standout(legs.bm25[at], 0.0, 1.0)
     if question.days:
@@ -445,6 +445,26 @@ def _best_by_group(values: np.ndarray, group: np.ndarray, count: int) -> np.ndar
     out[groups[starts]] = 0.5 * np.maximum.reduceat(ordered, starts) + 0.5 * mean_of_best(
         ordered, starts, segment
     )
+    return out
+
+
+def _meaning(corpus: Corpus, legs: Legs, at: np.ndarray) -> np.ndarray:
+    """How far the meaning of each row at `at` stands out.
+
+    A row that waits for its vector is guessed from its words, so that what was just written is not ranked
+    behind everything that happens to be embedded already.
+    """
+    import numpy as np
+
+    assert legs.cosine is not None
+    values = _at(legs.cosine, at, legs.known)
+    have = corpus.has_vector[at]
+    if have.all():
+        return standout(values, 0.1, 0.12)
+    out = np.zeros(len(at), np.float32)
+    out[have] = standout(values[have], 0.1, 0.12)
+    if legs.bm25 is not None:
+        out[~have] = np.clip(standout(legs.bm25[at], 0.0, 1.0)[~have], -0.5, 2.5)
     return out
 
 
