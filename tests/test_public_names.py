@@ -22,6 +22,7 @@ PUBLIC = {
     "__version__",
     "open",
     "open_blocking",
+    "open_project",
 }
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cairn.blocking import BlockingMemory
     from cairn.config import Settings
     from cairn.memory import Memory
+    from cairn.projects import open_project
     from cairn.types import ContentItem, Evidence, Freshness, Hit, Message, ToolCall, Verdict
 
 __version__ = VERSION
@@ -53,6 +54,7 @@ __all__ = [
     "__version__",
     "open",
     "open_blocking",
+    "open_project",
 ]
 
 _HOMES = {
@@ -66,6 +68,7 @@ _HOMES = {
     "Settings": "cairn.config",
     "ToolCall": "cairn.types",
     "Verdict": "cairn.types",
+    "open_project": "cairn.projects",
 }
 
 

@@ -130,7 +130,8 @@ class KeepingSettings:
 class ServerSettings:
     """The HTTP server. Binding beyond loopback requires `tokens`.
 
-    A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o]"; what is left out is not limited.
+    A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o]"; what is left out is not limited. The
+    repositories below `project_roots` may be asked about over HTTP; none may without it.
     """
 
     host: str = "127.0.0.1"
@@ -138,6 +139,7 @@ class ServerSettings:
     tokens: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    project_roots: tuple[str, ...] = ()
     max_body_bytes: int = 32 * 1024 * 1024
     max_query_chars: int = 65536
     max_concurrency: int = 64

@@ -11,11 +11,9 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
-from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -26,48 +24,15 @@ from cairn.config import Settings
 from cairn.errors import CairnError, Misconfigured
 from cairn.memory import Memory
 from cairn.retrieval.filters import plain_session
-from cairn.surfaces import schemas, views
-from cairn.surfaces.guard import App, Grant, Guard, Refusal, envelope, refusal_for
+from cairn.surfaces import kept, memories_http, project_http, schemas, views
+from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.openapi import DOCS_PAGE, describe
+from cairn.surfaces.routes import Call, Endpoint, JsonResponse, read_body, read_query
 
 log = logging.getLogger("cairn.http")
 
 VERSIONS = ("/api/v1", "/api/v2")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What a handler gets: the memory, the checked body, the caller's grant and the path's parameters."""
-
-    memory: Memory
-    body: Any
-    grant: Grant
-    params: dict[str, str]
-    query: dict[str, str]
-
-    def allow(self, app: str, project: str, owners: Sequence[str], *, write: bool) -> None:
-        self.grant.check(app=app, project=project, owners=owners, write=write)
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One row of the route table; the OpenAPI description is made from it."""
-
-    method: str
-    path: str
-    handler: Callable[[Call], Awaitable[Any]]
-    summary: str
-    body: type[BaseModel] | None = None
-    answer: type[BaseModel] | None = None
-    reads: type[BaseModel] | None = None  # what is checked at run time, where that differs from `body`
-
-
-class JsonResponse(Response):
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 async def add(call: Call) -> Any:
@@ -135,13 +100,17 @@ async def search(call: Call) -> Any:
         min_lsn=body.min_lsn,
         as_of=body.as_of,
     )
-    return views.search_result(
+    zone = call.memory.settings.zone
+    data = views.search_result(
         result,
         app=body.app_id,
         project=body.project_id,
         session_id=plain_session(body.filters) or "",
-        zone=call.memory.settings.zone,
+        zone=zone,
     )
+    if body.for_injection:
+        data["prompt"] = kept.prompt(result, budget=body.token_budget, zone=zone)
+    return data
 
 
 async def get(call: Call) -> Any:
@@ -169,6 +138,11 @@ async def trigger(call: Call) -> Any:
     return await call.memory.trigger(body.name, timeout=body.timeout, force=body.force)
 
 
+async def doctor(call: Call) -> Any:
+    call.allow_everything(write=False)
+    return {"findings": await call.memory.doctor()}
+
+
 ENDPOINTS: list[Endpoint] = [
     Endpoint(
         "POST",
@@ -194,38 +168,17 @@ ENDPOINTS: list[Endpoint] = [
     Endpoint(
         "POST", "/ome/trigger", trigger, "Run a strategy now", schemas.TriggerRequest, schemas.TriggerAnswer
     ),
+    Endpoint(
+        "GET",
+        "/doctor",
+        doctor,
+        "Look for trouble; each finding names the next step",
+        None,
+        schemas.DoctorData,
+    ),
+    *memories_http.ENDPOINTS,
+    *project_http.ENDPOINTS,
 ]
-
-
-def _named(error: ValidationError) -> str:
-    """A validation error in one sentence per field, each naming the field."""
-    parts = []
-    for item in error.errors(include_url=False, include_input=False)[:5]:
-        place = ".".join(str(part) for part in item["loc"]) or "body"
-        if item["type"] == "extra_forbidden":
-            parts.append(f"{place}: unknown field; remove it")
-        else:
-            parts.append(f"{place}: {item['msg']}")
-    more = error.error_count() - len(parts)
-    return "; ".join(parts) + (f"; and {more} more" if more > 0 else "") + "."
-
-
-async def _read_body(request: Request, model: type[BaseModel]) -> BaseModel:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal(
-            415,
-            "UNSUPPORTED_FORMAT",
-            f'Send JSON with Content-Type: application/json, not "{kind[:60] or "none"}".',
-        )
-    raw = await request.body()
-    try:
-        return model.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        if first["type"] == "json_invalid":
-            raise Refusal(400, "BAD_REQUEST", f"The body is not valid JSON: {first['msg']}.") from None
-        raise Refusal(422, "INVALID_INPUT", _named(error)) from None
 
 
 class _Routes:
@@ -253,14 +206,9 @@ class _Routes:
         async def handle(request: Request) -> Response:
             request.state.route = endpoint.path
             model = endpoint.reads or endpoint.body
-            body = await _read_body(request, model) if model else None
-            call = Call(
-                self.memory,
-                body,
-                request.state.grant,
-                dict(request.path_params),
-                dict(request.query_params),
-            )
+            query = read_query(request, endpoint.query)
+            body = await read_body(request, model) if model else None
+            call = Call(self.memory, body, request.state.grant, dict(request.path_params), query)
             data = await endpoint.handler(call)
             if isinstance(data, JsonResponse):
                 return JsonResponse(

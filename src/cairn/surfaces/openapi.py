@@ -13,7 +13,7 @@ from cairn.surfaces import schemas
 from cairn.version import VERSION
 
 if TYPE_CHECKING:
-    from cairn.surfaces.http import Endpoint
+    from cairn.surfaces.routes import Endpoint
 
 _REF = "#/components/schemas/{model}"
 
@@ -56,11 +56,13 @@ def describe(endpoints: Sequence[Endpoint], prefixes: Sequence[str]) -> dict[str
                 endpoint.answer.__name__ if endpoint.answer else None,
             )
             names = re.findall(r"{(\w+)(?::\w+)?}", path)
-            if names:
-                operation["parameters"] = [
-                    {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-                    for name in names
-                ]
+            parameters: list[dict[str, Any]] = [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ]
+            if endpoint.query is not None:
+                parameters += _query_parameters(endpoint.query)
+            if parameters:
+                operation["parameters"] = parameters
             paths.setdefault(re.sub(r"{(\w+):\w+}", r"{\1}", path), {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -75,6 +77,15 @@ def describe(endpoints: Sequence[Endpoint], prefixes: Sequence[str]) -> dict[str
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    described = model.model_json_schema(ref_template=_REF)
+    required = set(described.get("required", ()))
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": schema}
+        for name, schema in described["properties"].items()
+    ]
 
 
 def _operation(

@@ -34,23 +34,9 @@ def open_project(
     folder: Path, *, writer: Writer | None = None, capture: Capture | None = None
 ) -> ProjectMemory:
     """The memory of the work tree that `folder` belongs to, on the local file system."""
-    from cairn.engines.files import DeviceLocalBackend
-    from cairn.engines.journals import FileJournals
-    from cairn.engines.locks import FileLocks
-    from cairn.history import git
-    from cairn.history.project import ProjectMemory
+    from cairn import projects
 
-    if not folder.is_dir():
-        raise Invalid(f"{folder} is not a folder.", path=str(folder))
-    tree = git.top_of(folder)
-    return ProjectMemory(
-        tree,
-        storage=DeviceLocalBackend(tree),
-        journals=FileJournals(tree),
-        locks=FileLocks(tree / ".cairn" / "locks"),
-        writer=writer,
-        capture=capture,
-    )
+    return projects.open_project(folder, writer=writer, capture=capture)
 
 
 def open_timetravel(root: Path, space: Space) -> TimeTravel:

@@ -1,0 +1,46 @@
+"""Opening the memory of a repository: the one place where its engines are picked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.journals import FileJournals
+from cairn.engines.locks import FileLocks
+from cairn.errors import Invalid
+from cairn.history import git
+from cairn.history.project import ProjectMemory
+
+if TYPE_CHECKING:
+    import os
+
+    from cairn.history.imports import Capture
+    from cairn.seams import Writer
+
+
+def open_project(
+    folder: str | os.PathLike[str] = ".", *, writer: Writer | None = None, capture: Capture | None = None
+) -> ProjectMemory:
+    """The memory of the work tree that `folder` belongs to; its calls are synchronous.
+
+    Args:
+        folder: Any folder of a git work tree, or a plain folder.
+        writer: A language model, or None: every command works without one.
+        capture: Where messages of imported sessions go as well.
+
+    Raises:
+        Invalid: there is no such folder.
+    """
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise Invalid(f"{folder} is not a folder.", path=str(folder))
+    tree = git.top_of(place)
+    return ProjectMemory(
+        tree,
+        storage=DeviceLocalBackend(tree),
+        journals=FileJournals(tree),
+        locks=FileLocks(tree / ".cairn" / "locks"),
+        writer=writer,
+        capture=capture,
+    )

@@ -1,0 +1,257 @@
+"""The HTTP routes of governed memories: remember, look, correct, forget, and keeping as a whole.
+
+A token limited to owners reaches the memories of those owners alone: the project's memories, its core memory
+and everything that sweeps over a space belong to no owner and are refused to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, cast
+
+from cairn.keeping.memories import verdict_json
+from cairn.surfaces import kept, schemas, views
+from cairn.surfaces.guard import Refusal
+from cairn.surfaces.routes import Call, Endpoint
+
+
+def _place(at: schemas.Placed) -> dict[str, Any]:
+    return {"scope": at.scope, "owner": at.owner, "app_id": at.app_id, "project_id": at.project_id}
+
+
+async def remember(call: Call) -> Any:
+    body = cast("schemas.RememberRequest", call.body)
+    call.allow(body.app_id, body.project_id, [body.owner or body.agent_id or ""], write=True)
+    if body.owner and body.agent_id:
+        call.allow(body.app_id, body.project_id, [body.agent_id], write=True)
+    more = {name: value for name in schemas.REMEMBER_MORE if (value := getattr(body, name)) is not None}
+    verdict = await call.memory.remember(
+        body.content,
+        body.category,
+        body.scope,
+        body.owner,
+        body.app_id,
+        body.project_id,
+        mode=body.mode,
+        importance=body.importance,
+        pinned=body.pinned,
+        origin=body.origin,
+        **more,
+    )
+    return verdict_json(verdict)
+
+
+async def list_(call: Call) -> Any:
+    query = cast("schemas.MemoriesQuery", call.query)
+    if call.grant.owners is None:
+        call.allow_space(query.app_id, query.project_id, write=False)
+    else:
+        call.allow(query.app_id, query.project_id, [query.owner], write=False)
+    page = await call.memory.memories.list(
+        **_place(query),
+        status=query.status,
+        category=query.category,
+        pinned=query.pinned,
+        archived=query.archived,
+        skills=query.skills,
+        offset=query.offset,
+        limit=query.limit,
+    )
+    return {"memories": list(page.memories), "total": page.total}
+
+
+async def search(call: Call) -> Any:
+    body = cast("schemas.MemorySearchRequest", call.body)
+    call.allow(body.app_id, body.project_id, [body.owner], write=False)
+    limit = call.memory.settings.server.max_query_chars
+    if len(body.query) > limit:
+        raise Refusal(
+            422, "INVALID_INPUT", f"query has {len(body.query)} characters; at most {limit} are searched."
+        )
+    result = await call.memory.memories.search(
+        body.query,
+        scope=body.scope,
+        owner=body.owner,
+        app_id=body.app_id,
+        project_id=body.project_id,
+        method=body.method,
+        top_k=body.top_k,
+        min_score=body.min_score,
+        token_budget=body.token_budget,
+        explain=body.explain,
+        for_injection=body.for_injection,
+        archived=body.archived,
+        consistency=body.consistency,
+    )
+    zone = call.memory.settings.zone
+    data: dict[str, Any] = {
+        "memories": [views.memory(hit, zone) for hit in result.memories],
+        "freshness": views.freshness(result.freshness),
+    }
+    if body.for_injection:
+        data["prompt"] = kept.prompt(result, budget=body.token_budget, zone=zone)
+    return data
+
+
+# ---------------------------------------------------------------- one memory
+
+
+async def _reached(call: Call, *, write: bool) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The id and place a call names, and the memory's row, if the caller's token reaches it."""
+    at = cast("schemas.Placed", call.query)
+    memory_id = call.params["id"]
+    # The id says whose it is: a token learns nothing about what lies beyond it, not even that it is there.
+    owner = at.owner or "_".join(memory_id.split("_")[:-3])
+    call.allow(at.app_id, at.project_id, [owner], write=write)
+    row = await call.memory.memories.show(memory_id, **_place(at))
+    call.allow(at.app_id, at.project_id, [row["scope_owner_id"]], write=write)
+    return memory_id, _place(at), row
+
+
+async def show(call: Call) -> Any:
+    return (await _reached(call, write=False))[2]
+
+
+async def edit(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    changes = cast("schemas.EditRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
+    return await call.memory.memories.edit(memory_id, **place, **changes)
+
+
+async def supersede(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    fields = cast("schemas.SupersedeRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
+    return verdict_json(await call.memory.memories.supersede(memory_id, **place, **fields))
+
+
+async def pin(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    return await call.memory.memories.pin(memory_id, **place)
+
+
+async def unpin(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    return await call.memory.memories.unpin(memory_id, **place)
+
+
+async def archive(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    reason = cast("schemas.ReasonQuery", call.query).reason
+    return await call.memory.memories.archive(memory_id, reason=reason, **place)
+
+
+async def restore(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    return await call.memory.memories.restore(memory_id, **place)
+
+
+async def promote(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    return await call.memory.memories.promote(memory_id, **place)
+
+
+async def forget(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=True)
+    # Forgetting reaches into every note of the space that says the same, whoever owns it.
+    call.allow_space(place["app_id"], place["project_id"], write=True)
+    return kept.receipt(await call.memory.memories.forget(memory_id, **place))
+
+
+async def history(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=False)
+    return {"history": kept.history(await call.memory.memories.history(memory_id, **place))}
+
+
+async def why(call: Call) -> Any:
+    memory_id, place, _ = await _reached(call, write=False)
+    return {"why": list(await call.memory.memories.why(memory_id, **place))}
+
+
+# ---------------------------------------------------------------- keeping as a whole
+
+
+async def sweep(call: Call) -> Any:
+    body = cast("schemas.SweepRequest", call.body)
+    call.allow_space(body.app_id, body.project_id, write=not body.dry_run)
+    return kept.sweep(await call.memory.memories.sweep(**body.model_dump()))
+
+
+async def consolidate(call: Call) -> Any:
+    body = cast("schemas.ConsolidateRequest", call.body)
+    call.allow_space(body.app_id, body.project_id, write=not body.dry_run)
+    if body.undo is not None:
+        space = {"app_id": body.app_id, "project_id": body.project_id}
+        call.allow_space(body.app_id, body.project_id, write=True)
+        restored = await call.memory.memories.undo_consolidation(body.undo, **space)
+        return {"run_id": body.undo, "dry_run": False, "merged": [], "restored": restored}
+    return kept.consolidation(await call.memory.memories.consolidate(**body.model_dump(exclude={"undo"})))
+
+
+async def end_mission(call: Call) -> Any:
+    body = cast("schemas.MissionEndRequest", call.body)
+    call.allow_space(body.app_id, body.project_id, write=True)
+    return asdict(await call.memory.memories.end_mission(call.params["run"], **body.model_dump()))
+
+
+async def core(call: Call) -> Any:
+    at = cast("schemas.CoreQuery", call.query)
+    call.allow(at.app_id, at.project_id, [at.agent], write=False)
+    return await call.memory.memories.core(**at.model_dump())
+
+
+async def set_core(call: Call) -> Any:
+    at = cast("schemas.CoreQuery", call.query)
+    call.allow(at.app_id, at.project_id, [at.agent], write=True)
+    fields = cast("schemas.CoreRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
+    return await call.memory.memories.set_core(**at.model_dump(), **fields)
+
+
+async def skills(call: Call) -> Any:
+    at = cast("schemas.SpaceQuery", call.query)
+    call.allow_space(at.app_id, at.project_id, write=False)
+    return {"skills": [dict(row) for row in await call.memory.memories.skills(**at.model_dump())]}
+
+
+async def refresh(call: Call) -> Any:
+    body = cast("schemas.Spaced", call.body)
+    call.allow_space(body.app_id, body.project_id, write=True)
+    return kept.pages(await call.memory.memories.refresh(**body.model_dump()))
+
+
+_ROW, _PLACED = schemas.MemoryRow, schemas.Placed
+
+ENDPOINTS: list[Endpoint] = [
+    Endpoint("POST", "/memories", remember, "Remember one fact; the verdict says kept, merged or refused",
+             schemas.RememberRequest, schemas.VerdictData),
+    Endpoint("GET", "/memories", list_, "List memories, newest change first", None, schemas.MemoriesData,
+             query=schemas.MemoriesQuery),
+    Endpoint("POST", "/memories/search", search, "Find memories of one scope, the project's by default",
+             schemas.MemorySearchRequest, schemas.MemorySearchData),
+    Endpoint("POST", "/memories/sweep", sweep, "Decay, demote, promote and archive what is due",
+             schemas.SweepRequest, schemas.SweepData),
+    Endpoint("POST", "/memories/consolidate", consolidate, "Merge memories that say nearly the same, or undo a run",
+             schemas.ConsolidateRequest, schemas.ConsolidateData),
+    Endpoint("GET", "/memories/{id}", show, "One memory", None, _ROW, query=_PLACED),
+    Endpoint("PATCH", "/memories/{id}", edit, "Change fields of a memory", schemas.EditRequest, _ROW, query=_PLACED),
+    Endpoint("DELETE", "/memories/{id}", forget, "Forget a memory and every copy of what it says; there is no undo",
+             None, schemas.ReceiptData, query=_PLACED),
+    Endpoint("POST", "/memories/{id}/supersede", supersede, "Replace a memory; the old one stays readable",
+             schemas.SupersedeRequest, schemas.VerdictData, query=_PLACED),
+    Endpoint("POST", "/memories/{id}/pin", pin, "Keep a memory at hand", None, _ROW, query=_PLACED),
+    Endpoint("POST", "/memories/{id}/unpin", unpin, "Let a pinned memory age again", None, _ROW, query=_PLACED),
+    Endpoint("POST", "/memories/{id}/archive", archive, "Put a memory away", None, _ROW, query=schemas.ReasonQuery),
+    Endpoint("POST", "/memories/{id}/restore", restore, "Bring an archived memory back", None, _ROW, query=_PLACED),
+    Endpoint("POST", "/memories/{id}/promote", promote, "Vouch for a candidate", None, _ROW, query=_PLACED),
+    Endpoint("GET", "/memories/{id}/history", history, "What happened to a memory", None, schemas.HistoryData,
+             query=_PLACED),
+    Endpoint("GET", "/memories/{id}/why", why, "Why a memory is kept as it is", None, schemas.WhyData, query=_PLACED),
+    Endpoint("POST", "/missions/{run}/end", end_mission, "End a run: what it learned goes to the project",
+             schemas.MissionEndRequest, schemas.MissionEndData),
+    Endpoint("GET", "/core", core, "The core memory of the project or an agent", None, schemas.CoreData,
+             query=schemas.CoreQuery),
+    Endpoint("PUT", "/core", set_core, "Set fields of the core memory", schemas.CoreRequest, schemas.CoreData,
+             query=schemas.CoreQuery),
+    Endpoint("GET", "/skills", skills, "The skill files that are known", None, schemas.SkillsData,
+             query=schemas.SpaceQuery),
+    Endpoint("POST", "/refresh", refresh, "Make the pages agents read anew", schemas.RefreshRequest, schemas.PagesData),
+]  # fmt: skip

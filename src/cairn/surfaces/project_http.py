@@ -1,0 +1,126 @@
+"""The HTTP routes of project memory: status, query, validate, and what consolidating would change. All only read.
+
+A server does not open just any folder it is asked for: `server.project_roots` lists the folders whose
+repositories may be asked about. Without it these routes are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from cairn.history.project import ProjectMemory
+from cairn.projects import open_project
+from cairn.surfaces import schemas
+from cairn.surfaces.guard import Refusal
+from cairn.surfaces.routes import Call, Endpoint
+
+T = TypeVar("T")
+
+
+def _allowed_tree(call: Call, path: str) -> ProjectMemory:
+    """The project memory at `path`, if the server was told about it and the token reaches its space."""
+    roots = [Path(root).expanduser().resolve() for root in call.memory.settings.server.project_roots]
+    if not roots:
+        raise Refusal(
+            403,
+            "CAPABILITY_UNAVAILABLE",
+            "This server was told of no repositories. List their folders in server.project_roots.",
+        )
+    # Said before looking whether it is there, so that nobody can ask which folders this machine has.
+    outside = Refusal(403, "FORBIDDEN", "path is not below any of server.project_roots.")
+    if "\0" in path or not Path(path).is_absolute():
+        raise Refusal(422, "INVALID_INPUT", "path: give the absolute path of a repository.")
+    folder = Path(path).resolve()
+    if not _is_below(folder, roots):
+        raise outside
+    if not folder.is_dir():
+        raise Refusal(404, "NOT_FOUND", "path: there is no such folder below server.project_roots.")
+    project = open_project(folder, writer=call.memory.parts.writer)
+    if not _is_below(project.tree.resolve(), roots):
+        raise outside
+    space = project.space
+    call.allow_space(space.app, space.project, write=False)
+    return project
+
+
+def _is_below(folder: Path, roots: list[Path]) -> bool:
+    return any(folder == root or root in folder.parents for root in roots)
+
+
+async def status(call: Call) -> Any:
+    query = cast("schemas.ProjectStatusQuery", call.query)
+    return await asyncio.to_thread(
+        lambda: _allowed_tree(call, query.path).status(checkpoint=query.checkpoint)
+    )
+
+
+async def query(call: Call) -> Any:
+    body = cast("schemas.ProjectQueryRequest", call.body)
+    return await asyncio.to_thread(
+        lambda: _allowed_tree(call, body.path).query(body.question, scope=body.scope).to_json()
+    )
+
+
+async def validate(call: Call) -> Any:
+    at = cast("schemas.ProjectQuery", call.query)
+
+    def look() -> dict[str, Any]:
+        findings = _allowed_tree(call, at.path).validate()
+        return {
+            "ok": not any(finding.status == "fail" for finding in findings),
+            "findings": [finding.to_json() for finding in findings],
+        }
+
+    return await asyncio.to_thread(look)
+
+
+async def preview(call: Call) -> Any:
+    body = cast("schemas.ProjectPreviewRequest", call.body)
+
+    def look() -> dict[str, Any]:
+        plan = _allowed_tree(call, body.path).plan(
+            section=body.section, source=body.source, policy=body.policy
+        )
+        return {"noop": plan.is_noop, "summary": plan.summary, "diffs": dict(plan.diffs)}
+
+    return await asyncio.to_thread(look)
+
+
+ENDPOINTS: list[Endpoint] = [
+    Endpoint(
+        "GET",
+        "/project/status",
+        status,
+        "How a repository's memory stands",
+        None,
+        schemas.Answer,
+        query=schemas.ProjectStatusQuery,
+    ),
+    Endpoint(
+        "POST",
+        "/project/query",
+        query,
+        "Ask about a repository; the answer cites its evidence",
+        schemas.ProjectQueryRequest,
+        schemas.Answer,
+    ),
+    Endpoint(
+        "GET",
+        "/project/validate",
+        validate,
+        "Whether a repository's record is whole",
+        None,
+        schemas.ValidateData,
+        query=schemas.ProjectQuery,
+    ),
+    Endpoint(
+        "POST",
+        "/project/consolidate",
+        preview,
+        "What consolidating would change; nothing is written",
+        schemas.ProjectPreviewRequest,
+        schemas.PreviewData,
+    ),
+]

@@ -1,0 +1,387 @@
+"""Governed and project memory over HTTP, and one story told through all surfaces with one outcome."""
+
+import asyncio
+import os
+import subprocess
+from dataclasses import asdict
+
+import pytest
+
+import cairn
+from cairn.surfaces import kept
+from tests.surfaces.served import serving
+from tests.surfaces.test_memories_cli import files_with
+from tests.surfaces.test_scenario import ENV, run_cli
+
+pytestmark = pytest.mark.xdist_group("memories-http")
+
+GOTCHA = "Deploys wait for the migration job to finish."
+NEWER = "Deploys run the migrations themselves since the new pipeline."
+LIKES = "Alice prefers tea over coffee."
+
+
+def outcome(told):
+    """What every telling must end with."""
+    kept_, again, refused = told["verdicts"]
+    assert (kept_["accepted"], kept_.get("deduped", False)) == (True, False)
+    assert (again["accepted"], again["deduped"]) == (True, True)
+    assert again["mergedIntoId"] == kept_["memory"]["id"]
+    assert (refused["accepted"], refused["reason"]) == (False, "secret")
+    assert "credential" in refused["detail"]
+    assert [(row["content"], row["scope"]) for row in told["listed"]] == [(NEWER, "project"), (LIKES, "user")]
+    assert told["old"]["status"] == "archived"
+    assert told["old"]["superseded_by"] == told["successor"]["memory"]["id"]
+    assert [line["what"] for line in told["history"]] == ["created", "merged", "pinned", "superseded"]
+    assert any("superseded by" in line for line in told["why"])
+    assert [item["content"] for item in told["found"]] == [NEWER]
+    assert [item["content"] for item in told["hers"]] == [LIKES]
+    assert told["prompt"].startswith("<cairn-recall")
+    assert told["ended"]["promoted"]
+    assert told["core"]["version"] == 1
+    assert told["sweep"]["trigger_reason"] == "manual"
+    assert (
+        "default_app/default_project/shared/pages/MEMORY.md"
+        in told["pages"]["written"] + told["pages"]["unchanged"]
+    )
+    assert told["receipt"]["complete"]
+    assert told["receipt"]["removed"]["memory entries"] == 1
+
+
+async def story(memory):
+    """The story, in Python's words; `memory` may be either twin."""
+
+    async def do(answer):
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    from cairn.keeping.memories import verdict_json
+    from cairn.surfaces import views
+
+    kept_ = await do(memory.remember(GOTCHA, "gotcha"))
+    again = await do(memory.remember(GOTCHA, "gotcha"))
+    refused = await do(memory.remember("password = hunter2hunter2"))
+    hers = await do(memory.remember(LIKES, "preference", "user", "alice"))
+    key = kept_.memory["id"]
+    await do(memory.memories.pin(key))
+    successor = await do(memory.memories.supersede(key, NEWER, reason="new pipeline"))
+    await do(memory.memories.show(hers.memory["id"]))
+    page = await do(memory.memories.list())
+    found = await do(memory.memories.search("migrations pipeline", consistency="strong", for_injection=True))
+    mine = await do(memory.search("tea", user_id="alice", consistency="strong"))
+    told = {
+        "verdicts": [verdict_json(one) for one in (kept_, again, refused)],
+        "successor": verdict_json(successor),
+        "listed": sorted(page.memories, key=lambda row: row["scope"]),
+        "old": await do(memory.memories.show(key)),
+        "history": kept.history(await do(memory.memories.history(key))),
+        "why": await do(memory.memories.why(key)),
+        "found": [views.memory(hit) for hit in found.memories],
+        "prompt": kept.prompt(found),
+        "hers": [views.memory(hit) for hit in mine.memories],
+    }
+    await do(memory.remember("Seeding needs the network.", "gotcha", "mission", "run-1", mode="strict"))
+    told["ended"] = asdict(await do(memory.memories.end_mission("run-1", success=True)))
+    told["core"] = await do(memory.memories.set_core(projectSummary="A tide parser."))
+    told["sweep"] = kept.sweep(await do(memory.memories.sweep()))
+    told["pages"] = kept.pages(await do(memory.memories.refresh()))
+    told["receipt"] = kept.receipt(await do(memory.memories.forget(hers.memory["id"])))
+    return told
+
+
+def through_async(root):
+    async def tell():
+        async with cairn.open(root, embedding__provider="hashing") as memory:
+            return await story(memory)
+
+    return asyncio.run(tell())
+
+
+def through_blocking(root):
+    with cairn.open_blocking(root, embedding__provider="hashing") as memory:
+        return asyncio.run(story(memory))
+
+
+def through_cli(root):
+    def run(*words, code=0):
+        return run_cli(root, *words, code=code)
+
+    gotcha = ("remember", GOTCHA, "--category", "gotcha")
+    verdicts = [run(*gotcha), run(*gotcha), run("remember", "password = hunter2hunter2", code=1)]
+    hers = run("remember", LIKES, "--category", "preference", "--scope", "user", "--owner", "alice")
+    key = verdicts[0]["memory"]["id"]
+    run("memories", "pin", key)
+    told = {
+        "verdicts": verdicts,
+        "successor": run("memories", "supersede", key, NEWER, "--reason", "new pipeline"),
+        "listed": sorted(run("memories", "list")["memories"], key=lambda row: row["scope"]),
+        "old": run("memories", "show", key),
+        "history": run("memories", "history", key),
+        "why": run("memories", "why", key)["why"],
+        "hers": run("search", "--user", "alice", "tea")["memories"],
+    }
+    found = run("memories", "search", "--as-prompt", "migrations", "pipeline")
+    told |= {"found": found["memories"], "prompt": found["prompt"]}
+    run("remember", "Seeding needs the network.", "--category", "gotcha", "--scope", "mission", "--owner", "run-1",
+        "--mode", "strict")  # fmt: skip
+    told["ended"] = run("mission", "end", "run-1", "--success")
+    told["core"] = run("core", "set", "summary", "A tide parser.")
+    told["sweep"] = run("sweep")
+    told["pages"] = run("refresh")
+    told["receipt"] = run("memories", "forget", hers["memory"]["id"], "--yes")
+    return told
+
+
+def through_http(root):
+    with serving(root, env=ENV) as server:
+
+        def call(method, path, body=None, code=200):
+            status, answer = server.call(method, f"/api/v1/{path}", body)
+            assert status == code, answer
+            return answer["data"]
+
+        gotcha = {"content": GOTCHA, "category": "gotcha"}
+        verdicts = [
+            call("POST", "memories", gotcha),
+            call("POST", "memories", gotcha),
+            call("POST", "memories", {"content": "password = hunter2hunter2"}),
+        ]
+        hers = {"content": LIKES, "category": "preference", "scope": "user", "owner": "alice"}
+        hers = call("POST", "memories", hers)["memory"]["id"]
+        key = verdicts[0]["memory"]["id"]
+        call("POST", f"memories/{key}/pin")
+        ask = {"query": "migrations pipeline", "consistency": "strong", "for_injection": True}
+        told = {
+            "verdicts": verdicts,
+            "successor": call(
+                "POST", f"memories/{key}/supersede", {"content": NEWER, "reason": "new pipeline"}
+            ),
+            "listed": sorted(call("GET", "memories")["memories"], key=lambda row: row["scope"]),
+            "old": call("GET", f"memories/{key}"),
+            "history": call("GET", f"memories/{key}/history")["history"],
+            "why": call("GET", f"memories/{key}/why")["why"],
+        }
+        found = call("POST", "memories/search", ask)
+        told |= {"found": found["memories"], "prompt": found["prompt"]}
+        mine = {"user_id": "alice", "query": "tea", "consistency": "strong"}
+        told["hers"] = call("POST", "memory/search", mine)["memories"]
+        run = {
+            "content": "Seeding needs the network.",
+            "category": "gotcha",
+            "scope": "mission",
+            "owner": "run-1",
+        }
+        call("POST", "memories", {**run, "mode": "strict"})
+        told["ended"] = call("POST", "missions/run-1/end", {"success": True})
+        told["core"] = call("PUT", "core", {"projectSummary": "A tide parser."})
+        told["sweep"] = call("POST", "memories/sweep", {})
+        told["pages"] = call("POST", "refresh", {})
+        told["receipt"] = call("DELETE", f"memories/{hers}")
+        return told
+
+
+@pytest.mark.parametrize("tell", [through_async, through_blocking, through_cli, through_http])
+def test_the_same_story_of_memories_ends_the_same_way(tell, tmp_path):
+    """Remember, merge, refuse, pin, supersede, search, end a mission, sweep and forget: one outcome everywhere."""
+    root = tmp_path / "root"
+    outcome(tell(root))
+    assert files_with(root, LIKES) == []
+
+
+# ---------------------------------------------------------------- HTTP alone
+
+SECRETS = {name: f"{name}-0123456789abcdef" for name in ("all", "reader", "alice", "acme")}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A server with tokens and one repository it was told about."""
+    base = tmp_path_factory.mktemp("world")
+    repo = base / "repos" / "tides"
+    repo.mkdir(parents=True)
+    (repo / "README.md").write_text("# Tides\n\nReads tide tables.\n")
+    clean = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "PATH": os.environ["PATH"]}
+    subprocess.run(["git", "init", "-q", str(repo)], check=True, env=clean)
+    cairn.open_project(repo).init()
+    outside = base / "outside"
+    outside.mkdir()
+    (base / "repos" / "link").symlink_to(outside)
+    tokens = ";".join(
+        [
+            SECRETS["all"],
+            f"{SECRETS['reader']} r",
+            f"{SECRETS['alice']} rw owner=alice",
+            f"{SECRETS['acme']} rw app=acme",
+        ]
+    )
+    env = {**ENV, "CAIRN_SERVER__TOKENS": tokens, "CAIRN_SERVER__PROJECT_ROOTS": str(base / "repos")}
+    with serving(base / "root", env=env) as server:
+
+        def call(who, method, path, body=None):
+            status, answer = server.call(
+                method, f"/api/v1/{path}", body, headers={"Authorization": f"Bearer {SECRETS[who]}"}
+            )
+            return status, answer.get("data") or answer["error"]
+
+        call.repo, call.outside, call.base = repo, outside, base
+        yield call
+
+
+def test_unknown_and_wrong_query_parameters_are_refused_by_name(world):
+    """Each parameter is known, given once and well-formed, or the answer names it."""
+    for path, part in [
+        ("memories?limitt=3", "limitt"),
+        ("memories?limit=0", "limit"),
+        ("memories?limit=abc", "limit"),
+        ("memories?status=gone", "status"),
+        ("memories?scope=user&scope=agent", "scope"),
+        ("memories?scope=user", "owner"),
+        ("memories?owner=bob", "scope"),
+        ("memories/mem_20260101_00000001?x=1", "x"),
+        ("core?agent=../etc", "agent"),
+        ("doctor?deep=1", "deep"),
+        ("project/status", "path"),
+    ]:
+        status, error = world("all", "GET", path)
+        assert (status, error["code"]) == (422, "INVALID_INPUT"), path
+        assert part in error["message"], path
+
+
+def test_unknown_and_wrong_fields_are_refused_by_name(world):
+    """Bodies are strict: unknown fields, wrong types and out-of-range values are named, and nothing is written."""
+    made = world("all", "POST", "memories", {"content": "The pier closes at dusk."})[1]["memory"]["id"]
+    for method, path, body, part in [
+        ("POST", "memories", {"content": "x", "colour": "red"}, "colour"),
+        ("POST", "memories", {"content": 7}, "content"),
+        ("POST", "memories", {"content": "x", "scope": "galaxy"}, "scope"),
+        ("POST", "memories", {"content": "x", "scope": "user"}, "owner"),
+        ("POST", "memories", {"content": "x", "scope": "user", "owner": "../x"}, "../x"),
+        ("POST", "memories", {"content": "x", "confidence": 2}, "confidence"),
+        ("POST", "memories/search", {"query": ""}, "query"),
+        ("PATCH", f"memories/{made}", {}, "change"),
+        ("PATCH", f"memories/{made}", {"tier": 9}, "tier"),
+        ("PATCH", f"memories/{made}", {"content": " "}, "text"),
+        ("POST", f"memories/{made}/supersede", {"content": "y"}, "reason"),
+        ("PUT", "core", {}, "field"),
+        ("PUT", "core", {"notes": "one"}, "notes"),
+        ("POST", "missions/run-9/end", {}, "success"),
+        ("POST", "missions/..%2Fx/end", {"success": True}, ""),
+    ]:
+        status, error = world("all", method, path, body)
+        assert status in {404, 422}, (path, error)
+        assert part in error["message"], path
+    assert world("all", "GET", f"memories/{made}")[1]["content"] == "The pier closes at dusk."
+
+
+def test_what_is_not_there_is_404(world):
+    """A memory, a run and a route that are not there are said to be so."""
+    for method, path, body in [
+        ("GET", "memories/mem_20200101_00000001", None),
+        ("DELETE", "memories/mem_20200101_00000001", None),
+        ("POST", "memories/mem_20200101_00000001/pin", None),
+        ("POST", "memories/consolidate", {"undo": "con_nothing"}),
+        ("POST", "memories/mem_20200101_00000001/praise", None),
+    ]:
+        status, error = world("all", method, path, body)
+        assert (status, error["code"]) == (404, "NOT_FOUND"), path
+
+
+def test_grants_hold_on_every_route(world):
+    """P7: a token reaches its owners, apps and verbs, and nothing else, on each route."""
+    ours = world("all", "POST", "memories", {"content": "The reef map is in the safe."})[1]["memory"]["id"]
+    bobs = {"content": "Bob keeps bees.", "scope": "user", "owner": "bob"}
+    bobs = world("all", "POST", "memories", bobs)[1]["memory"]["id"]
+    hers = {"content": "Alice sails on Sundays.", "scope": "user", "owner": "alice"}
+    status, verdict = world("alice", "POST", "memories", hers)
+    assert status == 200
+    hers = verdict["memory"]["id"]
+    assert world("alice", "GET", f"memories/{hers}")[0] == 200
+    assert world("alice", "POST", f"memories/{hers}/pin")[0] == 200
+    assert world("alice", "GET", "memories?scope=user&owner=alice")[1]["total"] == 1
+    bare = bobs.removeprefix("bob_")
+    refused = [
+        ("alice", "GET", "memories", None),
+        ("alice", "GET", "memories?scope=user&owner=bob", None),
+        ("alice", "GET", f"memories/{bobs}", None),
+        ("alice", "GET", f"memories/{bare}?scope=user&owner=bob", None),
+        ("alice", "GET", f"memories/{ours}", None),
+        ("alice", "GET", "memories/bob_mem_20200101_00000001", None),
+        ("alice", "POST", "memories", {"content": "x y z"}),
+        ("alice", "POST", "memories", {"content": "x y z", "scope": "user", "owner": "bob"}),
+        (
+            "alice",
+            "POST",
+            "memories",
+            {"content": "x y z", "scope": "user", "owner": "alice", "agent_id": "bob"},
+        ),
+        ("alice", "POST", "memories/search", {"query": "reef"}),
+        ("alice", "DELETE", f"memories/{hers}", None),
+        ("alice", "POST", "memories/sweep", {}),
+        ("alice", "POST", "memories/consolidate", {}),
+        ("alice", "POST", "missions/run-1/end", {"success": True}),
+        ("alice", "GET", "core", None),
+        ("alice", "PUT", "core", {"notes": ["x"]}),
+        ("alice", "GET", "skills", None),
+        ("alice", "POST", "refresh", {}),
+        ("alice", "GET", "doctor", None),
+        ("alice", "GET", f"project/status?path={world.repo}", None),
+        ("acme", "GET", f"memories/{ours}", None),
+        ("acme", "GET", "memories", None),
+        ("acme", "GET", "doctor", None),
+        ("reader", "POST", "memories", {"content": "x y z"}),
+        ("reader", "PATCH", f"memories/{ours}", {"content": "x y z"}),
+        ("reader", "DELETE", f"memories/{ours}", None),
+        *(
+            ("reader", "POST", f"memories/{ours}/{verb}", None)
+            for verb in ("pin", "unpin", "archive", "restore", "promote")
+        ),
+        ("reader", "POST", f"memories/{ours}/supersede", {"content": "x", "reason": "y"}),
+        ("reader", "POST", "memories/sweep", {}),
+        ("reader", "POST", "memories/consolidate", {"dry_run": True, "undo": "con_1"}),
+        ("reader", "PUT", "core", {"notes": ["x"]}),
+        ("reader", "POST", "refresh", {}),
+    ]
+    for who, method, path, body in refused:
+        status, error = world(who, method, path, body)
+        assert (status, error["code"]) == (403, "FORBIDDEN"), (who, method, path, error)
+    assert world("reader", "GET", f"memories/{ours}")[1]["content"] == "The reef map is in the safe."
+    assert world("reader", "POST", "memories/sweep", {"dry_run": True})[0] == 200
+    assert world("acme", "GET", "memories?app_id=acme")[1]["total"] == 0
+    assert world("all", "GET", "doctor")[0] == 200
+
+
+def test_a_project_is_reached_only_below_the_roots(world):
+    """Project routes answer for repositories the server was told about; links and dots do not lead out."""
+    status, found = world("all", "GET", f"project/status?path={world.repo}")
+    assert status == 200
+    assert found["state"]["latestCheckpointId"].startswith("chk-")
+    status, found = world(
+        "all", "POST", "project/query", {"path": str(world.repo), "question": "what is this"}
+    )
+    assert status == 200
+    assert "answer" in found
+    assert world("all", "GET", f"project/validate?path={world.repo}")[1]["ok"] is True
+    assert world("all", "POST", "project/consolidate", {"path": str(world.repo)})[1]["noop"] in {True, False}
+    for path in (
+        world.outside,
+        world.base / "repos" / "link",
+        f"{world.repo}/../../outside",
+        "/etc",
+        "/no/such",
+    ):
+        status, error = world("all", "GET", f"project/status?path={path}")
+        assert (status, error["code"]) == (403, "FORBIDDEN"), path
+    assert world("all", "GET", f"project/status?path={world.base}/repos/none")[0] == 404
+    assert world("all", "GET", "project/status?path=repos/tides")[0] == 422
+    status, error = world(
+        "all", "POST", "project/query", {"path": str(world.repo), "question": "x", "scope": "moon"}
+    )
+    assert status == 422
+
+
+def test_without_roots_no_project_is_reached(tmp_path):
+    """A server that was told of no repository says so, and opens none."""
+    with serving(tmp_path / "root", env=ENV) as server:
+        status, answer = server.call("GET", f"/api/v1/project/status?path={tmp_path}")
+        assert (status, answer["error"]["code"]) == (403, "CAPABILITY_UNAVAILABLE")
+        assert "server.project_roots" in answer["error"]["message"]
+        found = server.post("memory/search", {"user_id": "a", "query": "x", "for_injection": True})[1]["data"]
+        assert found["prompt"] == ""
