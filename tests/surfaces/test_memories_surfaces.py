@@ -1,6 +1,9 @@
 """Governed and project memory over HTTP, and one story told through all surfaces with one outcome."""
 
 import asyncio
+import contextlib
+import io
+import json
 import os
 import subprocess
 from dataclasses import asdict
@@ -9,9 +12,10 @@ import pytest
 
 import cairn
 from cairn.surfaces import kept
+from cairn.surfaces.cli import main
 from tests.surfaces.served import serving
 from tests.surfaces.test_memories_cli import files_with
-from tests.surfaces.test_scenario import ENV, run_cli
+from tests.surfaces.test_scenario import ENV
 
 pytestmark = pytest.mark.xdist_group("memories-http")
 
@@ -102,7 +106,13 @@ def through_blocking(root):
 
 def through_cli(root):
     def run(*words, code=0):
-        return run_cli(root, *words, code=code)
+        # In this process: that a cold start works is told by the other scenario.
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), pytest.MonkeyPatch.context() as patch:
+            for name, value in ENV.items():
+                patch.setenv(name, value)
+            assert main(["--root", str(root), *words, "--json"]) == code, said.getvalue()
+        return json.loads(said.getvalue())
 
     gotcha = ("remember", GOTCHA, "--category", "gotcha")
     verdicts = [run(*gotcha), run(*gotcha), run("remember", "password = hunter2hunter2", code=1)]

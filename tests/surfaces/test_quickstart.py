@@ -16,7 +16,9 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "quickstart.md"
 @pytest.mark.timeout(180)
 def test_the_quickstart_runs_by_copy_and_paste(tmp_path):
     """Every shell block in order in one shell, and the Python block, end without an error and find what they should."""
-    text = PAGE.read_text(encoding="utf-8").replace("8123", str(free_port()))
+    # A person waits two seconds and looks; on a machine with much else to do the test waits until it is up.
+    up = "for n in $(seq 150); do curl -s localhost:8123/health >/dev/null && break; sleep 0.2; done"
+    text = PAGE.read_text(encoding="utf-8").replace("sleep 2\n", up + "\n").replace("8123", str(free_port()))
     shell = [
         block for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL) if "make run" not in block
     ]
