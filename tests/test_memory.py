@@ -1,5 +1,6 @@
 """The facade over a real root: vaults, secrets, conflict copies, recovery and default silence."""
 
+import shutil
 import socket
 import time
 
@@ -75,7 +76,7 @@ def test_secrets_never_reach_the_disk(tmp_path):
 
 
 def test_default_mode_opens_no_socket(tmp_path, monkeypatch):
-    """P8: with default settings nothing connects anywhere."""
+    """P8, E6: with default settings nothing connects anywhere; all engines are in the process."""
     calls = []
     monkeypatch.setattr(socket.socket, "connect", lambda self, address: calls.append(address))
     with cairn.open_blocking(tmp_path) as memory:
@@ -117,3 +118,43 @@ def test_show_traces_an_entry_to_its_words(tmp_path):
     lines = (tmp_path / shown["path"]).read_text().splitlines()
     assert shown["inline"]["parent_id"] in "\n".join(lines)
     assert lines[shown["line"] - 1].startswith("<!-- entry:")
+
+
+def test_state_is_in_sqlite_and_is_made_again(tmp_path):
+    """E4: queue, rows and engine state are SQLite files in .index/sqlite, and come back when they are deleted."""
+    folder = tmp_path / ".index" / "sqlite"
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.add("s", [said("a kingfisher")])
+        memory.flush("s")
+        assert find(memory, "kingfisher")
+        assert {"system.db", "index.db", "ome.db"} <= {file.name for file in folder.iterdir()}
+    shutil.rmtree(tmp_path / ".index")
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        assert find(memory, "kingfisher")
+        assert {"system.db", "index.db"} <= {file.name for file in folder.iterdir()}
+
+
+def test_one_id_under_two_owners_stays_two_rows(tmp_path):
+    """E54, E55: the same entry id under two owners is two memories, and each owner finds only its own."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        for user, bird in (("alice", "robin"), ("bob", "raven")):
+            memory.add(f"s-{user}", [said(f"a {bird}", sender=user)])
+            memory.flush(f"s-{user}")
+        one, other = find(memory, "robin"), find(memory, "raven", user="bob")
+        assert one[0].entry_id == other[0].entry_id
+        assert one[0].id != other[0].id
+        assert not find(memory, "raven")
+
+
+def test_every_write_answers_with_a_growing_lsn(tmp_path):
+    """E74, E75: each write has a later number, the queue remembers what was done, and waiting for a number works."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        numbers = []
+        for number in range(3):
+            memory.add(f"s{number}", [said(f"swift {number}", at=NOW + number)])
+            numbers.append(memory.flush(f"s{number}").lsn)
+        assert numbers == sorted(set(numbers))
+        hits = memory.search("swift", user_id="alice", method="keyword", min_lsn=numbers[-1]).episodes
+        assert len(hits) == 3
+        history = memory.memory.parts.state.history()
+        assert {row["path"] for row in history} >= {hits[0].path}

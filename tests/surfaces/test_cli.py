@@ -36,7 +36,7 @@ def cli(tmp_path, monkeypatch, capsys):
 
 
 def test_first_minutes(cli):
-    """init, add, flush, search, get and show work in a row and say what to do next."""
+    """E87: init writes a starter; add, flush, search, get and show work in a row and say what to do next."""
     code, out, _ = cli("init")
     assert code == 0
     assert "cairn add" in out
@@ -117,7 +117,7 @@ def test_config_show_names_origins(cli):
 
 
 def test_cascade_commands(cli):
-    """status, sync, fix and rebuild work on a lone root; a rebuild keeps every row."""
+    """E89, E90, E92: status, sync, fix and rebuild work on a lone root; a rebuild keeps every row."""
     cli("add", "--session", "s", "--sender", "a", "pomegranate")
     cli("flush", "--session", "s")
     assert cli("cascade", "sync")[0] == 0

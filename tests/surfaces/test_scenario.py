@@ -113,7 +113,7 @@ def test_the_same_story_ends_the_same_way(tell, tmp_path):
 
 
 def test_the_command_line_works_beside_a_server(tmp_path):
-    """Many processes, one root: what the command line writes, the running server finds."""
+    """E88: many processes, one root: what the command line writes, the running server finds."""
     with serving(tmp_path, env=ENV) as server:
         run_cli(tmp_path, "add", "--session", "c", "--sender", "carol", "the gooseberry patch")
         run_cli(tmp_path, "flush", "--session", "c")
