@@ -51,7 +51,7 @@ format: $(VENV)/.ready ## format and mend what ruff can mend
 bench: setup     ## benchmarks; PART=notes|capture|search|http|strategies|keeping|project|locomo for one
 	@$(BIN)/python -m benchmarks $(PART)
 
-chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=...
+chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... PART=... SOAK=1
 	@$(BIN)/python -m tests.chaos
 
 e2e: setup       ## the product as a user meets it, from a fresh clone

@@ -178,3 +178,16 @@ def test_thousands_of_changes_a_second(state):
         state.done(claimed, holder="me")
     assert time.perf_counter() - begin < 4.0
     assert state.counts().done == 5000
+
+
+def test_removed_files_are_forgotten_after_a_day(state, clock):
+    """The queue does not grow with every file that ever was: a removal that is indexed goes after a day."""
+    state.enqueue(noticed("gone.md", change_type="deleted") + noticed("kept.md"))
+    claimed = state.claim(10, holder="me")
+    state.finish(claimed, holder="me", seen={"gone.md": None, "kept.md": (1.0, 1)})
+    state.maintain()
+    assert set(state.known()) == {"gone.md", "kept.md"}
+    clock.forward(25 * 3600)
+    state.maintain()
+    assert set(state.known()) == {"kept.md"}
+    assert state.last_lsn() == 2

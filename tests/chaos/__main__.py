@@ -1,4 +1,7 @@
-"""Run every chaos part with its share of the time: `make chaos`, CHAOS_SECONDS=300 SEED=... PART=notes."""
+"""Run every chaos part with its share of the time: `make chaos`, CHAOS_SECONDS=300 SEED=... PART=notes.
+
+SOAK=1 is short for PART=soak: one process at steady work, watched for anything that creeps.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def parts() -> list[str]:
 def main() -> int:
     seconds = float(os.environ.get("CHAOS_SECONDS", "300"))
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(2**32))
-    wanted = os.environ.get("PART", "").split()
+    wanted = ["soak"] if os.environ.get("SOAK") else os.environ.get("PART", "").split()
     chosen = [part for part in parts() if not wanted or part in wanted]
     unknown = set(wanted) - set(parts())
     if unknown or not chosen:

@@ -234,7 +234,7 @@ def by_description(server: Server, seed: int, examples: int, phases: str = "cove
             program, "run", f"http://127.0.0.1:{server.port}/openapi.json",
             "--checks", "not_a_server_error,content_type_conformance,response_schema_conformance",
             "--phases", phases, "--max-examples", str(examples), "--seed", str(seed),
-            "--suppress-health-check", "all", "--generation-database", "none", "--exclude-path-regex", "/api/v2/.*",
+            "--suppress-health-check", "all", "--request-timeout", "60", "--generation-database", "none", "--exclude-path-regex", "/api/v2/.*",
         ],
         check=False, capture_output=True, text=True,
     )  # fmt: skip

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from cairn.errors import Unavailable
 from cairn.seams import Clock, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
+_TOMBSTONES_KEPT = timedelta(days=1)
 _SCHEMA = """
 CREATE TABLE md_change_state(
     md_path TEXT PRIMARY KEY,
@@ -384,7 +386,15 @@ class SqliteState:
         self._db.write(wipe)
 
     def maintain(self) -> None:
-        """Keep the file small."""
+        """Keep the file small: files that were removed a day ago and are indexed as such are forgotten."""
+        before = (self._clock.now() - _TOMBSTONES_KEPT).isoformat()
+        self._db.write(
+            lambda db: db.execute(
+                "DELETE FROM md_change_state WHERE change_type = 'deleted' AND status = 'done'"
+                " AND last_changed_at < ?",
+                (before,),
+            )
+        )
         self._db.shrink()
 
     def close(self) -> None:
