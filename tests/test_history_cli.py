@@ -10,8 +10,6 @@ import time
 import pytest
 
 from cairn.surfaces.cli import build_parser, main
-from cairn.surfaces.project_cli import open_timetravel
-from cairn.types import Space
 from tests.history_kit import failures, git, make_repo, open_at, ready_repo, state
 from tests.test_history_imports import make_sessions
 
@@ -150,21 +148,19 @@ def test_log_diff_and_restore_over_a_root(tmp_path, run):
     """The root's history from the command line: log, mark, diff, restore, and undoing the restore."""
     root = tmp_path / "root"
     root.mkdir()
-    travel = open_timetravel(root, Space())
-    at = travel._space.child("users/ann/user.md")
-    travel._notebook.rewrite(at, lambda _: "---\ntype: profile\n---\nLikes tea.\n")
-    travel.observe(at, "write")
+    page = root / "default_app/default_project/users/ann/user.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("---\ntype: profile\n---\nLikes tea.\n")
     assert "chk-000001" in run("log", "--mark", "start", "--root", root)
-    travel._notebook.rewrite(at, lambda _: "---\ntype: profile\n---\nLikes coffee.\n")
-    travel.observe(at, "write")
+    page.write_text("---\ntype: profile\n---\nLikes coffee.\n")
     assert "-Likes tea." in run("diff", "chk-000001", "--root", root)
     assert len(json.loads(run("log", "--json", "--root", root))) == 2
     assert "Would restore 1" in run("restore", "chk-000001", "--dry-run", "--root", root)
     assert "Restored 1" in run("restore", "chk-000001", "--root", root)
-    assert "tea" in (root / at.key).read_text()
+    assert "tea" in page.read_text()
     undo = json.loads(run("log", "--json", "--root", root))[0]["id"]
     run("restore", undo, "--root", root)
-    assert "coffee" in (root / at.key).read_text()
+    assert "coffee" in page.read_text()
     assert "start" in run("log", "--checkpoints", "--root", root)
 
 

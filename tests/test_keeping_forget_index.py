@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from cairn import config
-from cairn.engines.purging import index_purger
+from cairn.governed import purgers
 from cairn.keeping import forget, pages
 from cairn.keeping.framing import frame
 from cairn.parts import Parts, open_parts
@@ -55,11 +55,7 @@ def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path) -> None:
             space,
             str(verdict.memory["id"]),
             words=[CANARY],
-            purgers={
-                "index": index_purger(
-                    parts.index, parts.state, root / ".index", lambda: parts.indexer.catch_up(30.0)
-                )
-            },
+            purgers=purgers(parts),
         )
         stop.set()
         for reader in readers:

@@ -15,7 +15,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from cairn.errors import Invalid, Unavailable
-from cairn.keeping import consolidation, core, corrections, forget, lifecycle, missions, pages, skills
+from cairn.keeping import (
+    consolidation,
+    core,
+    corrections,
+    forget,
+    lifecycle,
+    maintenance,
+    migrate,
+    missions,
+    pages,
+    skills,
+)
 from cairn.keeping.forget import Purger, Receipt, Wanted
 from cairn.keeping.skills import ScanReport
 from cairn.parts import Parts
@@ -328,11 +339,9 @@ class Memories:
 
         def remove() -> Receipt:
             where = _scope(parts, space, scope, owner)
-            purgers: dict[str, Purger] = {
-                "history texts": lambda wanted: _purge_history(parts, wanted),
-                "index": lambda wanted: _purge_index(parts, wanted),
-            }
-            return forget.forget(parts.keeper, space, memory_id, scope=where, words=words, purgers=purgers)
+            return forget.forget(
+                parts.keeper, space, memory_id, scope=where, words=words, purgers=purgers(parts)
+            )
 
         return await self._write(remove)
 
@@ -341,11 +350,45 @@ class Memories:
     async def sweep(
         self, *, dry_run: bool = False, app_id: str = "default", project_id: str = "default"
     ) -> lifecycle.SweepReport:
-        """Decay, demote, promote and archive what is due, then refresh the pages. A dry run only tells."""
+        """Decay, demote, promote and archive what is due; consolidate crowded scopes; refresh the pages.
+
+        A dry run only tells.
+        """
         parts, space = self._parts(), Space(app_id, project_id)
-        report = await self._write(lifecycle.sweep, parts.keeper, space, dry_run=dry_run, after=pages.refresh)
-        assert report is not None  # a sweep by hand is always due
-        return report
+
+        def run() -> lifecycle.SweepReport:
+            if dry_run:
+                report = lifecycle.sweep(parts.keeper, space, dry_run=True)
+            else:
+                done = maintenance.run(parts.keeper, space, writer=parts.writer)
+                report = done.sweep if done is not None else None
+                parts.tables.sync(parts.keeper)
+            if report is None:  # pragma: no cover -- by hand it is always due
+                raise Unavailable("Another sweep of this project is under way; wait for it to end.")
+            return report
+
+        return await self._write(run)
+
+    async def import_from(
+        self,
+        source: str,
+        text: str,
+        *,
+        owner: str = "",
+        trust: bool = False,
+        app_id: str = "default",
+        project_id: str = "default",
+    ) -> migrate.ImportReport:
+        """Take in another program's export through the gate, each item once: ade, mem0, everos, basic-memory
+        or claude. What comes in waits for a person to promote it, unless `trust` vouches for all of it.
+        """
+        parts, space = self._parts(), Space(app_id, project_id)
+
+        def take() -> migrate.ImportReport:
+            items = migrate.read(source, text, owner=owner)
+            return migrate.bring_in(parts.keeper, space, source, items, trust=trust)
+
+        return await self._write(take)
 
     async def consolidate(
         self,
@@ -487,6 +530,14 @@ class Memories:
         return await pool(run)
 
 
+def purgers(parts: Parts) -> Mapping[str, Purger]:
+    """What `forget` cannot see from the notes: former texts of entries, and the index to its last byte."""
+    return {
+        "history texts": lambda wanted: _purge_history(parts, wanted),
+        "index": lambda wanted: _purge_index(parts, wanted),
+    }
+
+
 def _purge_history(parts: Parts, wanted: Wanted) -> int:
     """Former texts of the forgotten entries, and every text with the words."""
     parts.observer.settle()
@@ -504,7 +555,12 @@ def _purge_index(parts: Parts, wanted: Wanted) -> int:
     fresh = parts.indexer.catch_up(timeout=60.0)
     if fresh.pending:
         raise Unavailable(f"{fresh.pending} changes are not indexed yet; forget again in a moment")
-    scrubs = (("rows and vectors", parts.index.scrub), ("the vector mirror", parts.mirror.scrub))
+    scrubs = (
+        ("rows and vectors", parts.index.scrub),
+        ("the vector mirror", parts.mirror.scrub),
+        ("the change queue", parts.state.scrub),
+        ("the tables", parts.tables.scrub),
+    )
     left = [name for name, scrub in scrubs if not scrub()]
     if left:
         raise Unavailable(f"{', '.join(left)}: in use just now; forget again to remove the freed bytes")

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from cairn import upkeep
+from cairn import timeline, upkeep
 from cairn.config import Settings
 from cairn.errors import CairnError, Invalid, Unavailable
 from cairn.governed import Memories
@@ -397,6 +397,50 @@ class Memory:
     async def doctor(self) -> list[dict[str, Any]]:
         """Look for trouble everywhere; each finding names the next step."""
         return await self._read(upkeep.doctor, self.parts)
+
+    async def repair(self) -> list[dict[str, Any]]:
+        """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
+        return await self._write(upkeep.repair, self.parts)
+
+    # ------------------------------------------------------------ time
+
+    async def log(
+        self,
+        entry_id: str | None = None,
+        *,
+        limit: int = 100,
+        app_id: str = "default",
+        project_id: str = "default",
+    ) -> list[dict[str, Any]]:
+        """Changes of entries, newest first: of one entry, or of all."""
+        return await self._read(timeline.log, self.parts, Space(app_id, project_id), entry_id, limit)
+
+    async def checkpoint(
+        self, label: str = "", *, app_id: str = "default", project_id: str = "default"
+    ) -> dict[str, Any]:
+        """Mark this moment, to compare with or come back to."""
+        return await self._write(timeline.checkpoint, self.parts, Space(app_id, project_id), label)
+
+    async def checkpoints(
+        self, *, app_id: str = "default", project_id: str = "default"
+    ) -> list[dict[str, Any]]:
+        """Every marked moment."""
+        return await self._read(timeline.checkpoints, self.parts, Space(app_id, project_id))
+
+    async def diff(
+        self, target: str, *, app_id: str = "default", project_id: str = "default"
+    ) -> list[dict[str, Any]]:
+        """What is different now from a checkpoint or a time."""
+        return await self._read(timeline.diff, self.parts, Space(app_id, project_id), target)
+
+    async def restore(
+        self, target: str, *, dry_run: bool = False, app_id: str = "default", project_id: str = "default"
+    ) -> list[dict[str, Any]]:
+        """Bring entries back to a checkpoint, a time, or before one change; this too can be undone."""
+        space = Space(app_id, project_id)
+        return await self._write(timeline.restore, self.parts, space, target, dry_run=dry_run)
+
+    # ------------------------------------------------------------ as a whole
 
     async def export_to(self, target: str) -> dict[str, Any]:
         """Copy the truth into a new folder or a .tar.gz archive."""

@@ -23,12 +23,13 @@ from cairn.engines.locks import FileLocks
 from cairn.engines.rows import SqliteIndex
 from cairn.engines.selection import select_backend
 from cairn.engines.sqlite import SqliteState
+from cairn.engines.tables import MemoryTables
 from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
 from cairn.errors import CairnError, Invalid, Misconfigured
 from cairn.history.observer import Observer
 from cairn.history.timetravel import TimeTravel
-from cairn.keeping import lifecycle, pages
+from cairn.keeping import lifecycle, maintenance
 from cairn.keeping.framing import strip_recalled
 from cairn.keeping.memories import Keeper
 from cairn.keeping.secrets import redact
@@ -101,6 +102,7 @@ class Parts:
     keeper: Keeper
     engine: Engine
     observer: Observer
+    tables: MemoryTables
     embedder: LazyEmbedder
     writer: Writer | None
     closing: ExitStack
@@ -134,18 +136,20 @@ class Parts:
         self.observer.start()
 
     def sweep_due(self) -> int:
-        """Sweep each space whose last sweep is `keeping.sweep_hours` old, refresh its pages; how many."""
+        """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
         trigger: lifecycle.Trigger = "schedule" if self._swept else "startup"
         done = 0
         for space in self.keeper.spaces():
             try:
-                if self.keeper.scopes(space) and lifecycle.sweep(
-                    self.keeper, space, trigger=trigger, after=pages.refresh
+                if self.keeper.scopes(space) and maintenance.run(
+                    self.keeper, space, trigger=trigger, writer=self.writer
                 ):
                     done += 1
             except CairnError as error:
                 log.warning("the sweep of %s/%s failed: %s", space.app, space.project, error)
         self._swept = True
+        if done:
+            self.tables.sync(self.keeper)
         return done
 
     def _finish_everywhere(self) -> None:
@@ -347,6 +351,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
             keeper=keeper,
             engine=engine,
             observer=observer,
+            tables=MemoryTables(index_dir),
             embedder=embedder,
             writer=writer,
             closing=undo.pop_all(),

@@ -10,6 +10,7 @@ from typing import Any
 
 from cairn.engines import transfer
 from cairn.errors import CairnError, Invalid, NotFound
+from cairn.keeping import checks
 from cairn.notes.conflicts import conflict_copies, merged
 from cairn.notes.format import list_items
 from cairn.notes.kinds import place_of
@@ -142,6 +143,7 @@ def sync(parts: Parts, path: str | None) -> dict[str, Any]:
     parts.indexer.wait(lsn, timeout=600.0)
     while parts.indexer.embed():
         pass
+    parts.tables.sync(parts.keeper)
     after = parts.state.counts()
     return {
         "applied": max(after.last_lsn - before.applied_lsn, 0),
@@ -173,6 +175,7 @@ def rebuild(parts: Parts) -> dict[str, Any]:
     started = time.perf_counter()
     parts.indexer.rebuild()
     parts.indexer.catch_up(timeout=3600.0, embed=True)
+    parts.tables.sync(parts.keeper)
     status = index_status(parts)
     return {
         "rows": status["rows"],
@@ -355,8 +358,38 @@ def doctor(parts: Parts) -> list[dict[str, Any]]:
                 "run `cairn cascade sync`",
             )
         )
+    for space in parts.keeper.spaces():
+        found.extend(_memory_finding(one) for one in checks.check(parts.keeper, space))
     order = {"fail": 0, "warn": 1, "info": 2}
     return sorted(found, key=lambda item: order[item["level"]])
+
+
+def _memory_finding(one: checks.Finding) -> dict[str, Any]:
+    following = (
+        "run `cairn doctor --fix`" if one.fixable else _NEXT.get(one.code, "correct the entry by hand")
+    )
+    return finding(one.status, f"{one.where}: {one.message}", following)
+
+
+_NEXT = {
+    "secret": "run `cairn memories forget ID --yes`, and rotate the credential",
+    "untrusted-promoted": "look at it with `cairn memories show ID`; archive it if nobody vouches for it",
+    "duplicate": "run `cairn consolidate`, or archive one of them",
+    "over-limit": "run `cairn sweep`",
+    "page-edited": "move the edit into a note or a memory, then run `cairn refresh`",
+    "core-differs": "run `cairn refresh`",
+    "code-derivable": "archive it with `cairn memories archive ID` if it tells nothing new",
+    "journal-damaged": "restore the file from a backup if the lines matter; the rest is in use",
+}
+
+
+def repair(parts: Parts) -> list[dict[str, Any]]:
+    """Mend what is safe to mend in every space; each item says what was done."""
+    return [
+        {"where": one.where, "what": one.message, "code": one.code}
+        for space in parts.keeper.spaces()
+        for one in checks.repair(parts.keeper, space)
+    ]
 
 
 # ---------------------------------------------------------------- moving it as a whole

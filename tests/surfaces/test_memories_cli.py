@@ -235,3 +235,70 @@ def test_missions_core_skills_and_pages(cli, tmp_path):
     kept = told(cli, "refresh")["edited"]
     assert len(kept) == 1
     assert "by hand" in (cli.root / kept[0]["kept_as"]).read_text()
+
+
+def test_the_log_knows_writes_and_hand_edits_and_takes_them_back(cli):
+    """Every change of an entry is an event: remembered, edited by hand, restored; and search follows."""
+    key = told(cli, "remember", "The ferry leaves at noon.")["memory"]["entry_id"]
+    mark = told(cli, "log", "--mark", "before")["id"]
+    note = next(cli.root.rglob("memory-*.md"))
+    note.write_text(note.read_text().replace("at noon", "at midnight"))
+    changes = told(cli, "log", key)
+    assert [(one["action"], one["cause"]) for one in changes] == [("changed", "edit"), ("added", "write")]
+    assert any("-The ferry leaves at noon." in item["diff"] for item in told(cli, "diff", mark))
+    assert told(cli, "memories", "search", "ferry midnight")["memories"]
+    assert told(cli, "restore", mark, "--dry-run")
+    assert "at midnight" in note.read_text()
+    told(cli, "restore", mark)
+    assert "at noon" in note.read_text()
+    assert [item["content"] for item in told(cli, "memories", "search", "ferry")["memories"]] == [
+        "The ferry leaves at noon."
+    ]
+    assert cli("log", "--root", str(cli.root / "nowhere"))[0] == 2
+
+
+def test_doctor_reports_memories_and_mends_what_is_safe(cli):
+    """A37: what the gate would have refused and stale marks are findings with a next step; --fix mends the safe."""
+    told(cli, "remember", "The bell rings at eight in the chapel.")
+    note = next(cli.root.rglob("memory-*.md"))
+    note.write_text(note.read_text().replace("at eight", "at nine"))
+    findings = told(cli, "doctor")["findings"]
+    assert any("dedupe mark" in one["what"] and "--fix" in one["next"] for one in findings)
+    assert told(cli, "doctor", "--fix")["mended"]
+    assert not any("dedupe mark" in one["what"] for one in told(cli, "doctor")["findings"])
+
+
+def test_exports_of_other_programs_come_in_once_and_wait(cli, tmp_path):
+    """A36: a MEMORY.md and a mem0 export pass the gate, each item once, as candidates of origin import."""
+    page = tmp_path / "MEMORY.md"
+    page.write_text(
+        "# Conventions\n\n- Branches are named after tickets.\n- The linter runs before each push.\n"
+    )
+    done = told(cli, "memories", "import", "--from", "claude", str(page))
+    assert len(done["kept"]) == 2
+    assert len(told(cli, "memories", "import", "--from", "claude", str(page))["known"]) == 2
+    rows = told(cli, "memories", "list")["memories"]
+    assert {(row["origin"], row["status"]) for row in rows} == {("import", "candidate")}
+    code, _, err = cli("memories", "import", "--from", "palantir", str(page))
+    assert code == 2
+    assert "palantir" in err
+    assert cli("memories", "import", "--from", "mem0", str(page))[0] == 2
+
+
+def test_the_tables_follow_and_forget_scrubs_them(cli):
+    """ADE's tables are filled by a sync and a sweep, and hold nothing of what was forgotten."""
+    import sqlite3
+
+    key = told(cli, "remember", "The vault word is quokka-99.")["memory"]["id"]
+    told(cli, "cascade", "sync")
+    place = cli.root / ".index" / "sqlite" / "memories.db"
+    query = "SELECT content FROM unified_memories"
+    with sqlite3.connect(place) as db:
+        assert db.execute(query).fetchall() == [("The vault word is quokka-99.",)]
+    db.close()
+    told(cli, "memories", "forget", key, "--yes")
+    assert files_with(cli.root, "quokka-99") == []
+    told(cli, "sweep")
+    with sqlite3.connect(place) as db:
+        assert db.execute(query).fetchall() == []
+    db.close()

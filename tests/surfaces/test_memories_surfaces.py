@@ -196,6 +196,58 @@ def test_the_same_story_of_memories_ends_the_same_way(tell, tmp_path):
     assert files_with(root, LIKES) == []
 
 
+def test_due_spaces_are_swept_in_the_background_once(tmp_path):
+    """A60: at startup what is due is swept and its pages made; within `sweep_hours` it is not swept again."""
+
+    async def tell():
+        async with cairn.open(tmp_path / "root", embedding__provider="none") as memory:
+            await memory.remember("Lamps go out at ten.", "convention", mode="strict")
+            assert memory.parts.sweep_due() == 1
+            assert memory.parts.sweep_due() == 0
+            from cairn.keeping.lifecycle import sweeps
+            from cairn.types import Space
+
+            return [one["trigger_reason"] for one in sweeps(memory.parts.keeper, Space())]
+
+    assert asyncio.run(tell()) == ["startup"]
+    page = tmp_path / "root" / "default_app" / "default_project" / "shared" / "pages" / "MEMORY.md"
+    assert "Lamps go out at ten." in page.read_text()
+
+
+def test_a_server_forgets_while_it_is_read(tmp_path):
+    """The canary leaves every byte of the root while readers ask, and the answers stay whole."""
+    import threading
+
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as memory:
+        made = [memory.remember(f"The {n}th buoy is painted {word}.", scope="user", owner="kim") for n, word in
+                enumerate(["red", "green", "vermilion-31337"])]  # fmt: skip
+        memory.search("buoy", user_id="kim", consistency="strong")
+        stop, failed = threading.Event(), []
+
+        def ask():
+            while not stop.is_set():
+                try:
+                    memory.search("buoy painted", user_id="kim")
+                except Exception as error:
+                    failed.append(error)
+
+        readers = [threading.Thread(target=ask) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        receipt = memory.memories.forget(made[-1].memory["id"], words=["vermilion-31337"])
+        stop.set()
+        for reader in readers:
+            reader.join()
+        assert failed == []
+        assert receipt.complete, receipt.left
+        assert files_with(tmp_path / "root", "vermilion-31337") == []
+        found = memory.search("buoy painted", user_id="kim", consistency="strong")
+        assert sorted(hit.text for hit in found.memories) == [
+            "The 0th buoy is painted red.",
+            "The 1th buoy is painted green.",
+        ]
+
+
 # ---------------------------------------------------------------- HTTP alone
 
 SECRETS = {name: f"{name}-0123456789abcdef" for name in ("all", "reader", "alice", "acme")}

@@ -84,6 +84,10 @@ class SqliteState:
     def generation(self) -> str:
         return self._db.generation
 
+    def scrub(self) -> bool:
+        """Leave no byte of removed rows on disk; False if readers held on."""
+        return self._db.scrub()
+
     def enqueue(self, changes: Sequence[Noticed]) -> int:
         """Queue `changes` in one transaction and return the highest LSN.
 

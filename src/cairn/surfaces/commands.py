@@ -153,7 +153,8 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--quiet", action="store_true", help="print nothing when it is there already")
     model.add("status", model_status, "whether the model is installed")
 
-    commands.add("doctor", doctor, "look for trouble; each finding names the next step")
+    command = commands.add("doctor", doctor, "look for trouble; each finding names the next step")
+    command.add_argument("--fix", action="store_true", help="first mend what is safe to mend")
 
     server = commands.group("server", "the HTTP server")
     command = server.add(
@@ -244,14 +245,18 @@ def _messages_from(args: argparse.Namespace) -> list[dict[str, Any]]:
             "content": " ".join(args.text),
         }
         return [{**said, "sender_name": args.name} if args.name else said]
+    return list(_parse_messages(text_of(args.file), args.file))
+
+
+def text_of(name: str) -> str:
+    """The text of a file named on the command line; - is standard input."""
     try:
-        raw = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
-        text = raw.decode("utf-8")
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).expanduser().read_bytes()
+        return raw.decode("utf-8")
     except FileNotFoundError:
-        raise NotFound(f"{args.file}: there is no such file.", file=args.file) from None
+        raise NotFound(f"{name}: there is no such file.", file=name) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"{args.file}: cannot be read as UTF-8 text ({error}).", file=args.file) from None
-    return list(_parse_messages(text, args.file))
+        raise Invalid(f"{name}: cannot be read as UTF-8 text ({error}).", file=name) from None
 
 
 def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
@@ -535,8 +540,11 @@ def model_status(_args: argparse.Namespace, output: Output) -> int:
 
 def doctor(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
+        mended = memory.repair() if args.fix else []
         findings = memory.doctor()
-    output.value({"findings": findings})
+    output.value({"findings": findings, **({"mended": mended} if args.fix else {})})
+    for item in mended:
+        output.line(f"mended {item['where']}: {item['what']}")
     for finding in findings:
         output.line(
             f"{finding['level']:5}  {finding['what']}", style="bold" if finding["level"] == "fail" else ""

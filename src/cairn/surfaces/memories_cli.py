@@ -142,6 +142,23 @@ def _add_memories(memories: Commands) -> None:
         "--words", action="append", default=[], metavar="TEXT", help="also remove this phrase everywhere"
     )
     command.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
+    command = memories.add(
+        "import",
+        import_,
+        "take in another program's export through the gate, each item once",
+        examples="  cairn memories import --from mem0 export.json\n"
+        "  cairn memories import --from claude ~/project/MEMORY.md",
+    )
+    command.add_argument("file", help="the export; - for standard input")
+    command.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="PROGRAM",
+        help="ade, mem0, everos, basic-memory or claude",
+    )
+    command.add_argument("--owner", default="", metavar="ID", help="the user whose memories they are")
+    command.add_argument("--trust", action="store_true", help="you vouch for them: they count as yours")
     _one(memories, "history", history, "everything on record about a memory, oldest first")
     _one(memories, "why", why, "why a memory is kept as it is")
 
@@ -456,6 +473,28 @@ def _confirm(what: Sequence[str], output: Output) -> None:
     output.note("There is no undo. Forget it? [y/N] ")
     if input().strip().lower() not in {"y", "yes"}:
         raise Invalid("Nothing was forgotten.", field="yes")
+
+
+def import_(args: argparse.Namespace, output: Output) -> int:
+    from dataclasses import asdict
+
+    from cairn.surfaces.commands import text_of
+
+    text = text_of(args.file)
+    with opened(args) as memory:
+        report = memory.memories.import_from(
+            args.source, text, owner=args.owner, trust=args.trust, **space_of(args)
+        )
+    done = asdict(report)
+    done["refused"] = [{"key": key, "reason": reason} for key, reason in report.refused]
+    output.value(done)
+    output.line(
+        f"{len(report.kept)} kept, {len(report.merged)} merged, {len(report.known)} known already, "
+        f"{len(report.refused)} refused."
+    )
+    for item in done["refused"]:
+        output.line(f"refused: {item['key']}: {item['reason']}")
+    return 0
 
 
 # ---------------------------------------------------------------- keeping as a whole

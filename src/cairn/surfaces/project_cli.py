@@ -21,10 +21,10 @@ from cairn.errors import CairnError, Invalid, Unavailable
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
+    from cairn.blocking import BlockingMemory
     from cairn.history.consolidate import Plan
     from cairn.history.imports import Capture
     from cairn.history.project import ProjectMemory, Written
-    from cairn.history.timetravel import TimeTravel
     from cairn.seams import Writer
     from cairn.surfaces.cli import Commands, Run
     from cairn.types import Message, Space
@@ -37,21 +37,6 @@ def open_project(
     from cairn import projects
 
     return projects.open_project(folder, writer=writer, capture=capture)
-
-
-def open_timetravel(root: Path, space: Space) -> TimeTravel:
-    """The entry history of one space of a memory root."""
-    from cairn.engines.files import DeviceLocalBackend
-    from cairn.engines.journals import FileJournals
-    from cairn.engines.locks import FileLocks
-    from cairn.history.timetravel import TimeTravel
-    from cairn.notes.notebook import Notebook
-    from cairn.notes.root import MemoryRoot
-    from cairn.seams import SystemClock
-
-    storage, locks = DeviceLocalBackend(root), FileLocks(root / ".tmp" / "locks")
-    notebook = Notebook(storage, locks)
-    return TimeTravel(MemoryRoot(storage).space(space), notebook, FileJournals(root), locks, SystemClock())
 
 
 # ---------------------------------------------------------------- the parser
@@ -464,51 +449,50 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
 # ---------------------------------------------------------------- the memory root
 
 
-def _timetravel(args: argparse.Namespace) -> TimeTravel:
-    from cairn import config
-    from cairn.types import Space
+def _opened(args: argparse.Namespace) -> BlockingMemory:
+    """The open memory; a root that is not there is not made just to be looked at."""
+    from cairn.config import load
+    from cairn.surfaces.commands import opened
 
-    root = config.load(args.root).root
+    root = load(args.root).root
     if not root.is_dir():
         raise Invalid(f"{root} is not a memory root. Set --root, or CAIRN_MEMORY__ROOT.", path=str(root))
-    return open_timetravel(root, Space(args.app, args.project))
+    return opened(args)
 
 
 def _log(args: argparse.Namespace, output: Output) -> int:
-    travel = _timetravel(args)
-    if args.mark is not None:
-        made = travel.checkpoint(args.mark)
-        _say(output, made.to_json(), f"{made.id} {made.at} {made.label}")
-    elif args.checkpoints:
-        found = travel.checkpoints()
-        lines = [f"{made.id} {made.at} {made.changes} changes {made.label}" for made in found]
-        _say(output, [made.to_json() for made in found], "\n".join(lines) or "No checkpoints.")
-    else:
-        changes = travel.log(args.id, limit=args.limit)
-        lines = [
-            f"{change.id} {change.at} {change.action:7} {change.path}#{change.entry} ({change.cause})"
-            for change in changes
-        ]
-        _say(output, [change.to_json() for change in changes], "\n".join(lines) or "No changes recorded.")
+    space = {"app_id": args.app, "project_id": args.project}
+    with _opened(args) as memory:
+        if args.mark is not None:
+            made = memory.checkpoint(args.mark, **space)
+            _say(output, made, f"{made['id']} {made['at']} {made['label']}")
+        elif args.checkpoints:
+            found = memory.checkpoints(**space)
+            lines = [f"{made['id']} {made['at']} {made['changes']} changes {made['label']}" for made in found]
+            _say(output, found, "\n".join(lines) or "No checkpoints.")
+        else:
+            changes = memory.log(args.id, limit=args.limit, **space)
+            lines = [
+                f"{one['id']} {one['at']} {one['action']:7} {one['path']}#{one['entry']} ({one['cause']})"
+                for one in changes
+            ]
+            _say(output, changes, "\n".join(lines) or "No changes recorded.")
     return 0
 
 
 def _diff(args: argparse.Namespace, output: Output) -> int:
-    found = _timetravel(args).diff(args.target)
+    with _opened(args) as memory:
+        found = memory.diff(args.target, app_id=args.app, project_id=args.project)
     lines = [f"{item['action']} {item['path']}#{item['entry']}\n{item['diff']}" for item in found]
     _say(output, found, "\n\n".join(lines) or "No difference.")
     return 0
 
 
 def _restore(args: argparse.Namespace, output: Output) -> int:
-    travel = _timetravel(args)
-    plan = travel.restore_plan(args.target) if args.dry_run else travel.restore(args.target)
-    value = [
-        {"path": item.path, "entry": item.entry, "action": "write" if item.text is not None else "remove"}
-        for item in plan
-    ]
+    with _opened(args) as memory:
+        plan = memory.restore(args.target, dry_run=args.dry_run, app_id=args.app, project_id=args.project)
     verb = "Would restore" if args.dry_run else "Restored"
-    _say(output, value, f"{verb} {len(plan)} entries." if plan else "Nothing to restore.")
+    _say(output, plan, f"{verb} {len(plan)} entries." if plan else "Nothing to restore.")
     return 0
 
 

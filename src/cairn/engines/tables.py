@@ -1,0 +1,46 @@
+"""`.index/sqlite/memories.db`: governed memories as tables for other programs to read. Derived and disposable."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from cairn.errors import Unavailable
+from cairn.keeping import derived
+from cairn.keeping.memories import Keeper
+
+
+class MemoryTables:
+    """The tables of one root. Nothing of ours reads them; they are brought up to date by sweeps and syncs."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "sqlite" / "memories.db"
+
+    def sync(self, keeper: Keeper) -> int:
+        """Write what differs from the notes; how many memories there are.
+
+        Raises:
+            Unavailable: the file could not be written, even made anew.
+        """
+        try:
+            return self._sync(keeper)
+        except sqlite3.DatabaseError:
+            self.scrub()  # broken, or half deleted: derived data is made again
+            try:
+                return self._sync(keeper)
+            except (sqlite3.Error, OSError) as error:
+                raise Unavailable(f"{self._path.name} cannot be written: {error}.") from error
+
+    def _sync(self, keeper: Keeper) -> int:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self._path, timeout=15.0)) as db:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            return sum(derived.sync(db, keeper, space) for space in keeper.spaces())
+
+    def scrub(self) -> bool:
+        """Remove the file with all its bytes, for `forget`; the next sync makes it anew."""
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        return True

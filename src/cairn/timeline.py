@@ -1,0 +1,51 @@
+"""The history of an open root's entries: what changed, moments to come back to, and coming back.
+
+Changes are recorded beside the write path (`history/observer.py`); each call here first makes sure that
+everything is recorded, edits by hand included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cairn.history.timetravel import TimeTravel
+from cairn.parts import Parts
+from cairn.types import Space
+
+
+def log(parts: Parts, space: Space, entry_id: str | None, limit: int) -> list[dict[str, Any]]:
+    """Changes of entries, newest first; of one entry by its id, or `path#id`."""
+    found = _recorded(parts, space).log(entry_id, limit=limit)
+    return [{**change.to_json(), "action": change.action} for change in found]
+
+
+def checkpoint(parts: Parts, space: Space, label: str) -> dict[str, Any]:
+    """Mark this moment."""
+    return _recorded(parts, space).checkpoint(label).to_json()
+
+
+def checkpoints(parts: Parts, space: Space) -> list[dict[str, Any]]:
+    """Every marked moment, oldest first."""
+    return [made.to_json() for made in _recorded(parts, space).checkpoints()]
+
+
+def diff(parts: Parts, space: Space, target: str) -> list[dict[str, Any]]:
+    """What is different now from a checkpoint or a time."""
+    return _recorded(parts, space).diff(target)
+
+
+def restore(parts: Parts, space: Space, target: str, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Bring entries back to a checkpoint, a time, or before one change; restoring can itself be undone."""
+    travel = _recorded(parts, space)
+    plan = travel.restore_plan(target) if dry_run else travel.restore(target)
+    if not dry_run:
+        parts.observer.settle()
+    return [
+        {"path": item.path, "entry": item.entry, "action": "write" if item.text is not None else "remove"}
+        for item in plan
+    ]
+
+
+def _recorded(parts: Parts, space: Space) -> TimeTravel:
+    parts.observer.look_around()
+    return parts.observer.of(space)
