@@ -1,8 +1,9 @@
 """Run benchmark parts, print their tables and keep the figures: `make bench PART=notes`.
 
 A part is a module of this package with `run(args) -> dict`. `args` holds the options that every part may
-look at (`data`, `quick`) and leaves the rest to it (`rest`). The figures go to docs/benchmarks/<part>.json
-together with the machine, the date and the command that made them.
+look at (`data`, `quick`, `large`) and leaves the rest to it (`rest`). The figures go to docs/benchmarks/<part>.json
+together with the machine, its load, the date and the command that made them; beside it lies a plot, and the part's
+table in docs/benchmarks.md is made anew. `--redraw` makes tables and plots from the figures that are there.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import json
 import os
 import pkgutil
 import platform
+import re
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import benchmarks as package
+from benchmarks import _plots
+from benchmarks._targets import rows, summary
 
-RESULTS = Path(__file__).parent.parent / "docs" / "benchmarks"
+DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = DOCS / "benchmarks"
 
 
 def parts() -> list[str]:
@@ -49,41 +56,91 @@ def main(argv: list[str]) -> int:
     parser.add_argument("part", nargs="*", help=f"one or more of: {', '.join(parts())}")
     parser.add_argument("--data", help="a data file or folder, for parts that read one")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: does it run, not how fast")
+    parser.add_argument("--large", action="store_true", help="also the largest sizes (100,000 entries)")
     parser.add_argument("--no-save", action="store_true", help="print only")
+    parser.add_argument("--redraw", action="store_true", help="tables and plots from the kept figures")
     args, args.rest = parser.parse_known_args(argv)
     unknown = sorted(set(args.part) - set(parts()))
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are: {', '.join(parts())}")
+    if args.redraw:
+        for part in args.part or parts():
+            if (RESULTS / f"{part}.json").exists():
+                print(f"{part}: {show(json.loads((RESULTS / f'{part}.json').read_text('utf-8')))}")
+        return 0
     failed = []
     for part in args.part or parts():
         module = importlib.import_module(f"{package.__name__}.{part}")
         print(f"== {part}", flush=True)
-        started = time.monotonic()
+        started, load = time.monotonic(), os.getloadavg()[0]
         try:
             figures = module.run(args)
         except SystemExit as stop:
-            print(f"{part}: not run: {stop}", flush=True)
+            print(f"{part}: skipped: {stop}", flush=True)
             if args.part:
                 failed.append(part)
             continue
-        print(f"== {part}: {time.monotonic() - started:.0f} s\n", flush=True)
+        print_table(summary(part, figures))
         if not (args.no_save or args.quick):
-            save(part, figures, argv)
+            print(show(save(part, figures, argv, [load, os.getloadavg()[0]])))
+        print(f"== {part}: {time.monotonic() - started:.0f} s\n", flush=True)
     return 1 if failed else 0
 
 
-def save(part: str, figures: dict[str, object], argv: list[str]) -> None:
+def print_table(lines: Sequence[Mapping[str, Any]]) -> None:
+    """The part's lines beside floor, target and peer."""
+    table = [[cell.replace("*", "") for cell in row] for row in rows(lines)]
+    if len(table) < 2:
+        return
+    widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+    print()
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def save(part: str, figures: Mapping[str, Any], argv: Sequence[str], load: Sequence[float]) -> dict[str, Any]:
+    """Keep the figures with everything needed to judge them. A data path is a matter of the machine: left out."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    told = {
+    command = re.sub(r"(--data[ =])\S+", r"\1PATH", " ".join(["python -m benchmarks", *argv]))
+    kept = {
         "part": part,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python -m benchmarks", *argv]),
+        "command": command,
         "machine": machine(),
+        "load_average": {"before": round(load[0], 1), "after": round(load[1], 1)},
         "figures": figures,
+        "summary": summary(part, figures),
     }
-    (RESULTS / f"{part}.json").write_text(
-        json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    text = json.dumps(kept, indent=2, ensure_ascii=False) + "\n"
+    (RESULTS / f"{part}.json").write_text(text, encoding="utf-8")
+    return kept
+
+
+def show(kept: Mapping[str, Any]) -> str:
+    """Make the plot and the table of kept figures anew; says what became of the plot."""
+    page = DOCS / "benchmarks.md"
+    page.write_text(with_table(page.read_text("utf-8"), kept), encoding="utf-8")
+    return _plots.draw(str(kept["part"]), kept["figures"], RESULTS, conditions(kept))
+
+
+def conditions(kept: Mapping[str, Any]) -> str:
+    """One line on where and when: it stands under the table and in the plot."""
+    about, load = kept["machine"], kept.get("load_average")
+    busy = f", load {load['before']:g} before and {load['after']:g} after" if load else ""
+    return (
+        f"`{kept['command']}`, {kept['date'][:16]}Z, {about['cores']} cores, Python {about['python']}{busy}"
     )
+
+
+def with_table(page: str, kept: Mapping[str, Any]) -> str:
+    """The page with the table between this part's marks made anew; a page without the marks stays as it is."""
+    part = kept["part"]
+    head, *body = rows(summary(str(part), kept["figures"]))
+    told = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body]]
+    picture = f"![{part}: the figures as a picture](benchmarks/{part}.png)"
+    inside = "\n".join([*told, "", f"<sub>{conditions(kept)}</sub>", "", picture])
+    marks = re.compile(rf"(<!-- table:{part} -->\n).*?(<!-- /table:{part} -->)", re.DOTALL)
+    return marks.sub(lambda found: found[1] + inside + "\n" + found[2], page)
 
 
 if __name__ == "__main__":

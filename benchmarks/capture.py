@@ -170,7 +170,7 @@ def flushes(folder: Path, count: int = 100) -> dict[str, float]:
 
 def run(args: object = None) -> dict[str, Any]:
     """Measure, print a small table, return the figures."""
-    del args
+    quick = bool(getattr(args, "quick", False))
     with tempfile.TemporaryDirectory(prefix="cairn-bench-") as place:
         folder = Path(place)
         for name in ("grow", "many", "flush"):
@@ -178,8 +178,8 @@ def run(args: object = None) -> dict[str, Any]:
         before = floor(folder)
         figures: dict[str, Any] = {
             "add ms": adds(folder / "grow"),
-            "8 threads": throughput(folder / "many"),
-            "flush of 4 ms": flushes(folder / "flush"),
+            "8 threads": throughput(folder / "many", 0.3 if quick else 3.0),
+            "flush of 4 ms": flushes(folder / "flush", 10 if quick else 100),
         }
         figures["append + fdatasync alone ms"] = {
             "p50 before": milliseconds(before),

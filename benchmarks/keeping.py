@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 import tempfile
@@ -15,10 +16,10 @@ from cairn import config
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
-from cairn.keeping import lifecycle
+from cairn.keeping import lifecycle, pages
 from cairn.keeping.gate import dedupe_hash
 from cairn.keeping.memories import Keeper
-from cairn.keeping.records import KIND, Record
+from cairn.keeping.records import KIND, Record, Status
 from cairn.keeping.secrets import redact
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
@@ -61,7 +62,15 @@ def make_keeper(path: Path, clock: Any) -> Keeper:
     )
 
 
-def fill(keeper: Keeper, count: int, *, per_day: int = 40, seed: int = 1, confidence: float = 1.0) -> None:
+def fill(
+    keeper: Keeper,
+    count: int,
+    *,
+    per_day: int = 40,
+    seed: int = 1,
+    confidence: float = 1.0,
+    status: Status = "candidate",
+) -> None:
     """Write `count` memories, `per_day` to a note, straight into the notebook."""
     rng, words = random.Random(seed), _words(seed)
     day = datetime(2026, 5, 31, tzinfo=UTC)
@@ -70,7 +79,7 @@ def fill(keeper: Keeper, count: int, *, per_day: int = 40, seed: int = 1, confid
         for _ in range(min(per_day, count - start)):
             text = _sentence(rng, words)
             record = Record(
-                PROJECT, text, status="candidate", dedupe=dedupe_hash(text), created_at=day, updated_at=day,
+                PROJECT, text, status=status, dedupe=dedupe_hash(text), created_at=day, updated_at=day,
                 confidence=confidence,
             )  # fmt: skip
             drafts.append(Draft(record.inline(), record.sections()))
@@ -142,17 +151,50 @@ def sweep(count: int) -> dict[str, float]:
         }
 
 
-def run(_args: Any = None) -> dict[str, Any]:
+def page(count: int) -> float:
+    """Milliseconds to make MEMORY.md and the other pages anew after one more memory."""
+    rng, words = random.Random(11), _words(1)
+    with tempfile.TemporaryDirectory() as name:
+        keeper = make_keeper(Path(name), _Clock())
+        fill(keeper, count, status="promoted")
+        pages.refresh(keeper, SPACE)
+        times = []
+        for _ in range(5):
+            keeper.remember(_sentence(rng, words), origin="human")
+            begin = time.perf_counter()
+            pages.refresh(keeper, SPACE)
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times) * 1e3
+
+
+def flush_alone(reps: int = 100) -> float:
+    """Milliseconds of an append with fdatasync: what the disk asks of every durable write."""
+    with tempfile.TemporaryDirectory() as name:
+        file = os.open(Path(name) / "floor", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        times = []
+        for _ in range(reps):
+            begin = time.perf_counter()
+            os.write(file, b"x" * 400)
+            os.fdatasync(file)
+            times.append(time.perf_counter() - begin)
+        os.close(file)
+    return statistics.median(times) * 1e3
+
+
+def run(args: Any = None) -> dict[str, Any]:
     """Measure and print a small table."""
+    scale = 20 if getattr(args, "quick", False) else 1
     message = "I went to the market with Caroline yesterday and we bought apples. " * 3
     begin = time.perf_counter()
     for _ in range(2000):
         redact(message)
     result: dict[str, Any] = {
         "redact_200_chars_us": (time.perf_counter() - begin) / 2000 * 1e6,
-        "gate_2000": gate(2_000, 200),
-        "gate_20000": gate(20_000, 200),
-        "sweep_10000": sweep(10_000),
+        "flush_ms": flush_alone(),
+        "gate_2000": gate(2_000 // scale, 200 // scale),
+        "gate_20000": gate(20_000 // scale, 200 // scale),
+        "sweep_10000": sweep(10_000 // scale),
+        "page_2000_ms": page(2_000 // scale),
     }
     for name, value in result.items():
         shown = value if not isinstance(value, dict) else "  ".join(f"{k} {v:.2f}" for k, v in value.items())

@@ -1,13 +1,14 @@
 """How fast search is, beside what the arithmetic and a bare full-text table cost in the same run.
 
 Rows of one owner are put straight into the index: a quarter messages, facts and episodes of generated talk, with
-random vectors. Every query is new, so the local model embeds each (where it is installed). `--sizes 1000,10000`
-chooses the sizes; 100000 takes a few minutes.
+random vectors. Every query is new, so the local model embeds each (where it is installed). `--large` adds 100,000
+rows (a few minutes); `--sizes 1000,10000` chooses the sizes. Each size is measured in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import resource
 import shutil
 import sqlite3
@@ -16,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from cairn.types import Scope, Space
 
 OWNER = Scope(Space(), "user", "bench")
 QUERIES = 60
-CLIENTS = 8
+CLIENTS = (1, 2, 4, 8, 16, 32)
 
 
 class Talk:
@@ -94,17 +96,22 @@ def timed(call: Callable[[str], object], queries: Sequence[str]) -> float:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="benchmarks search")
-    parser.add_argument("--sizes", default="1000" if args.quick else "1000,10000")
+    usual = "1000" if args.quick else "1000,10000,100000" if args.large else "1000,10000"
+    parser.add_argument("--sizes", default=usual)
     sizes = [int(size) for size in parser.parse_args(args.rest).sizes.split(",")]
-    figures = {str(size): measure(size) for size in sizes}
-    names = list(next(iter(figures.values())))
-    print(f"{'':34}" + "".join(f"{size:>12}" for size in figures))
-    for name in names:
-        print(f"{name:34}" + "".join(f"{figure[name]:>12.2f}" for figure in figures.values()))
+    figures: dict[str, Any] = {}
+    for size in sizes:  # memory is only told apart in a fresh process
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            figures[str(size)] = pool.submit(measure, size).result()
+    print(f"{'':36}" + "".join(f"{size:>12}" for size in figures))
+    for name, value in next(iter(figures.values())).items():
+        for part in [""] if not isinstance(value, dict) else value:
+            found = [figure[name][part] if part else figure[name] for figure in figures.values()]
+            print(f"{name + (': ' + part if part else ''):36}" + "".join(f"{one:>12.2f}" for one in found))
     return figures
 
 
-def measure(size: int) -> dict[str, float]:
+def measure(size: int) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     settings = config.load(folder, environ={})
     embedder = choose(settings) or HashingEmbedder(384)
@@ -144,7 +151,7 @@ def measure(size: int) -> dict[str, float]:
     def product(_: str) -> object:
         return np.argpartition(-(matrix @ matrix[0]), 10)[:10]
 
-    out = {
+    out: dict[str, Any] = {
         "first hybrid, loading (ms)": first,
         "keyword (ms)": timed(ask("keyword"), queries()),
         "vector (ms)": timed(ask("vector"), queries()),
@@ -154,8 +161,10 @@ def measure(size: int) -> dict[str, float]:
         "embedding the question alone (ms)": timed(lambda q: embedder.embed([q]), queries()),
         "floor: bare FTS5, top 10 (ms)": timed(bare, queries()),
         "floor: matrix product, top 10 (ms)": timed(product, queries()),
-        "hybrid queries/s, 8 clients": _together(ask("hybrid"), queries() * 4),
     }
+    asked = {str(count): _together(ask("hybrid"), queries() * 4, count) for count in CLIENTS}
+    out["hybrid queries/s by clients"] = {count: round(rate, 1) for count, rate in asked.items()}
+    out["hybrid queries/s, 8 clients"] = asked["8"]
     out["peak memory of the process (MB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     index.close()
     floor.close()
@@ -163,7 +172,7 @@ def measure(size: int) -> dict[str, float]:
     return out
 
 
-def _together(call: Callable[[str], object], queries: list[str]) -> float:
+def _together(call: Callable[[str], object], queries: list[str], clients: int) -> float:
     """Queries per second that several threads get through together."""
     left = list(enumerate(queries))
     lock = threading.Lock()
@@ -174,9 +183,9 @@ def _together(call: Callable[[str], object], queries: list[str]) -> float:
                 if not left:
                     return
                 number, query = left.pop()
-            call(f"{query} {number}")
+            call(f"{query} {number}x{clients}")
 
-    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
+    threads = [threading.Thread(target=work) for _ in range(clients)]
     began = time.perf_counter()
     for thread in threads:
         thread.start()

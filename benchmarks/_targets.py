@@ -1,0 +1,206 @@
+"""What each part promises: one line per figure, with its floor, its target and the best peer's figure.
+
+A line names where its value lies in the figures of a part, so that the table on the terminal, the table in
+docs/benchmarks.md and the plot all say the same thing. Peer figures are EverOS 1.5.1's, measured elsewhere on the
+same kind of work and machine (two shared cores, model and embeddings answering at once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Path = Sequence[str] | Callable[[Mapping[str, Any]], float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure: where it is, what bounds it, what it stands beside."""
+
+    what: str
+    at: Path
+    unit: str = "ms"
+    target: float | None = None
+    at_least: bool = False
+    floor: Path | None = None
+    floor_is: str = ""
+    peer: float | None = None
+
+    def told(self, figures: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The line with its values; None where the run did not measure it."""
+        ours = _value(figures, self.at)
+        if ours is None:
+            return None
+        floor = None if self.floor is None else _value(figures, self.floor)
+        met = None
+        if self.target is not None:
+            met = ours >= self.target if self.at_least else ours <= self.target
+        return {
+            "what": self.what,
+            "ours": ours,
+            "unit": self.unit,
+            "floor": floor,
+            "floor_is": self.floor_is,
+            "target": self.target,
+            "at_least": self.at_least,
+            "met": met,
+            "peer": self.peer,
+        }
+
+
+def _value(figures: Mapping[str, Any], at: Path) -> float | None:
+    try:
+        if callable(at):
+            return round(float(at(figures)), 4)
+        found: Any = figures
+        for name in at:
+            found = found[name]
+        return float(found)
+    except (KeyError, TypeError):
+        return None
+
+
+def _ratio(over: Sequence[str], under: Sequence[str]) -> Callable[[Mapping[str, Any]], float]:
+    def divided(figures: Mapping[str, Any]) -> float:
+        above, below = figures, figures
+        for name in over:
+            above = above[name]
+        for name in under:
+            below = below[name]
+        return float(above) / float(below)  # type: ignore[arg-type]
+
+    return divided
+
+
+def _size(method: str, size: int) -> list[str]:
+    return [f"search of {size}", f"{method} p50 ms"]
+
+
+ECHO = ["floor: bare Starlette route ms"]
+
+TARGETS: dict[str, list[Line]] = {
+    "notes": [
+        Line("append to a note of 5,000 entries", ["append", "ratio"], "x", 1.5, floor_is="read + atomic rewrite of the same bytes = 1"),
+        Line("eight writers, cheaper per entry", ["group_commit", "ratio"], "x", 6, at_least=True, floor_is="one rewrite for each entry = 1"),
+        Line("parse 5,000 entries, faster than markdown-it-py", ["parse", "ratio"], "x", 50, at_least=True, floor_is="the library = 1"),
+        Line("scan 20,000 notes", ["scan", "ratio"], "x", 2, floor_is="scandir + stat = 1"),
+    ],
+    "capture": [
+        Line("add 1 message", ["add ms", "default with 10 open"], "ms", 3, floor=["append + fdatasync alone ms", "p50 after"], floor_is="append + fdatasync"),
+        Line("add with 400 open", ["add ms", "default with 400 open"], "ms", 3, floor=["append + fdatasync alone ms", "p50 after"], floor_is="append + fdatasync"),
+        Line("adds/s, 8 threads on 8 sessions", ["8 threads", "adds/s"], "/s", 500, at_least=True),
+        Line("flush of 4 messages", ["flush of 4 ms", "p50"], "ms", 15, floor=["append + fdatasync alone ms", "p50 after"], floor_is="append + fdatasync"),
+    ],
+    "indexing": [
+        Line("rows indexed", ["rows_per_second"], "/s"),
+        Line("rebuild, embedder at no cost", ["rebuild_entries_per_second"], "/s", 1000, at_least=True, peer=137),
+        Line("write to searchable, p95", ["write_to_searchable_ms_p95"], "ms", 250, peer=1286),
+        Line("edit to searchable, p95", ["edit_to_searchable_ms_p95"], "ms", 250),
+        Line("index bytes per Markdown byte", ["index_bytes_per_markdown_byte"], "x"),
+    ],
+    "search": [
+        Line("keyword, 10,000 rows", ["10000", "keyword (ms)"], "ms", 6, floor=["10000", "floor: bare FTS5, top 10 (ms)"], floor_is="bare FTS5", peer=74),
+        Line("vector, 10,000 rows", ["10000", "vector (ms)"], "ms", 15, floor=["10000", "embedding the question alone (ms)"], floor_is="embedding the question", peer=127),
+        Line("hybrid, 10,000 rows", ["10000", "hybrid (ms)"], "ms", 20, floor=["10000", "embedding the question alone (ms)"], floor_is="embedding the question", peer=214),
+        Line("hybrid, 100,000 rows", ["100000", "hybrid (ms)"], "ms", 40, floor=["100000", "floor: matrix product, top 10 (ms)"], floor_is="numpy scan"),
+        Line("hybrid queries/s, 8 clients, 10,000 rows", ["10000", "hybrid queries/s, 8 clients"], "/s", 150, at_least=True, peer=8),
+        Line("4,000-word question, 10,000 rows", ["10000", "4,000-word question (ms)"], "ms", 500),
+        Line("peak memory, 10,000 rows", ["10000", "peak memory of the process (MB)"], "MB", 450),
+    ],
+    "http": [
+        Line("cold start to first answer", ["cold start", "seconds"], "s", 1, peer=6.7),
+        Line("idle memory", ["cold start", "idle RSS MB"], "MB", 150, peer=280),
+        Line("add 1 message", ["add", "1 p50 ms"], "ms", 3, floor=ECHO, floor_is="bare Starlette route", peer=34),
+        Line("add 10 messages", ["add", "10 p50 ms"], "ms", 12.8, floor=ECHO, floor_is="bare Starlette route", peer=128),
+        Line("add with 400 open", ["add ms by open messages", "400"], "ms", 3, floor=ECHO, floor_is="bare Starlette route", peer=150),
+        Line("server CPU per add", ["add", "1 cpu ms"], "ms", 2.7, peer=27),
+        Line("adds/s, 8 clients", ["adds/s by clients", "8"], "/s", 500, at_least=True, floor=["floor: bare Starlette, calls/s", "8"], floor_is="bare Starlette route", peer=32),
+        Line("flush of 4 messages", ["flush of 4", "p50 ms"], "ms", 15, floor=["flush of 4", "floor: atomic rewrite ms"], floor_is="atomic rewrite of the note", peer=149),
+        Line("flush to searchable, p50", ["flush of 4", "searchable p50 ms"], "ms", 105, peer=1051),
+        Line("flush to searchable, p95", ["flush of 4", "searchable p95 ms"], "ms", 250, peer=1286),
+        Line("edit to searchable, p95", ["edit to searchable ms", "p95"], "ms", 250, peer=1118),
+        Line("sessions/s, 8 clients, one user", ["add + flush, 8 clients", "one user, sessions/s"], "/s"),
+        Line("sessions/s, 8 clients, eight users", ["add + flush, 8 clients", "eight users, sessions/s"], "/s"),
+        Line("keyword, 10,000 entries", _size("keyword", 10000), "ms", 6, floor=ECHO, floor_is="bare Starlette route", peer=74),
+        Line("vector, 10,000 entries", _size("vector", 10000), "ms", 15, floor=ECHO, floor_is="bare Starlette route", peer=127),
+        Line("hybrid, 10,000 entries", _size("hybrid", 10000), "ms", 20, floor=ECHO, floor_is="bare Starlette route", peer=214),
+        Line("hybrid queries/s, 8 clients", ["hybrid queries/s of 10000 by clients", "8"], "/s", 150, at_least=True, floor=["floor: bare Starlette, calls/s", "8"], floor_is="bare Starlette route", peer=8),
+        Line("right after a bulk of 10,000, beside settled", _ratio(["bulk of 10000", "hybrid right after p50 ms"], ["bulk of 10000", "hybrid settled p50 ms"]), "x", 3, peer=20),
+        Line("bulk of 10,000 found by words", ["bulk of 10000", "indexed, entries/s"], "/s", 1000, at_least=True, peer=127),
+        Line("4,000-word query", ["4,000-word query of 10000", "p50 ms"], "ms", 500),
+        Line("memory with model and 10,000 entries", ["RSS MB with model and 10000"], "MB", 450, peer=1100),
+        Line("cold command to first keyword hit", ["cold CLI keyword of 10000 s"], "s", 1.5),
+        Line("flush of a 1 MB message", ["1 MB message ms", "flush"], "ms"),
+    ],
+    "strategies": [
+        Line("queued events drained", ["drain events/s"], "/s", 200, at_least=True),
+        Line("flush to facts and profile, p95", ["flush to derived, p95 ms"], "ms", 1000),
+        Line("a look at an empty queue, CPU", ["idle look, CPU ms"], "ms"),
+        Line("add beside the engine at work", ["add at work, share of asleep"], "x", 1.1, floor=["add asleep, p50 ms"], floor_is="ms with the engine asleep"),
+        Line("search beside the engine at work", ["search at work, share of asleep"], "x", 1.1, floor=["search asleep, p50 ms"], floor_is="ms with the engine asleep"),
+    ],
+    "keeping": [
+        Line("verdict, 2,000 memories", ["gate_2000", "fresh_p50_ms"], "ms", 5, floor=["flush_ms"], floor_is="append + fdatasync"),
+        Line("verdict at 20,000, beside 2,000", _ratio(["gate_20000", "fresh_p50_ms"], ["gate_2000", "fresh_p50_ms"]), "x", 2),
+        Line("sweep of 10,000", ["sweep_10000", "seconds"], "s", 3),
+        Line("a write delayed by the sweep, at most", lambda f: f["sweep_10000"]["write_beside_max_ms"] - f["sweep_10000"]["write_beside_p50_ms"], "ms", 50),
+        Line("MEMORY.md of 2,000 memories made anew", ["page_2000_ms"], "ms", 200),
+    ],
+    "project": [
+        Line("init, 10,000 files", ["init_10000_files_s"], "s", 5),
+        Line("status, 10,000 events and 1,000 checkpoints", ["status_ms"], "ms", 300),
+        Line("query, 10,000 events and 1,000 checkpoints", ["query_ms"], "ms", 300),
+        Line("append an event, beyond one flush", lambda f: f["record_long_ms"] - f["fsync_ms"], "ms", 2, floor=["fsync_ms"], floor_is="append + fdatasync"),
+        Line("import 1,000 sessions (200 MB), peak memory", ["import_peak_mb"], "MB", 300),
+        Line("import 1,000 sessions (200 MB)", ["import_s"], "s"),
+        Line("import again, nothing new", ["import_again_s"], "s"),
+    ],
+    "locomo": [
+        Line("evidence recall at 10", ["table", "all", "R@10"], "", 0.819, at_least=True),
+        Line("mean reciprocal rank", ["table", "all", "MRR"], "", 0.665, at_least=True),
+        Line("recall within 500 tokens", ["table", "all", "R@500t"], "", 0.824, at_least=True),
+        Line("search p50", ["search_p50_ms"], "ms"),
+    ],
+}  # fmt: skip
+
+
+def summary(part: str, figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lines of a part that this run measured."""
+    told = [line.told(figures) for line in TARGETS.get(part, ())]
+    return [line for line in told if line is not None]
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A figure as a person would write it: three digits that matter, its unit behind."""
+    if value is None:
+        return ""
+    if unit == "":
+        shown = f"{value:.3f}".lstrip("0")
+    elif abs(value) >= 100:
+        shown = f"{value:,.0f}"
+    else:
+        shown = (
+            f"{value:.1f}".removesuffix(".0") if abs(value) >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
+        )
+    return f"{shown}{unit}" if unit in {"x", "/s"} else f"{shown} {unit}".strip()
+
+
+def rows(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The table of a part, head first: what, ours, floor, target, met, peer; empty columns are left out."""
+    head = ["What", "Cairn", "Floor of the same run", "Target", "", "EverOS 1.5.1"]
+    table = [head]
+    for line in lines:
+        unit = line["unit"]
+        floor = line["floor_is"]
+        if line["floor"] is not None:
+            floor_unit = "ms" if unit == "x" else unit
+            floor = f"{number(line['floor'], floor_unit)} ({floor})"
+        sign = "at least " if line["at_least"] else "at most "
+        target = "" if line["target"] is None else sign + number(line["target"], unit)
+        met = {True: "met", False: "**missed**", None: ""}[line["met"]]
+        table.append(
+            [line["what"], number(line["ours"], unit), floor, target, met, number(line["peer"], unit)]
+        )
+    kept = [place for place in range(len(head)) if place < 2 or any(row[place] for row in table[1:])]
+    return [[row[place] for place in kept] for row in table]
