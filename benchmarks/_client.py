@@ -79,12 +79,28 @@ class Client:
             self._socket = None
 
 
-class Server:
+class Running:
+    """A server that somebody else started; it costs what its port's answers cost, no more is known of it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def client(self) -> Client:
+        return Client(self.port)
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    def resident_mb(self) -> float:
+        return 0.0
+
+
+class Server(Running):
     """A server process, from its start until it answers, to its end by SIGTERM."""
 
     def __init__(self, command: Sequence[str], port: int, **environ: str) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
-        self.port = port
+        super().__init__(port)
         began = time.perf_counter()
         self.process = subprocess.Popen(
             command, env={**kept, **environ}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -112,9 +128,6 @@ class Server:
     def echo(cls) -> Server:
         port = free_port()
         return cls([sys.executable, "-m", "benchmarks._echo", str(port)], port)
-
-    def client(self) -> Client:
-        return Client(self.port)
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()

@@ -19,14 +19,18 @@ def vocabulary() -> list[str]:
 
 
 class Talk:
-    """Sentences and messages, the same ones for the same seed."""
+    """Sentences and messages, the same ones for the same seed.
 
-    def __init__(self, seed: int = 1) -> None:
+    One talk keeps to its subject, 120 words drawn for it, so that no boundary is found inside it; `wide` has none.
+    """
+
+    def __init__(self, seed: int = 1, *, wide: bool = False) -> None:
         self.random = random.Random(seed)
+        self.subject = vocabulary() if wide else self.random.choices(vocabulary(), k=120)
         self.at = 1_780_000_000_000
 
     def words(self, count: int = 12) -> str:
-        return " ".join(self.random.choices(vocabulary(), k=count))
+        return " ".join(self.random.choices(self.subject, k=count))
 
     def mark(self) -> str:
         """A word that nobody else says."""

@@ -46,6 +46,7 @@ class Line:
             "at_least": self.at_least,
             "met": met,
             "peer": self.peer,
+            "beside": _value(figures.get("beside", {}), self.at) or None,
         }
 
 
@@ -188,7 +189,15 @@ def number(value: float | None, unit: str = "") -> str:
 
 def rows(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """The table of a part, head first: what, ours, floor, target, met, peer; empty columns are left out."""
-    head = ["What", "Cairn", "Floor of the same run", "Target", "", "EverOS 1.5.1"]
+    head = [
+        "What",
+        "Cairn",
+        "Floor of the same run",
+        "Target",
+        "",
+        "EverOS 1.5.1, same run",
+        "EverOS 1.5.1, elsewhere",
+    ]
     table = [head]
     for line in lines:
         unit = line["unit"]
@@ -199,8 +208,7 @@ def rows(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         sign = "at least " if line["at_least"] else "at most "
         target = "" if line["target"] is None else sign + number(line["target"], unit)
         met = {True: "met", False: "**missed**", None: ""}[line["met"]]
-        table.append(
-            [line["what"], number(line["ours"], unit), floor, target, met, number(line["peer"], unit)]
-        )
+        peers = [number(line.get("beside"), unit), number(line["peer"], unit)]
+        table.append([line["what"], number(line["ours"], unit), floor, target, met, *peers])
     kept = [place for place in range(len(head)) if place < 2 or any(row[place] for row in table[1:])]
     return [[row[place] for place in kept] for row in table]
