@@ -50,7 +50,7 @@ def test_blocking_mirrors_governed_memories():
     """`memory.memories` has the same calls in both worlds."""
     import inspect
 
-    from cairn.blocking import BlockingMemories
+    from cairn.blocking_memories import BlockingMemories
     from cairn.governed import Memories
 
     named = [name for name, _ in inspect.getmembers(Memories, inspect.iscoroutinefunction) if name[0] != "_"]

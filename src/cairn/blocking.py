@@ -12,13 +12,15 @@ import functools
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from cairn.config import Settings
 from cairn.errors import Invalid
-from cairn.governed import Memories
 from cairn.memory import Memory
 from cairn.seams import Clock
+
+if TYPE_CHECKING:
+    from cairn.blocking_memories import BlockingMemories
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,49 +36,6 @@ def _blocking(
     return call
 
 
-def _governed(
-    method: Callable[Concatenate[Memories, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[BlockingMemories, P], T]:
-    def call(self: BlockingMemories, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._owner._wait(method(self._owner.memory.memories, *args, **kwargs))
-
-    functools.update_wrapper(call, method)
-    return call
-
-
-class BlockingMemories:
-    """`memory.memories`, each call waiting for its answer."""
-
-    def __init__(self, owner: BlockingMemory) -> None:
-        self._owner = owner
-
-    list = _governed(Memories.list)
-    show = _governed(Memories.show)
-    search = _governed(Memories.search)
-    history = _governed(Memories.history)
-    why = _governed(Memories.why)
-    edit = _governed(Memories.edit)
-    supersede = _governed(Memories.supersede)
-    pin = _governed(Memories.pin)
-    unpin = _governed(Memories.unpin)
-    archive = _governed(Memories.archive)
-    restore = _governed(Memories.restore)
-    promote = _governed(Memories.promote)
-    forget = _governed(Memories.forget)
-    sweep = _governed(Memories.sweep)
-    import_from = _governed(Memories.import_from)
-    consolidate = _governed(Memories.consolidate)
-    undo_consolidation = _governed(Memories.undo_consolidation)
-    end_mission = _governed(Memories.end_mission)
-    core = _governed(Memories.core)
-    set_core = _governed(Memories.set_core)
-    skills = _governed(Memories.skills)
-    scan_skills = _governed(Memories.scan_skills)
-    export_skill = _governed(Memories.export_skill)
-    import_skill = _governed(Memories.import_skill)
-    refresh = _governed(Memories.refresh)
-
-
 class BlockingMemory:
     """`Memory`, each call waiting for its answer. Safe to share between threads."""
 
@@ -84,7 +43,13 @@ class BlockingMemory:
         self.memory = Memory(settings, background=background, clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self.memories = BlockingMemories(self)
+
+    @functools.cached_property
+    def memories(self) -> BlockingMemories:
+        """Governed memories, each call waiting for its answer."""
+        from cairn.blocking_memories import BlockingMemories
+
+        return BlockingMemories(self.memory, self._wait)
 
     @property
     def settings(self) -> Settings:

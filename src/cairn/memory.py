@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from cairn import timeline, upkeep
 from cairn.config import Settings
 from cairn.errors import CairnError, Invalid, Unavailable
-from cairn.governed import Memories
 from cairn.parts import Parts, open_parts
 from cairn.seams import Clock
 from cairn.types import Message, Space, Verdict
 
 if TYPE_CHECKING:
     from cairn.capture import AddOutcome, FlushOutcome
+    from cairn.governed import Memories
     from cairn.retrieval.answers import SearchRequest, SearchResult
     from cairn.retrieval.listing import GetRequest, GetResult
 
@@ -59,7 +59,6 @@ class Memory:
         self._opened: Parts | None = None
         self._writers: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
-        self.memories = Memories(lambda: self.parts, self._read, self._write)
 
     # ------------------------------------------------------------ lifetime
 
@@ -101,6 +100,13 @@ class Memory:
         if self._opened is None:
             raise Invalid("This memory is not open: use it inside `async with cairn.open(...) as memory`.")
         return self._opened
+
+    @functools.cached_property
+    def memories(self) -> Memories:
+        """Governed memories: list, correct, forget, sweep, consolidate, core memory, skills and pages."""
+        from cairn.governed import Memories
+
+        return Memories(lambda: self.parts, self._read, self._write)
 
     async def _write(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in(self._writers, call, *args, **kwargs)

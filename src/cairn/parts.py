@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn.capture import Capture
 from cairn.config import Settings
@@ -28,8 +29,6 @@ from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
 from cairn.errors import CairnError, Invalid, Misconfigured
 from cairn.history.observer import Observer
-from cairn.history.timetravel import TimeTravel
-from cairn.keeping import lifecycle, maintenance
 from cairn.keeping.framing import strip_recalled
 from cairn.keeping.memories import Keeper
 from cairn.keeping.secrets import redact
@@ -43,6 +42,10 @@ from cairn.retrieval.search import Searcher
 from cairn.seams import Clock, Embedder, Journals, Locator, StorageBackend, SystemClock, Writer
 from cairn.strategies.engine import Engine
 from cairn.types import CellEvent, Hit, Scope, Space
+
+if TYPE_CHECKING:
+    from cairn.history.timetravel import TimeTravel
+    from cairn.keeping.lifecycle import Trigger
 
 log = logging.getLogger("cairn")
 
@@ -137,7 +140,9 @@ class Parts:
 
     def sweep_due(self) -> int:
         """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
-        trigger: lifecycle.Trigger = "schedule" if self._swept else "startup"
+        from cairn.keeping import maintenance
+
+        trigger: Trigger = "schedule" if self._swept else "startup"
         done = 0
         for space in self.keeper.spaces():
             try:
@@ -255,6 +260,8 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
         )
 
         def travel(space: Space) -> TimeTravel:
+            from cairn.history.timetravel import TimeTravel
+
             return TimeTravel(root.space(space), notebook, journals, locks, time)
 
         observer = Observer(storage, travel, indexer.changed_since)

@@ -6,11 +6,13 @@ everything is recorded, edits by hand included.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cairn.history.timetravel import TimeTravel
 from cairn.parts import Parts
 from cairn.types import Space
+
+if TYPE_CHECKING:
+    from cairn.history.timetravel import TimeTravel
 
 
 def log(parts: Parts, space: Space, entry_id: str | None, limit: int) -> list[dict[str, Any]]:

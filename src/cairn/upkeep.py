@@ -6,11 +6,10 @@ import re
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cairn.engines import transfer
 from cairn.errors import CairnError, Invalid, NotFound
-from cairn.keeping import checks
 from cairn.notes.conflicts import conflict_copies, merged
 from cairn.notes.format import list_items
 from cairn.notes.kinds import place_of
@@ -20,6 +19,9 @@ from cairn.seams import Locator
 from cairn.strategies.reflection import undo
 from cairn.types import Entry, Message, Scope, Space
 from cairn.version import VERSION
+
+if TYPE_CHECKING:
+    from cairn.keeping.checks import Finding
 
 _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
 
@@ -358,13 +360,15 @@ def doctor(parts: Parts) -> list[dict[str, Any]]:
                 "run `cairn cascade sync`",
             )
         )
+    from cairn.keeping import checks
+
     for space in parts.keeper.spaces():
         found.extend(_memory_finding(one) for one in checks.check(parts.keeper, space))
     order = {"fail": 0, "warn": 1, "info": 2}
     return sorted(found, key=lambda item: order[item["level"]])
 
 
-def _memory_finding(one: checks.Finding) -> dict[str, Any]:
+def _memory_finding(one: Finding) -> dict[str, Any]:
     following = (
         "run `cairn doctor --fix`" if one.fixable else _NEXT.get(one.code, "correct the entry by hand")
     )
@@ -385,6 +389,8 @@ _NEXT = {
 
 def repair(parts: Parts) -> list[dict[str, Any]]:
     """Mend what is safe to mend in every space; each item says what was done."""
+    from cairn.keeping import checks
+
     return [
         {"where": one.where, "what": one.message, "code": one.code}
         for space in parts.keeper.spaces()

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 from cairn.errors import Unavailable
-from cairn.keeping import derived
 from cairn.keeping.memories import Keeper
 
 
@@ -33,6 +32,8 @@ class MemoryTables:
                 raise Unavailable(f"{self._path.name} cannot be written: {error}.") from error
 
     def _sync(self, keeper: Keeper) -> int:
+        from cairn.keeping import derived
+
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._path, timeout=15.0)) as db:
             db.execute("PRAGMA journal_mode=WAL")

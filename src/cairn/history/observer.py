@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError, NotFound
-from cairn.history.timetravel import TimeTravel
 from cairn.notes.kinds import place_of
 from cairn.seams import Locator, StorageBackend
 from cairn.types import Space
+
+if TYPE_CHECKING:
+    from cairn.history.timetravel import TimeTravel
 
 _log = logging.getLogger(__name__)
 SETTLE_SECONDS = 1.0
@@ -46,6 +50,7 @@ class Observer:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._looked_at = 0.0
 
     def of(self, space: Space) -> TimeTravel:
         """The history of one space."""
@@ -71,7 +76,9 @@ class Observer:
         self.settle()
         since: dict[Space, float] = {}
         found = []
-        for at in self._changed_since(self._oldest()):
+        began = time.time()
+        after = self._looked_at - _GRAIN_SECONDS if self._looked_at else self._oldest()
+        for at in self._changed_since(after):
             place = place_of(at)
             if place is None:
                 continue
@@ -80,6 +87,7 @@ class Observer:
                 since[space] = self._recorded_at(space)
             if self._mtime(at) >= since[space] - _GRAIN_SECONDS:
                 found.append(at)
+        self._looked_at = began
         return self._observe(found, "edit")
 
     def start(self) -> None:
