@@ -1,4 +1,4 @@
-"""The subcommands for governed memories: remember, memories, sweep, consolidate, mission, core, skills, refresh."""
+"""The subcommands about single memories: remember, and memories list, search, show, edit, forget and so on."""
 
 from __future__ import annotations
 
@@ -20,13 +20,6 @@ CATEGORIES = (
 )  # fmt: skip
 SCOPES = ("project", "agent", "mission", "user")
 ORIGINS = ("human", "agent", "tool", "web", "recalled", "import")
-CORE_FIELDS = {
-    "summary": "projectSummary",
-    "conventions": "criticalConventions",
-    "preferences": "userPreferences",
-    "focus": "activeFocus",
-    "notes": "notes",
-}
 
 
 def add_commands(commands: Commands) -> None:
@@ -55,7 +48,6 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--trigger", default="", metavar="TEXT", help="when a procedure applies")
     command.add_argument("--steps", default="", metavar="TEXT", help="how a procedure goes")
     _add_memories(commands.group("memories", "governed memories: look, correct, forget"))
-    _add_keeping(commands)
 
 
 def _add_memories(memories: Commands) -> None:
@@ -66,7 +58,7 @@ def _add_memories(memories: Commands) -> None:
         examples="  cairn memories list --scope project --category decision\n"
         "  cairn memories list --scope user --owner alice --archived",
     )
-    _scope_options(command)
+    scope_options(command)
     command.add_argument("--status", choices=["candidate", "promoted", "archived"])
     command.add_argument("--category", choices=CATEGORIES)
     command.add_argument("--pinned", action="store_true", help="only pinned ones")
@@ -85,7 +77,7 @@ def _add_memories(memories: Commands) -> None:
         '  cairn memories search --scope agent --owner coder --as-prompt "how do we deploy"',
     )
     command.add_argument("query", nargs="+", help="the question, in plain words")
-    _scope_options(command)
+    scope_options(command)
     command.add_argument("--method", choices=["keyword", "vector", "hybrid"], default="hybrid")
     command.add_argument("--top-k", type=int, default=-1, metavar="N", help="how many (default 10)")
     command.add_argument("--min-score", type=float, metavar="X", help="leave out hits below this score")
@@ -97,8 +89,8 @@ def _add_memories(memories: Commands) -> None:
         "--as-prompt", action="store_true", help="print text for an agent's context, framed as data"
     )
 
-    _one(memories, "show", show, "one memory with every field")
-    command = _one(
+    one_command(memories, "show", show, "one memory with every field")
+    command = one_command(
         memories,
         "edit",
         edit,
@@ -114,7 +106,7 @@ def _add_memories(memories: Commands) -> None:
     command.add_argument("--trigger", metavar="TEXT")
     command.add_argument("--steps", dest="procedure", metavar="TEXT")
     command.add_argument("--reason", default="", metavar="TEXT")
-    command = _one(
+    command = one_command(
         memories,
         "supersede",
         supersede,
@@ -123,13 +115,13 @@ def _add_memories(memories: Commands) -> None:
     )
     command.add_argument("text", nargs="+", help="the new memory")
     command.add_argument("--reason", required=True, metavar="TEXT")
-    _one(memories, "pin", pin, "keep a memory at hand: promoted, tier 1, no decay")
-    _one(memories, "unpin", unpin, "let a pinned memory age again")
-    command = _one(memories, "archive", archive, "put a memory away: kept, but out of answers")
+    one_command(memories, "pin", pin, "keep a memory at hand: promoted, tier 1, no decay")
+    one_command(memories, "unpin", unpin, "let a pinned memory age again")
+    command = one_command(memories, "archive", archive, "put a memory away: kept, but out of answers")
     command.add_argument("--reason", default="", metavar="TEXT")
-    _one(memories, "restore", restore, "bring an archived memory back")
-    _one(memories, "promote", promote, "vouch for a candidate, whatever its origin")
-    command = _one(
+    one_command(memories, "restore", restore, "bring an archived memory back")
+    one_command(memories, "promote", promote, "vouch for a candidate, whatever its origin")
+    command = one_command(
         memories,
         "forget",
         forget,
@@ -159,80 +151,26 @@ def _add_memories(memories: Commands) -> None:
     )
     command.add_argument("--owner", default="", metavar="ID", help="the user whose memories they are")
     command.add_argument("--trust", action="store_true", help="you vouch for them: they count as yours")
-    _one(memories, "history", history, "everything on record about a memory, oldest first")
-    _one(memories, "why", why, "why a memory is kept as it is")
+    one_command(memories, "history", history, "everything on record about a memory, oldest first")
+    one_command(memories, "why", why, "why a memory is kept as it is")
 
 
-def _add_keeping(commands: Commands) -> None:
-    command = commands.add(
-        "sweep", sweep, "decay, demote, promote and archive what is due; refresh the pages"
-    )
-    command.add_argument("--dry-run", action="store_true", help="only say what would happen")
-    command = commands.add(
-        "consolidate",
-        consolidate,
-        "merge memories that say nearly the same; every run can be undone",
-        examples="  cairn consolidate --dry-run\n  cairn consolidate --undo con_0123456789ab",
-    )
-    _scope_options(command)
-    command.add_argument("--dry-run", action="store_true", help="only say what would be merged")
-    command.add_argument("--undo", metavar="RUN", help="take this run back")
-    mission = commands.group("mission", "runs of an agent and what they learn")
-    command = mission.add(
-        "end",
-        mission_end,
-        "end a run: what it learned goes to the project, or is put away",
-        examples="  cairn mission end run-42 --success",
-    )
-    command.add_argument("run_id", metavar="RUN", help="the run id: the owner of its memories")
-    outcome = command.add_mutually_exclusive_group(required=True)
-    outcome.add_argument("--success", dest="success", action="store_true")
-    outcome.add_argument("--failure", dest="success", action="store_false")
-    core = commands.group("core", "the small document an agent always has before it")
-    command = core.add("show", core_show, "the core memory of the project, or of an agent")
-    command.add_argument("--agent", default="", metavar="ID")
-    command = core.add(
-        "set",
-        core_set,
-        "set one field of the core memory; its version grows",
-        examples='  cairn core set summary "A parser for tide tables."\n'
-        '  cairn core set conventions "Tabs" "Tests beside modules"\n'
-        '  cairn core set focus --add "the 2.0 release"',
-    )
-    command.add_argument("field", choices=[*CORE_FIELDS])
-    command.add_argument("text", nargs="+", help='the summary, or the items of the list; "" empties it')
-    command.add_argument("--add", action="store_true", help="add to the list instead of replacing it")
-    command.add_argument("--agent", default="", metavar="ID")
-    skills = commands.group("skills", "procedures as SKILL.md files")
-    command = skills.add("list", skills_list, "the skill files that are known")
-    command.add_argument("--archived", action="store_true", help="those that are gone too")
-    command = skills.add(
-        "scan", skills_scan, "take in new and changed skills", examples="  cairn skills scan ~/.claude/skills"
-    )
-    command.add_argument("folder", nargs="*", help="folders besides the root's own skills")
-    command = _one(skills, "export", skills_export, "write a procedure as a SKILL.md")
-    command.add_argument("--to", metavar="DIR", help="also copy it to DIR/<name>/SKILL.md")
-    command = skills.add("import", skills_import, "take one SKILL.md in as a procedure")
-    command.add_argument("file", help="a SKILL.md, or the folder it is in")
-    commands.add("refresh", refresh, "make the pages agents read at start anew: MEMORY.md and its topics")
-
-
-def _scope_options(command: argparse.ArgumentParser) -> None:
+def scope_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--scope", choices=SCOPES, help="only this scope")
     command.add_argument("--owner", default="", metavar="ID", help="the user, agent or run of that scope")
 
 
-def _one(
+def one_command(
     commands: Commands, name: str, run: Any, text: str, *, examples: str = "", needed: bool = True
 ) -> argparse.ArgumentParser:
     """A command about one memory: its id, and whose it is where the id is not enough."""
     command = commands.add(name, run, text, examples=examples)
     command.add_argument("id", nargs=None if needed else "?", help="for example alice_mem_20260601_00000001")
-    _scope_options(command)
+    scope_options(command)
     return command
 
 
-def _place(args: argparse.Namespace) -> dict[str, Any]:
+def place_of(args: argparse.Namespace) -> dict[str, Any]:
     return {"scope": args.scope, "owner": args.owner, **space_of(args)}
 
 
@@ -279,7 +217,7 @@ def _say_verdict(verdict: Verdict, output: Output) -> int:
 def list_(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
         page = memory.memories.list(
-            **_place(args),
+            **place_of(args),
             status=args.status,
             category=args.category,
             pinned=True if args.pinned else None,
@@ -349,7 +287,7 @@ def search(args: argparse.Namespace, output: Output) -> int:
 
 def show(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        row = memory.memories.show(args.id, **_place(args))
+        row = memory.memories.show(args.id, **place_of(args))
     return _say_row(row, output)
 
 
@@ -368,7 +306,7 @@ def history(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import kept
 
     with opened(args) as memory:
-        lines = kept.history(memory.memories.history(args.id, **_place(args)))
+        lines = kept.history(memory.memories.history(args.id, **place_of(args)))
     output.value(lines)
     for line in lines:
         by = f" by {line['by']}" if line.get("by") else ""
@@ -382,7 +320,7 @@ def history(args: argparse.Namespace, output: Output) -> int:
 
 def why(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        lines = list(memory.memories.why(args.id, **_place(args)))
+        lines = list(memory.memories.why(args.id, **place_of(args)))
     output.value({"id": args.id, "why": lines})
     for line in lines:
         output.line(line)
@@ -405,39 +343,41 @@ def edit(args: argparse.Namespace, output: Output) -> int:
     )
     changes = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     with opened(args) as memory:
-        row = memory.memories.edit(args.id, **_place(args), reason=args.reason, **changes)
+        row = memory.memories.edit(args.id, **place_of(args), reason=args.reason, **changes)
     return _say_row(row, output)
 
 
 def supersede(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        verdict = memory.memories.supersede(args.id, " ".join(args.text), reason=args.reason, **_place(args))
+        verdict = memory.memories.supersede(
+            args.id, " ".join(args.text), reason=args.reason, **place_of(args)
+        )
     return _say_verdict(verdict, output)
 
 
 def pin(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        return _say_row(memory.memories.pin(args.id, **_place(args)), output)
+        return _say_row(memory.memories.pin(args.id, **place_of(args)), output)
 
 
 def unpin(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        return _say_row(memory.memories.unpin(args.id, **_place(args)), output)
+        return _say_row(memory.memories.unpin(args.id, **place_of(args)), output)
 
 
 def archive(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        return _say_row(memory.memories.archive(args.id, **_place(args), reason=args.reason), output)
+        return _say_row(memory.memories.archive(args.id, **place_of(args), reason=args.reason), output)
 
 
 def restore(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        return _say_row(memory.memories.restore(args.id, **_place(args)), output)
+        return _say_row(memory.memories.restore(args.id, **place_of(args)), output)
 
 
 def promote(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
-        return _say_row(memory.memories.promote(args.id, **_place(args)), output)
+        return _say_row(memory.memories.promote(args.id, **place_of(args)), output)
 
 
 def forget(args: argparse.Namespace, output: Output) -> int:
@@ -448,11 +388,11 @@ def forget(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
         what = [f'"{phrase}"' for phrase in args.words]
         if args.id is not None:
-            row = memory.memories.show(args.id, **_place(args))
+            row = memory.memories.show(args.id, **place_of(args))
             what.insert(0, f"{row['id']}: {_short(str(row['content']))}")
         if not args.yes:
             _confirm(what, output)
-        receipt = kept.receipt(memory.memories.forget(args.id, words=args.words, **_place(args)))
+        receipt = kept.receipt(memory.memories.forget(args.id, words=args.words, **place_of(args)))
     output.value(receipt)
     output.line(f"Forgotten: {receipt['id']}, {receipt['at']}", style="bold")
     for name, count in receipt["removed"].items():
@@ -494,156 +434,4 @@ def import_(args: argparse.Namespace, output: Output) -> int:
     )
     for item in done["refused"]:
         output.line(f"refused: {item['key']}: {item['reason']}")
-    return 0
-
-
-# ---------------------------------------------------------------- keeping as a whole
-
-
-def sweep(args: argparse.Namespace, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    with opened(args) as memory, output.progress("sweeping"):
-        done = kept.sweep(memory.memories.sweep(dry_run=args.dry_run, **space_of(args)))
-    output.value(done)
-    counts = ", ".join(
-        f"{done[f'entries_{name}']} {name}"
-        for name in ("decayed", "demoted", "promoted", "archived", "orphaned")
-    )
-    output.line(f"{'Would be' if args.dry_run else 'Swept'}: {counts}.")
-    for move in done["transitions"]:
-        output.line(f"  {move['move']}  {move['id']}  {move['reason']}")
-    return 0
-
-
-def consolidate(args: argparse.Namespace, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    with opened(args) as memory:
-        if args.undo:
-            restored = memory.memories.undo_consolidation(args.undo, **space_of(args))
-            output.value({"run_id": args.undo, "restored": restored})
-            output.line(f"{restored} memories are as they were before {args.undo}.")
-            return 0
-        done = kept.consolidation(memory.memories.consolidate(dry_run=args.dry_run, **_place(args)))
-    output.value(done)
-    for one in done["merged"]:
-        output.line(f"{one['category']}: {', '.join(one['originals'])} -> {one['new_id'] or '(dry run)'}")
-    if not done["merged"]:
-        output.line("Nothing to merge.")
-    elif not args.dry_run:
-        output.line(f"Undo with `cairn consolidate --undo {done['run_id']}`.")
-    return 0
-
-
-def mission_end(args: argparse.Namespace, output: Output) -> int:
-    from dataclasses import asdict
-
-    with opened(args) as memory:
-        done = asdict(memory.memories.end_mission(args.run_id, success=args.success, **space_of(args)))
-    output.value(done)
-    output.line(
-        f"{len(done['promoted'])} memories went to the project, {len(done['archived'])} were archived."
-    )
-    if done["already"]:
-        output.line("The mission had ended before; nothing was done.")
-    return 0
-
-
-def core_show(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
-        document = memory.memories.core(args.agent, **space_of(args))
-    return _say_core(document, output)
-
-
-def _say_core(document: Mapping[str, Any], output: Output) -> int:
-    output.value(dict(document))
-    if not document["version"]:
-        output.line('There is no core memory yet: `cairn core set summary "..."` begins it.')
-        return 1
-    for short, name in CORE_FIELDS.items():
-        value = document[name]
-        output.line(f"{short}:", style="bold")
-        for item in [value] if isinstance(value, str) else value:
-            output.block(str(item))
-    output.line(f"version {document['version']}, {document['updatedAt']}")
-    return 0
-
-
-def core_set(args: argparse.Namespace, output: Output) -> int:
-    name = CORE_FIELDS[args.field]
-    if args.field == "summary" and args.add:
-        raise Invalid("The summary is one text; --add is for lists.", field="add")
-    with opened(args) as memory:
-        value: Any = " ".join(args.text) if args.field == "summary" else list(args.text)
-        if args.add:
-            value = [*memory.memories.core(args.agent, **space_of(args))[name], *value]
-        document = memory.memories.set_core(args.agent, **space_of(args), **{name: value})
-    return _say_core(document, output)
-
-
-def skills_list(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
-        rows = [
-            row for row in memory.memories.skills(**space_of(args)) if args.archived or not row["archived_at"]
-        ]
-    output.value({"skills": [dict(row) for row in rows]})
-    output.table(
-        ("kind", "memory", "path"), [(row["kind"], row["memory_id"] or "", row["path"]) for row in rows]
-    )
-    if not rows:
-        output.line("No skills are known; `cairn skills scan FOLDER` looks for them.")
-    return 0 if rows else 1
-
-
-def skills_scan(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
-        report = memory.memories.scan_skills(args.folder, **space_of(args))
-    return _say_scan(report, output)
-
-
-def _say_scan(report: Any, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    done = kept.scan(report)
-    output.value(done)
-    counts = ", ".join(f"{len(done[name])} {name}" for name in ("added", "changed", "removed", "unchanged"))
-    output.line(f"{counts}.")
-    for item in done["refused"]:
-        output.line(f"refused: {item['path']}: {item['reason']}", style="bold")
-    return 1 if done["refused"] else 0
-
-
-def skills_export(args: argparse.Namespace, output: Output) -> int:
-    from pathlib import Path
-
-    with opened(args) as memory:
-        key = memory.memories.export_skill(args.id, **_place(args))
-        written = memory.settings.root / key
-        copy = Path(args.to).expanduser() / Path(key).parent.name / "SKILL.md" if args.to else None
-        if copy is not None:
-            if copy.exists() and copy.read_bytes() != written.read_bytes():
-                raise Invalid(f"{copy} is there already and differs; move it first.", path=str(copy))
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(written.read_bytes())
-    output.value({"path": key, "copy": str(copy) if copy else None})
-    output.line(str(copy or written))
-    return 0
-
-
-def skills_import(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
-        report = memory.memories.import_skill(args.file, **space_of(args))
-    return _say_scan(report, output)
-
-
-def refresh(args: argparse.Namespace, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    with opened(args) as memory:
-        done = kept.pages(memory.memories.refresh(**space_of(args)))
-    output.value(done)
-    output.line(f"{len(done['written'])} pages written, {len(done['unchanged'])} were current.")
-    for item in done["edited"]:
-        output.line(f"edited by hand: {item['page']}; kept as {item['kept_as']}", style="bold")
     return 0
