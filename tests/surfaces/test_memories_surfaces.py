@@ -248,6 +248,55 @@ def test_a_server_forgets_while_it_is_read(tmp_path):
         ]
 
 
+def test_forgetting_reaches_open_talk_facts_history_and_the_mirror(tmp_path):
+    """A canary said twice, once in talk not extracted yet, is in no byte afterwards, nor after the next flush."""
+    canary, root = "cerulean31337", tmp_path / "root"
+
+    def said(text, n):
+        return {
+            "sender_id": "kim",
+            "role": "user",
+            "timestamp": 1_780_000_000_000 + n * 1000,
+            "content": text,
+        }
+
+    with cairn.open_blocking(root, embedding__provider="hashing") as memory:
+        memory.add(
+            "s1", [said(f"My locker code is {canary}, do not tell.", 0), said("I sail on Sundays.", 1)]
+        )
+        memory.flush("s1")
+        memory.add(
+            "s2", [said(f"The locker code {canary} is still valid.", 2), said("I bought a green boat.", 3)]
+        )
+        made = memory.remember(
+            f"Kim's locker code is {canary}.", scope="user", owner="kim", status="promoted"
+        )
+        memory.checkpoint("before")
+        memory.search("locker", user_id="kim", consistency="strong")
+        parts = memory.memory.parts
+        assert parts.mirror.follow(parts.index) > 0
+        held = files_with(root, canary)
+        for part in (
+            "lancedb",
+            "index.db",
+            "history/texts.jsonl",
+            "s1.jsonl",
+            "s2.jsonl",
+            "episodes",
+            "memories",
+        ):
+            assert any(part in name for name in held), part
+        receipt = memory.memories.forget(made.memory["id"], words=[canary])
+        assert receipt.complete, receipt.left
+        assert files_with(root, canary) == []
+        memory.flush("s2")
+        found = memory.search("boat", user_id="kim", consistency="strong")
+        assert any("green boat" in hit.text for hit in found.episodes)
+        assert parts.mirror.follow(parts.index) > 0
+        assert memory.search(canary, user_id="kim", method="keyword").hits == ()
+    assert files_with(root, canary) == []
+
+
 # ---------------------------------------------------------------- HTTP alone
 
 SECRETS = {name: f"{name}-0123456789abcdef" for name in ("all", "reader", "alice", "acme")}
@@ -384,6 +433,8 @@ def test_grants_hold_on_every_route(world):
         ("alice", "GET", "skills", None),
         ("alice", "POST", "refresh", {}),
         ("alice", "GET", "doctor", None),
+        ("alice", "POST", "ome/trigger", {"name": "extract_facts"}),
+        ("acme", "POST", "ome/trigger", {"name": "extract_facts"}),
         ("alice", "GET", f"project/status?path={world.repo}", None),
         ("acme", "GET", f"memories/{ours}", None),
         ("acme", "GET", "memories", None),
