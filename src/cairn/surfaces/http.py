@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cached_property
 from typing import Any, cast
 
 from starlette.applications import Starlette
@@ -187,7 +188,6 @@ class _Routes:
     def __init__(self, memory: Memory, metrics: Metrics) -> None:
         self.memory = memory
         self.metrics = metrics
-        self.document = describe(ENDPOINTS, VERSIONS)
 
     def all(self) -> list[StarletteRoute]:
         routes = [
@@ -230,6 +230,11 @@ class _Routes:
         return PlainTextResponse(
             self.metrics.render(gauges), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI description, made when somebody asks for it."""
+        return describe(ENDPOINTS, VERSIONS)
 
     async def openapi(self, request: Request) -> Response:
         request.state.route = "/openapi.json"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from cairn.history.project import ProjectMemory
-from cairn.projects import open_project
 from cairn.surfaces import schemas
 from cairn.surfaces.guard import Refusal
 from cairn.surfaces.routes import Call, Endpoint
+
+if TYPE_CHECKING:
+    from cairn.history.project import ProjectMemory
 
 T = TypeVar("T")
 
@@ -37,6 +38,8 @@ def _allowed_tree(call: Call, path: str) -> ProjectMemory:
         raise outside
     if not folder.is_dir():
         raise Refusal(404, "NOT_FOUND", "path: there is no such folder below server.project_roots.")
+    from cairn.projects import open_project  # a fifth of a second that most servers never need
+
     project = open_project(folder, writer=call.memory.parts.writer)
     if not _is_below(project.tree.resolve(), roots):
         raise outside

@@ -17,15 +17,15 @@ OwnerId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class Body(BaseModel):
-    """A request body: strict about names and types."""
+    """A request body: strict about names and types. Built at its first use: a server should answer soon."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class Answer(BaseModel):
     """A response body, for the documentation."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
 
 class ToolFunction(Body):
