@@ -64,4 +64,4 @@ lock: $(VENV)/.ready ## resolve pyproject.toml anew into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
 
 clean:           ## remove the environment and caches
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis build dist

@@ -395,6 +395,11 @@ def _read_toml(path: Path) -> dict[str, tuple[Any, str]]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    except NotADirectoryError:
+        raise Misconfigured(
+            f"The memory root {path.parent} is not a folder: name another with --root or CAIRN_MEMORY__ROOT.",
+            setting="memory.root",
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{path.name} cannot be read: {error}.", setting=path.name) from None
     try:

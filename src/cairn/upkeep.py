@@ -16,7 +16,7 @@ from cairn.notes.kinds import place_of
 from cairn.notes.sessions import SessionLog, session_locator
 from cairn.parts import Parts
 from cairn.seams import Locator
-from cairn.strategies.reflection import undo
+from cairn.strategies.reflection import runs_of, undo
 from cairn.types import Entry, Message, Scope, Space
 from cairn.version import VERSION
 
@@ -59,7 +59,8 @@ def show(parts: Parts, space: Space, public_id: str) -> dict[str, Any]:
             "sections": dict(entry.sections),
             "messages": [_said(message, parts) for message in messages_of(parts, scope, entry)],
         }
-    raise NotFound(f"There is no entry {public_id} in {space.app}/{space.project}.", id=public_id)
+    hint = "" if owner else f" An id begins with its owner, for example alice_{entry_id}."
+    raise NotFound(f"There is no entry {public_id} in {space.app}/{space.project}.{hint}", id=public_id)
 
 
 def _scopes_of(space: Space, owner: str) -> Iterable[Scope]:
@@ -225,24 +226,27 @@ def trigger(parts: Parts, name: str, timeout: float, force: bool) -> dict[str, A
 
 
 def undo_reflection(parts: Parts, run_id: str) -> list[str]:
-    """Take back one reflection run in every scope it touched.
+    """Take back one reflection run in every scope it touched; the latest one if `run_id` is empty.
 
     Raises:
-        NotFound: no scope knows such a run.
+        NotFound: no scope knows such a run; the message names those there are.
     """
     restored: list[str] = []
     scopes = {
         place.scope for at in parts.notebook.notes(kind="episode") if (place := place_of(at)) is not None
     }
-    for scope in sorted(scopes):
+    known = sorted({run for scope in scopes for run in runs_of(scope, parts.engine.kit)})
+    run_id = run_id or (known[-1] if known else "")
+    for scope in sorted(scopes) if run_id in known else ():
         try:
             undone = undo(scope, parts.engine.kit, run=run_id)
         except NotFound:
             continue
         restored.extend((*undone.restored, *undone.mended))
     if not restored:
+        there = f"There are: {', '.join(known[-5:])}." if known else "None has been made, or all were undone."
         raise NotFound(
-            f"There is no reflection run {run_id} to undo; `cairn ome list` shows runs.", run=run_id
+            f"There is no reflection run {run_id} to undo. ".replace("  ", " ") + there, run=run_id
         )
     return restored
 

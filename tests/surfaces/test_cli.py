@@ -56,6 +56,7 @@ def test_first_minutes(cli):
 
 def test_nothing_found_is_an_answer_with_exit_code_one(cli):
     """Silence is an answer: exit code 1 and a sentence."""
+    cli("init")
     code, out, _ = cli("search", "--user", "nobody", "anything")
     assert code == 1
     assert "Nothing fits." in out
@@ -89,6 +90,7 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
 )
 def test_bad_input_has_a_code_and_a_sentence(cli, words, code, part):
     """Errors go to standard error with the documented exit code; with --json they are JSON."""
+    cli("init")
     got, out, err = cli(*words)
     assert got == code
     assert part in err
@@ -200,3 +202,91 @@ def test_import_cairn_is_light():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert time.perf_counter() - started < 5
     assert done.stdout.startswith("[]"), done.stdout
+
+
+def test_reading_makes_no_folder(cli):
+    """A misspelt root is named, with the next step, and nothing appears in its place."""
+    for words in (
+        ["search", "--user", "a", "x"],
+        ["doctor"],
+        ["get", "episode", "--user", "a"],
+        ["export", "o"],
+    ):
+        code, out, err = cli(*words)
+        assert code == 3, words
+        assert "cairn init" in err
+        assert not out
+    assert not cli.root.exists()
+
+
+def test_a_root_that_is_a_file_is_named(cli):
+    """The trouble is the root, not the settings file below it."""
+    cli.root.write_text("not a folder")
+    for words in (["init"], ["search", "--user", "a", "x"]):
+        code, _, err = cli(*words)
+        assert code == 6
+        assert "is not a folder" in err
+    assert cli.root.read_text() == "not a folder"
+
+
+def test_usage_errors_are_one_sentence_and_json_when_asked(cli):
+    """E117: what argparse finds is reported like every other error."""
+    code, out, err = cli("search", "--user", "a", "--top-k", "many", "x")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert "--top-k" in err
+    assert "`cairn search --help`" in err
+    code, out, err = cli("search", "--json", "x")
+    assert (code, err) == (2, "")
+    assert "--user" in json.loads(out)["error"]["message"]
+
+
+def test_no_words_at_all_print_the_help(capsys):
+    """`cairn` alone shows what there is."""
+    assert main([]) == 2
+    assert "first steps" in capsys.readouterr().out
+
+
+def test_a_disk_error_is_a_sentence(cli, monkeypatch):
+    """An error of the operating system that no part foresaw is no traceback."""
+    monkeypatch.setattr(
+        "cairn.surfaces.starter.starter_text",
+        lambda: (_ for _ in ()).throw(OSError(28, "No space left", "x")),
+    )
+    code, out, err = cli("init")
+    assert (code, out) == (5, "")
+    assert err.startswith("cairn: No space left (x)")
+
+
+def test_lists_say_what_each_memory_is(cli):
+    """A profile shows its summary; an id without its owner is answered with a hint."""
+    cli("add", "--session", "s", "--sender", "ana", "--name", "Ana", "I am allergic to peanuts.")
+    cli("flush", "--session", "s")
+    code, out, _ = cli("get", "profile", "--user", "ana")
+    assert code == 0
+    assert "Ana is allergic to peanuts" in out
+    entry = json.loads(cli("get", "episode", "--user", "ana", "--json")[1])["episodes"][0]["id"]
+    code, _, err = cli("show", entry.removeprefix("ana_"))
+    assert code == 3
+    assert "begins with its owner" in err
+
+
+def test_a_reflection_run_is_undone_without_knowing_its_id(cli):
+    """`ome undo` takes back the latest run; without one it says that there is none."""
+    for day in (1, 2):
+        at = str(1_781_500_000_000 + day * 3_600_000)
+        text = "The greenhouse heater broke again, so I ordered the spare valve from Berlin."
+        cli("add", "--session", f"s{day}", "--sender", "ana", "--name", "Ana", "--at", at, text)
+        cli("flush", "--session", f"s{day}")
+    code, _, err = cli("ome", "undo")
+    assert code == 3
+    assert "None has been made" in err
+    code, out, _ = cli("ome", "trigger", "reflect_episodes")
+    assert code == 1
+    assert "--force" in out
+    before = {p: p.read_bytes() for p in cli.root.rglob("users/**/*.md")}
+    assert cli("ome", "trigger", "reflect_episodes", "--force")[0] == 0
+    assert {p: p.read_bytes() for p in cli.root.rglob("users/**/*.md")} != before
+    code, out, err = cli("ome", "undo")
+    assert code == 0, err
+    assert {p: p.read_bytes() for p in cli.root.rglob("users/**/*.md")} == before

@@ -78,6 +78,7 @@ def test_remember_says_accepted_merged_or_refused(cli):
 )
 def test_bad_input_has_a_named_error_and_an_exit_code(cli, words, code, part):
     """Each refusal names the thing; the exit code tells bad input (2) from not found (3)."""
+    cli("init")
     found, _, err = cli(*words)
     assert found == code, err
     assert part in err

@@ -125,8 +125,9 @@ def redacted(message: Message, redact: _Redact) -> Message:
 
 def _check_count(count: int) -> None:
     if not 1 <= count <= MAX_MESSAGES:
+        advice = "Send them in several calls." if count else "There is nothing to add."
         raise Invalid(
-            f"messages holds {count} messages; one call takes 1 to {MAX_MESSAGES}. Send them in several calls.",
+            f"messages holds {count} messages; one call takes 1 to {MAX_MESSAGES}. {advice}",
             field="messages",
             count=count,
         )

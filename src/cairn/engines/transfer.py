@@ -184,5 +184,10 @@ def _opened(source: str) -> Iterator[StorageBackend]:
                     if member.isfile() and member.size <= _MAX_FILE_BYTES:
                         archive.extract(member, scratch, filter="data")
         except (tarfile.TarError, OSError, EOFError) as error:
-            raise Invalid(f"{source} is not an archive that can be read: {error}.", source=source) from None
+            first = (str(error).splitlines() or ["it is empty"])[0].rstrip(":.")
+            raise Invalid(
+                f"{source} is not an archive that can be read ({first}): give a folder, or a .tar.gz that "
+                "`cairn export` made.",
+                source=source,
+            ) from None
         yield DeviceLocalBackend(scratch)

@@ -464,6 +464,20 @@ class Undone:
     mended: tuple[str, ...]
 
 
+def runs_of(scope: Scope, kit: Kit) -> list[str]:
+    """The runs of this owner that can be undone, oldest first."""
+    ledger = Ledger(scope, kit)
+    return list(
+        dict.fromkeys(
+            str(line["run"])
+            for line in ledger.lines
+            if line.get("t") == "plan"
+            and line.get("owner") == scope.owner
+            and line["cluster"] not in ledger.undone
+        )
+    )
+
+
 def undo(scope: Scope, kit: Kit, *, run: str = "", cluster: str = "") -> Undone:
     """Take back a reflection run (or one cluster of it; the latest run if neither is named).
 

@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
 from cairn.surfaces.output import Output
@@ -31,6 +31,13 @@ EXIT_CODES: Sequence[tuple[type[CairnError], int]] = (
 )
 
 Run = Callable[[argparse.Namespace, Output], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like all others: one sentence, JSON where JSON was asked for."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Invalid(f"{message}. See `{self.prog} --help`.", field="arguments")
 
 
 class Commands:
@@ -76,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The whole command line, as data: the documentation test reads it too."""
     from cairn.surfaces import commands, keeping_cli, memories_cli, project_cli
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cairn",
         description="Long-term memory for AI agents that a person can read.",
         epilog='first steps:\n  cairn demo                      a guided tour in a temporary folder\n  cairn init                      make ~/.cairn with commented settings\n  cairn add --session s1 --sender alice "I moved to Lisbon in May."\n  cairn flush --session s1\n  cairn search --user alice "where does Alice live"',
@@ -92,7 +99,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    args = build_parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    parser = build_parser()
+    if not given:
+        parser.print_help()
+        return 2
+    try:
+        args = parser.parse_args(given)
+    except Invalid as error:
+        return _report(error, Output(as_json="--json" in given))
     for name, default in {"root": None, "app": "default", "project": "default", "json": False}.items():
         if not hasattr(args, name):
             setattr(args, name, default)
@@ -108,6 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`cairn search ... | head -1`): that is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        return _report(
+            Unavailable(f"{error.strerror or error}{where}: check the path, its owner and its space."), output
+        )
     except KeyboardInterrupt:
         return 130
 

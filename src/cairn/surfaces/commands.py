@@ -25,11 +25,21 @@ def settings_for(args: argparse.Namespace) -> Settings:
     return load(args.root)
 
 
-def opened(args: argparse.Namespace) -> BlockingMemory:
-    """The memory of this call's root. A lone call does its own indexing; beside a server it leaves that to it."""
+def opened(args: argparse.Namespace, *, reading: bool = False) -> BlockingMemory:
+    """The memory of this call's root. A lone call does its own indexing; beside a server it leaves that to it.
+
+    Raises:
+        NotFound: the call only reads (`reading`) and there is no such root. A misspelt name makes no folder.
+    """
     from cairn.blocking import BlockingMemory
 
-    return BlockingMemory(settings_for(args), background=False)
+    settings = settings_for(args)
+    if reading and not settings.root.exists():
+        raise NotFound(
+            f"There is no memory at {settings.root}: `cairn init` makes one, --root names another.",
+            root=settings.root,
+        )
+    return BlockingMemory(settings, background=False)
 
 
 def add_commands(commands: Commands) -> None:
@@ -140,7 +150,9 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
     command.add_argument("--force", action="store_true", help="run it even if it is switched off")
     command = ome.add("undo", ome_undo, "take back a reflection run; the notes are as they were before")
-    command.add_argument("run_id", metavar="RUN", help="the run id that `cairn ome list` shows")
+    command.add_argument(
+        "run_id", metavar="RUN", nargs="?", default="", help="which run (default: the latest)"
+    )
 
     config = commands.group("config", "settings")
     config.add("show", config_show, "every setting, its value and where it came from; keys are masked")
@@ -310,7 +322,7 @@ def flush(args: argparse.Namespace, output: Output) -> int:
 def search(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import kept, views
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         result = memory.search(
             " ".join(args.query),
             user_id=args.user,
@@ -386,7 +398,7 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
 def get(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import views
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         result = memory.get(
             args.kind,
             user_id=args.user,
@@ -405,7 +417,7 @@ def get(args: argparse.Namespace, output: Output) -> int:
         (
             item["id"],
             item.get("timestamp", "")[:16],
-            item.get("subject") or item.get("name") or item.get("task_intent") or "",
+            _headline(item),
         )
         for kind in ("episodes", "profiles", "agent_cases", "agent_skills")
         for item in data[kind]
@@ -415,8 +427,16 @@ def get(args: argparse.Namespace, output: Output) -> int:
     return 0 if data["total_count"] else 1
 
 
+def _headline(item: dict[str, Any]) -> str:
+    """What a listing says of one memory: its subject, its task, a skill's purpose or a profile's summary."""
+    for name in ("subject", "task_intent", "description"):
+        if item.get(name):
+            return str(item[name])
+    return str((item.get("profile_data") or {}).get("summary") or item.get("name") or "")
+
+
 def show(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         found = memory.show(args.id, **space_of(args))
     output.value(found)
     output.line(f"{found['id']}  ({found['kind']})", style="bold")
@@ -438,18 +458,18 @@ def show(args: argparse.Namespace, output: Output) -> int:
 
 
 def reextract(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         count = memory.reextract(session_id=args.session, user_id=args.user, date=args.date, **space_of(args))
     output.value({"rewritten": count})
     output.line(f"{count} episode{'s' if count != 1 else ''} written anew.")
-    return 0
+    return 0 if count else 1
 
 
 # ---------------------------------------------------------------- index, engine, settings
 
 
 def cascade_status(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         status = memory.index_status()
     output.value(status)
     output.fields({name: value for name, value in status.items() if not isinstance(value, list | dict)})
@@ -459,15 +479,16 @@ def cascade_status(args: argparse.Namespace, output: Output) -> int:
 
 
 def cascade_sync(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory, output.progress("indexing"):
+    with opened(args, reading=True) as memory, output.progress("indexing"):
         done = memory.sync(args.path)
     output.value(done)
-    output.line(f"{done['applied']} changes applied; {done['pending']} pending, {done['failed']} failed.")
+    changes = "1 change" if done["applied"] == 1 else f"{done['applied']} changes"
+    output.line(f"{changes} applied; {done['pending']} pending, {done['failed']} failed.")
     return 0 if not done["failed"] else 1
 
 
 def cascade_fix(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         failures = memory.failures(retry=args.apply)
     output.value({"failures": failures, "applied": args.apply})
     output.table(
@@ -483,7 +504,7 @@ def cascade_fix(args: argparse.Namespace, output: Output) -> int:
 
 
 def cascade_rebuild(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory, output.progress("rebuilding the index"):
+    with opened(args, reading=True) as memory, output.progress("rebuilding the index"):
         done = memory.rebuild()
     output.value(done)
     output.line(f"Rebuilt: {done['rows']} rows from {done['notes']} files in {done['seconds']:.1f} s.")
@@ -491,26 +512,30 @@ def cascade_rebuild(args: argparse.Namespace, output: Output) -> int:
 
 
 def ome_list(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         rows = memory.strategies()
     output.value(rows)
-    columns = ("name", "enabled", "trigger", "runs", "failed", "last run")
-    output.table(columns, [[row.get(name.replace(" ", "_"), "") for name in columns] for row in rows])
+    columns = ("name", "state", "trigger", "runs", "failed", "last run")
+    shown = [{**row, "state": "on" if row["enabled"] else "off"} for row in rows]
+    output.table(columns, [[row.get(name.replace(" ", "_"), "") for name in columns] for row in shown])
     return 0
 
 
 def ome_trigger(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         done = memory.trigger(args.name, timeout=args.timeout, force=args.force)
     output.value(done)
+    if done["status"] == "disabled":
+        output.line(f"{done['name']} is switched off: --force runs it all the same, ome.toml switches it on.")
+        return 1
     output.line(f"{done['name']}: {done['status']}, {done['dispatched']} runs.")
-    for run in done["runs"]:
+    for run in done["runs"][: done["dispatched"]]:
         output.line(f"  {run['run_id']}  {run['status']}  {run['error'] or ''}".rstrip())
     return 0 if done["status"] not in {"failed", "timeout"} else 1
 
 
 def ome_undo(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         restored = memory.undo_reflection(args.run_id)
     output.value({"restored": restored})
     output.line(f"{len(restored)} notes restored as they were.")
@@ -539,7 +564,7 @@ def model_status(_args: argparse.Namespace, output: Output) -> int:
 
 
 def doctor(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         mended = memory.repair() if args.fix else []
         findings = memory.doctor()
     output.value({"findings": findings, **({"mended": mended} if args.fix else {})})
@@ -571,7 +596,7 @@ def server_start(args: argparse.Namespace, output: Output) -> int:
 
 
 def export(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         done = memory.export_to(args.target)
     output.value(done)
     output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")

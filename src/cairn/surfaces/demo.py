@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -88,11 +89,15 @@ def run(output: Output, *, keep: bool = False) -> int:
                 output.line(
                     f'  session "{session}": {len(lines)} messages added, flushed, written as Markdown'
                 )
+            # The strategies run by themselves in the background; asking for them only waits until they are done.
+            for strategy in ("extract_atomic_facts", "extract_foresight", "extract_user_profile"):
+                memory.trigger(strategy, timeout=20)
             output.line()
             _show_tree(root, output)
             note = sorted(root.glob("*/*/users/mara/episodes/*.md"))[0]
             output.line(f"{note.relative_to(root)} reads:", style="bold")
             output.block(note.read_text(encoding="utf-8"), limit=1500)
+            steps["profile"] = _show_profile(root, output)
 
             output.line()
             output.line("Questions, answered from the index with their sources:", style="bold")
@@ -119,7 +124,9 @@ def run(output: Output, *, keep: bool = False) -> int:
     finally:
         if not keep:
             shutil.rmtree(root, ignore_errors=True)
-    good = all(steps["answers"].values()) and steps["edit_found"] and steps["survives_wipe"]
+    good = (
+        all(steps["answers"].values()) and steps["profile"] and steps["edit_found"] and steps["survives_wipe"]
+    )
     steps["ok"] = good
     output.value(steps)
     output.line()
@@ -128,10 +135,17 @@ def run(output: Output, *, keep: bool = False) -> int:
         if good
         else "Something above did not hold; please run `cairn doctor`."
     )
-    output.line("Next:  cairn init            your own memory in ~/.cairn")
-    output.line("       cairn server start    the HTTP API on 127.0.0.1:8000, with /docs")
+    command = _command()
+    output.line(f"Next:  {command} init            your own memory in ~/.cairn")
+    output.line(f"       {command} server start    the HTTP API on 127.0.0.1:8000, with /docs")
     output.line("       docs/quickstart.md    ten minutes, by copy and paste")
     return 0 if good else 1
+
+
+def _command() -> str:
+    """How this shell reaches the command: by name where it is on the path, else as it was called."""
+    called = Path(sys.argv[0])
+    return "cairn" if shutil.which("cairn") or called.name != "cairn" else str(called)
 
 
 def _show_tree(root: Path, output: Output) -> None:
@@ -143,13 +157,24 @@ def _show_tree(root: Path, output: Output) -> None:
     output.line()
 
 
+def _show_profile(root: Path, output: Output) -> bool:
+    """What the strategies made of the talk: the page about Mara, without its frontmatter."""
+    for page in root.glob("*/*/users/mara/user.md"):
+        output.line()
+        output.line(f"{page.relative_to(root)}, made from what she said:", style="bold")
+        output.block(page.read_text(encoding="utf-8").split("\n---\n", 1)[-1], limit=1200)
+        return True
+    return False
+
+
 def _ask(memory: Any, question: str, output: Output) -> bool:
     result = memory.search(question, user_id="mara", evidence=2, consistency="strong")
     output.line(f"  {question}")
     for item in result.evidence[:1]:
         output.line(f'      "{item.text}"')
-        source = item.entry_ids[0] if item.entry_ids else "-"
-        output.line(f"      said by {item.sender_name} on {item.timestamp:%d %B %Y}; entry {source}")
+        source = f"mara_{item.entry_ids[0]}" if item.entry_ids else "-"
+        when = f"{item.timestamp.day} {item.timestamp:%B %Y}"
+        output.line(f"      said by {item.sender_name} on {when}; entry {source}")
     return bool(result.evidence)
 
 
