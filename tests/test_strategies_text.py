@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cairn.capture.messages import parse_messages
 from cairn.errors import Unavailable
 from cairn.notes.format import parse_note
 from cairn.strategies.cases import case_of
@@ -73,6 +74,11 @@ def test_the_first_person_becomes_a_name(sentence: str, expected: str):
         ("It was great!", []),
         ("I love it.", []),
         ("Maybe I'll move to Oslo.", []),
+        ("I promised the client a draft by Wednesday.", ["Caroline promised the client a draft by Wednesday (10 May 2023)."]),
+        ("I switched to LibreOffice last month, so please send .ods files.", ["Caroline switched to LibreOffice in April 2023."]),
+        ("hello I live in Oslo", ["Caroline lives in Oslo."]),
+        ("The numbers live in /srv/reports/numbers.csv.", ["Caroline said: The numbers live in /srv/reports/numbers.csv."]),
+        ("Am 1. Juli fange ich bei Nordwerft an.", ["Caroline said: Am 1. Juli (1 July 2023) fange ich bei Nordwerft an."]),
         ("The meeting is on 3 June 2023.", ["Caroline said: The meeting is on 3 June 2023."]),
         ("Ich habe gestern mein Auto verkauft.", ["Caroline said: Ich habe gestern (7 May 2023) mein Auto verkauft."]),
         ("昨日、東京へ行きました。", ["Caroline said: 昨日 (7 May 2023)、東京へ行きました。"]),
@@ -169,6 +175,7 @@ def test_facts_carry_their_source(tmp_path: Path):
         ("I want to learn the violin.", "2023-05-08", "2023-06-07", False),
         ("The rent is due on 31 May 2023.", "2023-05-08", "2023-05-31", True),
         ("I am on leave next week.", "2023-05-15", "2023-05-21", True),
+        ("Bis Freitag muss ich die Steuererklärung abgeben.", "2023-05-08", "2023-05-12", True),
     ],
 )
 def test_plans_have_a_window(text: str, start: str, end: str, is_stated: bool):
@@ -195,6 +202,41 @@ def test_plans_have_a_window(text: str, start: str, end: str, is_stated: bool):
 def test_what_is_no_plan_is_left_out(text: str):
     """Politeness, questions and the past are not foresight."""
     assert foresights_of(said(("Bo", "Hey."), ("Ana", text)), UTC) == []
+
+
+def test_what_an_agent_is_about_to_do_is_no_memory():
+    """An announcement beside its own tool call is neither a fact nor a plan; a finding in the same message is."""
+    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    told = parse_messages(
+        [
+            {
+                "sender_id": "coder",
+                "sender_name": "Coder",
+                "role": "assistant",
+                "timestamp": 1_683_554_160_000,
+                "content": "I will look at the log of the importer first. The importer crashed at 02:00 on 7 May 2023.",
+                "tool_calls": [call],
+            }
+        ]
+    )
+    assert [s.text for s in statements_of(told, UTC)] == [
+        "Coder said: The importer crashed at 02:00 on 7 May 2023."
+    ]
+    assert foresights_of(told, UTC) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("I finally moved to Lisbon.", "Home"),
+        ("I have two daughters, Lina and Sara.", "Family"),
+        ("I start at the aquarium on Monday, as a marine biologist.", "Work"),
+    ],
+)
+def test_everyday_statements_reach_the_profile(text: str, category: str):
+    """E79: home, family and work as people say them in passing."""
+    (claim,) = claims_of(statements_of(said(("Ana", text)), UTC), "ana")
+    assert claim.category == category
 
 
 # -- profile

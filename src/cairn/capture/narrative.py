@@ -25,6 +25,7 @@ _SENTENCE_CHARS = 280
 _SCORED_CHARS = 4000
 _DATED_CHARS = 50_000
 _SCORED_SENTENCES = 600
+_LEAD = re.compile(r"^(?:(?:by the way|btw|well|so|anyway|also|oh|actually),\s+|(?:but|and)\s+(?=\w))", re.I)
 _SMALL_TALK = re.compile(
     r"^(?:hi|hey|hello|thanks|thank you|ok|okay|yes|yeah|yep|no|sure|great|wow|bye|cool|lol|haha|good (?:morning|evening|night)"
     r"|nice to|how are you|see you|take care|hallo|danke|bonjour|merci|hola|gracias)\b",
@@ -134,6 +135,8 @@ def _subject(messages: Sequence[Message], chosen: Sequence[tuple[Message, str]])
             or f"A few words from {joined(speakers(messages))}"
         )
     message, sentence = chosen[0]
+    sentence = _LEAD.sub("", sentence)
+    sentence = sentence[:1].upper() + sentence[1:]
     return _clipped(f"{message.speaker}: {sentence}", SUBJECT_CHARS)
 
 

@@ -55,6 +55,24 @@ def _weekdays(pattern: str, names: str, *, future: bool) -> Rule:
     return re.compile(pattern.format(day=day), re.IGNORECASE), resolve, False
 
 
+def _day_and_month(pattern: str, names: str) -> Rule:
+    """A rule for a day and a month, with or without a year (then the nearest one); `names` run from January."""
+    numbers = {name: n for n, words in enumerate(names.split(), 1) for name in words.split("/")}
+    month = "(?P<month>" + "|".join(sorted(numbers, key=len, reverse=True)) + ")"
+
+    def resolve(match: re.Match[str], today: date) -> Days | None:
+        month, day = numbers[match["month"].lower()], int(match["day"])
+        years = [int(match["year"])] if match["year"] else [today.year - 1, today.year, today.year + 1]
+        days = [date(year, month, day) for year in years if spans.exists(year, month, day)]
+        return spans.one(min(days, key=lambda near: abs(near - today))) if days else None
+
+    return re.compile(pattern.format(month=month), re.IGNORECASE), resolve, False
+
+
+def _tomorrow(_match: re.Match[str], today: date) -> Days:
+    return spans.shifted("day", 1, today)
+
+
 _GERMAN_DAYS = "montag dienstag mittwoch donnerstag freitag samstag sonntag"
 _FRENCH_DAYS = "lundi mardi mercredi jeudi vendredi samedi dimanche"
 _SPANISH_DAYS = "lunes martes miércoles jueves viernes sábado domingo"
@@ -72,7 +90,13 @@ _GERMAN = (
          {"tag": "day", "tagen": "day", "woche": "week", "wochen": "week", "monat": "month",
           "monaten": "month", "jahr": "year", "jahren": "year"}),
     _weekdays(r"\b(?:letzten|vergangenen|vorigen)\s+{day}\b", _GERMAN_DAYS, future=False),
-    _weekdays(r"\b(?:nächsten|kommenden)\s+{day}\b", _GERMAN_DAYS, future=True),
+    _weekdays(r"\b(?:nächsten|kommenden|bis|bis\s+zum|spätestens\s+am)\s+{day}\b", _GERMAN_DAYS, future=True),
+    # "morgen" is tomorrow, but not after "heute", "guten" or "jeden", and not with a capital: then it is morning.
+    (re.compile(r"(?<!heute )(?<!gestern )(?<![gG]uten )(?<!jeden )(?<!am )\bmorgen\b(?! zusammen)"), _tomorrow, False),
+    _day_and_month(
+        r"\b(?P<day>0?[1-9]|[12]\d|3[01])\.\s*{month}\b(?:\s+(?P<year>(?:19|20)\d\d)\b)?",
+        "januar/jänner februar märz april mai juni juli august september oktober november dezember",
+    ),
 )  # fmt: skip
 _FRENCH = (
     _words({
@@ -121,7 +145,12 @@ def _shown_by(stop_words: str) -> frozenset[str]:
 
 
 LANGUAGES: tuple[tuple[frozenset[str], tuple[Rule, ...]], ...] = (
-    (_shown_by("ich wir und nicht ist der das mit gestern haben vor für"), _GERMAN),
+    (
+        _shown_by(
+            "ich wir und nicht ist der das mit gestern haben vor für mich mir mein meine sich auch nach bis eine"
+        ),
+        _GERMAN,
+    ),
     (_shown_by("je j nous est une avec pas était chez suis les le"), _FRENCH),
     (_shown_by("yo nosotros un una con fui fue está muy pero el los ayer tengo"), _SPANISH),
 )

@@ -100,9 +100,12 @@ _SCHEDULED = re.compile(
     r"deadline|flight|hearing|surgery|wedding)\b",
     re.IGNORECASE,
 )
+# "I promised it by Wednesday" looks ahead although the verb is past; "by Wednesday I was tired" does not.
+_DEADLINE = re.compile(r"\b(?:by|no later than)\s+(?:the\s+end\s+of\s+)?$", re.IGNORECASE)
+_WAS = re.compile(r"\b(?:was|were|had|got|felt)\b", re.IGNORECASE)
 _PAST = re.compile(
     r"\b(?:was|were|had|did|didn't|went|met|got|came|saw|took|made|said|told|gave|found|felt|spent|bought|ran|ate|"
-    r"read|left|began|flew|drove|wrote|won|lost|held|(?!need)[a-z]{2,}ed|been|ago|since|last)\b",
+    r"read|left|began|flew|drove|wrote|won|lost|held|(?<!\bbe )(?!need)[a-z]{2,}ed|been|ago|since|last)\b",
     re.IGNORECASE,
 )
 
@@ -166,6 +169,8 @@ def _is_future(match: re.Match[str]) -> bool:
     text = match.string
     begin = max(text.rfind(stop, max(0, match.start() - 160), match.start()) for stop in ".!?\n")
     end = min(len(text), match.end() + 40)
+    if _DEADLINE.search(text, begin + 1, match.start()) and not _WAS.search(text, begin + 1, end):
+        return True
     if _FUTURE.search(text, begin + 1, end) is not None:
         return True
     return _SCHEDULED.search(text, begin + 1, end) is not None and _PAST.search(text, begin + 1, end) is None
@@ -387,7 +392,7 @@ _ENGLISH: tuple[_Family, ...] = (
         _rule(rf"\b(?:from\s+|between\s+)?(?P<first>{_YEAR})\s*(?:-|–|to|until|and)\s*(?P<last>{_YEAR})\b", _year_span, is_absolute=True),
         _rule(r"\b((?:1[89]|20|21)\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso, is_absolute=True),
         _rule(r"\b(\d{1,2})[/.](\d{1,2})[/.]((?:19|20)\d\d)\b", _slashed, is_absolute=True),
-        _rule(rf"\b(?:on|by|until|before|since)\s+the\s+(?P<day>{_DAY_NUMBER}){_ORDINAL}\b"
+        _rule(rf"\b(?:on|by|until|till|before|after|since|from|through)\s+the\s+(?P<day>{_DAY_NUMBER}){_ORDINAL}\b"
               rf"(?!\s+(?:of|{_MONTH}|\w+(?:day|week|month|year|floor|time|birthday|anniversary|century|grade)\b))", _day_of_month),
     )),
 )  # fmt: skip

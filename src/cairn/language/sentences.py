@@ -10,6 +10,13 @@ import re
 
 _STOP = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\r\n\u2028\u2029]+")
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)\.$")
+# "am 1. Juli", "den 3. und 4.": a number with a dot is an ordinal where a month or a small letter follows.
+_ORDINAL = re.compile(r"(?<!\S)\d{1,2}\.$")
+_AFTER_ORDINAL = re.compile(
+    r"\s+(?:januar|jänner|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember)\b"
+    r"|(?-i:\s+[a-zäöü])",
+    re.IGNORECASE,
+)
 _ABBREVIATIONS = frozenset(
     [
         "mr",
@@ -126,6 +133,8 @@ def split(text: str) -> list[str]:
 
 def _goes_on(text: str, start: int, dot: int) -> bool:
     """Whether the dot before offset `dot` belongs to an abbreviation or an initial, not to a sentence's end."""
+    if _ORDINAL.search(text[max(start, dot - 4) : dot]) and _AFTER_ORDINAL.match(text, dot):
+        return True
     word = _LAST_WORD.search(text, max(start, dot - 16), dot)
     if word is None:
         return False

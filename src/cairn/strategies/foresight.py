@@ -13,7 +13,7 @@ from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.facts import by_day, cell_asks, parents_of
 from cairn.strategies.grammar import tidied
-from cairn.strategies.statements import retold
+from cairn.strategies.statements import NEXT_MOVE, retold
 from cairn.types import Message, Scope
 
 ASSUMED_DAYS = 30
@@ -23,7 +23,8 @@ _INTENT = re.compile(
     r"leaving|flying|moving|meeting|visiting|getting ready)|I am (?:going to|planning|hoping|on (?:leave|vacation|holiday))|I'm on (?:leave|vacation|holiday)|"
     r"I (?:\w+ )?(?:plan|intend|want|hope|need|have|aim|expect|promise) to|I've (?:signed up|booked|decided) |I (?:signed up|booked|registered|applied|decided|scheduled)\b|I can't wait (?:to|for)|I must|"
     r"we'll|we're (?:\w+ )?(?:going to|gonna|planning|hoping|thinking|having|going|meeting|visiting)|we (?:plan|want|hope) to|"
-    r"(?:^|[.!] )(?:going to|gonna|planning to|hoping to|can't wait to|looking forward to)|I(?:'m| am) off to\b)",
+    r"(?:^|[.!] )(?:going to|gonna|planning to|hoping to|can't wait to|looking forward to)|I(?:'m| am) off to\b|"
+    r"ich (?:werde|muss|möchte|plane|habe vor)|(?:muss|werde|möchte) ich\b)",
     re.I,
 )
 _APPOINTED = re.compile(
@@ -83,6 +84,8 @@ def foresights_of(messages: Sequence[Message], zone: tzinfo) -> list[Foresight]:
         for sentence in sentences.split(message.text):
             ahead = _ahead(sentence, message, others, zone, before)
             before = sentence
+            if message.tool_calls and NEXT_MOVE.match(sentence):
+                continue
             if ahead is not None and ahead.text not in told:
                 told.add(ahead.text)
                 found.append(ahead)
@@ -119,7 +122,7 @@ def _window(text: str, coming: Sequence[dates.TimeMention], today: date) -> tupl
     if coming:
         mention = coming[0]
         deadline = bool(_DEADLINE.search(text[: mention.begin])) or mention.words.lower().startswith(
-            ("by ", "before ", "until ")
+            ("by ", "before ", "until ", "bis ")
         )
         return (today if deadline else max(mention.start, today)), max(m.end for m in coming), True
     days = (

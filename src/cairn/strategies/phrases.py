@@ -25,6 +25,7 @@ LEADS = re.compile(
 _SINCE_LAST = re.compile(
     r"^(?:since|after) (?:the|our|we) last (?:chat|talk|conversation|talked|spoke|chatted)\w*,? ", re.I
 )
+_GREETING = re.compile(r"^(?:hello|hi|hey)(?: there| all| everyone| team)?,? +(?=(?:I|we|my|our)\b)", re.I)
 _SOFT_LEADS = re.compile(
     r"^(?:and|but|so(?! far)|also|plus|well|yeah|yep|yes|oh|then|or|like|though)\s+(?=[a-z'])", re.I
 )
@@ -49,6 +50,10 @@ EVALUATION = re.compile(
     r"tough|hard|best|perfect|interesting|stunning|relaxing|challenging|magical|scary|crazy|wild|happy|sweet|worth it|so much fun|unforgettable|priceless|delicious|yummy)"
     r"(?: (?:experience|feeling|time|moment|day|to see|night|ride|memory))?$",
     re.I,
+)
+# What follows is asked of the listener, not told: ", so please send me the file".
+REQUEST = re.compile(
+    r",? +(?:(?:so|and|then),? +)?(?:please\b|(?:can|could|would|will) (?:you|someone|anyone)\b).*$", re.I
 )
 _HEDGED = re.compile(
     r"\b(?:maybe|perhaps|might|not sure|i guess|i suppose|who knows|possibly|i wonder|probably|if only|i wish|(?-i:may))\b",
@@ -138,6 +143,7 @@ def bared(text: str, others: Sequence[str]) -> str:
         before = text
         text = LEADS.sub("", text)
         text = _SINCE_LAST.sub("", text)
+        text = _GREETING.sub("", text)
         text = called.sub("", text)
         text = _SOFT_LEADS.sub("", text)
     return calling.sub("", text).strip()
@@ -281,6 +287,10 @@ def _is_specific(text: str, tokens: Sequence[str]) -> bool:
     )
 
 
+_OF_MANY = grammar.lexicon("live sit lie run stay go come stand work use need keep belong start end cost")
+"""Verbs without an ending that often follow a plural: "the numbers live in ...", "our tests need ..."."""
+
+
 def has_verb(tokens: Sequence[str]) -> bool:
     """Whether some word can be the verb of a sentence."""
     if any(token == "i" or token.startswith("i'") for token in tokens):
@@ -297,6 +307,8 @@ def has_verb(tokens: Sequence[str]) -> bool:
             tail == "s"
             and token.partition("'")[0] in {"it", "that", "there", "he", "she", "who", "what", "here"}
         ):
+            return True
+        if at and token in _OF_MANY and tokens[at - 1].endswith("s"):
             return True
         if (
             at

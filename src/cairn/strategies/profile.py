@@ -32,10 +32,10 @@ _BLOCK = re.compile(
     r"<!-- cairn:profile:begin sha256=([0-9a-f]{64}) -->\n(.*?)<!-- cairn:profile:end -->\n?", re.DOTALL
 )
 _KIN = (
-    "wife|husband|partner|spouse|boyfriend|girlfriend|fiance|fiancee|son|daughter|kids?|children|mom|mother|dad|father|parents|sister|brother|"
+    "wife|husband|partner|spouse|boyfriend|girlfriend|fiance|fiancee|sons?|daughters?|kids?|children|mom|mother|dad|father|parents|sisters?|brothers?|"
     "grandma|grandmother|grandpa|grandfather|aunt|uncle|cousin|niece|nephew|dogs?|cats?|pets?|puppy|turtles?|best friend|roommate|boss|mentor"
 )
-_ADVERB = r"(?:(?:really|just|also|absolutely|totally|still|truly|especially|always|usually|often|never|do|definitely|now|currently) )*"
+_ADVERB = r"(?:(?:really|just|also|absolutely|totally|still|truly|especially|always|usually|often|never|do|definitely|now|currently|finally|recently|actually) )*"
 # (category, slot, pattern): a slot names an attribute that has one value at a time; \0 stands for the object.
 _RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (category, slot, re.compile(pattern, re.I))
@@ -65,7 +65,7 @@ _RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "Work",
             "employer",
-            rf"^I {_ADVERB}work (?:at|for) (?P<o>.+)|^I(?:'m| am) {_ADVERB}working (?:at|for) (?P<p>.+)|^I (?:got|started|landed) a (?:new )?job (?:at|with) (?P<q>.+)",
+            rf"^I {_ADVERB}work (?:at|for) (?P<o>.+)|^I(?:'m| am) {_ADVERB}working (?:at|for) (?P<p>.+)|^I (?:got|started|landed) a (?:new )?job (?:at|with) (?P<q>.+)|^I start(?:ed)? (?:work(?:ing)? )?at (?P<r>.+?),? as an? .+",
         ),
         (
             "Work",

@@ -22,6 +22,7 @@ from cairn.strategies.phrases import (
     EVALUATION,
     FIRST,
     LEADS,
+    REQUEST,
     SECOND,
     SOCIAL,
     STOP,
@@ -49,6 +50,11 @@ _YES_NO = re.compile(
 )
 _YES = re.compile(r"^(?:yes|yeah|yep|yup|yea|absolutely|definitely|of course|for sure|sure|totally)\b", re.I)
 _NO = re.compile(r"^(?:no|nope|nah|not yet|not really|never)\b", re.I)
+NEXT_MOVE = re.compile(
+    r"^(?:(?:ok|okay|now|next|first|then|sure|right|great)[,.!]? )*(?:I'll|I will|I'm going to|let me|let's)\b",
+    re.I,
+)
+"""How an agent announces the tool call it makes in the same message: no fact, and done a moment later."""
 _IMAGE = re.compile(r"\[(image|audio|doc|pdf|html|email): ([^\]]+)\]")
 
 
@@ -116,6 +122,8 @@ def _of_message(
     groups: list[list[_Part]] = []
     unbroken = False
     for index, sentence in enumerate(raw):
+        if message.tool_calls and NEXT_MOVE.match(sentence):
+            continue
         parts = list(_parts(sentence, message, others))
         if index == 0 and question is not None and question[1].sender_id != message.sender_id:
             answer = _answer(sentence, question, message, parts, said_at)
@@ -175,7 +183,8 @@ def _parts(sentence: str, message: Message, others: Sequence[str]) -> Iterator[_
         return
     text = with_subject(text)
     for claim in split_claims(text):
-        claim = EVALUATION.sub("", bared(claim, others).rstrip(" .!…").strip(" ,;-–—"))
+        claim = REQUEST.sub("", bared(claim, others).rstrip(" .!…"))
+        claim = EVALUATION.sub("", claim.strip(" ,;-–—"))
         if claim and is_claim(claim):
             yield _Part(claim, message, leans=leans(claim))
 
