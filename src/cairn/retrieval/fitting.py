@@ -49,8 +49,16 @@ def standing(hit: Hit, now: datetime) -> float:
     return 0.7 + 0.3 * worth
 
 
-@lru_cache(maxsize=8192)
+_SHORT_CHARS = 2000
+
+
 def _token_set(text: str) -> frozenset[str]:
+    # Long texts are not kept: thousands of episodes with their words would be hundreds of megabytes.
+    return _kept_token_set(text) if len(text) <= _SHORT_CHARS else frozenset(words.tokens(text))
+
+
+@lru_cache(maxsize=4096)
+def _kept_token_set(text: str) -> frozenset[str]:
     return frozenset(words.tokens(text))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SESSIONS_KEPT = 64
 _MESSAGES_KEPT = 20_000
-_CELLS_KEPT = 4096
+_CELLS_KEPT = 1024
 
 
 class Cells:
@@ -58,7 +58,7 @@ class Cells:
             raise NotFound(f"The words of cell {ask.cell_id} are not in session {ask.session_id} any more.")
         cell = Cell(record.cell_id, space, ask.session_id, messages, record.day, record.reason)
         self._cells[locator, ask.cell_id] = (size, cell)
-        self._messages_kept += len(messages)
+        self._messages_kept += len(messages) - (len(kept[1].messages) if kept is not None else 0)
         while self._messages_kept > _MESSAGES_KEPT:
             _, (_, oldest) = self._cells.popitem(last=False)
             self._messages_kept -= len(oldest.messages)
