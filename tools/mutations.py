@@ -111,14 +111,14 @@ MUTATIONS = (
         "engines/rows.py",
         """query = f'scope : "s{number}" AND tokens : ({" OR ".join(_quoted(term) for term in terms)})'""",
         """query = f'tokens : ({" OR ".join(_quoted(term) for term in terms)})'""",
-        ("tests/test_indexer.py", "tests/properties/test_index.py", WORLD),
+        ("tests/test_isolation.py",),
     ),
     Mutation(
         "rows are read without their scope",
         "engines/rows.py",
         'query = f"SELECT {_COLUMNS} {_FROM} WHERE r.scope_id = ? AND r.id IN ({marks})"',
         'query = f"SELECT {_COLUMNS} {_FROM} WHERE r.scope_id >= min(0, ?) AND r.id IN ({marks})"',
-        ("tests/test_indexer.py", "tests/test_search.py", WORLD),
+        ("tests/test_isolation.py",),
     ),
     Mutation(
         "rows of a deleted note stay",

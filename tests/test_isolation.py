@@ -1,0 +1,54 @@
+"""P7 at the index itself: every way of asking stays inside one scope, held in memory or read from disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from cairn.engines.embedders import HashingEmbedder
+from cairn.engines.rows import SqliteIndex
+from cairn.language.words import tokens
+from cairn.retrieval.filters import NOTHING_ASKED, parse
+from cairn.types import Scope, Space
+from tests.index_world import World
+
+SCOPES = [
+    Scope(Space(app, project), track, owner)
+    for app, project in (("default", "default"), ("default", "web"), ("shop", "default"))
+    for track in ("user", "agent")
+    for owner in ("ana", "ana2")
+]
+EMBEDDER = HashingEmbedder(64)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """The same words, on the same day, with the same entry ids, for every owner of every space."""
+    made = World(tmp_path)
+    for number, scope in enumerate(SCOPES):
+        made.episode(f"the lantern of number{number}", scope)
+    made.indexer.catch_up(20, embed=True)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("memory_rows", [0, 50_000], ids=["from disk", "held in memory"])
+@pytest.mark.parametrize("number", range(len(SCOPES)))
+def test_no_way_of_asking_leaves_the_scope(world, memory_rows, number):
+    """P7: words, nearness, filters, pages, ids and rowids of others give nothing of theirs."""
+    index = SqliteIndex(world.folder / ".index", memory_rows=memory_rows)
+    index.use_model(EMBEDDER.id)
+    try:
+        scope, everyone = SCOPES[number], [row.rowid for row in world.all_rows()]
+        [mine] = index.rows(scope, everyone)
+        assert mine.text.endswith(f"number{number}")
+        assert index.lexical(scope, tokens("lantern"), limit=100)[0].tolist() == [mine.rowid]
+        other = tokens(f"number{(number + 1) % len(SCOPES)}")
+        assert index.lexical(scope, other[:1], limit=100)[0].tolist() in ([], [mine.rowid])
+        assert index.nearest(scope, EMBEDDER.embed(["the lantern"])[0], limit=100)[0].tolist() == [mine.rowid]
+        assert index.matching(scope, parse({"session_id": "s1"})).tolist() == [mine.rowid]
+        assert index.matching(scope, NOTHING_ASKED).tolist() == [mine.rowid]
+        assert [row.rowid for row in index.find(scope, [mine.entry_id])] == [mine.rowid]
+        assert index.page(scope, ["episode"], limit=100).rowids == (mine.rowid,)
+        assert index.corpus(scope).rowid.tolist() == [mine.rowid]
+    finally:
+        index.close()
