@@ -149,6 +149,13 @@ MUTATIONS = (
         ("tests/test_engines_files.py", "tests/crash/test_storage_crash.py"),
     ),
     Mutation(
+        "an import writes without comparing",
+        "engines/transfer.py",
+        "ours.write(locator, merged, expect=content_hash(present))",
+        "ours.write(locator, merged)",
+        ("tests/test_transfer.py",),
+    ),
+    Mutation(
         "a symbolic link inside the root is followed",
         "engines/tree.py",
         "file = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC",

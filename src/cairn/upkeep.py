@@ -419,6 +419,6 @@ def import_from(parts: Parts, source: str) -> dict[str, Any]:
         assert place is not None
         return merged(place, ours, theirs).text
 
-    done = transfer.bring_in(parts.storage, source, merge)
+    done = transfer.bring_in(parts.storage, parts.journals, source, merge)
     parts.indexer.scan()
     return {"imported": done.imported, "same": done.same, "merged": done.merged, "problems": done.problems}

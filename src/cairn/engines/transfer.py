@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +18,12 @@ from pathlib import Path
 from cairn.engines.files import DeviceLocalBackend
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.notes.kinds import place_of, space_of
-from cairn.seams import Locator, StorageBackend, iterate_files
+from cairn.seams import Journals, Locator, StorageBackend, content_hash, iterate_files
 
 _LEFT_OUT = frozenset({".index", ".tmp", ".lock", ".git"})
 _ARCHIVES = (".tar.gz", ".tgz")
 _MAX_FILE_BYTES = 512 * 1024 * 1024
+_ATTEMPTS = 20
 
 Merge = Callable[[Locator, str, str], str]
 
@@ -92,11 +93,12 @@ def _export_archive(storage: StorageBackend, place: Path) -> Transfer:
     return done
 
 
-def bring_in(storage: StorageBackend, source: str, merge: Merge) -> Transfer:
+def bring_in(storage: StorageBackend, journals: Journals, source: str, merge: Merge) -> Transfer:
     """Bring the memory at `source` (a folder or archive) into `storage`; see the module for the rules.
 
     Args:
-        storage: The root that receives.
+        storage: The root that receives; others may be writing to it.
+        journals: Its journals.
         source: A folder, or an archive made by `export`. Another program's memory root of the same form works.
         merge: Merges two versions of a daily note, theirs into ours.
 
@@ -119,17 +121,28 @@ def bring_in(storage: StorageBackend, source: str, merge: Merge) -> Transfer:
             if len(locator.parts) == 1:
                 continue  # settings stay with the root they were made for
             try:
-                _take(storage, theirs, locator, merge, done)
+                _take(storage, journals, theirs.read(locator), locator, merge, done)
             except CairnError as error:
                 done.problems.append(str(error))
         return done
 
 
 def _take(
-    ours: StorageBackend, theirs: StorageBackend, locator: Locator, merge: Merge, done: Transfer
+    ours: StorageBackend, journals: Journals, text: str, locator: Locator, merge: Merge, done: Transfer
 ) -> None:
-    text = theirs.read(locator)
     done.bytes += len(text.encode("utf-8"))
+    for attempt in range(_ATTEMPTS):
+        try:
+            _take_once(ours, journals, text, locator, merge, done)
+            return
+        except Conflict:  # somebody wrote there meanwhile: look again
+            if attempt + 1 == _ATTEMPTS:
+                raise
+
+
+def _take_once(
+    ours: StorageBackend, journals: Journals, text: str, locator: Locator, merge: Merge, done: Transfer
+) -> None:
     try:
         present = ours.read(locator)
     except NotFound:
@@ -144,11 +157,10 @@ def _take(
     if place is not None and place.kind.storage == "daily":
         merged = merge(locator, present, text)
         if merged != present:
-            ours.write(locator, merged)
+            ours.write(locator, merged, expect=content_hash(present))
             done.changed.append(locator)
         done.merged += 1
-    elif locator.name.endswith(".jsonl") and text.startswith(present):
-        ours.write(locator, text)
+    elif locator.name.endswith(".jsonl") and _lengthened(journals, locator, text):
         done.merged += 1
         done.changed.append(locator)
     else:
@@ -157,6 +169,16 @@ def _take(
         done.problems.append(
             f"{locator} differs from what is here; theirs is kept as {aside.name} for you to compare."
         )
+
+
+def _lengthened(journals: Journals, locator: Locator, text: str) -> bool:
+    """Replace a journal by a longer one that begins with it, with nobody appending meanwhile."""
+    longer = [line.removesuffix("\t") for line in text.split("\n")[:-1]]
+
+    def change(lines: Sequence[str]) -> Sequence[str] | None:
+        return longer if longer[: len(lines)] == list(lines) else None
+
+    return journals.edit(locator, change)
 
 
 def _aside(storage: StorageBackend, locator: Locator) -> Locator:
