@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
-from cairn.errors import Invalid, Unavailable
+from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.keeping import (
     consolidation,
     core,
@@ -333,15 +333,18 @@ class Memories:
     ) -> Receipt:
         """Remove a memory and every copy of what it says: notes, transcripts, journals, pages, index, history.
 
+        Entries of other kinds (an episode, a fact) go by their public id in the same way.
+
         The receipt says what was removed and what could not be reached. There is no undo.
         """
         parts, space = self._parts(), Space(app_id, project_id)
 
         def remove() -> Receipt:
             where = _scope(parts, space, scope, owner)
-            return forget.forget(
-                parts.keeper, space, memory_id, scope=where, words=words, purgers=purgers(parts)
-            )
+            entry = memory_id
+            if memory_id is not None and where is None:
+                entry, where = _entry_of(parts, space, memory_id)
+            return forget.forget(parts.keeper, space, entry, scope=where, words=words, purgers=purgers(parts))
 
         return await self._write(remove)
 
@@ -536,6 +539,22 @@ def purgers(parts: Parts) -> Mapping[str, Purger]:
         "history texts": lambda wanted: _purge_history(parts, wanted),
         "index": lambda wanted: _purge_index(parts, wanted),
     }
+
+
+def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | None]:
+    """What `forget` needs of a public id: a memory's as it is, another kind's entry id and its scope."""
+    *owner, kind, day, number = public_id.rsplit("_", 3) if public_id.count("_") >= 2 else ("", "mem", "", "")
+    if kind == "mem" or not owner or not owner[0]:
+        return public_id, None
+    entry = f"{kind}_{day}_{number}"
+    for track in ("user", "agent", "mission"):
+        try:
+            scope = Scope(space, track, owner[0])
+            parts.notebook.find(scope, entry)
+        except (NotFound, Invalid):
+            continue
+        return entry, scope
+    raise NotFound(f"There is no entry {public_id[:80]} in {space.app}/{space.project}.", id=public_id)
 
 
 def _purge_history(parts: Parts, wanted: Wanted) -> int:

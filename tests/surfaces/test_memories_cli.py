@@ -193,6 +193,17 @@ def test_forget_asks_and_leaves_no_byte(cli, monkeypatch):
     assert told(cli, "search", "--user", "dana", "pool Sundays")["episodes"]
 
 
+def test_an_episode_is_forgotten_by_its_id(cli):
+    """Forget takes any entry's public id: the episode, its transcript and its copies go."""
+    told(cli, "add", "--session", "s1", "--sender", "dana", "The safe is behind the walrus painting.")
+    told(cli, "flush", "--session", "s1")
+    key = told(cli, "get", "episode", "--user", "dana")["episodes"][0]["id"]
+    assert told(cli, "memories", "forget", key, "--yes")["complete"]
+    assert files_with(cli.root, "behind the walrus") == []
+    assert told(cli, "get", "episode", "--user", "dana", code=1)["total_count"] == 0
+    assert cli("memories", "forget", key, "--yes")[0] == 3
+
+
 def files_with(root, words):
     """The files below `root` that hold the words, byte by byte; `.index` included."""
     return sorted(

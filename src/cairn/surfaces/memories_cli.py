@@ -12,6 +12,7 @@ from cairn.surfaces.commands import opened, space_of
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
+    from cairn.blocking import BlockingMemory
     from cairn.surfaces.cli import Commands
     from cairn.types import Verdict
 
@@ -388,8 +389,7 @@ def forget(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
         what = [f'"{phrase}"' for phrase in args.words]
         if args.id is not None:
-            row = memory.memories.show(args.id, **place_of(args))
-            what.insert(0, f"{row['id']}: {_short(str(row['content']))}")
+            what.insert(0, _told(memory, args))
         if not args.yes:
             _confirm(what, output)
         receipt = kept.receipt(memory.memories.forget(args.id, words=args.words, **place_of(args)))
@@ -402,6 +402,15 @@ def forget(args: argparse.Namespace, output: Output) -> int:
     for item in receipt["left"]:
         output.line(f"NOT removed: {item['where']}: {item['why']}", style="bold")
     return 0 if receipt["complete"] else 1
+
+
+def _told(memory: BlockingMemory, args: argparse.Namespace) -> str:
+    """What is about to be forgotten, in a line; raises where it is not there."""
+    if args.scope is not None or "mem_" in args.id:
+        row = memory.memories.show(args.id, **place_of(args))
+        return f"{row['id']}: {_short(str(row['content']))}"
+    entry = memory.show(args.id, **space_of(args))
+    return f"{entry['id']} ({entry['kind']}): {_short(' '.join(entry['sections'].values()))}"
 
 
 def _confirm(what: Sequence[str], output: Output) -> None:
