@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-SUBJECT = re.compile(r"[a-z][a-z0-9_./-]*(\([a-z0-9_./-]+\))?!?: \S.*")
+SUBJECT = re.compile(r"[a-z][a-z0-9_./-]*(\([a-z0-9_./-]+\))?(, [a-z][a-z0-9_./-]*)*!?: \S.*")
 MERGE = re.compile(r"(Merge|Revert|fixup!|squash!) ?")
 
 
