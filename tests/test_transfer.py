@@ -118,3 +118,24 @@ def test_an_import_beside_writers_loses_nothing_of_theirs(tmp_path):
     lines = ours_log.read(at).lines
     assert [line for line in lines if line.startswith("mine")] == [f"mine{n}" for n in range(40)]
     assert kept
+
+
+def test_an_entry_appended_during_the_merge_stays(tmp_path):
+    """P4: whoever writes between the look and the write of an import is met, not overwritten."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    Notebook(DeviceLocalBackend(there), FileLocks(there / "locks")).append(
+        "episode", ALICE, "2026-06-01", [Draft({"said": "theirs"})]
+    )
+    ours_files = DeviceLocalBackend(here)
+    ours = Notebook(ours_files, FileLocks(here / "locks"))
+    ours.append("episode", ALICE, "2026-06-01", [Draft({"said": "ours"})])
+    late = ["late"]
+
+    def merge(locator, mine, other):
+        for words in late:
+            ours.append("episode", ALICE, "2026-06-01", [Draft({"said": words})])
+        late.clear()
+        return merged(place_of(locator), mine, other).text
+
+    transfer.bring_in(ours_files, FileJournals(here), str(there), merge)
+    assert {entry.inline["said"] for entry in ours.read(NOTE).entries} == {"theirs", "ours", "late"}
