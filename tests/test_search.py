@@ -532,3 +532,28 @@ def test_fit_is_absolute():
     assert values == sorted(values)
     assert coverage(("owl", "cat"), {"owl": 1.0, "cat": 0.1}, "an owl at night") > 0.9
     assert shown_score(2.0, 4.0, 0.8) == 0.4
+
+
+def test_a_vector_that_arrives_does_not_reload_the_words(world):
+    """Right after a bulk write vectors come in for seconds; the words held in memory stay as they are."""
+    world.ask("tomatoes")
+    held = world.index._words.get(ALICE)
+    new = world.index.apply([])
+    world.index.put_vectors([*_all_pending(world, "garden")], {})
+    assert world.index.version() > new
+    assert world.index._words.get(ALICE) is held
+    world.entry("episode", "A walnut tree was cut down.")
+    assert world.index._words.get(ALICE) is not held
+    assert world.ask("walnut", method="keyword").episodes
+
+
+def _all_pending(world, session):
+    """The rows of a session as if their vectors were still to come."""
+    from cairn.retrieval.rows import Pending
+
+    rows = world.index._db.read(
+        lambda db: db.execute(
+            "SELECT id, embed_key, text FROM rows WHERE session_id = ?", (session,)
+        ).fetchall()
+    )
+    return [Pending(*row) for row in rows]

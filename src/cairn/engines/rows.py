@@ -34,7 +34,8 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('version', CAST(strftime('%s', 'now') AS INTEGER) * 1000), ('model', ''), ('trimmed', 0), ('cleared', 0);
 CREATE TABLE scopes(
     id INTEGER PRIMARY KEY, app TEXT NOT NULL, project TEXT NOT NULL, track TEXT NOT NULL, owner TEXT NOT NULL,
-    version INTEGER NOT NULL, UNIQUE (app, project, track, owner));
+    version INTEGER NOT NULL, worded INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (app, project, track, owner));
 CREATE TABLE paths(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, cursor TEXT);
 CREATE TABLE rows(
     id INTEGER PRIMARY KEY AUTOINCREMENT, scope_id INTEGER NOT NULL, kind TEXT NOT NULL, entry_id TEXT NOT NULL,
@@ -43,14 +44,16 @@ CREATE TABLE rows(
     parent_type TEXT, parent_id TEXT, sender_ids TEXT NOT NULL, sender_name TEXT, ordinal INTEGER NOT NULL,
     status TEXT NOT NULL, hidden INTEGER NOT NULL, damaged INTEGER NOT NULL DEFAULT 0,
     flags INTEGER NOT NULL, length INTEGER NOT NULL, embed_key BLOB NOT NULL, pending INTEGER NOT NULL,
-    version INTEGER NOT NULL, UNIQUE (path_id, scope_id, entry_id));
+    version INTEGER NOT NULL, worded INTEGER NOT NULL, UNIQUE (path_id, scope_id, entry_id));
 CREATE INDEX rows_entry ON rows(scope_id, entry_id);
 CREATE INDEX rows_version ON rows(scope_id, version);
+CREATE INDEX rows_worded ON rows(scope_id, worded);
 CREATE INDEX rows_page ON rows(scope_id, kind, hidden, timestamp_ms);
 CREATE INDEX rows_pending ON rows(id) WHERE pending = 1;
 CREATE TABLE gone(version INTEGER NOT NULL, scope_id INTEGER NOT NULL, id INTEGER NOT NULL);
 CREATE INDEX gone_version ON gone(scope_id, version);
 """
+# `version` moves with anything about a row, its vector included; `worded` only with what is written.
 # BM25 weighs a row against the mean length of its table: one line of talk must not be measured against whole
 # episodes, so each sort of text has its own.
 _FULL_TEXT = ("fts_message", "fts_episode", "fts_entry")
@@ -74,7 +77,7 @@ _COLUMNS = (
 _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _VECTORS_VERSION = 1
 
 
@@ -185,7 +188,7 @@ class SqliteIndex:
             for part in _parts(list(near)):
                 marks = ",".join("?" * len(part))
                 found = db.execute(
-                    f"SELECT r.id, e.data, r.embed_key FROM rows r {join} WHERE r.scope_id = ? AND r.version <= ?"
+                    f"SELECT r.id, e.data, r.embed_key FROM rows r {join} WHERE +r.scope_id = ? AND +r.version <= ?"
                     f" AND r.id IN ({marks})",
                     (model, number, seen, *part),
                 )
@@ -223,7 +226,8 @@ class SqliteIndex:
             found: dict[int, Row] = {}
             for part in _parts([int(rowid) for rowid in rowids]):
                 marks = ",".join("?" * len(part))
-                query = f"SELECT {_COLUMNS} {_FROM} WHERE r.scope_id = ? AND r.id IN ({marks})"
+                # The plus keeps SQLite to the few rowids: an index on the scope would walk all of its rows.
+                query = f"SELECT {_COLUMNS} {_FROM} WHERE +r.scope_id = ? AND r.id IN ({marks})"
                 found.update((row[0], _row(row, scope)) for row in db.execute(query, (number, *part)))
             return found
 
@@ -387,7 +391,9 @@ class SqliteIndex:
             for path, cursor in (cursors or {}).items():
                 _path_made(db, path, paths)
                 db.execute("UPDATE paths SET cursor = ? WHERE path = ?", (cursor, path))
-            db.executemany("UPDATE scopes SET version = ? WHERE id = ?", [(version, i) for i in touched])
+            db.executemany(
+                "UPDATE scopes SET version = ?1, worded = ?1 WHERE id = ?2", [(version, i) for i in touched]
+            )
             db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
             return version
 
@@ -493,7 +499,7 @@ class SqliteIndex:
                 db.execute(f"DELETE FROM {table}")
             db.execute("DELETE FROM paths")
             db.execute("DELETE FROM gone")
-            db.execute("UPDATE scopes SET version = ?", (version,))
+            db.execute("UPDATE scopes SET version = ?1, worded = ?1", (version,))
             db.execute("UPDATE meta SET value = ? WHERE key IN ('version', 'trimmed')", (version,))
             db.execute("UPDATE meta SET value = value + 1 WHERE key = 'cleared'")
 
@@ -689,6 +695,7 @@ def _put(
         "embed_key": key,
         "pending": not has,
         "version": version,
+        "worded": version,
     }
     table = _full_text(row.kind)
     old = db.execute(

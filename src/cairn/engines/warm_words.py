@@ -1,8 +1,8 @@
 """The words of a scope's rows, held in memory and kept up to date by version.
 
 Full-text search on disk costs tens of milliseconds where a common word matches thousands of rows; the same sum
-over arrays costs less than one. A question costs one look at the scope's version; where it moved, only rows with
-a newer one are read. Scopes too large to hold are left to the disk.
+over arrays costs less than one. A question costs one look at the version of the scope's words; where it moved,
+only rows with a newer one are read. A vector that arrives moves nothing here. Scopes too large to hold are left to the disk.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Held:
     def _version(self, db: sqlite3.Connection) -> tuple[int, int]:
         scope = self._scope
         found = db.execute(
-            "SELECT id, version FROM scopes WHERE app = ? AND project = ? AND track = ? AND owner = ?",
+            "SELECT id, worded FROM scopes WHERE app = ? AND project = ? AND track = ? AND owner = ?",
             (scope.space.app, scope.space.project, scope.track, scope.owner),
         ).fetchone()
         return (int(found[0]), int(found[1])) if found else (-1, 0)
@@ -91,7 +91,7 @@ class _Held:
             if count > self._limit:
                 return version, None
             rows = db.execute(
-                f"SELECT r.id, r.kind, {_TOKENS} FROM rows r {_JOINS} WHERE r.scope_id = ? AND r.version > ? ORDER BY r.id",
+                f"SELECT r.id, r.kind, {_TOKENS} FROM rows r {_JOINS} WHERE r.scope_id = ? AND r.worded > ? ORDER BY r.id",
                 (number, since),
             ).fetchall()
             gone = (
