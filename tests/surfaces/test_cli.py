@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -290,3 +291,17 @@ def test_a_reflection_run_is_undone_without_knowing_its_id(cli):
     code, out, err = cli("ome", "undo")
     assert code == 0, err
     assert {p: p.read_bytes() for p in cli.root.rglob("users/**/*.md")} == before
+
+
+def test_a_taken_port_is_one_sentence(cli):
+    """The server names the address and the trouble, and prints no traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = cli("server", "start", "--port", str(port))
+    assert (code, out) == (6, "")
+    assert err.count("\n") == 1
+    assert f"127.0.0.1:{port}" in err
+    assert "--port" in err
+    code, _, err = cli("server", "start", "--host", "no such host")
+    assert code == 6
+    assert err.count("\n") == 1

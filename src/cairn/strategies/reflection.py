@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cairn.errors import Invalid, NotFound
-from cairn.language import words
+from cairn.language import dates, words
 from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, place_of
 from cairn.notes.notebook import Draft
@@ -278,7 +278,8 @@ def _merge(scope: Scope, cluster: str, members: Sequence[Episode], ledger: Ledge
     facts = facts_of(scope, members, kit)
     text, fates = narrative_of(members, facts, fates_of(facts))
     subject = members[0].entry.sections.get("Subject", "") or members[0].text[:120]
-    title = f"{len(members)} conversations, {members[0].at:%-d %B} to {members[-1].at:%-d %B %Y}: {' '.join(subject.split())[:120]}"
+    when = dates.shown(members[0].at.date(), members[-1].at.date())
+    title = f"{len(members)} conversations, {when}: {' '.join(subject.split())[:120]}"
     title, text, fates = _improved(title, text, members, facts, fates, kit)
     touched = {KINDS["episode"].locator(scope, m.day) for m in members}
     deprecated_facts: dict[str, dict[str, str]] = {}

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cached_property
@@ -288,6 +289,28 @@ def build_app(memory: Memory, *, own: bool = True) -> App:
     return Guard(inner, memory.settings.server, observe=metrics.observe)
 
 
+def _listeners(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at an address, taken before anything else is opened.
+
+    Raises:
+        Misconfigured: the address is taken, not of this machine, or not allowed.
+    """
+    made: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((info[0], info[4]) for info in found):
+            made.append(socket.create_server(address, family=family, backlog=2048))
+    except (OSError, OverflowError) as error:
+        for one in made:
+            one.close()
+        trouble = getattr(error, "strerror", None) or str(error)
+        raise Misconfigured(
+            f"The server could not start on {host}:{port}: {trouble.lower()}. Choose another with --port or --host.",
+            setting="server.port",
+        ) from None
+    return made
+
+
 def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
     """Run the server until SIGINT or SIGTERM.
 
@@ -299,6 +322,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     from cairn.surfaces.logs import configure
 
     configure(settings.logging)
+    listeners = _listeners(settings.server.host, settings.server.port)
     # A request re-takes the interpreter lock after each flush to disk; it should not wait 5 ms for background text work.
     sys.setswitchinterval(0.0005)
     app = build_app(Memory(settings))
@@ -317,7 +341,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     server = uvicorn.Server(config)
 
     async def run() -> None:
-        task = asyncio.create_task(server.serve())
+        task = asyncio.create_task(server.serve(sockets=listeners))
         while not server.started and not task.done():
             await asyncio.sleep(0.01)
         if server.started and ready is not None:
