@@ -3,6 +3,7 @@
 import shutil
 import socket
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -158,3 +159,23 @@ def test_every_write_answers_with_a_growing_lsn(tmp_path):
         assert len(hits) == 3
         history = memory.memory.parts.state.history()
         assert {row["path"] for row in history} >= {hits[0].path}
+
+
+def test_search_as_of_a_time_answers_from_what_was_known_then(tmp_path):
+    """An edit and a removal made later do not reach back; what was not known yet is not found."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.add("s", [said("the heron nests by the weir")])
+        memory.flush("s")
+        assert find(memory, "heron")
+        memory.log()
+        then = datetime.now(UTC)
+        time.sleep(0.05)
+        note = next(tmp_path.glob("*/*/users/alice/episodes/*.md"))
+        note.write_text(note.read_text().replace("heron", "osprey"))
+        assert find(memory, "osprey")
+        asked = {"user_id": "alice", "method": "keyword"}
+        before = memory.search("heron", as_of=then, **asked)
+        assert "heron" in before.episodes[0].fields["Content"]
+        assert any("recorded by then" in remark for remark in before.freshness.notes)
+        assert not memory.search("osprey", as_of=then, **asked).episodes
+        assert memory.search("osprey", as_of=datetime.now(UTC), **asked).episodes

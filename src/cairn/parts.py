@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,12 +30,14 @@ from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
 from cairn.errors import CairnError, Invalid, Misconfigured
 from cairn.history.observer import Observer
+from cairn.history.past import known_at
 from cairn.keeping.framing import strip_recalled
 from cairn.keeping.memories import Keeper
 from cairn.keeping.secrets import redact
 from cairn.notes.conflicts import merge_conflict_copies
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
+from cairn.retrieval.corpus import SearchIndex
 from cairn.retrieval.indexer import Indexer
 from cairn.retrieval.lexical import NoteScan
 from cairn.retrieval.listing import Listing
@@ -324,6 +327,11 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
                 indexer.catch_up(timeout)
             return indexer.wait(lsn, timeout)
 
+        scan = NoteScan(storage, journals, zone=settings.zone)
+
+        def past(scope: Scope, when: datetime) -> SearchIndex | None:
+            return known_at(observer, scan, scope, when, settings.zone)
+
         searcher = Searcher(
             index,
             settings=settings,
@@ -333,8 +341,9 @@ def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
             wait=wait,
             unprocessed=capture.unprocessed,
             writer=writer,
-            fallback=NoteScan(storage, journals, zone=settings.zone).of,
+            fallback=scan.of,
             on_hits=count_hits,
+            past=past,
         )
         listing = Listing(index, indexer.status, settings.zone)
         capture.recover()

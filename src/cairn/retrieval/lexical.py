@@ -94,6 +94,11 @@ class NoteScan:
                 continue
             yield [new.row for new in read_note(place, note, locator.key, {}, zone=self._zone).rows]
 
+    def told_by(self, scope: Scope, rows: Sequence[Row], until_ms: int) -> ScannedScope:
+        """An index over `rows` and what the scope's sessions had said by `until_ms`: a look into the past."""
+        said = (row for found in self._talk(scope) for row in found if row.timestamp_ms <= until_ms)
+        return ScannedScope(scope, [*rows, *said])
+
     def _talk(self, scope: Scope) -> Iterator[list[Row]]:
         logs = [at for at in iterate_files(self._storage, sessions_of(scope.space)) if place_of_session(at)]
         for locator in sorted(logs, key=self._age, reverse=True):

@@ -77,6 +77,7 @@ class Searcher:
         writer: A model for the agentic method.
         fallback: An index scanned from the notes, for the time the real one is being rebuilt.
         on_hits: Told which governed memories were returned.
+        past: An index of what a scope held at a time; None where nothing was recorded by then.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Searcher:
         writer: Writer | None = None,
         fallback: Callable[[Scope], SearchIndex | None] | None = None,
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
+        past: Callable[[Scope, datetime], SearchIndex | None] | None = None,
     ) -> None:
         self._index = index
         self._settings = settings
@@ -103,6 +105,7 @@ class Searcher:
         self._writer = writer
         self._fallback = fallback
         self._on_hits = on_hits
+        self._past = past
         self._vectors: OrderedDict[tuple[str, str], np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -142,6 +145,11 @@ class Searcher:
             if scanned is not None:
                 index = scanned
                 notes.append("the index is being rebuilt: this answer comes from a scan of the notes")
+        if request.as_of is not None and self._past is not None:
+            then = self._past(scope, _aware(request.as_of, self._zone))
+            if then is not None:
+                index, request = then, replace(request, as_of=None)
+                notes.append("this answer comes from what was recorded by then, by its words")
         asked = self._asked(request, scope, method, where, index, notes)
         messages, message_parts = rank.message_scores(
             asked.corpus, asked.legs, asked.question, zone=self._zone
