@@ -43,6 +43,7 @@ def stated(*lines: tuple[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("sentence", "expected"),
     [
+        ("I live in Oslo and I work at Acme", "Ana lives in Oslo and Ana works at Acme"),
         ("I'm keen on my work", "Ana is keen on Ana's work"),
         ("I have two dogs and I don't eat meat", "Ana has two dogs and Ana doesn't eat meat"),
         ("I'd never been there", "Ana had never been there"),

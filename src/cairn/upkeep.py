@@ -308,6 +308,33 @@ def finding(level: str, what: str, following: str) -> dict[str, Any]:
     return {"level": level, "what": what, "next": following}
 
 
+_NEXT_STEPS = {
+    "crlf": "nothing has to be done",
+    "bom": "nothing has to be done",
+    "frontmatter": "mend the lines between the --- at the top (docs/note-format.md); the entries are read without them",
+    "doubled-entry": "give the second one an id of its own; until then only the first is searched",
+    "doubled-": "keep one of the two",
+    "unterminated-entry": "put its closing marker back; the other entries stay searchable",
+    "mismatched-close": "correct the marker; the other entries stay searchable",
+    "stray-close": "remove the marker, or put the opening one back",
+}
+
+
+def _next_step(code: str) -> str:
+    """What to do about a problem in a note, by its code or the start of it."""
+    if code.endswith("-mismatch"):
+        return "correct the line, or move the file back; the file's place counts"
+    found = next((step for start, step in _NEXT_STEPS.items() if code.startswith(start)), "")
+    return found or "correct the line by hand; the rest of the note stays searchable"
+
+
+def _has_body(text: str) -> bool:
+    """Whether a note says anything below its frontmatter."""
+    return bool(
+        re.sub(r"\A---\r?\n.*?^---[ \t]*$", "", text, count=1, flags=re.DOTALL | re.MULTILINE).strip()
+    )
+
+
 def doctor(parts: Parts) -> list[dict[str, Any]]:
     """Every trouble that can be seen from here, worst first."""
     found: list[dict[str, Any]] = []
@@ -319,10 +346,29 @@ def doctor(parts: Parts) -> list[dict[str, Any]]:
             continue
         for problem in note.problems:
             where = f"{locator}, line {problem.line}: {problem.message}"
+            level = "info" if problem.code in {"crlf", "bom"} else "warn"
+            found.append(finding(level, where, _next_step(problem.code)))
+        place = place_of(locator)
+        if place is not None and place.day and not note.entries and _has_body(parts.notebook.text(locator)):
             found.append(
-                finding("warn", where, "correct the line by hand; the rest of the note stays searchable")
+                finding(
+                    "warn",
+                    f"{locator} holds text outside of any entry; it is kept, but not searched",
+                    "put it between entry markers (docs/note-format.md), or `cairn add` it",
+                )
             )
-    for copy in conflict_copies(parts.storage):
+    copies = list(conflict_copies(parts.storage))
+    copied = {copy.locator for copy in copies}
+    for locator in parts.notebook.strays():
+        if locator not in copied:
+            found.append(
+                finding(
+                    "warn",
+                    f"{locator} has a name that no note has; it is kept, but not searched",
+                    "rename it like the notes beside it (kind-YYYY-MM-DD.md), or move it elsewhere",
+                )
+            )
+    for copy in copies:
         found.append(
             finding(
                 "warn",

@@ -143,6 +143,25 @@ def test_doctor_names_damage_and_the_next_step(cli):
     assert any(note.name in item["what"] and item["next"] for item in findings)
 
 
+def test_doctor_sees_what_search_cannot(cli):
+    """Hand-made notes that nothing reads are reported: text outside of entries, names that fit no kind."""
+    cli("add", "--session", "s", "--sender", "a", "--at", "1780000000000", "text")
+    cli("flush", "--session", "s")
+    note = next(cli.root.glob("*/*/users/a/episodes/*.md"))
+    note.with_name("old.md").write_text(note.read_text())
+    note.with_name("episode-2026-01-01.md").write_text("A keeps bees.\n")
+    note.write_bytes(note.read_bytes().replace(b"\n", b"\r\n"))
+    found = {
+        item["what"].split("episodes/")[-1]: item
+        for item in json.loads(cli("doctor", "--json")[1])["findings"]
+    }
+    assert "rename" in found["old.md has a name that no note has; it is kept, but not searched"]["next"]
+    bees = "episode-2026-01-01.md holds text outside of any entry; it is kept, but not searched"
+    assert "entry markers" in found[bees]["next"]
+    (ends,) = (item for what, item in found.items() if "Windows line ends" in what)
+    assert ends["level"] == "info"
+
+
 def test_export_and_import_carry_everything(cli, tmp_path):
     """A folder and an archive bring a memory to a new root; importing twice changes nothing."""
     cli("add", "--session", "s", "--sender", "a", "tamarind")

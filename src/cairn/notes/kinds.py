@@ -268,6 +268,17 @@ def place_of(locator: Locator) -> Place | None:
         return None
 
 
+def is_stray(locator: Locator) -> bool:
+    """Whether a Markdown file lies in a folder of daily notes under a name that no kind reads."""
+    parts = locator.parts
+    track = _TRACKS.get(parts[2]) if len(parts) > 3 else None
+    rest = parts[3:] if track == "project" else parts[4:]
+    if track is None or len(rest) != 2 or not rest[1].endswith(".md") or place_of(locator) is not None:
+        return False
+    kind = _BY_DIR.get(rest[0])
+    return kind is not None and kind.storage == "daily"
+
+
 def _place(scope: Scope, rest: tuple[str, ...]) -> Place | None:
     place = None
     if len(rest) == 1 and rest[0] in _BY_FILE:

@@ -27,6 +27,7 @@ from cairn.notes.kinds import (
     Kind,
     Place,
     checked_note,
+    is_stray,
     kind_named,
     kind_of_entry,
     place_of,
@@ -172,6 +173,14 @@ class Notebook:
                 for locator in iterate_files(self._storage, base.child(directory)):
                     place = place_of(locator)
                     if place is not None and (wanted is None or place.kind is wanted):
+                        yield locator
+
+    def strays(self) -> Iterator[Locator]:
+        """Markdown files among the daily notes that nothing reads, for their name fits no kind."""
+        for base in self._spaces():
+            for directory in sorted(SCOPE_DIRS.values()):
+                for locator in iterate_files(self._storage, base.child(directory)):
+                    if is_stray(locator):
                         yield locator
 
     def _spaces(self) -> Iterator[Locator]:

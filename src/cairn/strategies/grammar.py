@@ -203,7 +203,7 @@ def _joined_subject(tokens: Sequence[str], at: int) -> bool:
         }:
             break
         subject.insert(0, token.lower())
-    if not subject or len(subject) > 4:
+    if not subject or len(subject) > 4 or "i" in subject or subject[0].startswith("i'"):
         return False
     return not any(
         is_past(w)
