@@ -29,6 +29,8 @@ from tests.chaos.world import DAY_MS, FIRST_DAY, Violation, _words
 WINDOW = 12
 INDEX_FLOOR = 32 * 2**20
 INDEX_BYTES_PER_BYTE = 30
+WARM_CYCLES = 3000  # by then the bounded caches (sessions, cells, notes just written) are full
+MAX_RSS = 400 * 2**20
 MAX_RSS_GROWTH = 64 * 2**20
 MAX_HANDLE_GROWTH = 12
 MAX_THREAD_GROWTH = 6
@@ -94,7 +96,15 @@ class Soak:
     def __init__(self, root: Path, seed: int) -> None:
         self.root = root
         self.rng = random.Random(seed)
-        self.words = _words()
+        # The same words come back: caches of words and texts fill up early, and what still grows is a leak.
+        words = _words()
+        self.talk = [
+            " ".join((*self.rng.choices(TALK, k=self.rng.randint(5, 40)), next(words))) for _ in range(300)
+        ]
+        self.facts = [
+            " ".join("".join(self.rng.choices("abcdefghik", k=8)) for _ in range(6)) for _ in range(60)
+        ]
+        self.queries = [" ".join(self.rng.choices(TALK, k=4)) for _ in range(30)]
         self.took: dict[str, list[float]] = defaultdict(list)
         self.cycles = 0
 
@@ -108,26 +118,25 @@ class Soak:
         day, session = self.cycles, f"day-{self.cycles:05d}"
         at = FIRST_DAY + day * DAY_MS + 36_000_000
         for n in range(8):
-            text = " ".join(self.rng.choices(TALK, k=self.rng.randint(5, 40)))
             message = {
                 "sender_id": "ana",
                 "role": "user",
                 "timestamp": at + n * 1000,
-                "content": f"{text} {next(self.words)}",
+                "content": self.rng.choice(self.talk),
             }
             self.timed("add", lambda m=message: memory.add(session, [m]))
         self.timed("flush", lambda: memory.flush(session))
-        fact = " ".join("".join(self.rng.choices("abcdefghik", k=8)) for _ in range(6))
+        fact = self.rng.choice(self.facts)
         keeper = memory.memory.parts.keeper
         self.timed("remember", lambda: keeper.remember(fact, scope="user", owner="ana", gated=False))
         for _ in range(4):
-            query = " ".join(self.rng.choices(TALK, k=4))
+            query = self.rng.choice(self.queries)
             self.timed("search", lambda q=query: memory.search(q, user_id="ana"))
         notes = sorted(self.root.glob("*/*/users/ana/episodes/*.md"))
         if notes:
             note = self.rng.choice(notes)
             text = note.read_text(encoding="utf-8")
-            marked = text.replace("<!-- /entry:", f"Read again: {next(self.words)}.\n<!-- /entry:", 1)
+            marked = text.replace("<!-- /entry:", f"Read again: {self.rng.randrange(100)}.\n<!-- /entry:", 1)
             note.write_text(
                 marked if len(marked) < 20_000 else text.split("Read again:")[0], encoding="utf-8"
             )
@@ -167,6 +176,8 @@ def check_growth(warm: dict[str, int], end: dict[str, int]) -> None:
     ):
         if end[name] - warm[name] > most:
             raise Violation(f"{name} grew from {warm[name]} to {end[name]}; {most} more are allowed")
+    if end["rss"] > MAX_RSS:
+        raise Violation(f"the process has {end['rss']} bytes in memory; {MAX_RSS} are allowed")
     allowed = INDEX_FLOOR + INDEX_BYTES_PER_BYTE * end["truth"]
     if end["index"] > allowed:
         raise Violation(
@@ -196,10 +207,8 @@ def soak(root: Path, seconds: float, seed: int, *, min_cycles: int = 3 * WINDOW)
     with cairn.open_blocking(root, embedding__provider="hashing", index__scan_seconds=2.0) as memory:
         while work.cycles < min_cycles or time.monotonic() < until:
             work.cycle(memory)
-            if not warm and (
-                (work.cycles >= 2 * WINDOW and time.monotonic() > until - seconds * 0.8)
-                or work.cycles >= min_cycles - WINDOW // 2
-            ):
+            late = work.cycles >= WARM_CYCLES or time.monotonic() > until - seconds * 0.4
+            if not warm and ((late and work.cycles >= 2 * WINDOW) or work.cycles >= min_cycles - WINDOW // 2):
                 warm = work.measure(memory)
         end = work.measure(memory)
         check_growth(warm, end)
