@@ -179,3 +179,14 @@ def test_search_as_of_a_time_answers_from_what_was_known_then(tmp_path):
         assert any("recorded by then" in remark for remark in before.freshness.notes)
         assert not memory.search("osprey", as_of=then, **asked).episodes
         assert memory.search("osprey", as_of=datetime.now(UTC), **asked).episodes
+
+
+def test_a_strong_hybrid_search_does_not_wait_for_vectors_nobody_makes(tmp_path):
+    """Without a model there is nothing to wait for: a strong search answers at once, by words."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.add("s", [said("a bittern booms")])
+        memory.flush("s")
+        began = time.monotonic()
+        result = memory.search("bittern", user_id="alice", consistency="strong")
+        assert result.episodes
+        assert time.monotonic() - began < 5

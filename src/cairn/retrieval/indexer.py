@@ -444,7 +444,7 @@ class Indexer(DerivedMaintenance):
         """
         deadline = time.monotonic() + timeout
         self.wait(self.scan().lsn, timeout)
-        while embed and time.monotonic() < deadline:
+        while embed and self._embedder() is not None and time.monotonic() < deadline:
             with self.lease() as mine:
                 if mine and not self.embed():
                     break
