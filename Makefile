@@ -7,7 +7,7 @@ WORKERS ?= 2
 OFFLINE := Set-up fetches packages once and could not: check the network, or pip's and uv's settings for another package index, and run make again. Later runs need no network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench chaos serve docs lock clean
+.PHONY: help setup run test lint format bench chaos mutations serve docs lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -53,6 +53,9 @@ bench: setup     ## benchmarks; PART=notes|capture|indexing|search|http|strategi
 
 chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... PART=... SOAK=1
 	@$(BIN)/python -m tests.chaos
+
+mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notices
+	@$(BIN)/python -m tools.mutations
 
 docs: $(VENV)/.ready ## write the parts of docs/ that are made from the code
 	@$(BIN)/python -m tools.make_docs
