@@ -13,6 +13,25 @@ from cairn.language import words
 from cairn.retrieval.corpus import Row
 from cairn.types import Hit
 
+# What people say without saying anything; a question of such words alone asks nothing of a memory.
+_SMALL_TALK = frozenset(
+    words.tokens(
+        """ok okay yes yeah yep no nope thanks thank thx please sure fine great good nice cool perfect right done hi
+        hello hey bye goodbye morning evening night welcome continue go ahead next help helps lol haha wow sorry noted
+        understood lot much well danke bitte ja nein gut hallo tschüss merci oui non bonjour salut hola gracias sí vale
+        спасибо да нет хорошо привет пока ладно 谢谢 好的 你好 再见 是的 好 嗯 ありがとう はい"""
+    )
+)
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a text holds nothing but small talk, so that neither asking nor injecting it helps anyone.
+
+    >>> says_nothing("OK, thanks a lot!"), says_nothing("OK, port 5433")
+    (True, False)
+    """
+    return all(token in _SMALL_TALK or token in words.STOP_WORDS for token in _token_set(text))
+
 
 def fit(cosine: float | None, covered: float) -> float:
     """Absolute relevance from a cosine and the share of the question's words covered, each weighed by rarity.

@@ -22,7 +22,7 @@ from cairn.errors import Unavailable
 from cairn.retrieval import filters, rank
 from cairn.retrieval.answers import SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.corpus import HIDDEN, KIND_CODES, Corpus, Row, SearchIndex
-from cairn.retrieval.fitting import coverage, expired, fit, shown_score, standing
+from cairn.retrieval.fitting import coverage, expired, fit, says_nothing, shown_score, standing
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder, Writer
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
@@ -61,6 +61,11 @@ class _Asked:
     allowed: np.ndarray
     now: datetime
     rarity: Mapping[str, float]
+
+    @property
+    def idle(self) -> bool:
+        """Small talk on its way into a prompt: there is nothing to look for."""
+        return self.request.for_injection and says_nothing(self.request.query[:2000])
 
 
 class Searcher:
@@ -358,6 +363,8 @@ class Searcher:
         """
         import numpy as np
 
+        if asked.idle:
+            return []
         usable = asked.allowed[at] & (self._speaks(asked, at) if touched is None else touched)
         if asked.method == "vector" and asked.legs.cosine is not None:
             scores = asked.legs.cosine[at]
@@ -383,7 +390,9 @@ class Searcher:
             shown = min(1.0, max(0.0, shown))
             if asked.request.min_score is not None and shown < asked.request.min_score:
                 continue
-            if asked.request.for_injection and fits < self._settings.search.injection_min_score:
+            if asked.request.for_injection and (
+                fits < self._settings.search.injection_min_score or says_nothing(row.text)
+            ):
                 continue
             explain = (
                 self._explained(asked, int(at[place]), parts, place, fits) if asked.request.explain else None
@@ -465,7 +474,7 @@ class Searcher:
         import numpy as np
 
         corpus, talk = asked.corpus, rank.talk_of(asked.corpus, self._zone)
-        if not len(talk):
+        if not len(talk) or asked.idle:
             return ()
         if asked.method == "vector" and asked.legs.cosine is not None:
             scores = asked.legs.cosine[talk.at]
@@ -504,7 +513,9 @@ class Searcher:
             # An answer may share nothing with the question it follows; it passes on the strength of its rank.
             least = self._settings.search.injection_min_score
             if asked.request.for_injection and (
-                best_fit < least or (fits[int(place)] < 0.6 * least and shown < least)
+                best_fit < least
+                or (fits[int(place)] < 0.6 * least and shown < least)
+                or says_nothing(row.text)
             ):
                 continue
             out.append(

@@ -1,0 +1,70 @@
+"""Search on sorts of memory it was not fitted on: never worse than the better plain leg, and silent on small talk."""
+
+import pytest
+from benchmarks._variety_sets import UNRELATED, Set, assistant, coding, group, notes, tongues
+from benchmarks.variety import baselines, judged
+
+from cairn import config
+from cairn.engines import minilm
+from cairn.engines.embedders import MiniLM
+from cairn.retrieval.fitting import says_nothing
+from cairn.types import Scope, Space
+from tests.search_world import SearchWorld
+
+
+@pytest.fixture(scope="module")
+def model():
+    folder = minilm.installed(config.models_dir())
+    if folder is None:
+        pytest.skip("the local model is not installed: run `make setup`")
+    return MiniLM(folder, threads=2)
+
+
+def filled(folder, model, chosen: Set) -> SearchWorld:
+    """The set in an index: talk as messages with their episode, notes as entries."""
+    world = SearchWorld(folder, model)
+    scope = Scope(Space(), "user", chosen.owner)
+    for number, session in enumerate(chosen.sessions):
+        if chosen.notes:
+            world.entry("episode", session[0].text, scope)
+        else:
+            world.talk(f"s{number}", [(said.sender.lower(), said.text) for said in session], scope)
+    return world
+
+
+def answers(world: SearchWorld, chosen: Set, question: str, **options) -> list[str]:
+    result = world.ask(question, user_id=chosen.owner, evidence=10, top_k=10, **options)
+    if chosen.notes:
+        return [hit.text for hit in result.episodes]
+    return [item.text for item in result.evidence or ()]
+
+
+@pytest.mark.parametrize("make", [coding, assistant, group, tongues, notes])
+def test_ranking_is_never_worse_than_the_better_plain_leg(tmp_path, model, make):
+    """Coding sessions, an assistant, a group, other languages, plain notes: priors fitted on pair talk must not hurt."""
+    chosen = make()
+    world = filled(tmp_path, model, chosen)
+    wanted = [text for _, text in chosen.questions]
+    ours = judged([answers(world, chosen, question) for question, _ in chosen.questions], wanted)
+    plain = [judged(found, wanted) for found in baselines(chosen, model).values()]
+    assert ours[0] >= max(recall for recall, _ in plain)
+    assert ours[1] >= max(rank for _, rank in plain)
+    passed = [bool(answers(world, chosen, question, for_injection=True)) for question, _ in chosen.questions]
+    leaked = [text for text in UNRELATED if answers(world, chosen, text, for_injection=True)]
+    assert sum(passed) >= 0.85 * len(passed)
+    assert len(leaked) <= 1
+    world.close()
+
+
+@pytest.mark.parametrize("text", ["ok", "Thanks a lot!", "good morning", "danke", "好的", "Continue."])
+def test_small_talk_asks_nothing_of_a_memory(tmp_path, text):
+    """Before a prompt, small talk is answered with nothing, even where the same small talk was said before."""
+    world = SearchWorld(tmp_path)
+    world.talk("s", [("alice", text), ("carol", "The boiler was repaired on Monday.")])
+    assert says_nothing(text)
+    result = world.ask(text, for_injection=True, evidence=5)
+    assert result.hits == () and result.evidence == ()
+    assert world.ask(text, evidence=5, method="keyword").evidence
+    asked = world.ask("Was the boiler repaired?", for_injection=True, evidence=5)
+    assert asked.evidence and not any(says_nothing(item.text) for item in asked.evidence)
+    world.close()
