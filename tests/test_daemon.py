@@ -70,6 +70,20 @@ def test_writes_and_edits_are_found_within_a_moment(live):
     soon(lambda: world.hits("editor") == [])
 
 
+def test_notes_that_appear_with_their_folder_are_found_long_before_the_next_scan(live, tmp_path):
+    """A sync or a pull into an empty root: nothing was watched while it wrote, and nobody waits for the scan."""
+    other = World(tmp_path / "elsewhere")
+    entry = other.episode("brought along by a pull")
+    other.close()
+    world, daemon = live(scan_seconds=600)
+    soon(lambda: daemon.health()["indexing"] and daemon.health()["watching"])
+    time.sleep(0.3)
+    for folder in (tmp_path / "elsewhere").iterdir():
+        if not folder.name.startswith("."):
+            shutil.copytree(folder, world.folder / folder.name)
+    soon(lambda: world.hits("pull") == [entry])
+
+
 def test_without_a_watcher_the_next_scan_finds_the_edit(live):
     """inotify refused: edits are found at the next scan, and at once on a strong read."""
 

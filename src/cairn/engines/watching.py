@@ -1,7 +1,8 @@
 """Noticing edits as they happen: a hint, never the guarantee. A scan finds whatever this misses.
 
 Only the folders of the truth are watched, so that the index's own files wake nobody. A new folder at the top
-begins another watch.
+begins another watch. The first report of a watch names its folders: what was written before it began, or between
+two, is looked for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 _DEBOUNCE_MS = 50
 _STEP_MS = 10
 _TICK_MS = 1000
+_EMPTY_SECONDS = 0.1
 
 
 class TreeWatch:
@@ -33,9 +35,9 @@ class TreeWatch:
         while not stop.is_set():
             tops = self._tops()
             if not tops:
-                stop.wait(_TICK_MS / 1000)
+                stop.wait(_EMPTY_SECONDS)
                 continue
-            # The first report after a new folder appeared covers what was written before it was watched.
+            unseen = {top.name for top in tops}
             for changes in watch(
                 *tops,
                 watch_filter=None,
@@ -47,7 +49,8 @@ class TreeWatch:
                 raise_interrupt=False,
                 ignore_permission_denied=True,
             ):
-                keys = {key for _, path in changes if (key := self._key(path))}
+                keys = {key for _, path in changes if (key := self._key(path))} | unseen
+                unseen = set()
                 if keys:
                     on_keys(keys)
                 if stop.is_set() or self._tops() != tops:
