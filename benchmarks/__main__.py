@@ -24,7 +24,7 @@ from typing import Any
 
 import benchmarks as package
 from benchmarks import _plots
-from benchmarks._targets import rows, summary
+from benchmarks._targets import headline, rows, summary
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "benchmarks"
@@ -118,8 +118,8 @@ def save(part: str, figures: Mapping[str, Any], argv: Sequence[str], load: Seque
 
 def show(kept: Mapping[str, Any]) -> str:
     """Make the plot and the table of kept figures anew; says what became of the plot."""
-    page = DOCS / "benchmarks.md"
-    page.write_text(with_table(page.read_text("utf-8"), kept), encoding="utf-8")
+    for page, made in ((DOCS / "benchmarks.md", with_table), (DOCS.parent / "README.md", with_headline)):
+        page.write_text(made(page.read_text("utf-8"), kept), encoding="utf-8")
     return _plots.draw(str(kept["part"]), kept["figures"], RESULTS, conditions(kept))
 
 
@@ -135,12 +135,33 @@ def conditions(kept: Mapping[str, Any]) -> str:
 def with_table(page: str, kept: Mapping[str, Any]) -> str:
     """The page with the table between this part's marks made anew; a page without the marks stays as it is."""
     part = kept["part"]
-    head, *body = rows(summary(str(part), kept["figures"]))
-    told = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body]]
     picture = f"![{part}: the figures as a picture](benchmarks/{part}.png)"
-    inside = "\n".join([*told, "", f"<sub>{conditions(kept)}</sub>", "", picture])
-    marks = re.compile(rf"(<!-- table:{part} -->\n).*?(<!-- /table:{part} -->)", re.DOTALL)
-    return marks.sub(lambda found: found[1] + inside + "\n" + found[2], page)
+    lines = [
+        *markdown(rows(summary(str(part), kept["figures"]))),
+        "",
+        f"<sub>{conditions(kept)}</sub>",
+        "",
+        picture,
+    ]
+    return between(page, str(part), lines)
+
+
+def with_headline(page: str, kept: Mapping[str, Any]) -> str:
+    """The front page with its few figures made anew; they are those of the HTTP part."""
+    if kept["part"] != "http":
+        return page
+    lines = markdown(headline(summary("http", kept["figures"])))
+    return between(page, "headline", [*lines, "", f"<sub>{conditions(kept)}</sub>"])
+
+
+def markdown(table: Sequence[Sequence[str]]) -> list[str]:
+    head, *body = table
+    return ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body]]
+
+
+def between(page: str, name: str, lines: Sequence[str]) -> str:
+    marks = re.compile(rf"(<!-- table:{name} -->\n).*?(<!-- /table:{name} -->)", re.DOTALL)
+    return marks.sub(lambda found: found[1] + "\n".join(lines) + "\n" + found[2], page)
 
 
 if __name__ == "__main__":

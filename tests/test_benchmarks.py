@@ -28,7 +28,9 @@ def test_the_page_shows_the_kept_figures(file):
     """Tables are made from the figures: editing one by hand, or forgetting to, fails here."""
     page = (bench.DOCS / "benchmarks.md").read_text("utf-8")
     kept = json.loads(file.read_text("utf-8"))
+    front = (bench.DOCS.parent / "README.md").read_text("utf-8")
     assert bench.with_table(page, kept) == page
+    assert bench.with_headline(front, kept) == front
     assert {"part", "date", "command", "machine", "figures"} <= set(kept)
     assert file.with_suffix(".png").exists()
     assert file.with_suffix(".svg").exists()
