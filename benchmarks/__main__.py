@@ -101,7 +101,9 @@ def print_table(lines: Sequence[Mapping[str, Any]]) -> None:
 def save(part: str, figures: Mapping[str, Any], argv: Sequence[str], load: Sequence[float]) -> dict[str, Any]:
     """Keep the figures with everything needed to judge them. A data path is a matter of the machine: left out."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    command = re.sub(r"(--data[ =])\S+", r"\1PATH", " ".join(["python -m benchmarks", *argv]))
+    command = re.sub(
+        r"(--data|--beside-root)([ =])\S+", r"\1\2PATH", " ".join(["python -m benchmarks", *argv])
+    )
     kept = {
         "part": part,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
