@@ -20,7 +20,7 @@ def test_every_part_has_targets_and_a_section_with_a_table():
     assert set(TARGETS) == set(bench.parts())
     for part in bench.parts():
         assert f"\n## {part}\n" in page
-        assert f"<!-- table:{part} -->" in page
+        assert f"<!-- table:{part} -->" in page or not TARGETS[part]
 
 
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
