@@ -324,3 +324,14 @@ def test_a_taken_port_is_one_sentence(cli):
     code, _, err = cli("server", "start", "--host", "no such host")
     assert code == 6
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("provider", ["none", "auto"])
+def test_the_demo_holds_what_it_shows(cli, monkeypatch, provider):
+    """The tour ends well and soon, with the local model and without one (then nothing waits for vectors)."""
+    monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", provider)
+    code, out, err = cli("demo", "--json")
+    assert code == 0, out + err
+    steps = json.loads(out)
+    assert steps["ok"]
+    assert steps["seconds"] < 20
