@@ -7,7 +7,7 @@ WORKERS ?= 2
 OFFLINE := Set-up fetches packages once and could not: check the network, or pip's and uv's settings for another package index, and run make again. Later runs need no network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench chaos mutations serve docs lock clean
+.PHONY: help setup run test lint format bench chaos e2e mutations serve docs lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -56,6 +56,9 @@ chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... P
 
 mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notices
 	@$(BIN)/python -m tools.mutations
+
+e2e: setup       ## the product as a user meets it, from a fresh clone
+	@$(BIN)/python -m tests.e2e
 
 docs: $(VENV)/.ready ## write the parts of docs/ that are made from the code
 	@$(BIN)/python -m tools.make_docs

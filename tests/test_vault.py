@@ -218,11 +218,10 @@ def test_remove_and_scan(backend):
 
 
 def run_together(code, *args):
-    children = [
+    return [
         subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(number), *map(str, args)])
         for number in (1, 2)
     ]
-    return children
 
 
 def test_two_processes_swap_on_one_file_without_loss(backend, tree, cache):

@@ -1,4 +1,4 @@
-"""Planted bugs: does anything notice when a promise is quietly dropped?
+"""Planted bugs: whether anything notices when a promise is quietly dropped.
 
 Each mutation changes one place of a copy of the tree; the named checks run on that copy and one of them must
 fail. `python -m tools.mutations` runs all and prints a table; a name or part of one picks some. A mutation that

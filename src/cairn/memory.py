@@ -247,7 +247,33 @@ class Memory:
         min_lsn: int | None = None,
         as_of: str | datetime | None = None,
     ) -> SearchResult:
-        """Find what answers `query` in one owner's memory. An empty result is an answer."""
+        """Find what answers `query` in one owner's memory. An empty result is an answer.
+
+        Args:
+            query: The question, in plain words.
+            user_id: Whose memory; exactly one of `user_id` and `agent_id`.
+            agent_id: The agent, if it is one's.
+            app_id: The app of the space to look in.
+            project_id: The project of the space; nothing outside of it is seen.
+            method: "keyword" by words, "vector" by meaning, "hybrid" both, "agentic" asks again where a model is set.
+            top_k: How many of each kind; -1 for the default, at most 100.
+            radius: Leave out what is further away in meaning than this similarity (0 to 1).
+            min_score: Leave out hits below this score (0 to 1).
+            include_profile: Add the owner's profile.
+            enable_llm_rerank: Let the model order the hits, where one is set.
+            filters: Predicates on `session_id`, `parent_type`, `parent_id`, `timestamp` and `sender_id`.
+            evidence: How many verbatim messages to add.
+            token_budget: Return at most this many tokens of text.
+            explain: Show what each leg contributed to a score.
+            for_injection: Nothing rather than junk: for use in a prompt.
+            consistency: "strong" first waits until every change so far is indexed.
+            min_lsn: Wait until this change (as `add` and `flush` return it) is indexed.
+            as_of: Answer from what was recorded by then.
+
+        Raises:
+            Invalid: the query, the owner, a filter or a number is wrong; the message names it.
+            Unavailable: the wait for `consistency` or `min_lsn` took too long.
+        """
         from cairn.retrieval.answers import SearchRequest
 
         request = SearchRequest(

@@ -148,7 +148,7 @@ class Locator:
         return Locator(self.key.rpartition("/")[0])
 
     def child(self, *parts: str) -> Locator:
-        """This place extended by `parts`; it cannot escape."""
+        """The place extended by `parts`; it cannot escape."""
         return Locator("/".join((self.key, *parts)))
 
     def __str__(self) -> str:

@@ -209,7 +209,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """This note differs from what the index saw."""
+    """A note differs from what the index saw."""
 
     path: str
     kind: str

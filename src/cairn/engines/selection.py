@@ -42,7 +42,7 @@ def find_backend(name: str, known: BackendRegistry = registry) -> type[StorageBa
             backend=name,
         )
     try:
-        known.register(name, cast(Any, offers[0].load()))
+        known.register(name, cast("Any", offers[0].load()))
     except Exception as error:
         raise StorageSelectionError(
             f'storage.backend = "{name}": its package {offers[0].value} cannot be used '
@@ -76,7 +76,7 @@ def select_backend(
         )
     try:
         make = getattr(kind, "from_settings", None)
-        backend: StorageBackend = make(settings) if make else cast(Any, kind)(root=settings.root)
+        backend: StorageBackend = make(settings) if make else cast("Any", kind)(root=settings.root)
     except CairnError as error:
         raise StorageSelectionError(f'storage.backend = "{name}": {error}', backend=name) from error
     missing = [

@@ -78,7 +78,7 @@ def space_of(tree: Path) -> Space:
         name = "-".join(seed.split("/")[-2:])
     else:
         shared = common_dir(tree)
-        seed = str(shared if shared else tree.resolve())
+        seed = str(shared or tree.resolve())
         name = (shared.parent if shared and shared.name == ".git" else tree).name
     slug = re.sub(r"[^a-z0-9_.-]+", "-", name.lower()).strip("-.") or "project"
     suffix = hashlib.sha256(seed.encode("utf-8")).hexdigest()[:8]

@@ -94,7 +94,7 @@ def run(output: Output, *, keep: bool = False) -> int:
                 memory.trigger(strategy, timeout=20)
             output.line()
             _show_tree(root, output)
-            note = sorted(root.glob("*/*/users/mara/episodes/*.md"))[0]
+            note = min(root.glob("*/*/users/mara/episodes/*.md"))
             output.line(f"{note.relative_to(root)} reads:", style="bold")
             output.block(note.read_text(encoding="utf-8"), limit=1500)
             steps["profile"] = _show_profile(root, output)
