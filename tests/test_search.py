@@ -244,6 +244,26 @@ def test_a_token_budget_bounds_the_answer(world):
     assert result.evidence and result.episodes
 
 
+def test_top_k_bounds_each_list_and_evidence_stands_beside_it(world):
+    """E114: top_k counts hits of one list; evidence has its own number; neither pads."""
+    for number in range(15):
+        world.entry("episode", f"Tomatoes again, day {number}.")
+    assert len(world.ask("tomatoes", top_k=3).episodes) == 3
+    assert len(world.ask("tomatoes").episodes) == 10
+    both = world.ask("tomatoes", top_k=1, evidence=4)
+    assert len(both.episodes) == 1 and len(both.evidence) == 4
+    assert world.ask("zeppelin", method="keyword", top_k=5, evidence=5).episodes == ()
+
+
+def test_radius_bounds_meaning_but_not_words(world):
+    """A row that shares a word is a hit whatever the radius; under vector the radius alone decides."""
+    assert world.ask("tomatoes", radius=1.0).episodes
+    assert world.ask("tomatoes", radius=1.0, method="vector").episodes == ()
+    near = world.ask("tomatoes", radius=0.0, method="vector").episodes
+    cut = world.ask("tomatoes", radius=near[0].score - 1e-4, method="vector").episodes
+    assert [hit.id for hit in cut] == [near[0].id]
+
+
 def test_profile_comes_when_asked(world):
     """include_profile adds the owner's profile, whatever the question."""
     world.entry("profile", "Alice gardens.", fields={"summary": "Alice gardens.", "body": "Alice gardens."})
@@ -475,6 +495,18 @@ def test_many_threads_share_a_searcher(world):
         ("getUserName", "the bug is in getUserName()"),
         ("user_name", "rename user_name to login"),
         ("src/app/main.py", "see src/app/main.py line 4"),
+        ("main.py", "see src/app/main.py line 5"),
+        ("userName", "rename user_name to login id"),
+        ("3.11.7", "we are on Python 3.11.7 now"),
+        ("jo.smith@example.org", "write to jo.smith@example.org"),
+        ("Tomas", "ask Tomás about it"),
+        ("Tomás", "ask Tomas about that"),
+        ("strasse", "in der Langen Straße 4"),
+        ("МОСКВА", "погода: москва, дождь"),
+        ("🦊", "our logo is a 🦊 now"),
+        ("C++", "the parser is written in C++"),
+        ("1140 euros", "the rent is 1,140 euros"),
+        ('"exit code" AND (2 OR db0)', "The nightly backup of db0 fails with exit code 2."),
     ],
 )
 def test_every_script_is_found_unconfigured(world, asked, found):

@@ -94,7 +94,7 @@ class IndexSettings:
     dir: str = ""
     scan_seconds: float = 30.0
     watch: bool = True
-    memory_rows: int = 50_000
+    memory_rows: int = 120_000
 
 
 @dataclass(frozen=True, slots=True)

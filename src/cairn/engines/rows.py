@@ -77,7 +77,7 @@ _COLUMNS = (
 _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _VECTORS_VERSION = 1
 
 
@@ -91,7 +91,7 @@ class SqliteIndex:
     """
 
     def __init__(
-        self, directory: Path, *, memory_rows: int = 50_000, memory_bytes: int = 256 * 1024 * 1024
+        self, directory: Path, *, memory_rows: int = 120_000, memory_bytes: int = 256 * 1024 * 1024
     ) -> None:
         self._vectors = Database(directory / "sqlite" / "vectors.db", _VECTORS, version=_VECTORS_VERSION)
         self._db = Database(

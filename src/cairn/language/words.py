@@ -1,7 +1,7 @@
 """Words as the index and the queries see them.
 
-One function, `tokens`, cuts both sides, so what was written can be found by what is asked. It knows four
-things no plain word splitter knows: scripts without blanks (characters and pairs of them), accents (with and
+One function, `tokens`, cuts both sides, so what was written can be found by what is asked. It knows five
+things no plain word splitter knows: pictures (each is a word), scripts without blanks (characters and pairs of them), accents (with and
 without), names from code (`snake_case`, `camelCase`, `dotted.paths`, `file/paths`: whole and in parts) and
 English endings. A token holds only ASCII letters and digits, `_` and non-ASCII characters, so an index may
 store the stream joined by blanks and split it again without loss.
@@ -24,7 +24,8 @@ _MARKS = (
     "\u0300-\u036f\u0591-\u05c7\u0610-\u065f\u06d6-\u06ed\u0900-\u0dff\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u200d"
 )
 
-_CHUNK = re.compile(rf"[\w{_MARKS}]+(?:['’._/\\:@&~+-]+[\w{_MARKS}]+)*(?:\+\+|#(?![\w]))?")
+_PICTURES = "\u2600-\u27bf\U0001f300-\U0001faff"
+_CHUNK = re.compile(rf"\w[\w{_MARKS}]*(?:['’._/\\:@&~+-]+[\w{_MARKS}]+)*(?:\+\+|#(?![\w]))?|[{_PICTURES}]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _RUNS = re.compile(
     rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[{_HANGUL}]+|[^{_UNSPACED}{_HANGUL}]+"
@@ -35,6 +36,7 @@ _SEPARATORS = re.compile(r"[^\w" + _MARKS + r"]+|_+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 _APOSTROPHES = re.compile(r"['’]")
 _VOWEL = re.compile("[aeiouy]")
+_PICTURE = re.compile(f"[{_PICTURES}]")
 
 STOP_WORDS = frozenset(
     re.findall(
@@ -138,6 +140,8 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=65536)
 def _pieces(chunk: str) -> tuple[str, ...]:
     """All tokens of one blank-free chunk."""
+    if _PICTURE.match(chunk):
+        return (chunk,)
     if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk.istitle()):
         return (stem(chunk.lower()[:MAX_TOKEN]),)
     if chunk.endswith(("++", "#")):
@@ -174,7 +178,7 @@ def _word(run: str) -> Iterable[str]:
     folded = run.casefold()[:MAX_TOKEN]
     bare = "".join(ch for ch in unicodedata.normalize("NFD", folded) if not unicodedata.combining(ch))
     bare = unicodedata.normalize("NFC", bare)
-    return (folded,) if bare == folded or not bare else (stem(bare), folded)
+    return (stem(folded),) if bare == folded or not bare else (stem(bare), folded)
 
 
 def _pairs(run: str, *, singles: bool = False) -> list[str]:
