@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.engines import files, tree
@@ -110,6 +111,7 @@ def test_bytes_are_exact_both_ways(backend, root):
     assert (root / "out.md").read_bytes() == b"a\r\nb\rc"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_round_trips(tmp_path_factory, text):
     """S5, S8, S55: every encodable text comes back as it was."""
@@ -989,3 +991,23 @@ def test_a_lock_needs_a_name(tmp_path, name):
     """Bad input: refused by name."""
     with pytest.raises(Invalid), FileLocks(tmp_path).hold(name):
         pass
+
+
+def test_a_folder_is_made_while_its_parent_is_being_removed(tmp_path):
+    """Whoever opens a root while somebody removes `.index` gets the folder, not an error."""
+    storage = DeviceLocalBackend(tmp_path)
+    stop = threading.Event()
+
+    def remove() -> None:
+        while not stop.is_set():
+            shutil.rmtree(tmp_path / ".index", ignore_errors=True)
+            time.sleep(0.05)
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    try:
+        for _ in range(150):
+            storage.mkdir(Locator(".index/lancedb"))
+    finally:
+        stop.set()
+        remover.join()

@@ -31,6 +31,7 @@ _UNUSABLE_NAME = re.compile("[\\\\\x00-\x1f\x7f\ud800-\udfff]")
 _TEMP_MARK = ".tmp."
 _TEMP_NAME = re.compile(r"\..*\.tmp\.[0-9a-f]{32}", re.DOTALL)
 _TWIN_CACHE = 64
+_ATTEMPTS = 40
 
 _TROUBLE = {
     errno.ENOSPC: "the disk is full; free some space and try again",
@@ -132,6 +133,21 @@ class Tree:
         Raises `NotFound` if it is absent, `FileInTheWay` if a file is there, and `InvalidLocatorError` if a
         link is.
         """
+        for attempt in range(_ATTEMPTS):
+            try:
+                fd = self._walked(key, make=make, below=below)
+                break
+            except FileNotFoundError:
+                # Somebody removes folders while we make them (`rm -rf .index`): begin again from the root.
+                if not make or attempt + 1 == _ATTEMPTS:
+                    raise
+                time.sleep(0.001 * attempt)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _walked(self, key: str, *, make: bool, below: str) -> int:
         names = key.split("/") if key else []
         fd = self._open_root(make=make)
         try:
@@ -144,9 +160,10 @@ class Tree:
                     inner = self._make_directory(fd, name, key)
                 os.close(fd)
                 fd = inner
-            yield fd
-        finally:
+        except BaseException:
             os.close(fd)
+            raise
+        return fd
 
     @contextmanager
     def parent(self, locator: Locator, *, make: bool = False) -> Iterator[tuple[int, str]]:
