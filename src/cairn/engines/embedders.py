@@ -34,6 +34,7 @@ _MAX_TOKENS = 256
 # How long bulk work waits between two batches for those who want an answer now, and how long after a question
 # a second core is left to the next one.
 _GIVE_WAY_SECONDS, _CALM_SECONDS = 0.5, 0.2
+_FEW = 4  # so many texts are a question and what belongs to it
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
@@ -114,7 +115,7 @@ class MiniLM:
                 mask[row, : len(encoded[i])] = 1
             vectors[batch] = session.run(["vectors"], {"ids": ids, "mask": mask})[0]
 
-        if len(batches) <= 1:
+        if len(texts) <= _FEW:
             with self._turns.first():
                 for batch in batches:
                     run(batch)
@@ -125,8 +126,10 @@ class MiniLM:
                 self._turns.give_way(everyone=place == 0)
                 run(batch)
 
-        if self._threads == 1:
-            work(0)
+        if min(self._threads, len(batches)) == 1:
+            for batch in batches:
+                self._turns.give_way(everyone=True)
+                run(batch)
             return vectors
         with ThreadPoolExecutor(self._threads - 1, "cairn-embed-batch") as pool:
             others = [pool.submit(work, place) for place in range(1, self._threads)]

@@ -48,7 +48,8 @@ LEASE = "indexer"
 _log = logging.getLogger(__name__)
 _BATCH = 100
 _ROWS_PER_COMMIT = 2000
-_EMBED_BATCH = 64
+# Enough for two cores' worth of batches; each round also makes readers look again, so it should not be tiny.
+_EMBED_BATCH = 128
 _SAME_MTIME = 0.0005
 _UNSURE_SECONDS = 0.1
 
