@@ -501,3 +501,17 @@ def test_a_killed_indexer_is_replaced_at_once(world):
     assert world.indexer.wait(None, 5)
     assert time.monotonic() - begin < 3
     assert len(world.hits("row")) == 3
+
+
+def test_a_row_that_lost_all_its_words_is_not_found_by_the_old_ones(tmp_path):
+    """P2: words held in memory follow a text that became empty, as an index made anew would."""
+    world = World(tmp_path)
+    file = world.folder / world.root.note("profile", ALICE).key
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nid: p\ntype: user_profile\n---\nalpha\n")
+    world.sync()
+    assert world.hits("alpha") == ["profile"]
+    file.write_text("---\nid: p\ntype: user_prof")
+    world.sync()
+    assert world.hits("alpha") == []
+    world.close()

@@ -103,4 +103,6 @@ class _Held:
             )
         finally:
             db.execute("COMMIT")
-        return version, postings.updated([row for row in rows if row[2]], [row[0] for row in gone])
+        # A row that has no words any more leaves, as one that was removed does.
+        wordless = [row[0] for row in rows if not row[2]] if since >= 0 else []
+        return version, postings.updated([row for row in rows if row[2]], [row[0] for row in gone] + wordless)
