@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from cairn.engines.database import Database
 from cairn.engines.warm import WarmScopes
 from cairn.engines.warm_words import WarmWords
-from cairn.errors import Unavailable
 from cairn.retrieval.corpus import Corpus, Row, text_flags
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import NOTHING_ASKED, Group, packed_senders
@@ -624,14 +623,6 @@ class SqliteIndex:
             for row in rows
         ]
         return upto, made, [row[0] for row in gone]
-
-    def is_readable(self) -> bool:
-        """Whether the index can be asked now."""
-        try:
-            self._db.read(lambda db: db.execute("SELECT 1 FROM rows LIMIT 1").fetchone())
-        except Unavailable:
-            return False
-        return True
 
     def close(self) -> None:
         self._warm.clear()

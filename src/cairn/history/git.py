@@ -113,12 +113,6 @@ def branch_of(tree: Path) -> str | None:
     return name.strip() or None if name else None
 
 
-def change_count(tree: Path) -> int:
-    """How many files differ from the last commit, the memory's own left out."""
-    out = git(tree, "status", "--porcelain", "-z", "--", ".", ":!.cairn", ":!docs/cairn")
-    return len([part for part in (out or "").split("\0") if part])
-
-
 # Text outside the block merges as ever; only the hash in the block's first line is taken from our side. Plain
 # shell, so that a merge works where Cairn is not on the PATH.
 _DRIVER = (

@@ -516,7 +516,9 @@ def ome_list(args: argparse.Namespace, output: Output) -> int:
         rows = memory.strategies()
     output.value(rows)
     columns = ("name", "state", "trigger", "runs", "failed", "last run")
-    shown = [{**row, "state": "on" if row["enabled"] else "off"} for row in rows]
+    shown = [
+        {**row, "state": "on" if row["enabled"] else "off", "last_run": row["last_run"][:16]} for row in rows
+    ]
     output.table(columns, [[row.get(name.replace(" ", "_"), "") for name in columns] for row in shown])
     return 0
 
