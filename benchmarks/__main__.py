@@ -153,7 +153,7 @@ def with_headline(page: str, kept: Mapping[str, Any]) -> str:
     if kept["part"] != "http":
         return page
     lines = markdown(headline(summary("http", kept["figures"])))
-    return between(page, "headline", [*lines, "", f"<sub>{conditions(kept)}</sub>"])
+    return between(page, "headline", [*lines, "", f"<sub>{conditions(kept)}; † measured elsewhere</sub>"])
 
 
 def markdown(table: Sequence[Sequence[str]]) -> list[str]:
