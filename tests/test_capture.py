@@ -661,3 +661,24 @@ def test_sessions_can_be_listed(kit):
 
     assert list(kit.capture.sessions(SPACE)) == [(SPACE, "One")]
     assert set(kit.capture.sessions()) == {(SPACE, "One"), (Space("app", "p"), "two/three")}
+
+
+def test_a_flush_waits_for_the_thread_that_finishes_its_cell(kit, monkeypatch):
+    """A cell that recovery is telling just now is told when a flush of its session answers."""
+    kit.add("s1", said("the words of a cut cell"))
+    began, go_on = threading.Event(), threading.Event()
+    write = kit.capture._write
+
+    def slow(*args, **kwargs):
+        began.set()
+        go_on.wait(10)
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(kit.capture, "_write", slow)
+    first = threading.Thread(target=kit.flush)
+    first.start()
+    assert began.wait(10)
+    threading.Timer(0.3, go_on.set).start()
+    kit.flush()
+    assert len(list(kit.episodes())) == 1
+    first.join()

@@ -559,6 +559,8 @@ class World:
 
         def change(text: str) -> str:
             ends = re.findall(r"<!-- /entry:\S+ -->", text)
+            if not ends:  # every entry was taken out meanwhile
+                return text + f"\nSeen by hand: {token}.\n"
             end = ends[int(which * len(ends))]
             return text.replace(end, f"Seen by hand: {token}.\n{end}", 1)
 

@@ -37,6 +37,7 @@ from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track, ch
 _log = logging.getLogger(__name__)
 _MODES = ("chat", "agent")
 _CELL_LOCKS = 256
+_PATIENCE_SECONDS = 120.0
 _OTHERS_SECONDS = 10.0
 
 
@@ -117,6 +118,7 @@ class Capture:
         self._busy: set[str] = set()
         self._failed: set[str] = set()
         self._guard = threading.Lock()
+        self._idle = threading.Condition(self._guard)
 
     def add(
         self,
@@ -167,7 +169,7 @@ class Capture:
         """Close the open stretch now and write its episodes before answering."""
         checked_session_id(session_id)
         cells, unfinished = self._inbox.flush(space, session_id)
-        lsn, finished = self._finish_all(space, session_id, cells, unfinished, prompts)
+        lsn, finished = self._finish_all(space, session_id, cells, unfinished, prompts, patient=True)
         return FlushOutcome("extracted", lsn, finished) if finished else FlushOutcome("no_extraction")
 
     def unprocessed(self, space: Space, session_id: str) -> list[Message]:
@@ -256,13 +258,15 @@ class Capture:
         cells: Sequence[CellRecord],
         unfinished: Sequence[CellRecord],
         prompts: Mapping[str, str] | None,
+        *,
+        patient: bool = False,
     ) -> tuple[int, tuple[str, ...]]:
         """Finish what earlier calls left, then the new cells; the highest LSN and the cells now finished."""
         highest = 0
         finished = []
         mine = [cell for cell in unfinished if self._is_left_over(cell)]
         for cell, is_own in (*((c, False) for c in mine), *((c, True) for c in cells)):
-            lsn = self._finish(space, session_id, cell, is_own=is_own, prompts=prompts)
+            lsn = self._finish(space, session_id, cell, is_own=is_own, patient=patient, prompts=prompts)
             if lsn is not None:
                 highest = max(highest, lsn)
                 finished.append(cell.cell_id)
@@ -285,14 +289,24 @@ class Capture:
         cell: CellRecord,
         *,
         is_own: bool,
+        patient: bool = False,
         prompts: Mapping[str, str] | None = None,
     ) -> int | None:
-        """Take a cell from cut to done; the LSN, or None where another thread or process is at it."""
-        with self._guard:
-            if cell.cell_id in self._busy:
+        """Take a cell from cut to done; the LSN, or None where another thread or process is at it.
+
+        With `patient` another thread's work on it is waited for, so that a flush answers when the words are told;
+        not where a model is asked, whose call may take a minute: that thread finishes what it began.
+        """
+        patient = patient and not self._extractor.asks_a_model
+        with self._idle:
+            late = cell.cell_id in self._busy
+            if late and (
+                not (is_own or patient)
+                or not self._idle.wait_for(lambda: cell.cell_id not in self._busy, _PATIENCE_SECONDS)
+            ):
                 return None
-            if not is_own and not self._inbox.is_pending(space, session_id, cell.cell_id):
-                return None
+            if (late or not is_own) and not self._inbox.is_pending(space, session_id, cell.cell_id):
+                return 0 if is_own else None
             self._busy.add(cell.cell_id)
             self._failed.add(cell.cell_id)
         try:
@@ -305,8 +319,9 @@ class Capture:
                     return None
                 return self._write(space, session_id, cell, prompts, check_first=not is_own)
         finally:
-            with self._guard:
+            with self._idle:
                 self._busy.discard(cell.cell_id)
+                self._idle.notify_all()
 
     def _write(
         self,
