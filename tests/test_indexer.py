@@ -515,3 +515,21 @@ def test_a_row_that_lost_all_its_words_is_not_found_by_the_old_ones(tmp_path):
     world.sync()
     assert world.hits("alpha") == []
     world.close()
+
+
+@pytest.mark.parametrize("lost", ["all", "index.db", "system.db"])
+def test_a_rebuild_that_loses_its_files_again_is_not_called_ready(world, lost):
+    """A scan made for files that are gone says nothing of the new ones: not fresh before every note is seen."""
+    entry = world.episode("a heron by the weir")
+    world.indexer.drain()
+    shutil.rmtree(world.folder / ".index")
+    world.indexer.ensure_ready()  # the rebuild has begun; nothing is drained yet
+    for file in (world.folder / ".index" / "sqlite").glob("*" if lost == "all" else f"{lost}*"):
+        file.unlink()
+    world.indexer.ensure_ready()
+    assert world.indexer.status().state == "rebuilding"
+    while world.indexer.drain():
+        pass
+    world.indexer.ensure_ready()
+    assert world.indexer.status().state == "fresh"
+    assert world.hits("heron") == [entry]

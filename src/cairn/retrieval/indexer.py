@@ -57,6 +57,8 @@ _UNSURE_SECONDS = 0.1
 class Queue(State, Protocol):
     """What the indexer asks of its queue beyond the seam."""
 
+    @property
+    def generation(self) -> str: ...
     def waiting(self, lsn: int | None = None) -> int: ...
     def last_lsn(self) -> int: ...
     def finish(
@@ -132,7 +134,7 @@ class Indexer(DerivedMaintenance):
         self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._working = threading.RLock()
         self._progress = threading.Condition()
-        self._rebuild_lsn: int | None = None
+        self._rebuilding: tuple[tuple[str, str], int] | None = None
         self._embed_again_at = 0.0
 
     # ---- queueing: anyone, any time --------------------------------------------------------------------------
@@ -248,14 +250,18 @@ class Indexer(DerivedMaintenance):
             self.scan()
         generation = self._index.generation
         if self._queue.ready_for() == generation:
-            self._rebuild_lsn = None
+            self._rebuilding = None
             return
-        if self._rebuild_lsn is None:
+        # Either file may be lost again while a rebuild goes on; a scan of before says nothing of the new ones.
+        made_of = (self._queue.generation, generation)
+        if self._rebuilding is None or self._rebuilding[0] != made_of:
             self._queue.clear()
-            self._rebuild_lsn = self.scan().lsn
-        if not self._queue.waiting(self._rebuild_lsn):
-            self._queue.set_ready(generation)
-            self._rebuild_lsn = None
+            lsn = self.scan().lsn
+            self._rebuilding = (made_of, lsn) if self._queue.generation == made_of[0] else None
+        if self._rebuilding is not None and not self._queue.waiting(self._rebuilding[1]):
+            if self._queue.generation == made_of[0]:
+                self._queue.set_ready(generation)
+            self._rebuilding = None
 
     def drain(self, limit: int | None = None) -> int:
         """Index up to `limit` queued changes (all that are due, without one); return how many."""
@@ -269,7 +275,7 @@ class Indexer(DerivedMaintenance):
                 self._work(changes)
             count += len(changes)
             self._tell()
-        if count or self._rebuild_lsn is not None:
+        if count or self._rebuilding is not None:
             self.ensure_ready()
             self._tell()
         return count
