@@ -47,7 +47,7 @@ def outcome(told):
         "default_app/default_project/shared/pages/MEMORY.md"
         in told["pages"]["written"] + told["pages"]["unchanged"]
     )
-    assert told["receipt"]["complete"]
+    assert told["receipt"]["complete"], told["receipt"]
     assert told["receipt"]["removed"]["memory entries"] == 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,9 @@ _SHORTEST = 8
 _ALIKE = 0.6
 _ALIKE_WITH_MARK = 0.3
 _GIT = Locator(".git")
+
+_ROUNDS = 4
+_STILL_THERE = "the words are still there; it may have been written meanwhile: forget again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +131,24 @@ def forget(
     """
     wanted = _wanted(keeper, space, memory_id, scope, words)
     done = _Tally()
-    _from_notes(keeper, wanted, done)
-    _from_sessions(keeper, wanted, done)
-    _from_journals(keeper, wanted, done)
-    _from_pages(keeper, wanted, done)
-    for name, purge in (purgers or {}).items():
-        try:
-            done.add(name, purge(wanted))
-        except CairnError as error:
-            done.left.append((name, str(error)))
-    if not purgers:
-        done.left.append(("index", "no purge was given; its rows go when the notes are next indexed"))
-    _verify(keeper, wanted, done)
+    for attempt in range(_ROUNDS):
+        if attempt:
+            time.sleep(0.2)  # a page or history written beside this call is met by the next round
+        done.left.clear()
+        _from_notes(keeper, wanted, done)
+        _from_sessions(keeper, wanted, done)
+        _from_journals(keeper, wanted, done)
+        _from_pages(keeper, wanted, done)
+        for name, purge in (purgers or {}).items():
+            try:
+                done.add(name, purge(wanted))
+            except CairnError as error:
+                done.left.append((name, str(error)))
+        if not purgers:
+            done.left.append(("index", "no purge was given; its rows go when the notes are next indexed"))
+        _verify(keeper, wanted, done)
+        if not any(where in (purgers or {}) or why == _STILL_THERE for where, why in done.left):
+            break
     receipt = Receipt(
         memory_id or "words",
         stamp(keeper.clock.now()),
@@ -432,9 +442,7 @@ def _verify(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
     for at in iterate_files(keeper.storage, keeper.root.space(wanted.space)):
         try:
             if wanted.found_in(keeper.storage.read(at)):
-                done.left.append(
-                    (at.key, "the words are still there; it may have been written meanwhile: forget again")
-                )
+                done.left.append((at.key, _STILL_THERE))
         except NotFound:
             continue
         except CairnError:
