@@ -519,7 +519,7 @@ def test_a_row_that_lost_all_its_words_is_not_found_by_the_old_ones(tmp_path):
 
 @pytest.mark.parametrize("lost", ["all", "index.db", "system.db"])
 def test_a_rebuild_that_loses_its_files_again_is_not_called_ready(world, lost):
-    """A scan made for files that are gone says nothing of the new ones: not fresh before every note is seen."""
+    """Not fresh before every note is seen; the race itself is met only by tests/test_index_vanishing.py."""
     entry = world.episode("a heron by the weir")
     world.indexer.drain()
     shutil.rmtree(world.folder / ".index")
