@@ -55,3 +55,16 @@ def test_blocking_mirrors_governed_memories():
 
     named = [name for name, _ in inspect.getmembers(Memories, inspect.iscoroutinefunction) if name[0] != "_"]
     assert {name for name in named if not hasattr(BlockingMemories, name)} == set()
+
+
+def test_a_server_starts_without_what_its_first_answer_does_not_need():
+    """Body checks, the model and the vector store load when first used: /health answers before that."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, cairn.surfaces.http;"
+        "sys.exit(' '.join({'pydantic', 'numpy', 'lancedb', 'pyarrow', 'onnxruntime'} & set(sys.modules)) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

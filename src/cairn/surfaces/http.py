@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,11 +27,13 @@ from cairn.config import Settings
 from cairn.errors import CairnError, Misconfigured
 from cairn.memory import Memory
 from cairn.retrieval.filters import plain_session
-from cairn.surfaces import kept, memories_http, project_http, schemas, views
+from cairn.surfaces import kept, memories_http, project_http, views
 from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
-from cairn.surfaces.openapi import DOCS_PAGE, describe
-from cairn.surfaces.routes import Call, Endpoint, JsonResponse, read_body, read_query
+from cairn.surfaces.routes import Call, Endpoint, JsonResponse, contract, read_body, read_query
+
+if TYPE_CHECKING:
+    from cairn.surfaces import schemas
 
 log = logging.getLogger("cairn.http")
 
@@ -151,32 +154,28 @@ ENDPOINTS: list[Endpoint] = [
         "/memory/add",
         add,
         "Add messages to a session",
-        schemas.AddRequest,
-        schemas.AddData,
-        schemas.AddBody,
+        "AddRequest",
+        "AddData",
+        "AddBody",
     ),
-    Endpoint(
-        "POST", "/memory/flush", flush, "Close the open stretch now", schemas.FlushRequest, schemas.FlushData
-    ),
+    Endpoint("POST", "/memory/flush", flush, "Close the open stretch now", "FlushRequest", "FlushData"),
     Endpoint(
         "POST",
         "/memory/search",
         search,
         "Find what answers a query",
-        schemas.SearchRequest,
-        schemas.SearchData,
+        "SearchRequest",
+        "SearchData",
     ),
-    Endpoint("POST", "/memory/get", get, "List memories, page by page", schemas.GetRequest, schemas.GetData),
-    Endpoint(
-        "POST", "/ome/trigger", trigger, "Run a strategy now", schemas.TriggerRequest, schemas.TriggerAnswer
-    ),
+    Endpoint("POST", "/memory/get", get, "List memories, page by page", "GetRequest", "GetData"),
+    Endpoint("POST", "/ome/trigger", trigger, "Run a strategy now", "TriggerRequest", "TriggerAnswer"),
     Endpoint(
         "GET",
         "/doctor",
         doctor,
         "Look for trouble; each finding names the next step",
         None,
-        schemas.DoctorData,
+        "DoctorData",
     ),
     *memories_http.ENDPOINTS,
     *project_http.ENDPOINTS,
@@ -206,9 +205,9 @@ class _Routes:
     def _handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             request.state.route = endpoint.path
-            model = endpoint.reads or endpoint.body
-            query = read_query(request, endpoint.query)
-            body = await read_body(request, model) if model else None
+            reads = endpoint.reads or endpoint.body
+            query = read_query(request, contract(endpoint.query) if endpoint.query else None)
+            body = await read_body(request, contract(reads)) if reads else None
             call = Call(self.memory, body, request.state.grant, dict(request.path_params), query)
             data = await endpoint.handler(call)
             if isinstance(data, JsonResponse):
@@ -235,6 +234,8 @@ class _Routes:
     @cached_property
     def document(self) -> dict[str, Any]:
         """The OpenAPI description, made when somebody asks for it."""
+        from cairn.surfaces.openapi import describe
+
         return describe(ENDPOINTS, VERSIONS)
 
     async def openapi(self, request: Request) -> Response:
@@ -243,6 +244,8 @@ class _Routes:
 
     async def docs(self, request: Request) -> Response:
         request.state.route = "/docs"
+        from cairn.surfaces.openapi import DOCS_PAGE
+
         return HTMLResponse(DOCS_PAGE)
 
 
@@ -346,6 +349,8 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
             await asyncio.sleep(0.01)
         if server.started and ready is not None:
             ready(f"http://{settings.server.host}:{settings.server.port}")
+        await asyncio.to_thread(contract, "AddBody")
+        gc.freeze()  # what the start made stays: collections need not walk it again
         await task
 
     try:

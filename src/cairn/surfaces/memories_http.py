@@ -7,12 +7,20 @@ and everything that sweeps over a space belong to no owner and are refused to it
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from cairn.keeping.memories import verdict_json
-from cairn.surfaces import kept, schemas, views
+from cairn.surfaces import kept, views
 from cairn.surfaces.guard import Refusal
 from cairn.surfaces.routes import Call, Endpoint
+
+if TYPE_CHECKING:
+    from cairn.surfaces import schemas
+
+REMEMBER_MORE = (
+    "confidence", "status", "tier", "source_id", "source_session_id", "source_run_id", "agent_id",
+    "file_scope_pattern", "trigger", "procedure",
+)  # fmt: skip
 
 
 def _place(at: schemas.Placed) -> dict[str, Any]:
@@ -24,7 +32,7 @@ async def remember(call: Call) -> Any:
     call.allow(body.app_id, body.project_id, [body.owner or body.agent_id or ""], write=True)
     if body.owner and body.agent_id:
         call.allow(body.app_id, body.project_id, [body.agent_id], write=True)
-    more = {name: value for name in schemas.REMEMBER_MORE if (value := getattr(body, name)) is not None}
+    more = {name: value for name in REMEMBER_MORE if (value := getattr(body, name)) is not None}
     verdict = await call.memory.remember(
         body.content,
         body.category,
@@ -218,40 +226,40 @@ async def refresh(call: Call) -> Any:
     return kept.pages(await call.memory.memories.refresh(**body.model_dump()))
 
 
-_ROW, _PLACED = schemas.MemoryRow, schemas.Placed
+_ROW, _PLACED = "MemoryRow", "Placed"
 
 ENDPOINTS: list[Endpoint] = [
     Endpoint("POST", "/memories", remember, "Remember one fact; the verdict says kept, merged or refused",
-             schemas.RememberRequest, schemas.VerdictData),
-    Endpoint("GET", "/memories", list_, "List memories, newest change first", None, schemas.MemoriesData,
-             query=schemas.MemoriesQuery),
+             "RememberRequest", "VerdictData"),
+    Endpoint("GET", "/memories", list_, "List memories, newest change first", None, "MemoriesData",
+             query="MemoriesQuery"),
     Endpoint("POST", "/memories/search", search, "Find memories of one scope, the project's by default",
-             schemas.MemorySearchRequest, schemas.MemorySearchData),
+             "MemorySearchRequest", "MemorySearchData"),
     Endpoint("POST", "/memories/sweep", sweep, "Decay, demote, promote and archive what is due",
-             schemas.SweepRequest, schemas.SweepData),
+             "SweepRequest", "SweepData"),
     Endpoint("POST", "/memories/consolidate", consolidate, "Merge memories that say nearly the same, or undo a run",
-             schemas.ConsolidateRequest, schemas.ConsolidateData),
+             "ConsolidateRequest", "ConsolidateData"),
     Endpoint("GET", "/memories/{id}", show, "One memory", None, _ROW, query=_PLACED),
-    Endpoint("PATCH", "/memories/{id}", edit, "Change fields of a memory", schemas.EditRequest, _ROW, query=_PLACED),
+    Endpoint("PATCH", "/memories/{id}", edit, "Change fields of a memory", "EditRequest", _ROW, query=_PLACED),
     Endpoint("DELETE", "/memories/{id}", forget, "Forget a memory and every copy of what it says; there is no undo",
-             None, schemas.ReceiptData, query=_PLACED),
+             None, "ReceiptData", query=_PLACED),
     Endpoint("POST", "/memories/{id}/supersede", supersede, "Replace a memory; the old one stays readable",
-             schemas.SupersedeRequest, schemas.VerdictData, query=_PLACED),
+             "SupersedeRequest", "VerdictData", query=_PLACED),
     Endpoint("POST", "/memories/{id}/pin", pin, "Keep a memory at hand", None, _ROW, query=_PLACED),
     Endpoint("POST", "/memories/{id}/unpin", unpin, "Let a pinned memory age again", None, _ROW, query=_PLACED),
-    Endpoint("POST", "/memories/{id}/archive", archive, "Put a memory away", None, _ROW, query=schemas.ReasonQuery),
+    Endpoint("POST", "/memories/{id}/archive", archive, "Put a memory away", None, _ROW, query="ReasonQuery"),
     Endpoint("POST", "/memories/{id}/restore", restore, "Bring an archived memory back", None, _ROW, query=_PLACED),
     Endpoint("POST", "/memories/{id}/promote", promote, "Vouch for a candidate", None, _ROW, query=_PLACED),
-    Endpoint("GET", "/memories/{id}/history", history, "What happened to a memory", None, schemas.HistoryData,
+    Endpoint("GET", "/memories/{id}/history", history, "What happened to a memory", None, "HistoryData",
              query=_PLACED),
-    Endpoint("GET", "/memories/{id}/why", why, "Why a memory is kept as it is", None, schemas.WhyData, query=_PLACED),
+    Endpoint("GET", "/memories/{id}/why", why, "Why a memory is kept as it is", None, "WhyData", query=_PLACED),
     Endpoint("POST", "/missions/{run}/end", end_mission, "End a run: what it learned goes to the project",
-             schemas.MissionEndRequest, schemas.MissionEndData),
-    Endpoint("GET", "/core", core, "The core memory of the project or an agent", None, schemas.CoreData,
-             query=schemas.CoreQuery),
-    Endpoint("PUT", "/core", set_core, "Set fields of the core memory", schemas.CoreRequest, schemas.CoreData,
-             query=schemas.CoreQuery),
-    Endpoint("GET", "/skills", skills, "The skill files that are known", None, schemas.SkillsData,
-             query=schemas.SpaceQuery),
-    Endpoint("POST", "/refresh", refresh, "Make the pages agents read anew", schemas.RefreshRequest, schemas.PagesData),
+             "MissionEndRequest", "MissionEndData"),
+    Endpoint("GET", "/core", core, "The core memory of the project or an agent", None, "CoreData",
+             query="CoreQuery"),
+    Endpoint("PUT", "/core", set_core, "Set fields of the core memory", "CoreRequest", "CoreData",
+             query="CoreQuery"),
+    Endpoint("GET", "/skills", skills, "The skill files that are known", None, "SkillsData",
+             query="SpaceQuery"),
+    Endpoint("POST", "/refresh", refresh, "Make the pages agents read anew", "RefreshRequest", "PagesData"),
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cairn.surfaces import schemas
+from cairn.surfaces.routes import contract
 from cairn.version import VERSION
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ _REF = "#/components/schemas/{model}"
 
 def describe(endpoints: Sequence[Endpoint], prefixes: Sequence[str]) -> dict[str, Any]:
     """The whole description as one JSON value, in a stable order."""
-    bodies: set[type[BaseModel]] = {e.body for e in endpoints if e.body is not None}
-    answers: set[type[BaseModel]] = {e.answer for e in endpoints if e.answer is not None} | {
+    bodies = {contract(e.body) for e in endpoints if e.body is not None}
+    answers: set[type[BaseModel]] = {contract(e.answer) for e in endpoints if e.answer is not None} | {
         schemas.HealthAnswer,
         schemas.ErrorAnswer,
     }
@@ -49,18 +50,13 @@ def describe(endpoints: Sequence[Endpoint], prefixes: Sequence[str]) -> dict[str
         for prefix in prefixes:
             path = prefix + endpoint.path
             name = re.sub(r"[^a-z0-9]+", "_", f"{endpoint.method.lower()}{path}").strip("_")
-            operation = _operation(
-                name,
-                endpoint.summary,
-                endpoint.body.__name__ if endpoint.body else None,
-                endpoint.answer.__name__ if endpoint.answer else None,
-            )
+            operation = _operation(name, endpoint.summary, endpoint.body, endpoint.answer)
             names = re.findall(r"{(\w+)(?::\w+)?}", path)
             parameters: list[dict[str, Any]] = [
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
             ]
             if endpoint.query is not None:
-                parameters += _query_parameters(endpoint.query)
+                parameters += _query_parameters(contract(endpoint.query))
             if parameters:
                 operation["parameters"] = parameters
             paths.setdefault(re.sub(r"{(\w+):\w+}", r"{\1}", path), {})[endpoint.method.lower()] = operation

@@ -10,12 +10,12 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from cairn.surfaces import schemas
 from cairn.surfaces.guard import Refusal
 from cairn.surfaces.routes import Call, Endpoint
 
 if TYPE_CHECKING:
     from cairn.history.project import ProjectMemory
+    from cairn.surfaces import schemas
 
 T = TypeVar("T")
 
@@ -98,16 +98,16 @@ ENDPOINTS: list[Endpoint] = [
         status,
         "How a repository's memory stands",
         None,
-        schemas.Answer,
-        query=schemas.ProjectStatusQuery,
+        "Answer",
+        query="ProjectStatusQuery",
     ),
     Endpoint(
         "POST",
         "/project/query",
         query,
         "Ask about a repository; the answer cites its evidence",
-        schemas.ProjectQueryRequest,
-        schemas.Answer,
+        "ProjectQueryRequest",
+        "Answer",
     ),
     Endpoint(
         "GET",
@@ -115,15 +115,15 @@ ENDPOINTS: list[Endpoint] = [
         validate,
         "Whether a repository's record is whole",
         None,
-        schemas.ValidateData,
-        query=schemas.ProjectQuery,
+        "ValidateData",
+        query="ProjectQuery",
     ),
     Endpoint(
         "POST",
         "/project/consolidate",
         preview,
         "What consolidating would change; nothing is written",
-        schemas.ProjectPreviewRequest,
-        schemas.PreviewData,
+        "ProjectPreviewRequest",
+        "PreviewData",
     ),
 ]

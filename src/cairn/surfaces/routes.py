@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cairn.memory import Memory
 from cairn.surfaces.guard import Grant, Refusal
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,23 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One row of the route table; the OpenAPI description is made from it."""
+    """One row of the route table; the OpenAPI description is made from it. Types go by their name in `schemas`."""
 
     method: str
     path: str
     handler: Callable[[Call], Awaitable[Any]]
     summary: str
-    body: type[BaseModel] | None = None
-    answer: type[BaseModel] | None = None
-    reads: type[BaseModel] | None = None  # what is checked at run time, where that differs from `body`
-    query: type[BaseModel] | None = None
+    body: str | None = None
+    answer: str | None = None
+    reads: str | None = None  # what is checked at run time, where that differs from `body`
+    query: str | None = None
+
+
+def contract(name: str) -> type[BaseModel]:
+    """A type of `schemas`, by name. What checks bodies is a quarter of a server's start: it loads at first use."""
+    from cairn.surfaces import schemas
+
+    return cast("type[BaseModel]", getattr(schemas, name))
 
 
 class JsonResponse(Response):
@@ -88,6 +97,8 @@ async def read_body(request: Request, model: type[BaseModel]) -> BaseModel:
             "UNSUPPORTED_FORMAT",
             f'Send JSON with Content-Type: application/json, not "{kind[:60] or "none"}".',
         )
+    from pydantic import ValidationError
+
     raw = await request.body()
     try:
         return model.model_validate_json(raw)
@@ -104,6 +115,8 @@ def read_query(request: Request, model: type[BaseModel] | None) -> BaseModel | N
     Raises:
         Refusal: 422 with the parameter's name.
     """
+    from pydantic import ValidationError
+
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in given:

@@ -142,10 +142,6 @@ Category = Literal[
 Importance = Literal["low", "medium", "high"]
 Text = Annotated[str, Field(max_length=65_536)]
 MemoryOwner = Annotated[str, Field(max_length=128)]
-REMEMBER_MORE = (
-    "confidence", "status", "tier", "source_id", "source_session_id", "source_run_id", "agent_id",
-    "file_scope_pattern", "trigger", "procedure",
-)  # fmt: skip
 
 
 class Query(BaseModel):
