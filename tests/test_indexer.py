@@ -533,3 +533,31 @@ def test_a_rebuild_that_loses_its_files_again_is_not_called_ready(world, lost):
     world.indexer.ensure_ready()
     assert world.indexer.status().state == "fresh"
     assert world.hits("heron") == [entry]
+
+
+@pytest.mark.parametrize("before", ["there", "gone"])
+def test_a_scan_sees_a_change_made_while_the_file_is_being_indexed(world, before):
+    """P4: a strong read begins with a scan; a file someone else is just indexing may have been read too early."""
+    entry = world.episode("The boat is in the harbour.")
+    world.sync()
+    path, reader = world.path(), World(world.folder)
+    text = path.read_text()
+    if before == "gone":
+        path.unlink()
+    else:
+        path.write_text(text.replace("harbour", "cellar"))
+    world.indexer.hint([path.relative_to(world.folder).as_posix()])
+    apply, scanned = world.index.apply, []
+
+    def meanwhile(*args, **more):
+        if not scanned:
+            path.write_text(text.replace("harbour", "orchard"))
+            scanned.append(reader.indexer.scan())
+        return apply(*args, **more)
+
+    world.index.apply = meanwhile
+    world.indexer.drain()
+    assert scanned[0].queued
+    assert reader.indexer.wait(scanned[0].lsn, 10)
+    assert reader.hits("orchard") == [entry]
+    reader.close()

@@ -188,7 +188,10 @@ class Indexer(DerivedMaintenance):
                 continue
             present.add(key)
             old = known.get(key)
-            if old is None or old.change_type == "deleted":
+            if old is not None and old.status == "processing":
+                # Whoever works on it may have read it before its last change.
+                noticed.append(Noticed(key, kind, "modified", mtime))
+            elif old is None or old.change_type == "deleted":
                 if old is None or old.status == "done":
                     noticed.append(Noticed(key, kind, "added", mtime))
             elif old.status in {"done", "failed"}:
