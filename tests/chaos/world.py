@@ -273,6 +273,7 @@ class Server:
     def kill(self) -> None:
         self.process.kill()
         self.process.join()
+        self.ready.set()  # nobody need wait for it any longer: what is asked of it now is refused
         self._pool.shutdown(wait=True)
 
     def stop(self) -> None:

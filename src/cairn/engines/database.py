@@ -182,7 +182,9 @@ class Database:
                     if time.monotonic() > began + self._hope():
                         self._gave_up_at = time.monotonic()
                         raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
-                elif not any(word in text for word in ("locked", "busy", "schema", "interrupted")):
+                elif not any(
+                    word in text for word in ("locked", "busy", "schema", "interrupted", "already exists")
+                ):
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
                 if time.monotonic() > deadline:
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
@@ -235,11 +237,15 @@ class Database:
                 if self.path.exists() and self.path.stat().st_size == 0:
                     # Emptied by someone; older connections may still hold its locks, so start another file.
                     self._unlink()
+                before = self._there()
                 self._writer = self._open()
                 self._prepare(self._writer)
+                if self._found() != before:
+                    # Another file took its name meanwhile: what is open has no name any more, nobody else sees it.
+                    raise sqlite3.OperationalError("unable to open: the file was replaced")
                 self._epoch += 1
                 self._attached_epochs = attached
-                self._identity = self._found()
+                self._identity = before
 
     def _found(self) -> tuple[int, int] | None:
         try:
@@ -248,9 +254,15 @@ class Database:
             return None
         return found.st_dev, found.st_ino
 
+    def _there(self) -> tuple[int, int] | None:
+        """The file's identity before it is opened; an empty one is made where there is none."""
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        return self._found()
+
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """One process at a time creates or replaces the file."""
+        """One process at a time creates or replaces the file, unless the whole folder vanishes meanwhile."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path.parent / ".opening", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -285,6 +297,7 @@ class Database:
         if found not in {0, self._version}:
             raise sqlite3.DatabaseError("unsupported file format")
         if found == 0:
+            # Where the guard vanished with its folder, two may get here: the second finds a table and looks again.
             connection.executescript(
                 "BEGIN IMMEDIATE;"
                 "CREATE TABLE IF NOT EXISTS birth(generation TEXT NOT NULL);"
