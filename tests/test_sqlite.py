@@ -113,7 +113,8 @@ def test_a_permanent_failure_waits_for_an_edit(state):
 def test_the_queue_file_may_vanish_while_in_use(state, tmp_path):
     """E2, E111: `rm -rf .index` never fails a write; LSNs go on growing and no index counts as complete."""
     state.enqueue(noticed("a.md", "b.md"))
-    state.set_ready("one")
+    state.note_scan("one", 0, queue=state.generation)
+    assert state.set_ready("one")
     shutil.rmtree(tmp_path / ".index")
     assert state.enqueue(noticed("c.md")) == 3
     assert state.ready_for() == ""

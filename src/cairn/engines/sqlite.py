@@ -374,20 +374,47 @@ class SqliteState:
         query = "SELECT value FROM meta WHERE key = 'ready_for'"
         return str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
 
-    def set_ready(self, generation: str) -> None:
-        """Note that every file has been indexed into the index of this generation."""
-        self._db.write(
-            lambda db: db.execute("UPDATE meta SET value = ? WHERE key = 'ready_for'", (generation,))
-        )
+    def clear(self) -> str:
+        """Forget every change, keep the LSN; no index is complete then. Returns which queue was cleared."""
 
-    def clear(self) -> None:
-        """Forget every change, keep the LSN; no index is complete then."""
-
-        def wipe(db: sqlite3.Connection) -> None:
+        def wipe(db: sqlite3.Connection) -> str:
             db.execute("DELETE FROM md_change_state")
             db.execute("UPDATE meta SET value = '' WHERE key = 'ready_for'")
+            db.execute("DELETE FROM meta WHERE key IN ('rebuild_of', 'rebuild_lsn')")
+            return str(db.execute("SELECT generation FROM birth").fetchone()[0])
 
-        self._db.write(wipe)
+        return self._db.write(wipe)
+
+    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None:
+        """Note that every file is queued up to `lsn` for the index of this generation.
+
+        Kept in the queue itself, so that the note is gone with the changes it speaks of, and a later holder of
+        the lease knows whose scan it has before it. Only the queue that was cleared for the scan takes it.
+        """
+        born = "SELECT ?, ? FROM birth WHERE generation = ?"
+
+        def note(db: sqlite3.Connection) -> None:
+            for key, value in (("rebuild_of", generation), ("rebuild_lsn", lsn)):
+                db.execute(f"INSERT OR REPLACE INTO meta(key, value) {born}", (key, value, queue))
+
+        self._db.write(note)
+
+    def has_scan(self, generation: str) -> bool:
+        """Whether every file was queued for the index of this generation since the queue was cleared."""
+        query = "SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = ?"
+        return self._db.read(lambda db: db.execute(query, (generation,)).fetchone()) is not None
+
+    def set_ready(self, generation: str) -> bool:
+        """Call the index of this generation complete, if a scan for it was queued and all of that is done."""
+        complete = (
+            "EXISTS (SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = ?1) AND NOT EXISTS (SELECT 1 FROM"
+            " md_change_state WHERE status IN ('pending', 'processing')"
+            " AND lsn <= (SELECT value FROM meta WHERE key = 'rebuild_lsn'))"
+        )
+        update = f"UPDATE meta SET value = ?1 WHERE key = 'ready_for' AND {complete}"
+        if self._db.read(lambda db: db.execute(f"SELECT {complete}", (generation,)).fetchone()[0]):
+            return bool(self._db.write(lambda db: db.execute(update, (generation,)).rowcount))
+        return False
 
     def maintain(self) -> None:
         """Keep the file small: files that were removed a day ago and are indexed as such are forgotten."""
