@@ -379,7 +379,11 @@ class Memory:
         app_id: str = "default",
         project_id: str = "default",
     ) -> int:
-        """Write episodes anew from their transcripts, in place; the number changed."""
+        """Write episodes anew from their transcripts, in place; the number changed.
+
+        Raises:
+            Invalid: an id that cannot be one, or a `date` that is no day (YYYY-MM-DD).
+        """
         return await self._write(
             self.parts.capture.reextract, Space(app_id, project_id), session_id, user_id, date
         )
@@ -444,7 +448,7 @@ class Memory:
         app_id: str = "default",
         project_id: str = "default",
     ) -> list[dict[str, Any]]:
-        """Changes of entries, newest first: of one entry, or of all."""
+        """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
         return await self._read(timeline.log, self.parts, Space(app_id, project_id), entry_id, limit)
 
     async def checkpoint(
@@ -484,12 +488,13 @@ class Memory:
 
 
 def _moment(text: str | datetime | None) -> datetime | None:
-    if text is None or isinstance(text, datetime):
-        return text
+    """The time a caller means, in UTC; without an offset it is meant in UTC."""
+    if text is None:
+        return None
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = text if isinstance(text, datetime) else datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, TypeError, OverflowError):
         raise Invalid(
-            f'as_of "{text[:60]}" is not a time; write it like 2026-06-01T12:00:00+00:00.', field="as_of"
+            f'as_of "{str(text)[:60]}" is not a time; write it like 2026-06-01T12:00:00+00:00.', field="as_of"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -452,7 +452,13 @@ def repair(parts: Parts) -> list[dict[str, Any]]:
 
 
 def export_to(parts: Parts, target: str) -> dict[str, Any]:
-    """Copy the truth; see `engines/transfer.py`."""
+    """Copy the truth; see `engines/transfer.py`.
+
+    Raises:
+        Invalid: the target lies in the root itself, where it would be read as memory.
+    """
+    if transfer.lies_in(target, parts.settings.root):
+        raise Invalid(f"{target} lies in the memory root: choose a place outside of it.", target=target)
     done = transfer.export(parts.storage, target)
     return {"target": target, "files": done.imported, "bytes": done.bytes}
 
