@@ -246,3 +246,22 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_not_taken_for_the_new_one
     assert second.read(lambda db: db.execute("SELECT word FROM told").fetchall()) == [("first",)]
     first.close()
     second.close()
+
+
+def test_a_reader_waits_for_its_change_though_the_path_is_queued_again(state):
+    """P4: an LSN that was given is indexed before a reader who waits for it goes on, however busy its file is."""
+    mine = state.enqueue(noticed("a.md"))
+    state.enqueue(noticed("a.md"))
+    assert state.waiting(mine)
+    assert state.applied_lsn() < mine
+    [claim] = state.claim(10, holder="me")
+    later = state.enqueue(noticed("a.md"))
+    assert state.waiting(mine), "read perhaps, but not indexed yet"
+    state.enqueue(noticed("a.md"))
+    assert state.done([claim], holder="me") == 0
+    assert not state.waiting(mine), "what was queued before the claim is indexed, though more has come"
+    assert state.waiting(later)
+    assert state.applied_lsn() == later - 1
+    assert state.done(state.claim(10, holder="me"), holder="me") == 1
+    assert not state.waiting()
+    assert state.applied_lsn() == state.last_lsn()
