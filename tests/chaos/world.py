@@ -47,6 +47,7 @@ SETTINGS: dict[str, Any] = {
 STEPS_PER_EPOCH = 45
 PATIENCE = 120.0
 TOKEN = re.compile(r"\bzq[a-z]{6}\b")
+ENTRY = re.compile(r"<!-- entry:\S+ -->.*?<!-- /entry:\S+ -->\n", re.DOTALL)
 ANSWER = dict[str, Any]
 
 
@@ -484,7 +485,8 @@ class World:
             )
             return
         path = self.rng.choice(resting)
-        tokens = sorted(set(TOKEN.findall(self.model.resting[path].decode())))
+        blocks = ENTRY.findall(self.model.resting[path].decode())  # a line outside any entry belongs to none
+        tokens = sorted(set(TOKEN.findall("".join(blocks))))
         if not tokens:
             return
         token, (space, owner) = self.rng.choice(tokens), _whose(path)
@@ -601,7 +603,7 @@ class World:
         which = self.rng.random()
 
         def change(text: str) -> str:
-            blocks = re.findall(r"<!-- entry:\S+ -->.*?<!-- /entry:\S+ -->\n", text, re.DOTALL)
+            blocks = ENTRY.findall(text)
             return text.replace(blocks[int(which * len(blocks))], "", 1) if blocks else text
 
         self.model.resting[path] = self._save(path, change).encode()
