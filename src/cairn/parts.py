@@ -28,21 +28,24 @@ from cairn.engines.sqlite import SqliteState
 from cairn.engines.tables import MemoryTables
 from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
-from cairn.errors import CairnError, Invalid, Misconfigured, StorageFailed
+from cairn.errors import CairnError, Invalid, Misconfigured
 from cairn.history.observer import Observer
 from cairn.history.past import known_at
 from cairn.keeping.framing import strip_recalled
 from cairn.keeping.memories import Keeper
 from cairn.keeping.secrets import redact
 from cairn.notes.conflicts import merge_conflict_copies
+from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.retrieval.corpus import SearchIndex
+from cairn.retrieval.corpus import Row, SearchIndex
 from cairn.retrieval.indexer import Indexer
 from cairn.retrieval.lexical import NoteScan
 from cairn.retrieval.listing import Listing
 from cairn.retrieval.search import Searcher
 from cairn.seams import Clock, Embedder, Journals, Locator, StorageBackend, SystemClock, Writer
+from cairn.strategies import EditEvent
+from cairn.strategies.corrections import FollowCorrections
 from cairn.strategies.engine import Engine
 from cairn.types import CellEvent, Hit, Scope, Space
 
@@ -117,6 +120,9 @@ class Parts:
 
     def start(self) -> None:
         """Begin background life: notice edits, index, run what is due."""
+        self.indexer.tells_new = (
+            False  # a new episode is seen in milliseconds; the engine looks at those of before
+        )
         watch = TreeWatch(self.settings.root) if self.settings.index.watch else None
         mirror = MirrorProcess(self.settings.index_dir, self.index, self.mirror)
         self.closing.callback(mirror.stop)
@@ -140,6 +146,12 @@ class Parts:
         thinking.start()
         self.closing.callback(thinking.stop)
         self.observer.start()
+
+    def catch_up(self, seconds: float, *, embed: bool = False) -> None:
+        """Look at the files themselves and index what differs, and what follows from an edit by hand."""
+        self.indexer.catch_up(seconds, embed=embed)
+        if self.engine.run_due(seconds=seconds, only=FollowCorrections.name):
+            self.indexer.catch_up(seconds, embed=embed)
 
     def sweep_due(self) -> int:
         """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
@@ -236,21 +248,13 @@ def _writer(settings: Settings, journals: Journals, clock: Clock) -> Writer | No
     return OpenAIWriter(settings.llm, Spending(journals, clock, settings.llm.daily_token_cap))
 
 
-def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool = False) -> Parts:
-    """Open the root the settings name and finish what a crash left.
-
-    A `patient` caller gets a root that cannot be written, too: what is there can be read and looked after, and
-    each write is refused by name.
-    """
+def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
+    """Open the root the settings name and finish what a crash left."""
     time = clock or SystemClock()
     with ExitStack() as undo:
         storage = select_backend(settings)
         root = MemoryRoot(storage)
-        try:
-            root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
-        except StorageFailed:
-            if not patient:
-                raise
+        root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
         index_dir = _checked_index_dir(settings, storage)
         locks = FileLocks(_lock_dir(settings, storage))
         journals = FileJournals(settings.root)
@@ -268,6 +272,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             index=index,
             embedder=embedder,
             zone=settings.zone,
+            on_edit=lambda rows: engine.handle_many(edits_of(rows)),
         )
 
         def travel(space: Space) -> TimeTravel:
@@ -380,6 +385,15 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             writer=writer,
             closing=undo.pop_all(),
         )
+
+
+def edits_of(rows: Sequence[Row]) -> list[EditEvent]:
+    """The events of episodes that were edited; one that was made of no cell has nothing to follow it."""
+    return [
+        EditEvent(row.scope, row.entry_id, place.day, row.cell_id, row.session_id)
+        for row in rows
+        if row.cell_id and row.session_id and (place := place_of(Locator(row.path))) is not None
+    ]
 
 
 def _checked_index_dir(settings: Settings, storage: StorageBackend) -> Path:

@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo
 from cairn.capture import narrative
 from cairn.capture.narrative import EpisodeText
 from cairn.errors import CairnError, Invalid, NotFound
+from cairn.notes.turns import DETERMINISTIC
 from cairn.seams import Locator, StorageBackend, Writer
 from cairn.types import Cell
 
 PROMPTS = Locator("prompts")
-DETERMINISTIC = "deterministic"
 _PROMPT_CHARS = 300_000
 _MAX_PROMPT_FILE = 64_000
 _SCHEMA: Mapping[str, Any] = {

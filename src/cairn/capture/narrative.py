@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from cairn.language import dates, sentences, words
+from cairn.notes.turns import called, who_said
 from cairn.types import Message
 
 SUBJECT_CHARS = 90
@@ -59,7 +60,7 @@ def transcript(messages: Sequence[Message], zone: ZoneInfo) -> str:
     """Every turn in order, under a headline of when and who; a new day gets a line of its own."""
     lines = [_headline(messages, zone)]
     day = said_at(messages[0].timestamp, zone).date()
-    tools = {call.id: call.name for message in messages for call in message.tool_calls}
+    tools = called(messages)
     for message in messages:
         at = said_at(message.timestamp, zone)
         if at.date() != day:
@@ -72,10 +73,7 @@ def transcript(messages: Sequence[Message], zone: ZoneInfo) -> str:
 def turn(message: Message, zone: ZoneInfo, tools: dict[str, str] | None = None) -> str:
     """One message as a paragraph: who, the words as said, what relative times meant, and the tools called."""
     text = message.text
-    who = message.speaker
-    if message.role == "tool":
-        name = (tools or {}).get(message.tool_call_id or "")
-        who = f"{name} answered" if name else f"{who} answered"
+    who = who_said(message, tools or {})
     parts = [f"{who}: {text}" if text else ""]
     meant = _meanings(text, said_at(message.timestamp, zone))
     if meant:

@@ -31,4 +31,4 @@ def known_at(
             continue
         note = place.kind.parse("\n".join(found))
         rows += [new.row for new in read_note(place, note, path, {}, zone=zone).rows]
-    return scan.told_by(scope, rows, int(when.timestamp() * 1000)) if texts else None
+    return scan.told_by(scope, rows, when) if texts else None

@@ -1,14 +1,18 @@
 """What was said, verbatim: one append-only log per session, inbox and transcript in one file.
 
-`<app>/<project>/sessions/<key>.jsonl` holds three sorts of lines:
+`<app>/<project>/sessions/<key>.jsonl` holds these sorts of lines:
 
     {"t": "add", "n": 0, "batch": "...", "at": "...", "messages": [...]}    one per add call: all of it or none
     {"t": "cut", "cell": "mc_...", "first": 0, "upto": 4, "day": "2023-05-08", "reason": "flush", ...}
     {"t": "done", "cell": "mc_..."}                                         the cell's episodes are on disk
+    {"t": "corrected", "cell": "mc_...", "owner": ["user", "u1"], "messages": [{"n": 3, "content": "..."}]}
+    {"t": "followed", "cell": "mc_...", "owner": ["user", "u1"]}            what was derived agrees with that
 
 `n` is the ordinal of the line's first message; a cell holds the messages `first <= ordinal < upto`. What lies
 beyond the last cut is the un-extracted inbox. A message that was forgotten leaves `null` in its place, so that
-ordinals, and with them message ids, never shift. Lines that do not parse are skipped and counted.
+ordinals, and with them message ids, never shift. What an owner corrected in the cell's episode stands in a line
+of its own, whole each time: what was said stays, and what holds for that owner is known from this file alone.
+Lines that do not parse are skipped and counted.
 """
 
 from __future__ import annotations
@@ -19,10 +23,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from cairn.errors import Conflict, InvalidLocatorError
 from cairn.notes.kinds import space_locator, space_of
+from cairn.notes.turns import Corrections, corrected
 from cairn.seams import Journals, Locator
 from cairn.types import ContentItem, Message, Space, ToolCall
 
@@ -50,11 +56,24 @@ class CellRecord:
 
 
 @dataclass(slots=True)
+class CellCorrections:
+    """What one owner corrected in a cell: `followed` is what derived notes agree with, `recorded` came after."""
+
+    followed: Corrections = field(default_factory=dict)
+    recorded: list[Corrections] = field(default_factory=list)
+
+    @property
+    def current(self) -> Corrections:
+        return self.recorded[-1] if self.recorded else self.followed
+
+
+@dataclass(slots=True)
 class SessionState:
     """A session's log, read: every message kept so far, the cells, and what is still open.
 
     A state built with `keep_cut=False` drops the messages of cells that
-    are done, so that a long session costs a writer no more memory than its open part.
+    are done, so that a long session costs a writer no more memory than its open part. With `corrected_by`, what
+    was corrected later than that is left out.
     """
 
     space: Space
@@ -67,6 +86,9 @@ class SessionState:
     batches: dict[str, int] = field(default_factory=dict)
     skipped_lines: int = 0
     offset: int = 0
+    corrections: dict[tuple[str, str, str], CellCorrections] = field(default_factory=dict)
+    corrected_lines: int = 0
+    corrected_by: datetime | None = None
 
     @property
     def messages(self) -> list[Message]:
@@ -88,6 +110,12 @@ class SessionState:
     def messages_of(self, cell: CellRecord) -> tuple[Message, ...]:
         """The messages of `cell`, in order; forgotten ones are left out."""
         return tuple(m for n in range(cell.first, cell.upto) if (m := self.by_ordinal.get(n)) is not None)
+
+    def messages_for(self, cell: CellRecord, track: str, owner: str) -> tuple[Message, ...]:
+        """The messages of `cell` as they hold for one owner: corrected where they corrected the episode."""
+        mine = self.corrections.get((cell.cell_id, track, owner))
+        said = self.messages_of(cell)
+        return said if mine is None else corrected(said, mine.current)
 
     def feed(self, lines: Iterable[str]) -> None:
         """Take further lines of the log into account."""
@@ -119,6 +147,23 @@ class SessionState:
                 if cell.cell_id == line["cell"] and not cell.done:
                     self._finish(at)
                     return
+        elif sort in {"corrected", "followed"}:
+            track, owner = line["owner"]
+            mine = self.corrections.setdefault((str(line["cell"]), str(track), str(owner)), CellCorrections())
+            if sort == "followed":
+                mine.followed, mine.recorded = mine.current, []
+                return
+            if self.corrected_by is not None and datetime.fromisoformat(line["at"]) > self.corrected_by:
+                return
+            self.corrected_lines += 1
+            mine.recorded.append(
+                {
+                    message_id(self.session_id, int(item["n"])): None if text is None else str(text)
+                    for item in line["messages"]
+                    if item is not None
+                    for text in (item["content"],)
+                }
+            )
 
     def _finish(self, at: int) -> None:
         cell = self.cells[at]
@@ -144,12 +189,12 @@ class SessionLog:
     def __init__(self, journals: Journals) -> None:
         self._journals = journals
 
-    def load(self, locator: Locator) -> SessionState:
-        """The whole session at `locator`. Raises `InvalidLocatorError` if no session can live there."""
+    def load(self, locator: Locator, *, corrected_by: datetime | None = None) -> SessionState:
+        """The whole session at `locator`, with what was corrected by a time (all of it, without one). Raises `InvalidLocatorError` if no session can live there."""
         place = place_of_session(locator)
         if place is None:
             raise InvalidLocatorError(f"{locator} is not the log of a session.", key=locator.key)
-        state = SessionState(*place)
+        state = SessionState(*place, corrected_by=corrected_by)
         self.catch_up(locator, state)
         return state
 
@@ -159,7 +204,9 @@ class SessionLog:
             tail = self._journals.read(locator, state.offset)
         except Conflict:
             # The log was rewritten (something was forgotten): what was read of it no longer stands.
-            state.__init__(state.space, state.session_id, state.keep_cut)  # type: ignore[misc]
+            state.__init__(  # type: ignore[misc]
+                state.space, state.session_id, state.keep_cut, corrected_by=state.corrected_by
+            )
             tail = self._journals.read(locator, 0)
         state.feed(tail.lines)
         state.offset = tail.end
@@ -227,6 +274,23 @@ def cell_id(space: Space, session_id: str, first: int, upto: int) -> str:
 @functools.lru_cache(maxsize=4096)
 def _session_hash(session_id: str) -> str:
     return hashlib.sha256(session_id.encode("utf-8")).hexdigest()[:16]
+
+
+def corrected_line(cell: str, track: str, owner: str, corrections: Corrections, at: str) -> str:
+    """The line that records what `owner` corrected in a cell, all of it; none takes everything back."""
+    items = [{"n": ordinal_of(one), "content": text} for one, text in corrections.items()]
+    line = {"t": "corrected", "cell": cell, "owner": [track, owner], "messages": items, "at": at}
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def followed_line(cell: str, track: str, owner: str) -> str:
+    """The line that says that what was derived from a cell agrees with the corrections before it."""
+    return json.dumps({"t": "followed", "cell": cell, "owner": [track, owner]}, separators=(",", ":"))
+
+
+def ordinal_of(message: str) -> int:
+    """The place in its session of the message with this id."""
+    return int(message.rpartition("_")[2])
 
 
 def message_to(message: Message) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
 from cairn.notes.sessions import SESSIONS, SessionState, place_of_session
+from cairn.retrieval.corpus import Row
 from cairn.retrieval.recent import Look, Recent
 from cairn.retrieval.rows import NewRow, Pending, RowStore, Stored
 from cairn.seams import (
@@ -52,11 +53,14 @@ _ROWS_PER_COMMIT = 2000
 _EMBED_BATCH = 128
 _SAME_MTIME = 0.0005
 _UNSURE_SECONDS = 0.1
+_REMOVED_KEPT = 10_000
 
 
 class Queue(State, Protocol):
     """What the indexer asks of its queue beyond the seam."""
 
+    @property
+    def generation(self) -> str: ...
     def waiting(self, lsn: int | None = None) -> int: ...
     def last_lsn(self) -> int: ...
     def finish(
@@ -65,10 +69,8 @@ class Queue(State, Protocol):
     def known(self, paths: Sequence[str] | None = None) -> Mapping[str, Known]: ...
     def take_lost(self) -> bool: ...
     def ready_for(self) -> str: ...
-    def clear(self) -> str: ...
-    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None: ...
-    def has_scan(self, generation: str) -> bool: ...
-    def set_ready(self, generation: str) -> bool: ...
+    def set_ready(self, generation: str) -> None: ...
+    def clear(self) -> None: ...
     def glance(self) -> tuple[int, int, str]: ...
     def maintain(self) -> None: ...
 
@@ -110,6 +112,11 @@ class Indexer(DerivedMaintenance):
         index: Where rows go.
         embedder: Gives the embedder, or None: then search is lexical.
         zone: Times without an offset are meant in it.
+        on_edit: Told of episodes that may have been edited, at least once each, before their new rows are in.
+
+    Attributes:
+        tells_new: Whether `on_edit` hears of episodes that were never indexed before, too: with nobody
+            watching, one may be edited between being written and first being seen.
     """
 
     def __init__(
@@ -122,7 +129,11 @@ class Indexer(DerivedMaintenance):
         index: RowStore,
         embedder: Callable[[], Embedder | None] = lambda: None,
         zone: tzinfo = UTC,
+        on_edit: Callable[[Sequence[Row]], object] | None = None,
     ) -> None:
+        self.tells_new = True
+        self._on_edit = on_edit
+        self._removed: set[tuple[Scope, str]] = set()
         self._storage = storage
         self._journals = journals
         self._locks = locks
@@ -134,7 +145,7 @@ class Indexer(DerivedMaintenance):
         self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._working = threading.RLock()
         self._progress = threading.Condition()
-        self._rebuilding = False
+        self._rebuilding: tuple[tuple[str, str], int] | None = None
         self._embed_again_at = 0.0
 
     # ---- queueing: anyone, any time --------------------------------------------------------------------------
@@ -188,10 +199,7 @@ class Indexer(DerivedMaintenance):
                 continue
             present.add(key)
             old = known.get(key)
-            if old is not None and old.status == "processing":
-                # Whoever works on it may have read it before its last change.
-                noticed.append(Noticed(key, kind, "modified", mtime))
-            elif old is None or old.change_type == "deleted":
+            if old is None or old.change_type == "deleted":
                 if old is None or old.status == "done":
                     noticed.append(Noticed(key, kind, "added", mtime))
             elif old.status in {"done", "failed"}:
@@ -252,18 +260,19 @@ class Indexer(DerivedMaintenance):
         if self._queue.take_lost():
             self.scan()
         generation = self._index.generation
-        self._rebuilding = self._queue.ready_for() != generation
-        if not self._rebuilding:
+        if self._queue.ready_for() == generation:
+            self._rebuilding = None
             return
-        # Either file may be lost again at any step. What is known of a rebuild therefore lies in the queue, by
-        # the name of the index it is for: a scan made for other files never vouches for these.
-        if not self._queue.has_scan(generation):
-            cleared = self._queue.clear()
+        # Either file may be lost again while a rebuild goes on; a scan of before says nothing of the new ones.
+        made_of = (self._queue.generation, generation)
+        if self._rebuilding is None or self._rebuilding[0] != made_of:
+            self._queue.clear()
             lsn = self.scan().lsn
-            if self._queue.take_lost():
-                return  # not all of it was queued: the next look begins again
-            self._queue.note_scan(generation, lsn, queue=cleared)
-        self._rebuilding = not self._queue.set_ready(generation)
+            self._rebuilding = (made_of, lsn) if self._queue.generation == made_of[0] else None
+        if self._rebuilding is not None and not self._queue.waiting(self._rebuilding[1]):
+            if self._queue.generation == made_of[0]:
+                self._queue.set_ready(generation)
+            self._rebuilding = None
 
     def drain(self, limit: int | None = None) -> int:
         """Index up to `limit` queued changes (all that are due, without one); return how many."""
@@ -277,7 +286,7 @@ class Indexer(DerivedMaintenance):
                 self._work(changes)
             count += len(changes)
             self._tell()
-        if count or self._rebuilding:
+        if count or self._rebuilding is not None:
             self.ensure_ready()
             self._tell()
         return count
@@ -305,6 +314,9 @@ class Indexer(DerivedMaintenance):
         if not batch.changes:
             return
         try:
+            edited = self._edited(batch)
+            if edited and self._on_edit is not None:
+                self._on_edit(edited)
             if batch.rows or batch.removed or batch.damaged:
                 self._index.apply(batch.rows, removed=batch.removed, damaged=batch.damaged)
             if batch.gone:
@@ -319,6 +331,18 @@ class Indexer(DerivedMaintenance):
         else:
             self._recent.clear()
         self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen)
+
+    def _edited(self, batch: _Batch) -> list[Row]:
+        """The episodes of a batch that read otherwise than before."""
+        # A file caught between being emptied and being filled again loses its rows for a moment.
+        self._removed |= batch.lost
+        found = [
+            row for row, known in batch.episodes if known or self.tells_new or _name(row) in self._removed
+        ]
+        self._removed -= {_name(row) for row in found}
+        if len(self._removed) > _REMOVED_KEPT:
+            self._removed.clear()
+        return found
 
     def _look(
         self, change: Change, generation: str
@@ -505,6 +529,8 @@ class _Batch:
         self.looks: dict[str, Look] = {}
         self.changes: list[Change] = []
         self.rows: list[NewRow] = []
+        self.episodes: list[tuple[Row, bool]] = []
+        self.lost: set[tuple[Scope, str]] = set()
         self.removed: list[int] = []
         self.damaged: list[int] = []
         self.gone: list[str] = []
@@ -522,10 +548,14 @@ class _Batch:
         if look is None:
             self.removed.extend(old.rowid for old in stored.values())
             self.gone.append(change.path)
+            self.lost.update(stored if change.kind == "episode" else ())
             return
         found = look.found
         self.looks[change.path] = look
         self.rows.extend(found.rows)
+        if change.kind == "episode":
+            self.episodes += [(new.row, _name(new.row) in stored) for new in found.rows]
+            self.lost.update(stored.keys() - found.present)
         for key, old in stored.items():
             if key in found.present:
                 continue
@@ -533,6 +563,10 @@ class _Batch:
                 self.removed.append(old.rowid)
             elif not old.damaged:
                 self.damaged.append(old.rowid)
+
+
+def _name(row: Row) -> tuple[Scope, str]:
+    return row.scope, row.entry_id
 
 
 def _same(old: Known, size: int, mtime: float) -> bool:

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
@@ -94,16 +94,17 @@ class NoteScan:
                 continue
             yield [new.row for new in read_note(place, note, locator.key, {}, zone=self._zone).rows]
 
-    def told_by(self, scope: Scope, rows: Sequence[Row], until_ms: int) -> ScannedScope:
-        """An index over `rows` and what the scope's sessions had said by `until_ms`: a look into the past."""
-        said = (row for found in self._talk(scope) for row in found if row.timestamp_ms <= until_ms)
+    def told_by(self, scope: Scope, rows: Sequence[Row], when: datetime) -> ScannedScope:
+        """An index over `rows` and what the scope's sessions had said by `when`: a look into the past."""
+        until_ms = int(when.timestamp() * 1000)
+        said = (row for found in self._talk(scope, when) for row in found if row.timestamp_ms <= until_ms)
         return ScannedScope(scope, [*rows, *said])
 
-    def _talk(self, scope: Scope) -> Iterator[list[Row]]:
+    def _talk(self, scope: Scope, when: datetime | None = None) -> Iterator[list[Row]]:
         logs = [at for at in iterate_files(self._storage, sessions_of(scope.space)) if place_of_session(at)]
         for locator in sorted(logs, key=self._age, reverse=True):
             try:
-                state = self._sessions.load(locator)
+                state = self._sessions.load(locator, corrected_by=when)
             except CairnError:
                 continue
             yield [new.row for new in read_session(state, locator.key, {}).rows if new.row.scope == scope]

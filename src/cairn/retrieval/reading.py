@@ -123,18 +123,19 @@ def _document(
 def read_session(
     state: SessionState, path: str, known: Mapping[tuple[Scope, str], bytes], *, first_cell: int = 0
 ) -> Found:
-    """The verbatim messages of a session's cut cells, once for each owner of the cell."""
+    """The messages of a session's cut cells, once for each owner of the cell, as that owner has corrected them."""
     present, rows = set(), []
     for cell in state.cells[first_cell:]:
-        scopes = list(_owners(state, cell))
-        messages = state.messages_of(cell)
-        names = spoken_names(tuple(sorted({(m.sender_id, m.sender_name) for m in messages}, key=str)))
-        for message in messages:
-            text = message.text
-            if not text.strip():
-                continue
-            source = _hash(cell.cell_id, message.id, text, str(message.timestamp), message.speaker, *names)
-            for scope in scopes:
+        said = state.messages_of(cell)
+        names = spoken_names(tuple(sorted({(m.sender_id, m.sender_name) for m in said}, key=str)))
+        for scope in _owners(state, cell):
+            for message in state.messages_for(cell, scope.track, scope.owner):
+                text = message.text
+                if not text.strip():
+                    continue
+                source = _hash(
+                    cell.cell_id, message.id, text, str(message.timestamp), message.speaker, *names
+                )
                 identity = (scope, message.id)
                 present.add(identity)
                 if known.get(identity) != source:

@@ -119,9 +119,15 @@ class Recent:
             and old.digest == _digest(lines[: old.lines])
         ):
             state, done, whole = old.state, old.cells, False
+            corrected = state.corrected_lines
             state.feed(lines[old.lines :])
             # A failed commit must not leave a half-fed state behind.
             self.drop(path)
+            if state.corrected_lines != corrected:
+                # What was corrected lies before the end, so all of it is read again.
+                if known is None:
+                    return None
+                done, whole = 0, True
         elif known is None:
             return None
         else:

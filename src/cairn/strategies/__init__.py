@@ -1,8 +1,8 @@
 """Offline thinking: what a strategy is, and the parts it is given.
 
-A strategy has a trigger (a cut cell, a written case, a schedule), an input named by the ids it consumes, and
-an output written through the notebook. All have one shape: `asks` says which inputs an event holds,
-`discover` which inputs the notes hold, `run` turns a batch of jobs into outcomes. The engine does the rest:
+A strategy has a trigger (a cut cell, a written case, an edited episode, a schedule), an input named by the ids
+it consumes, and an output written through the notebook. All have one shape: `asks` says which inputs an event
+holds, `discover` which inputs the notes hold, `run` turns a batch of jobs into outcomes. The engine does the rest:
 queue, lease, retries, records. A new strategy is one file, and one line in `registry.all_strategies`.
 
     CellEvent -> asks -> job (queued in ome.db) -> run -> notebook -> .md, then one line in journal/derived.jsonl
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cairn.strategies.cells import Cells
     from cairn.strategies.options import Options
 
-__all__ = ["Ask", "CaseEvent", "Event", "Job", "Kit", "Outcome", "Schedule", "Strategy"]
+__all__ = ["Ask", "CaseEvent", "EditEvent", "Event", "Job", "Kit", "Outcome", "Schedule", "Strategy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,17 @@ class CaseEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class EditEvent:
+    """An episode reads otherwise than it did when it was last indexed: what the indexer tells the strategies."""
+
+    scope: Scope
+    episode_id: str
+    day: str
+    cell_id: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """A cron time has come; `at` is the minute it was due."""
 
@@ -46,7 +57,7 @@ class Schedule:
     at: datetime
 
 
-Event = CellEvent | CaseEvent | Schedule
+Event = CellEvent | CaseEvent | EditEvent | Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,7 @@ class Strategy(ABC):
 
     name: str
     purpose: str
-    trigger: Literal["cell", "case", "schedule"]
+    trigger: Literal["cell", "case", "edit", "schedule"]
     enabled: bool = True
     cron: str = ""
 

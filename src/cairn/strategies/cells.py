@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 from cairn.errors import NotFound
 from cairn.notes.kinds import KINDS, space_of
-from cairn.notes.sessions import SessionLog, SessionState, place_of_session, session_locator, sessions_of
+from cairn.notes.sessions import (
+    CellCorrections,
+    SessionLog,
+    SessionState,
+    place_of_session,
+    session_locator,
+    sessions_of,
+)
+from cairn.notes.turns import corrected
 from cairn.seams import Journals, Locator, iterate_files
 from cairn.strategies.statements import Statement, statements_of
 from cairn.types import Cell, CellEvent, Entry, Scope, Space
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 _SESSIONS_KEPT = 64
 _MESSAGES_KEPT = 20_000
 _CELLS_KEPT = 1024
+_Kept = tuple[int, Cell, dict[tuple[str, str], CellCorrections]]
 
 
 class Cells:
@@ -34,7 +44,7 @@ class Cells:
         self._notebook, self._journals = notebook, journals
         self._log = SessionLog(journals)
         self._sessions: OrderedDict[Locator, SessionState] = OrderedDict()
-        self._cells: OrderedDict[tuple[Locator, str], tuple[int, Cell]] = OrderedDict()
+        self._cells: OrderedDict[tuple[Locator, str], _Kept] = OrderedDict()
         self._messages_kept = 0
         self._statements: OrderedDict[str, tuple[Cell, list[Statement]]] = OrderedDict()
 
@@ -43,31 +53,43 @@ class Cells:
         return [space for place in self._notebook._spaces() if (space := space_of(place)) is not None]
 
     def cell(self, ask: Ask) -> Cell:
-        """The cell an ask is about. Raises `NotFound` when its words are gone."""
+        """The cell an ask is about, as its owner corrected it. Raises `NotFound` when its words are gone."""
+        cell, mine = self.said(ask)
+        return cell if not mine.current else replace(cell, messages=corrected(cell.messages, mine.current))
+
+    def said(self, ask: Ask) -> tuple[Cell, CellCorrections]:
+        """The cell an ask is about as it was said, and what its owner corrected in it."""
         self._step_aside()
         space = ask.scope.space
         locator = session_locator(space, ask.session_id)
         size = self._journals.size(locator)
         kept = self._cells.get((locator, ask.cell_id))
-        if kept is not None and kept[0] == size:
-            return kept[1]
+        if kept is None or kept[0] != size:
+            kept = self._cells[locator, ask.cell_id] = (size, *self._read(locator, ask, kept))
+            while self._messages_kept > _MESSAGES_KEPT:
+                _, (_, oldest, _) = self._cells.popitem(last=False)
+                self._messages_kept -= len(oldest.messages)
+        _, cell, corrections = kept
+        return cell, corrections.get((ask.scope.track, ask.scope.owner)) or CellCorrections()
+
+    def _read(
+        self, locator: Locator, ask: Ask, kept: _Kept | None
+    ) -> tuple[Cell, dict[tuple[str, str], CellCorrections]]:
         state = self._session(locator)
         record = next((c for c in state.cells if c.cell_id == ask.cell_id), None)
         messages = state.messages_of(record) if record else ()
         if record is None or not messages:
             raise NotFound(f"The words of cell {ask.cell_id} are not in session {ask.session_id} any more.")
-        cell = Cell(record.cell_id, space, ask.session_id, messages, record.day, record.reason)
-        self._cells[locator, ask.cell_id] = (size, cell)
         self._messages_kept += len(messages) - (len(kept[1].messages) if kept is not None else 0)
-        while self._messages_kept > _MESSAGES_KEPT:
-            _, (_, oldest) = self._cells.popitem(last=False)
-            self._messages_kept -= len(oldest.messages)
-        return cell
+        cell = Cell(record.cell_id, ask.scope.space, ask.session_id, messages, record.day, record.reason)
+        return cell, {key[1:]: mine for key, mine in state.corrections.items() if key[0] == record.cell_id}
 
     def statements(self, ask: Ask, zone: tzinfo) -> list[Statement]:
         """What is stated in the cell of an ask; several strategies and owners share the work."""
         key = f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.cell_id}"
-        cell = self.cell(ask)
+        cell, mine = self.said(ask)
+        if mine.current:
+            return statements_of(corrected(cell.messages, mine.current), zone, self._step_aside)
         if key not in self._statements or self._statements[key][0] is not cell:
             self._statements[key] = (cell, statements_of(cell.messages, zone, self._step_aside))
             while len(self._statements) > _CELLS_KEPT:

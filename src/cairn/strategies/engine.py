@@ -210,24 +210,30 @@ class Engine:
                 return
             time.sleep(0.001)
 
-    def has_due(self) -> bool:
+    def has_due(self, only: str = "") -> bool:
         """Whether `run_due` would find something; two cheap reads."""
         if not self._on:
             return False
         now = self._now()
         # The read comes first: it is what notices that the queue vanished.
-        waiting = self.state.due(self._active(), now=now, far=self._far(now))
-        return waiting or self.state.born or self._clocks_due(now)
+        waiting = self.state.due([only] if only else self._active(), now=now, far=self._far(now))
+        return waiting or self.state.born or (not only and self._clocks_due(now))
 
-    def run_due(self, limit: int = 1024, *, seconds: float = 10.0) -> int:
+    def run_due(self, limit: int = 1024, *, seconds: float = 10.0, only: str = "") -> int:
         """Work on what is due, on this thread, until `limit` jobs ended or `seconds` passed.
+
+        Args:
+            limit: The most jobs to end.
+            seconds: The most time to begin jobs in.
+            only: Work for this strategy alone.
 
         Returns:
             How many jobs ended; 0 also when another process holds the lease.
         """
-        if not self._on or not self.has_due():
+        if not self._on or not self.has_due(only):
             return 0
-        return self._drain(self._active, limit, time.monotonic() + seconds)
+        names = (lambda: [name for name in self._active() if name == only]) if only else self._active
+        return self._drain(names, limit, time.monotonic() + seconds)
 
     def _drain(self, names: Callable[[], Sequence[str]], limit: int, deadline: float) -> int:
         ended = 0

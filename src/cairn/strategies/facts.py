@@ -100,7 +100,7 @@ class ExtractAtomicFacts(Strategy):
                     continue
                 texts = [(s, text) for s in found if (text := kit.redact(s.text).strip())]
                 fresh = [(s, text) for s, text in texts if known.add(text)]
-                drafts += [_draft(job.ask, s, text) for s, text in fresh]
+                drafts += [fact_draft(job.ask, s, text) for s, text in fresh]
                 why = "" if fresh else "nothing new was stated" if found else "nothing was stated"
                 if found and not fresh and (again := self._written_before(job.ask, kit)):
                     done.append(Outcome(job, "wrote", "written before", again))
@@ -126,7 +126,8 @@ class ExtractAtomicFacts(Strategy):
         return tuple(e.id for e in note.entries if e.inline.get("parent_id") == ask.entry_id)
 
 
-def _draft(ask: Ask, statement: Statement, text: str) -> Draft:
+def fact_draft(ask: Ask, statement: Statement, text: str) -> Draft:
+    """The entry of one fact of the episode an ask is about."""
     return Draft(
         {
             "owner_id": ask.scope.owner,
@@ -181,7 +182,8 @@ class KnownFacts:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._read: dict[str, tuple[int, float]] = {}
-        self._exact: set[str] = set()
+        self._texts: dict[str, set[str]] = {}
+        self._exact: dict[str, int] = {}
         self._sets: list[frozenset[str]] = []
         self._by_word: dict[str, list[int]] = {}
 
@@ -215,18 +217,31 @@ class KnownFacts:
             found[locator.key] = (info.size, info.mtime)
             if self._read.get(locator.key) != found[locator.key]:
                 changed.append(locator)
-        if set(self._read) - set(found):
-            self._exact, self._sets, self._by_word = set(), [], {}
-            changed = [locator for locator in storage.list(folder) if locator.key in found]
+        before = {key: self._texts.pop(key) for key in set(self._read) - set(found) if key in self._texts}
         for locator in changed:
             try:
                 note = kit.notebook.read(locator)
             except NotFound:
                 continue
-            for entry in note.entries:
-                if text := entry.sections.get("Fact", ""):
-                    self._put(text)
+            texts = [text for entry in note.entries if (text := entry.sections.get("Fact", ""))]
+            before[locator.key] = self._texts.get(locator.key, set())
+            self._texts[locator.key] = {normal(text) for text in texts}
+            for text in texts:
+                self._put(text)
+        self._drop(set().union(*before.values()))
         self._read = found
+
+    def leave_out(self, locator: Locator, texts: Iterable[str]) -> None:
+        """Facts at `locator` that are about to be removed no longer make another one known."""
+        mine = self._texts.get(locator.key, set()) & {normal(text) for text in texts}
+        self._texts[locator.key] = self._texts.get(locator.key, set()) - mine
+        self._drop(mine)
+
+    def _drop(self, keys: Iterable[str]) -> None:
+        """Forget those of `keys` that no note holds any more."""
+        for key in keys:
+            if key in self._exact and not any(key in texts for texts in self._texts.values()):
+                self._sets[self._exact.pop(key)] = frozenset()
 
     def add(self, text: str) -> bool:
         """Take `text` in; False if it was known."""
@@ -240,7 +255,7 @@ class KnownFacts:
         key = normal(text)
         if key in self._exact:
             return
-        self._exact.add(key)
+        self._exact[key] = len(self._sets)
         bag = words.word_set(text)
         for word in bag:
             self._by_word.setdefault(word, []).append(len(self._sets))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
@@ -158,7 +158,7 @@ class ExtractForesight(Strategy):
             except NotFound as gone:
                 answers.append((job, 0, str(gone)))
                 continue
-            drafts += [_draft(job.ask, ahead, kit) for ahead in found]
+            drafts += [foresight_draft(job.ask, ahead, kit.redact) for ahead in found]
             answers.append((job, len(found), "" if found else "nothing lies ahead in it"))
         written = kit.notebook.append("foresight", scope, day, drafts, once_by=("parent_id",))
         at = 0
@@ -168,7 +168,8 @@ class ExtractForesight(Strategy):
             yield Outcome(job, "wrote" if ids else "skipped", why, ids)
 
 
-def _draft(ask: Ask, ahead: Foresight, kit: Kit) -> Draft:
+def foresight_draft(ask: Ask, ahead: Foresight, redact: Callable[[str], str]) -> Draft:
+    """The entry of one foresight of the cell an ask is about."""
     return Draft(
         {
             "owner_id": ask.scope.owner,
@@ -182,7 +183,7 @@ def _draft(ask: Ask, ahead: Foresight, kit: Kit) -> Draft:
             "window": "stated" if ahead.is_stated else "assumed",
             "message_ids": [ahead.message.id] if ahead.message.id else [],
         },
-        {"Foresight": kit.redact(ahead.text), "Evidence": kit.redact(ahead.evidence)},
+        {"Foresight": redact(ahead.text), "Evidence": redact(ahead.evidence)},
     )
 
 

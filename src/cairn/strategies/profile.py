@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -204,6 +204,28 @@ def _object(text: str) -> str:
         if w not in {"the", "a", "an", "my", "to", "really", "all", "of", "more", "anymore", "much"}
     ]
     return " ".join(words.stem(w) for w in keep[:4])
+
+
+def withdrawn(items: Sequence[Any], claims: Sequence[Claim]) -> tuple[list[Any], bool]:
+    """`items` without what rests on `claims` alone, and whether anything changed; what they ended holds again."""
+    out = [dict(item) if isinstance(item, dict) else item for item in items]
+    changed = False
+    for claim in claims:
+        for item in [i for i in out if isinstance(i, dict) and i.get("description") == claim.description]:
+            ids = item.get("message_ids")
+            if not isinstance(ids, list) or not set(claim.message_ids) & set(ids):
+                continue
+            changed = True
+            item["message_ids"] = [one for one in ids if one not in claim.message_ids]
+            item["count"] = max(_number(item.get("count")) - 1, 1)
+            if item["message_ids"]:
+                continue
+            out.remove(item)
+            for old in out:
+                same = isinstance(old, dict) and claim.slot and old.get("attribute") == claim.slot
+                if same and old.get("until") == item.get("first_stated"):
+                    del old["until"]
+    return out, changed
 
 
 def merged(items: Sequence[Any], claims: Sequence[Claim]) -> tuple[list[dict[str, Any]], bool]:
@@ -399,14 +421,33 @@ class ExtractUserProfile(Strategy):
         return outcomes
 
 
-def _rewritten(text: str | None, scope: Scope, name: str, claims: Sequence[Claim]) -> str | None:
+def follow(scope: Scope, kit: Kit, before: Sequence[Sequence[Statement]], after: Sequence[Statement]) -> None:
+    """Bring the profile from the statements of a cell as they were (the followed ones first) to those as they are."""
+    *old, new = (
+        [_redacted(claim, kit) for claim in claims_of(said, scope.owner)] for said in (*before, after)
+    )
+    gone = [claim for claims in old for claim in claims if claim not in new]
+    come = [claim for claim in new if claim not in old[0]]
+    if not gone and not come:
+        return
+    name = next((s.speaker for s in (*after, *before[0]) if s.speaker_id == scope.owner), scope.owner)
+    kit.notebook.rewrite(
+        KINDS["profile"].locator(scope),
+        lambda text: _rewritten(text, scope, name, come, gone) if text is not None else None,
+    )
+
+
+def _rewritten(
+    text: str | None, scope: Scope, name: str, claims: Sequence[Claim], gone: Sequence[Claim] = ()
+) -> str | None:
     note = parse_note(text) if text else None
     if note is not None and note.head.fenced and not note.head.closed:
         return None
     old = note.frontmatter if note is not None else {}
     known = old.get("explicit_info")
-    items, changed = merged(known if isinstance(known, list) else [], claims)
-    if not changed:
+    left, lost = withdrawn(known if isinstance(known, list) else [], gone)
+    items, changed = merged(left, claims)
+    if not changed and not lost:
         return None
     traits, summary = traits_of(items, name), summary_of(items, name)
     hand = [
@@ -459,7 +500,8 @@ def _found(ask: Ask, statements: Sequence[Statement], kit: Kit) -> list[Claim]:
                 evidence = asking.line(by_id[ids[0]].text, 2000) or text
                 found.append(Claim(category, slot, text, evidence, ids, at.date().isoformat()))
         mine = found or mine
-    return [
-        Claim(c.category, c.slot, kit.redact(c.description), kit.redact(c.evidence), c.message_ids, c.day)
-        for c in mine
-    ]
+    return [_redacted(claim, kit) for claim in mine]
+
+
+def _redacted(claim: Claim, kit: Kit) -> Claim:
+    return replace(claim, description=kit.redact(claim.description), evidence=kit.redact(claim.evidence))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cairn.strategies import Strategy
 from cairn.strategies.cases import ExtractAgentCase
+from cairn.strategies.corrections import FollowCorrections
 from cairn.strategies.facts import ExtractAtomicFacts
 from cairn.strategies.foresight import ExtractForesight
 from cairn.strategies.profile import ExtractUserProfile
@@ -17,6 +18,8 @@ def all_strategies() -> list[Strategy]:
         ExtractAtomicFacts(),
         ExtractForesight(),
         ExtractUserProfile(),
+        # After those whose notes it mends: what they have not written yet cannot be put right.
+        FollowCorrections(),
         ExtractAgentCase(),
         ExtractAgentSkill(),
         ReflectEpisodes(),

@@ -1,0 +1,169 @@
+"""`follow_corrections`: what was derived from an episode follows when a person puts the episode right.
+
+    episode edited -> which messages does it tell otherwise? (notes/turns.py)
+                   -> recorded in the session's log: the index holds those messages as corrected, for this owner
+                   -> facts, foresight and profile: what only the old words stated goes, what the new ones state comes
+                   -> "followed" in the log
+
+Every step may be repeated, and until the last line stands the whole is: which derived entries are the machine's is
+known by making them again from the messages as they were. An entry that says anything else was written or changed
+by a person and stays. Only episodes of the deterministic writer are followed: a model's text cannot be laid beside
+the messages.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+from cairn.errors import Invalid, NotFound
+from cairn.notes.kinds import KINDS
+from cairn.notes.notebook import Draft
+from cairn.notes.sessions import CellCorrections, corrected_line, followed_line, session_locator
+from cairn.notes.turns import DETERMINISTIC, Corrections, corrected, corrections_in
+from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy, profile
+from cairn.strategies.facts import KnownFacts, by_day, fact_draft
+from cairn.strategies.foresight import foresight_draft, foresights_of
+from cairn.strategies.statements import Statement, statements_of
+from cairn.types import CellEvent, Entry, Message, Scope
+
+
+class FollowCorrections(Strategy):
+    name = "follow_corrections"
+    purpose = "what was derived follows an episode that was corrected by hand"
+    trigger = "edit"
+
+    def asks(self, event: Event) -> Iterable[Ask]:
+        if isinstance(event, EditEvent):
+            yield self._ask(event.scope, event.cell_id, event.session_id, event.day, event.episode_id)
+
+    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[Ask]:
+        """Episodes that tell their cell otherwise than the log knows: edited while nobody looked."""
+        episodes: dict[tuple[Scope, str], Mapping[str, Entry]] = {}
+        for event in events:
+            for scope, episode_id in event.episodes:
+                if (scope, event.day) not in episodes:
+                    episodes[scope, event.day] = _episodes(scope, event.day, kit)
+                ask = self._ask(scope, event.cell_id, event.session_id, event.day, episode_id)
+                try:
+                    now, mine, _ = _looked(ask, episodes[scope, event.day], kit)
+                except NotFound:
+                    continue
+                if mine.recorded or now != mine.followed:
+                    yield ask
+
+    def _ask(self, scope: Scope, cell: str, session: str, day: str, episode: str) -> Ask:
+        # The same words may be put in, taken out and put in again: each time is an input of its own.
+        name = f"{cell}/{scope.track}/{scope.owner}/{uuid.uuid4().hex[:12]}"
+        return Ask(self.name, name, scope, cell, session, day, episode)
+
+    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        for (scope, day), group in by_day(jobs).items():
+            episodes = _episodes(scope, day, kit)
+            for job in group:
+                try:
+                    done = self._follow(job.ask, episodes, kit)
+                except NotFound as gone:
+                    yield Outcome(job, "skipped", str(gone))
+                    continue
+                why = "" if done else "nothing was corrected"
+                yield Outcome(job, "wrote" if done else "skipped", why, done)
+
+    def _follow(self, ask: Ask, episodes: Mapping[str, Entry], kit: Kit) -> tuple[str, ...]:
+        now, mine, said = _looked(ask, episodes, kit)
+        if now == mine.followed and not mine.recorded:
+            return ()
+        scope, versions = ask.scope, [mine.followed, *mine.recorded]
+        if now != mine.current:
+            at = kit.clock.now().isoformat()
+            _note(kit, ask, corrected_line(ask.cell_id, scope.track, scope.owner, now, at))
+        if scope.track == "user":
+            before = [corrected(said, version) for version in versions]
+            after = corrected(said, now)
+            stated = [statements_of(version, kit.zone) for version in (*before, after)]
+            facts = [_facts(ask, one, kit) for one in stated]
+            ahead = [_foresights(ask, version, kit) for version in (*before, after)]
+            _exchange("atomic_fact", ask, ask.entry_id, facts[:-1], facts[-1], kit)
+            _exchange("foresight", ask, ask.cell_id, ahead[:-1], ahead[-1], kit)
+            profile.follow(scope, kit, stated[:-1], stated[-1])
+        _note(kit, ask, followed_line(ask.cell_id, scope.track, scope.owner))
+        return (ask.entry_id,)
+
+
+def _episodes(scope: Scope, day: str, kit: Kit) -> dict[str, Entry]:
+    """The episodes of an owner's day, by cell. A merged copy may hold a cell twice: the first one counts."""
+    found: dict[str, Entry] = {}
+    for entry in kit.cells.episodes(scope, day).values():
+        found.setdefault(entry.inline.get("parent_id", ""), entry)
+    return found
+
+
+def _looked(
+    ask: Ask, episodes: Mapping[str, Entry], kit: Kit
+) -> tuple[Corrections, CellCorrections, tuple[Message, ...]]:
+    """What an episode corrects now, what the log knows of that, and what was said."""
+    entry = episodes.get(ask.cell_id)
+    if entry is None or entry.id != ask.entry_id:
+        raise NotFound(f"episode {ask.entry_id} was removed")
+    cell, mine = kit.cells.said(ask)
+    now: dict[str, str | None] = {}
+    if entry.inline.get("writer") == DETERMINISTIC:
+        now = corrections_in(entry.sections.get("Content", ""), cell.messages)
+    return {one: text and _redacted(text, kit) for one, text in now.items()}, mine, cell.messages
+
+
+def _redacted(text: str, kit: Kit) -> str | None:
+    """`text` as it may be copied to another file; None where the settings refuse that."""
+    try:
+        return kit.redact(text).strip() or None
+    except Invalid:
+        return None
+
+
+def _note(kit: Kit, ask: Ask, line: str) -> None:
+    locator = session_locator(ask.scope.space, ask.session_id)
+    kit.journals.append(locator, [line])
+    kit.notebook._announce(locator, "modified")
+
+
+def _facts(ask: Ask, said: Sequence[Statement], kit: Kit) -> Iterable[Draft]:
+    for statement in said:
+        if text := kit.redact(statement.text).strip():
+            yield fact_draft(ask, statement, text)
+
+
+def _foresights(ask: Ask, messages: Sequence[Message], kit: Kit) -> Iterable[Draft]:
+    return (foresight_draft(ask, ahead, kit.redact) for ahead in foresights_of(messages, kit.zone))
+
+
+def _exchange(
+    kind: str, ask: Ask, parent: str, before: Sequence[Iterable[Draft]], after: Iterable[Draft], kit: Kit
+) -> None:
+    """Bring the entries of one parent from what was derived before (the followed version first) to what is now."""
+    old = [{_key(draft.sections): draft for draft in drafts} for drafts in before]
+    new = {_key(draft.sections): draft for draft in after}
+    locator = KINDS[kind].locator(ask.scope, ask.day)
+    try:
+        entries = kit.notebook.read(locator).entries
+    except NotFound:
+        entries = ()
+    mine = {e.id: _key(e.sections) for e in entries if e.inline.get("parent_id") == parent}
+    if old[0] and not mine:
+        return  # its strategy has yet to run (and will read the corrected words), or is off
+    outdated = set().union(*old) - set(new)
+    gone = [entry_id for entry_id, key in mine.items() if key in outdated]
+    fresh = {key: d for key, d in new.items() if key not in old[0] and key not in mine.values()}
+    if kind == "atomic_fact" and fresh:
+        known = KnownFacts.of(ask.scope, kit)
+        known.leave_out(locator, [mine[entry_id][0] for entry_id in gone])
+        fresh = {key: draft for key, draft in fresh.items() if known.add(key[0])}
+        known.forget(kit)
+    # The new ones come first: after a crash in between, what is left to do can still be told.
+    if fresh:
+        kit.notebook.append(kind, ask.scope, ask.day, list(fresh.values()))
+    if gone:
+        kit.notebook.remove(locator, gone)
+
+
+def _key(sections: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(" ".join(text.split()) for text in sections.values())

@@ -1,0 +1,297 @@
+"""An episode corrected by hand: the wrong statement is gone from everything that search says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cairn
+from cairn.blocking import BlockingMemory
+from cairn.errors import StorageFailed
+from cairn.notes.notebook import Notebook
+from cairn.strategies import corrections
+
+NOW = 1_780_000_000_000
+DAY = "2026-05-28"
+
+
+def said(text: str, at: int = NOW, sender: str = "alice") -> dict[str, Any]:
+    role = "assistant" if sender == "bot" else "user"
+    return {"sender_id": sender, "role": role, "timestamp": at, "content": text}
+
+
+def opened(root: Path, **options: Any):
+    """A memory whose background works in milliseconds and embeds without a model."""
+    return cairn.open_blocking(
+        root, **{"embedding__provider": "hashing", "index__scan_seconds": 0.5} | options
+    )
+
+
+def note(root: Path, kind: str = "episode", user: str = "alice") -> Path:
+    folder = {"episode": "episodes", "atomic_fact": ".atomic_facts", "foresight": ".foresights"}[kind]
+    return root / f"default_app/default_project/users/{user}/{folder}/{kind}-{DAY}.md"
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def answer(memory: BlockingMemory, query: str, user: str = "alice", **more: Any) -> dict[str, Any]:
+    return memory.search(
+        query, user_id=user, method="keyword", evidence=5, include_profile=True, **more
+    ).as_data()
+
+
+def says(memory: BlockingMemory, word: str, user: str = "alice") -> bool:
+    """Whether any answer to `word` shows it: in an episode, its facts, the evidence, or the profile."""
+    return word in json.dumps(answer(memory, word, user))
+
+
+def soon(true: Callable[[], bool], seconds: float = 10.0) -> float:
+    begin = time.monotonic()
+    while not true():
+        assert time.monotonic() - begin < seconds, "it did not come true in time"
+        time.sleep(0.01)
+    return time.monotonic() - begin
+
+
+def derived(root: Path, word: str) -> bool:
+    """Whether a fact of alice's holds `word`."""
+    return note(root, "atomic_fact").exists() and word in note(root, "atomic_fact").read_text()
+
+
+def tell(memory: BlockingMemory, *texts: str, session: str = "s") -> None:
+    memory.add(session, [said(text, NOW + 1000 * n) for n, text in enumerate(texts)], defer_extraction=True)
+    memory.flush(session)
+
+
+def settled(memory: BlockingMemory) -> bool:
+    counts = memory.memory.parts.engine.state.counts()
+    return not any(one.get("pending") or one.get("running") for one in counts.values())
+
+
+def log(root: Path, session: str = "s") -> list[dict[str, Any]]:
+    path = root / f"default_app/default_project/sessions/{session}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_corrected_word_is_gone_from_search_within_a_moment(tmp_path):
+    """The old word leaves the episode, its facts, the evidence, the profile and the plans; the new one comes."""
+    with opened(tmp_path) as memory:
+        tell(
+            memory,
+            "I live in Romeville with my cat.",
+            "I'm going to visit Berta in Romeville tomorrow.",
+            "My sister plays the tuba every weekend.",
+        )
+        soon(lambda: derived(tmp_path, "Romeville") and settled(memory) and says(memory, "Romeville"))
+        tuba = [line for line in note(tmp_path, "atomic_fact").read_text().splitlines() if "tuba" in line]
+        assert "Romeville" in note(tmp_path, "foresight").read_text()
+        time.sleep(0.3)  # the watcher must see two different times
+        edit(note(tmp_path), "Romeville", "Milanburg")
+        soon(lambda: says(memory, "Milanburg"))
+        soon(lambda: not says(memory, "Romeville"))
+        soon(lambda: derived(tmp_path, "Milanburg") and settled(memory))
+        assert not derived(tmp_path, "Romeville")
+        assert "Romeville" not in note(tmp_path, "foresight").read_text()
+        assert "Milanburg" in note(tmp_path, "foresight").read_text()
+        assert "Romeville" not in (tmp_path / "default_app/default_project/users/alice/user.md").read_text()
+        assert [
+            line for line in note(tmp_path, "atomic_fact").read_text().splitlines() if "tuba" in line
+        ] == tuba
+        shown = answer(memory, "Where do I live? Milanburg")
+        assert shown["evidence"][0]["text"] == "I live in Milanburg with my cat."
+        assert any("Milanburg" in fact["content"] for fact in shown["episodes"][0]["atomic_facts"])
+        assert log(tmp_path)[0]["messages"][0]["content"] == "I live in Romeville with my cat."
+
+
+def test_an_edit_while_nothing_ran_is_followed_at_the_next_look(tmp_path):
+    """A lone search that never had a server still finds no old word, and an index made anew says the same."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+    edit(note(tmp_path), "Zaphodine", "Trillianne")
+    with opened(tmp_path, background=False) as memory:
+        assert not says(memory, "Zaphodine")
+        assert says(memory, "Trillianne")
+        kept = [answer(memory, word) for word in ("Trillianne", "plumber", "heron called")]
+    shutil.rmtree(tmp_path / ".index")
+    with opened(tmp_path, background=False) as memory:
+        anew = [answer(memory, word) for word in ("Trillianne", "plumber", "heron called")]
+        assert not says(memory, "Zaphodine")
+    for one in (*kept, *anew):
+        one.pop("freshness")
+    assert anew == kept
+
+
+def test_an_edit_and_a_lost_index_at_once_are_followed_too(tmp_path):
+    """Nobody knows any more that the episode read otherwise: the messages themselves tell."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+    edit(note(tmp_path), "Zaphodine", "Trillianne")
+    shutil.rmtree(tmp_path / ".index")
+    with opened(tmp_path) as memory:
+        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+        assert derived(tmp_path, "Trillianne")
+
+
+def test_undoing_an_edit_brings_the_old_facts_back_and_doing_it_again_takes_them(tmp_path):
+    """There and back twice: the facts always say what the episode says, and nothing piles up."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        first = sorted(
+            line for line in note(tmp_path, "atomic_fact").read_text().splitlines() if "alice " in line
+        )
+        for _ in range(2):
+            for old, new in (("Zaphodine", "Trillianne"), ("Trillianne", "Zaphodine")):
+                time.sleep(0.2)
+                edit(note(tmp_path), old, new)
+                soon(lambda new=new: derived(tmp_path, new) and says(memory, new))  # type: ignore[misc]
+                soon(lambda old=old: not says(memory, old) and settled(memory))  # type: ignore[misc]
+        now = sorted(
+            line for line in note(tmp_path, "atomic_fact").read_text().splitlines() if "alice " in line
+        )
+        assert now == first
+
+
+def test_a_line_taken_out_leaves_no_fact_and_no_evidence(tmp_path):
+    """A turn that a person removes is not said any more; the turns around it are."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and derived(tmp_path, "plumber") and settled(memory))
+        time.sleep(0.3)
+        text = note(tmp_path).read_text()
+        lines = [line for line in text.splitlines() if "Zaphodine" not in line or line.startswith("#")]
+        note(tmp_path).write_text("\n".join(lines) + "\n")
+        soon(lambda: not says(memory, "Zaphodine") and settled(memory))
+        assert not derived(tmp_path, "Zaphodine")
+        assert derived(tmp_path, "plumber")
+
+
+def test_what_a_person_wrote_or_changed_or_removed_stays_so(tmp_path):
+    """Facts written and edited by hand outlive a correction, and a fact thrown away does not come back."""
+    with opened(tmp_path) as memory:
+        tell(
+            memory,
+            "I adopted a heron called Zaphodine.",
+            "I bought Zaphodine a red boat.",
+            "I work as a plumber in Porto.",
+        )
+        soon(lambda: derived(tmp_path, "boat") and derived(tmp_path, "plumber") and settled(memory))
+    facts = note(tmp_path, "atomic_fact")
+    head, *entries = facts.read_text().split("<!-- entry:")
+    entries = [e.replace("red boat", "red boat, made of cork") for e in entries if "plumber" not in e]
+    facts.write_text("<!-- entry:".join([head, *entries]))
+    edit(note(tmp_path), "Zaphodine", "Trillianne")
+    with opened(tmp_path) as memory:
+        soon(lambda: derived(tmp_path, "Trillianne") and settled(memory))
+        text = facts.read_text()
+        assert "Zaphodine a red boat, made of cork" in text
+        assert "called Zaphodine" not in text
+        assert "plumber" not in text
+
+
+def test_only_the_owner_who_corrected_is_corrected(tmp_path):
+    """Two people share a talk, each with an episode: one's correction leaves the other's memory as it was."""
+    with opened(tmp_path) as memory:
+        talk = [said("I adopted a heron called Zaphodine."), said("What a lovely name!", NOW + 1000, "bob")]
+        memory.add("s", talk, defer_extraction=True)
+        memory.flush("s")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory) and says(memory, "Zaphodine", "bob"))
+        time.sleep(0.3)
+        edit(note(tmp_path), "Zaphodine", "Trillianne")
+        soon(lambda: not says(memory, "Zaphodine") and settled(memory))
+        assert says(memory, "Zaphodine", "bob")
+        assert "Zaphodine" in note(tmp_path, "atomic_fact", "bob").read_text()
+
+
+def test_our_own_writes_lead_to_nothing_and_reextract_takes_a_correction_back(tmp_path):
+    """`reextract` of an untouched episode records nothing; of a corrected one it restores what was said."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        before = note(tmp_path, "atomic_fact").read_text()
+        memory.reextract(session_id="s")
+        time.sleep(0.5)
+        assert settled(memory)
+        assert [line["t"] for line in log(tmp_path)] == ["add", "cut", "done"]
+        assert note(tmp_path, "atomic_fact").read_text() == before
+        edit(note(tmp_path), "Zaphodine", "Trillianne")
+        soon(lambda: not says(memory, "Zaphodine") and derived(tmp_path, "Trillianne"))
+        memory.reextract(session_id="s")
+        soon(lambda: says(memory, "Zaphodine") and derived(tmp_path, "Zaphodine"))
+        soon(lambda: not says(memory, "Trillianne") and settled(memory))
+        assert log(tmp_path)[-2]["messages"] == []
+
+
+def test_a_model_written_episode_is_left_alone(tmp_path):
+    """Its Content is not the messages, so an edit says nothing about which of them is wrong."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+    edit(note(tmp_path), "**writer**: deterministic", "**writer**: model:x")
+    edit(note(tmp_path), "Zaphodine", "Trillianne")
+    with opened(tmp_path, background=False) as memory:
+        assert says(memory, "Trillianne")
+        assert derived(tmp_path, "Zaphodine")
+    assert [line["t"] for line in log(tmp_path)] == ["add", "cut", "done"]
+
+
+@contextmanager
+def dying(monkeypatch: pytest.MonkeyPatch, step: int):
+    """The following ends before its `step`th write, as if the process had died there."""
+    count = 0
+
+    def dead(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count >= step:
+                raise StorageFailed("dead")
+            return real(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        patched.setattr(corrections, "_note", dead(corrections._note))
+        for name in ("append", "remove", "rewrite"):
+            patched.setattr(Notebook, name, dead(getattr(Notebook, name)))
+        yield
+
+
+@pytest.mark.parametrize("step", range(1, 8))
+def test_a_death_at_any_step_is_made_good(tmp_path, monkeypatch, step):
+    """Whatever was written before the end, the next one to look finishes it; also after another edit."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I live in Romeville with my cat.", "I'm going to visit Berta in Romeville tomorrow.")
+        soon(lambda: derived(tmp_path, "Romeville") and settled(memory))
+    edit(note(tmp_path), "Romeville", "Milanburg")
+    with dying(monkeypatch, step), opened(tmp_path, background=False) as memory:
+        answer(memory, "Milanburg")
+    if step % 2:
+        shutil.rmtree(tmp_path / ".index")
+    else:
+        edit(note(tmp_path), "Milanburg", "Turinstadt")
+    new = "Milanburg" if step % 2 else "Turinstadt"
+    with opened(tmp_path, background=True) as memory:
+        memory.trigger("follow_corrections")
+        soon(lambda: says(memory, new) and settled(memory))
+        for old in {"Romeville", "Milanburg"} - {new}:
+            soon(lambda old=old: not says(memory, old))  # type: ignore[misc]
+            assert not derived(tmp_path, old)
+            assert old not in note(tmp_path, "foresight").read_text()
+        assert derived(tmp_path, new)
+        assert note(tmp_path, "atomic_fact").read_text().count(f"lives in {new}") == 1
+        assert new in note(tmp_path, "foresight").read_text()
+        assert f"lives in {new}" in (tmp_path / "default_app/default_project/users/alice/user.md").read_text()
