@@ -5,9 +5,14 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 import cairn
+from cairn.retrieval.indexer import Indexer
 from cairn.types import Message
+from tests.index_world import World
 
 
 async def _said(memory, count: int) -> None:
@@ -52,3 +57,113 @@ def test_every_answer_is_whole_or_marked_while_the_index_is_removed(tmp_path):
     import asyncio
 
     asyncio.run(_run(tmp_path))
+
+
+class Tripwire:
+    """A queue or an index before whose n-th call, counted over both, something happens."""
+
+    def __init__(self, part, before):
+        self._part = part
+        self._before = before
+
+    def __getattr__(self, name):
+        self._before()
+        return getattr(self._part, name)
+
+
+def _rebuilt_with_a_loss(world: World, entries: list[str], lost: str, at: int) -> bool:
+    """Rebuild an index and lose files before step `at`; False once there are fewer steps than that."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == at:
+            for file in (world.folder / ".index" / "sqlite").glob(lost):
+                file.unlink()
+
+    world.index.clear()
+    indexer = world.indexer
+    indexer._queue, indexer._index = Tripwire(world.state, step), Tripwire(world.index, step)
+    for act in (indexer.begin, lambda: indexer.drain(1), indexer.ensure_ready, indexer.drain):
+        act()
+        if indexer.status().state == "fresh":
+            assert world.hits("heron") == entries, f"{lost} lost before step {at}: fresh, and not whole"
+    indexer._queue, indexer._index = world.state, world.index
+    indexer.wait()
+    assert (world.hits("heron"), indexer.status().state) == (entries, "fresh"), (lost, at)
+    return steps >= at
+
+
+@pytest.mark.parametrize("lost", ["*", "system.db*", "index.db*", "*-[ws][ah][lm]"])
+def test_files_lost_at_any_step_of_a_rebuild_leave_nothing_half_made(tmp_path, lost):
+    """Design 2: whatever goes before whichever step, "fresh" is said of a whole index only, and it comes true."""
+    world = World(tmp_path)
+    entries = sorted(world.episode(f"a heron number{n}", day=f"2026-06-0{n}") for n in (1, 2))
+    at = 1
+    while _rebuilt_with_a_loss(world, entries, lost, at):
+        at += 1
+    world.close()
+    assert at > 20
+
+
+def test_the_rebuild_of_one_holder_is_not_ended_by_the_scan_of_another(tmp_path):
+    """Design 6: the lease changed hands and came back; the first holder's own scan is void since the second's."""
+    world = World(tmp_path)
+    entry = world.episode("a heron by the weir")
+    world.indexer.ensure_ready()
+    other = Indexer(
+        storage=world.storage,
+        journals=world.journals,
+        locks=world.locks,
+        queue=world.state,
+        index=world.index,
+    )
+    other.ensure_ready()
+    world.indexer.ensure_ready()
+    assert world.indexer.status().state == "rebuilding"
+    world.indexer.drain()
+    assert (world.hits("heron"), world.indexer.status().state) == ([entry], "fresh")
+    world.close()
+
+
+def test_a_log_that_is_removed_alone_is_not_passed_over(tmp_path):
+    """A slow `rm -rf` meets files made anew: their logs go, the files stay. No reader may see the rest as all."""
+    world = World(tmp_path)
+    first = world.episode("a heron by the weir")
+    world.sync()
+    world.index.database.shrink()  # what was indexed so far is in the file itself, the rest in its log
+    second = world.episode("a heron on the roof", day="2026-06-02")
+    world.sync()
+    for side in ("-wal", "-shm"):
+        (tmp_path / ".index" / "sqlite" / f"index.db{side}").unlink()
+
+    def seen_by_another_thread() -> tuple[list[str], str]:
+        return world.hits("heron"), world.indexer.status().state
+
+    with ThreadPoolExecutor(1) as pool:
+        hits, state = pool.submit(seen_by_another_thread).result()
+        assert state == "rebuilding" or hits == sorted([first, second])
+        world.sync()
+        assert pool.submit(seen_by_another_thread).result() == (sorted([first, second]), "fresh")
+    world.close()
+
+
+def test_a_scan_that_could_not_be_queued_makes_no_index_complete(tmp_path, monkeypatch):
+    """A full disk while a rebuild begins: nothing was queued, so nothing is called done."""
+    world = World(tmp_path)
+    entry = world.episode("a heron by the weir")
+    world.sync()
+    world.index.clear()
+
+    def refused(_changes) -> int:
+        world.state._lost = True  # what `enqueue` does where the queue cannot be written
+        return world.state.last_lsn()
+
+    with monkeypatch.context() as full:
+        full.setattr(world.state, "enqueue", refused)
+        world.indexer.ensure_ready()
+        assert world.indexer.status().state == "rebuilding"
+    world.sync()
+    assert (world.hits("heron"), world.indexer.status().state) == ([entry], "fresh")
+    world.close()

@@ -6,9 +6,12 @@ import shutil
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from cairn.engines import database
+from cairn.engines.database import Database
 from cairn.engines.sqlite import MAX_RETRIES, SqliteState
 from cairn.seams import Noticed
 
@@ -110,7 +113,8 @@ def test_a_permanent_failure_waits_for_an_edit(state):
 def test_the_queue_file_may_vanish_while_in_use(state, tmp_path):
     """E2, E111: `rm -rf .index` never fails a write; LSNs go on growing and no index counts as complete."""
     state.enqueue(noticed("a.md", "b.md"))
-    state.set_ready("one")
+    state.note_scan("one", 0, queue=state.generation)
+    assert state.set_ready("one")
     shutil.rmtree(tmp_path / ".index")
     assert state.enqueue(noticed("c.md")) == 3
     assert state.ready_for() == ""
@@ -191,3 +195,73 @@ def test_removed_files_are_forgotten_after_a_day(state, clock):
     state.maintain()
     assert set(state.known()) == {"kept.md"}
     assert state.last_lsn() == 2
+
+
+def _counter(path: Path) -> Database:
+    return Database(path, "CREATE TABLE told(word TEXT)", version=1)
+
+
+def test_two_who_make_the_file_at_once_agree_on_it(tmp_path, monkeypatch):
+    """The guard lies in the folder that may vanish, so both may believe that they are the first."""
+    path = tmp_path / "sqlite" / "told.db"
+    first, second = _counter(path), _counter(path)
+
+    class Slow(database._Connection):
+        def execute(self, sql, *args):
+            found = super().execute(sql, *args)
+            if sql == "PRAGMA user_version" and not second._identity:
+                rows = found.fetchall()
+                monkeypatch.setattr(database, "_Connection", quick)
+                (path.parent / ".opening").unlink()
+                second.write(lambda db: db.execute("INSERT INTO told VALUES ('second')"))
+                return iter_of(rows)
+            return found
+
+    def iter_of(rows):
+        return type("Rows", (), {"fetchone": staticmethod(lambda: rows[0])})
+
+    quick = database._Connection
+    monkeypatch.setattr(database, "_Connection", Slow)
+    first.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))
+    assert second.read(lambda db: db.execute("SELECT count(*) FROM told").fetchone()) == (2,)
+    assert first.generation == second.generation
+    first.close()
+    second.close()
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_not_taken_for_the_new_one(tmp_path, monkeypatch):
+    """Whoever wrote into the old file, which has no name any more, would be heard by nobody."""
+    path = tmp_path / "sqlite" / "told.db"
+    first, second = _counter(path), _counter(path)
+    prepare = first._prepare
+
+    def interrupted(connection):
+        prepare(connection)
+        if not second._identity:
+            shutil.rmtree(path.parent)
+            assert second.generation
+
+    monkeypatch.setattr(first, "_prepare", interrupted)
+    first.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))
+    assert second.read(lambda db: db.execute("SELECT word FROM told").fetchall()) == [("first",)]
+    first.close()
+    second.close()
+
+
+def test_a_reader_waits_for_its_change_though_the_path_is_queued_again(state):
+    """P4: an LSN that was given is indexed before a reader who waits for it goes on, however busy its file is."""
+    mine = state.enqueue(noticed("a.md"))
+    state.enqueue(noticed("a.md"))
+    assert state.waiting(mine)
+    assert state.applied_lsn() < mine
+    [claim] = state.claim(10, holder="me")
+    later = state.enqueue(noticed("a.md"))
+    assert state.waiting(mine), "read perhaps, but not indexed yet"
+    state.enqueue(noticed("a.md"))
+    assert state.done([claim], holder="me") == 0
+    assert not state.waiting(mine), "what was queued before the claim is indexed, though more has come"
+    assert state.waiting(later)
+    assert state.applied_lsn() == later - 1
+    assert state.done(state.claim(10, holder="me"), holder="me") == 1
+    assert not state.waiting()
+    assert state.applied_lsn() == state.last_lsn()

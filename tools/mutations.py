@@ -142,6 +142,27 @@ MUTATIONS = (
         ("tests/test_indexer.py", "tests/test_sqlite.py", "tests/crash/test_index.py", WORLD),
     ),
     Mutation(
+        "a scan passes over files that are being indexed",
+        "retrieval/indexer.py",
+        'if old is not None and old.status == "processing":',
+        'if old is not None and old.status == "processing" and not key:',
+        ("tests/test_indexer.py",),
+    ),
+    Mutation(
+        "a reader does not wait for a change that was queued again",
+        "engines/sqlite.py",
+        "status IN ('pending', 'processing') AND since <= ?",
+        "status IN ('pending', 'processing') AND lsn <= ?",
+        ("tests/test_sqlite.py", WORLD),
+    ),
+    Mutation(
+        "a database file that lost its name is kept",
+        "engines/database.py",
+        "if found is None or found[:2] != before:",
+        "if found is None:",
+        ("tests/test_sqlite.py",),
+    ),
+    Mutation(
         "a torn last line is not cut off",
         "engines/journals.py",
         '        if size == 0 or (tail.endswith(b"\\n") and tail != _CONTINUED):\n            return size\n',

@@ -366,6 +366,15 @@ def _check(settings: Settings) -> None:
             raise Misconfigured(
                 f'{origin}: {dotted} = "{value}" is not one of {", ".join(allowed)}.', setting=dotted
             )
+    if not settings.memory.root.strip():
+        origin = settings.origins.get("memory.root", "default")
+        raise Misconfigured(f"{origin}: memory.root is empty; name a folder.", setting="memory.root")
+    if settings.server.port > 65535:
+        origin = settings.origins.get("server.port", "default")
+        raise Misconfigured(
+            f"{origin}: server.port = {settings.server.port} is not a port; use 0 to 65535.",
+            setting="server.port",
+        )
     try:
         _ = settings.zone
     except (ZoneInfoNotFoundError, ValueError, OSError):

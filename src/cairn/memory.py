@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from cairn import timeline, upkeep
+from cairn import checkup, showing, timeline, upkeep
 from cairn.config import Settings
 from cairn.errors import CairnError, Invalid, Unavailable
 from cairn.parts import Parts, open_parts
@@ -78,7 +78,7 @@ class Memory:
         self._writers = self._readers = None
 
     def _open(self) -> None:
-        self._opened = open_parts(self.settings, clock=self._clock)
+        self._opened = open_parts(self.settings, clock=self._clock, patient=not self._background)
         if self._background:
             self._opened.start()
 
@@ -355,8 +355,14 @@ class Memory:
     async def show(
         self, entry_id: str, app_id: str = "default", project_id: str = "default"
     ) -> dict[str, Any]:
-        """One entry by its public id: its text, its file and line, and the messages it came from."""
-        return await self._read(upkeep.show, self.parts, Space(app_id, project_id), entry_id)
+        """One thing by any id that a search, a listing or `doctor` gives: its text, its file and line, and the
+        messages it came from.
+
+        Raises:
+            Invalid: it can be no id, or several owners have an entry of that name.
+            NotFound: nothing goes by it in this space.
+        """
+        return await self._read(showing.show, self.parts, Space(app_id, project_id), entry_id)
 
     async def unprocessed(
         self, session_id: str, app_id: str = "default", project_id: str = "default"
@@ -379,7 +385,11 @@ class Memory:
         app_id: str = "default",
         project_id: str = "default",
     ) -> int:
-        """Write episodes anew from their transcripts, in place; the number changed."""
+        """Write episodes anew from their transcripts, in place; the number changed.
+
+        Raises:
+            Invalid: an id that cannot be one, or a `date` that is no day (YYYY-MM-DD).
+        """
         return await self._write(
             self.parts.capture.reextract, Space(app_id, project_id), session_id, user_id, date
         )
@@ -428,11 +438,11 @@ class Memory:
 
     async def doctor(self) -> list[dict[str, Any]]:
         """Look for trouble everywhere; each finding names the next step."""
-        return await self._read(upkeep.doctor, self.parts)
+        return await self._read(checkup.doctor, self.parts)
 
     async def repair(self) -> list[dict[str, Any]]:
         """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
-        return await self._write(upkeep.repair, self.parts)
+        return await self._write(checkup.repair, self.parts)
 
     # ------------------------------------------------------------ time
 
@@ -444,7 +454,7 @@ class Memory:
         app_id: str = "default",
         project_id: str = "default",
     ) -> list[dict[str, Any]]:
-        """Changes of entries, newest first: of one entry, or of all."""
+        """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
         return await self._read(timeline.log, self.parts, Space(app_id, project_id), entry_id, limit)
 
     async def checkpoint(
@@ -484,12 +494,13 @@ class Memory:
 
 
 def _moment(text: str | datetime | None) -> datetime | None:
-    if text is None or isinstance(text, datetime):
-        return text
+    """The time a caller means, in UTC; without an offset it is meant in UTC."""
+    if text is None:
+        return None
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = text if isinstance(text, datetime) else datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, TypeError, OverflowError):
         raise Invalid(
-            f'as_of "{text[:60]}" is not a time; write it like 2026-06-01T12:00:00+00:00.', field="as_of"
+            f'as_of "{str(text)[:60]}" is not a time; write it like 2026-06-01T12:00:00+00:00.', field="as_of"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

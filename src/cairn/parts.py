@@ -28,7 +28,7 @@ from cairn.engines.sqlite import SqliteState
 from cairn.engines.tables import MemoryTables
 from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
-from cairn.errors import CairnError, Invalid, Misconfigured
+from cairn.errors import CairnError, Invalid, Misconfigured, StorageFailed
 from cairn.history.observer import Observer
 from cairn.history.past import known_at
 from cairn.keeping.framing import strip_recalled
@@ -248,13 +248,21 @@ def _writer(settings: Settings, journals: Journals, clock: Clock) -> Writer | No
     return OpenAIWriter(settings.llm, Spending(journals, clock, settings.llm.daily_token_cap))
 
 
-def open_parts(settings: Settings, *, clock: Clock | None = None) -> Parts:
-    """Open the root the settings name and finish what a crash left."""
+def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool = False) -> Parts:
+    """Open the root the settings name and finish what a crash left.
+
+    A `patient` caller gets a root that cannot be written, too: what is there can be read and looked after, and
+    each write is refused by name.
+    """
     time = clock or SystemClock()
     with ExitStack() as undo:
         storage = select_backend(settings)
         root = MemoryRoot(storage)
-        root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
+        try:
+            root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
+        except StorageFailed:
+            if not patient:
+                raise
         index_dir = _checked_index_dir(settings, storage)
         locks = FileLocks(_lock_dir(settings, storage))
         journals = FileJournals(settings.root)

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cairn.errors import Invalid
 from cairn.parts import Parts
 from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.history.timetravel import TimeTravel
 
+MAX_CHANGES = 10_000
+
 
 def log(parts: Parts, space: Space, entry_id: str | None, limit: int) -> list[dict[str, Any]]:
-    """Changes of entries, newest first; of one entry by its id, or `path#id`."""
+    """Changes of entries, newest first; of one entry by its id, or `path#id`.
+
+    Raises:
+        Invalid: a limit that is none.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_CHANGES:
+        raise Invalid(f"limit is {limit}: use 1 to {MAX_CHANGES}.", field="limit")
     found = _recorded(parts, space).log(entry_id, limit=limit)
     return [{**change.to_json(), "action": change.action} for change in found]
 

@@ -4,103 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cairn.engines import transfer
-from cairn.errors import CairnError, Invalid, NotFound
-from cairn.notes.conflicts import conflict_copies, merged
-from cairn.notes.format import list_items
+from cairn.errors import Invalid, NotFound
+from cairn.notes.conflicts import merged
 from cairn.notes.kinds import place_of
 from cairn.notes.sessions import SessionLog, session_locator
 from cairn.parts import Parts
 from cairn.seams import Locator
 from cairn.strategies.reflection import runs_of, undo
-from cairn.types import Entry, Message, Scope, Space
+from cairn.types import Space
 from cairn.version import VERSION
 
-if TYPE_CHECKING:
-    from cairn.keeping.checks import Finding
-
 _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
-
-
-# ---------------------------------------------------------------- showing one entry
-
-
-def show(parts: Parts, space: Space, public_id: str) -> dict[str, Any]:
-    """One entry by its public id (`<owner>_<entry id>`), with its place and the messages it came from.
-
-    Raises:
-        Invalid: it is no entry id.
-        NotFound: no scope of the space holds it.
-    """
-    found = _ENTRY_ID.fullmatch(public_id)
-    if not found:
-        raise Invalid(
-            f'"{public_id[:80]}" is not an entry id; they look like alice_ep_20260601_00000001.', field="id"
-        )
-    owner, entry_id = found["owner"] or "", found["entry"]
-    for scope in _scopes_of(space, owner):
-        try:
-            locator, entry = parts.notebook.find(scope, entry_id)
-        except (NotFound, Invalid):
-            continue
-        place = place_of(locator)
-        return {
-            "id": public_id,
-            "kind": place.kind.name if place else "",
-            "scope": scope.track,
-            "owner": scope.owner,
-            "path": locator.key,
-            "line": entry.line,
-            "inline": dict(entry.inline),
-            "sections": dict(entry.sections),
-            "messages": [_said(message, parts) for message in messages_of(parts, scope, entry)],
-        }
-    hint = "" if owner else f" An id begins with its owner, for example alice_{entry_id}."
-    raise NotFound(f"There is no entry {public_id} in {space.app}/{space.project}.{hint}", id=public_id)
-
-
-def _scopes_of(space: Space, owner: str) -> Iterable[Scope]:
-    if not owner:
-        return [Scope(space, "project", "")]
-    return [Scope(space, "user", owner), Scope(space, "agent", owner), Scope(space, "mission", owner)]
-
-
-def messages_of(parts: Parts, scope: Scope, entry: Entry) -> list[Message]:
-    """The verbatim messages an entry was made from; none where its session is unknown."""
-    session_id = entry.inline.get("session_id")
-    if not session_id:
-        return []
-    try:
-        log = SessionLog(parts.journals).load(session_locator(scope.space, session_id))
-    except CairnError:
-        return []
-    wanted = set(list_items(entry.inline.get("message_ids", "")))
-    if wanted:
-        return [message for message in log.messages if message.id in wanted]
-    parent = entry.inline.get("parent_id", "")
-    if entry.inline.get("parent_type") == "episode":
-        try:
-            _, episode = parts.notebook.find(scope, parent)
-            parent = episode.inline.get("parent_id", "")
-        except CairnError:
-            return []
-    return [message for cell in log.cells if cell.cell_id == parent for message in log.messages_of(cell)]
-
-
-def _said(message: Message, parts: Parts) -> dict[str, Any]:
-    at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(parts.settings.zone)
-    return {
-        "id": message.id,
-        "timestamp": at.isoformat(),
-        "sender_id": message.sender_id,
-        "sender_name": message.sender_name,
-        "role": message.role,
-        "text": message.text,
-    }
 
 
 def session_owners(parts: Parts, space: Space, session_id: str) -> list[str]:
@@ -301,158 +218,17 @@ def gauges(parts: Parts) -> dict[str, tuple[str, float]]:
     }
 
 
-# ---------------------------------------------------------------- doctor
-
-
-def finding(level: str, what: str, following: str) -> dict[str, Any]:
-    return {"level": level, "what": what, "next": following}
-
-
-_NEXT_STEPS = {
-    "crlf": "nothing has to be done",
-    "bom": "nothing has to be done",
-    "frontmatter": "mend the lines between the --- at the top (docs/note-format.md); the entries are read without them",
-    "doubled-entry": "give the second one an id of its own; until then only the first is searched",
-    "doubled-": "keep one of the two",
-    "unterminated-entry": "put its closing marker back; the other entries stay searchable",
-    "mismatched-close": "correct the marker; the other entries stay searchable",
-    "stray-close": "remove the marker, or put the opening one back",
-}
-
-
-def _next_step(code: str) -> str:
-    """What to do about a problem in a note, by its code or the start of it."""
-    if code.endswith("-mismatch"):
-        return "correct the line, or move the file back; the file's place counts"
-    found = next((step for start, step in _NEXT_STEPS.items() if code.startswith(start)), "")
-    return found or "correct the line by hand; the rest of the note stays searchable"
-
-
-def _has_body(text: str) -> bool:
-    """Whether a note says anything below its frontmatter."""
-    return bool(
-        re.sub(r"\A---\r?\n.*?^---[ \t]*$", "", text, count=1, flags=re.DOTALL | re.MULTILINE).strip()
-    )
-
-
-def doctor(parts: Parts) -> list[dict[str, Any]]:
-    """Every trouble that can be seen from here, worst first."""
-    found: list[dict[str, Any]] = []
-    for locator in parts.notebook.notes():
-        try:
-            note = parts.notebook.read(locator)
-        except CairnError as error:
-            found.append(finding("fail", str(error), f"open {locator} and mend it; nothing else is affected"))
-            continue
-        for problem in note.problems:
-            where = f"{locator}, line {problem.line}: {problem.message}"
-            level = "info" if problem.code in {"crlf", "bom"} else "warn"
-            found.append(finding(level, where, _next_step(problem.code)))
-        place = place_of(locator)
-        if place is not None and place.day and not note.entries and _has_body(parts.notebook.text(locator)):
-            found.append(
-                finding(
-                    "warn",
-                    f"{locator} holds text outside of any entry; it is kept, but not searched",
-                    "put it between entry markers (docs/note-format.md), or `cairn add` it",
-                )
-            )
-    copies = list(conflict_copies(parts.storage))
-    copied = {copy.locator for copy in copies}
-    for locator in parts.notebook.strays():
-        if locator not in copied:
-            found.append(
-                finding(
-                    "warn",
-                    f"{locator} has a name that no note has; it is kept, but not searched",
-                    "rename it like the notes beside it (kind-YYYY-MM-DD.md), or move it elsewhere",
-                )
-            )
-    for copy in copies:
-        found.append(
-            finding(
-                "warn",
-                f"{copy.locator} is a sync conflict copy of {copy.original}",
-                "run `cairn cascade sync` or merge it by hand",
-            )
-        )
-    for row in failures(parts, retry=False):
-        following = (
-            "run `cairn cascade fix --apply`"
-            if row["retryable"]
-            else f"mend {row['path']}; saving it queues it again"
-        )
-        found.append(finding("fail", f"{row['path']} is not indexed: {row['reason']}", following))
-    if parts.engine.trouble:
-        found.append(
-            finding("fail", parts.engine.trouble, "correct ome.toml; it is read again within seconds")
-        )
-    for run in parts.engine.runs(status="dead", limit=20):
-        found.append(
-            finding(
-                "warn",
-                f"{run.strategy} gave up on {run.input} after {run.attempts} tries: {run.reason}",
-                f"run `cairn ome trigger {run.strategy} --force` once the cause is gone",
-            )
-        )
-    if parts.embedder() is None and parts.settings.embedding.provider != "none":
-        trouble = (
-            parts.embedder.trouble
-            or "the local embedding model is not installed: search works on words alone"
-        )
-        found.append(finding("info", trouble, "run `cairn model install`"))
-    fresh = parts.indexer.status()
-    if fresh.state != "fresh":
-        found.append(
-            finding(
-                "info",
-                f"the index is {fresh.state}: {fresh.pending} changes pending",
-                "run `cairn cascade sync`",
-            )
-        )
-    from cairn.keeping import checks
-
-    for space in parts.keeper.spaces():
-        found.extend(_memory_finding(one) for one in checks.check(parts.keeper, space))
-    order = {"fail": 0, "warn": 1, "info": 2}
-    return sorted(found, key=lambda item: order[item["level"]])
-
-
-def _memory_finding(one: Finding) -> dict[str, Any]:
-    following = (
-        "run `cairn doctor --fix`" if one.fixable else _NEXT.get(one.code, "correct the entry by hand")
-    )
-    return finding(one.status, f"{one.where}: {one.message}", following)
-
-
-_NEXT = {
-    "secret": "run `cairn memories forget ID --yes`, and rotate the credential",
-    "untrusted-promoted": "look at it with `cairn memories show ID`; archive it if nobody vouches for it",
-    "duplicate": "run `cairn consolidate`, or archive one of them",
-    "over-limit": "run `cairn sweep`",
-    "page-edited": "move the edit into a note or a memory, then run `cairn refresh`",
-    "core-differs": "run `cairn refresh`",
-    "code-derivable": "archive it with `cairn memories archive ID` if it tells nothing new",
-    "journal-damaged": "restore the file from a backup if the lines matter; the rest is in use",
-}
-
-
-def repair(parts: Parts) -> list[dict[str, Any]]:
-    """Mend what is safe to mend in every space; each item says what was done."""
-    from cairn.keeping import checks
-
-    return [
-        {"where": one.where, "what": one.message, "code": one.code}
-        for space in parts.keeper.spaces()
-        for one in checks.repair(parts.keeper, space)
-    ]
-
-
 # ---------------------------------------------------------------- moving it as a whole
 
 
 def export_to(parts: Parts, target: str) -> dict[str, Any]:
-    """Copy the truth; see `engines/transfer.py`."""
+    """Copy the truth; see `engines/transfer.py`.
+
+    Raises:
+        Invalid: the target lies in the root itself, where it would be read as memory.
+    """
+    if transfer.lies_in(target, parts.settings.root):
+        raise Invalid(f"{target} lies in the memory root: choose a place outside of it.", target=target)
     done = transfer.export(parts.storage, target)
     return {"target": target, "files": done.imported, "bytes": done.bytes}
 

@@ -24,10 +24,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,6 +47,7 @@ SETTINGS: dict[str, Any] = {
 STEPS_PER_EPOCH = 45
 PATIENCE = 120.0
 TOKEN = re.compile(r"\bzq[a-z]{6}\b")
+ENTRY = re.compile(r"<!-- entry:\S+ -->.*?<!-- /entry:\S+ -->\n", re.DOTALL)
 ANSWER = dict[str, Any]
 
 
@@ -273,6 +274,7 @@ class Server:
     def kill(self) -> None:
         self.process.kill()
         self.process.join()
+        self.ready.set()  # nobody need wait for it any longer: what is asked of it now is refused
         self._pool.shutdown(wait=True)
 
     def stop(self) -> None:
@@ -335,6 +337,8 @@ class World:
         self._words = iter(_words())
         self._changed = threading.Condition()
         self._versions: Counter[str] = Counter()
+        self.began = time.monotonic()
+        self.story: deque[str] = deque(maxlen=60)  # what happened last, told with a violation
         self.edited: dict[str, list[str]] = {}  # lines of the person in notes that do not rest yet
         self.actors: list[Any] = [Worker(self, f"worker{n}") for n in range(workers)]
         self.actors.append(Server(self, "server"))
@@ -347,6 +351,10 @@ class World:
         asked = Order(next(self._numbers), verb, order, actor, expects=expects)
         with self._changed:
             self.orders[asked.number] = asked
+            told = {key: value for key, value in order.items() if key != "messages"}
+            self.story.append(
+                f"{time.monotonic() - self.began:.3f} ask {asked.number} {verb} {actor.name} {told}"
+            )
         actor.send(asked.number, verb, order)
         return asked
 
@@ -356,6 +364,7 @@ class World:
             if asked.fate != "open":
                 return
             asked.answer = value
+            self.story.append(f"{time.monotonic() - self.began:.3f} answer {number} {ok} {str(value)[:120]}")
             asked.fate = "unknown" if ok is None else "done" if ok else "failed"
             if ok:
                 self._note(asked)
@@ -476,7 +485,8 @@ class World:
             )
             return
         path = self.rng.choice(resting)
-        tokens = sorted(set(TOKEN.findall(self.model.resting[path].decode())))
+        blocks = ENTRY.findall(self.model.resting[path].decode())  # a line outside any entry belongs to none
+        tokens = sorted(set(TOKEN.findall("".join(blocks))))
         if not tokens:
             return
         token, (space, owner) = self.rng.choice(tokens), _whose(path)
@@ -501,6 +511,7 @@ class World:
         self.ask(self.some_actor("rebuild"), "rebuild", {})
 
     def lose_index(self) -> None:
+        self.story.append(f"{time.monotonic() - self.began:.3f} .index removed")
         for _ in range(3):
             shutil.rmtree(self.root / ".index", ignore_errors=True)
         self.counts["index lost"] += 1
@@ -512,6 +523,7 @@ class World:
         if self.rng.random() < 0.7:
             victim.ready.wait(PATIENCE)
         time.sleep(self.rng.random() * 0.05)
+        self.story.append(f"{time.monotonic() - self.began:.3f} kill {victim.name}")
         victim.kill()
         self.is_gone(victim)
         self.counts["kills"] += 1
@@ -534,6 +546,16 @@ class World:
             path.relative_to(self.root).as_posix() for path in self.root.glob("*/*/users/*/episodes/*.md")
         )
 
+    @contextmanager
+    def _touching(self, *paths: str) -> Iterator[None]:
+        """A search that was under way at any moment of this change may have seen the file before or after it."""
+        self._versions.update(paths)
+        try:
+            yield
+        finally:
+            self._versions.update(paths)
+            self.story.append(f"{time.monotonic() - self.began:.3f} touched {', '.join(paths)}")
+
     def _save(self, path: str, change: Callable[[str], str]) -> str:
         """Save as a careful editor does: not over a file that changed since it was opened, and with no lock of ours."""
         from cairn.engines.files import DeviceLocalBackend
@@ -544,9 +566,8 @@ class World:
         while True:
             text, version = files.read_version(at)
             new = change(text)
-            with suppress(Conflict):
+            with suppress(Conflict), self._touching(path):
                 files.write(at, new, expect=version)
-                self._versions[path] += 1
                 return new
 
     def edit(self) -> None:
@@ -582,7 +603,7 @@ class World:
         which = self.rng.random()
 
         def change(text: str) -> str:
-            blocks = re.findall(r"<!-- entry:\S+ -->.*?<!-- /entry:\S+ -->\n", text, re.DOTALL)
+            blocks = ENTRY.findall(text)
             return text.replace(blocks[int(which * len(blocks))], "", 1) if blocks else text
 
         self.model.resting[path] = self._save(path, change).encode()
@@ -597,8 +618,8 @@ class World:
         if (self.root / target).exists() or owner.endswith("-moved") or target in self.model.deleted:
             return
         (self.root / target).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).rename(self.root / target)
-        self._versions.update([path, target])
+        with self._touching(path, target):
+            (self.root / path).rename(self.root / target)
         self.model.resting[target] = self.model.resting.pop(path)
         self.model.deleted[path] = b""
         self.counts["moves"] += 1
@@ -607,9 +628,9 @@ class World:
         path = self._resting()
         if path is None or self.rng.random() < 0.3:
             return
-        self._versions[path] += 1
+        with self._touching(path):
+            (self.root / path).unlink()
         self.model.deleted[path] = self.model.resting.pop(path)
-        (self.root / path).unlink()
         self.counts["deletes"] += 1
 
     def restore(self) -> None:
@@ -618,10 +639,10 @@ class World:
             return
         path = self.rng.choice(copies)
         data = self.model.deleted.pop(path)
-        (self.root / path).write_bytes(data)
-        if self.rng.random() < 0.5:
-            os.utime(self.root / path, (1_700_000_000, 1_700_000_000))
-        self._versions[path] += 1
+        with self._touching(path):
+            (self.root / path).write_bytes(data)
+            if self.rng.random() < 0.5:
+                os.utime(self.root / path, (1_700_000_000, 1_700_000_000))
         self.model.resting[path] = data
         self.counts["restores"] += 1
 
@@ -828,6 +849,7 @@ def one_world(
             world.settle()
         world.finish()
     except BaseException as error:
+        error.add_note("\n".join(["The last events:", *world.story.copy()]))
         error.add_note(
             f"Replay this world, which broke in epoch {world.epoch}: PART=world SEED={seed} CHAOS_SECONDS=1 make chaos"
         )

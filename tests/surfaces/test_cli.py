@@ -87,11 +87,32 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
         (["show", "alice_ep_20260101_00000001"], 3, "no entry"),
         (["import", "nowhere"], 3, "nowhere"),
         (["cascade", "sync", "notes.txt"], 2, "notes.txt"),
+        (["reextract", "--date", "2026-13-45"], 2, "2026-13-45"),
+        (["reextract", "--date", "20260601"], 2, "20260601"),
+        (["reextract", "--user", "../x"], 2, "user_id"),
+        (["reextract", "--session", ""], 2, "session_id"),
+        (["search", "--user", "a", "--as-of", "2026-13-45", "x"], 2, "as_of"),
+        (["search", "--user", "a", "--as-of", "0001-01-01T00:00:00+14:00", "x"], 2, "as_of"),
+        (["get", "episode", "--user", "a", "--page", "0"], 2, "page"),
+        (["get", "episode", "--user", "a", "--sort-by", "luck"], 2, "luck"),
+        (["log", "--limit", "0"], 2, "limit"),
+        (["log", "--limit", "-1"], 2, "limit"),
+        (["log", "--limit", "99999999999999999999"], 2, "limit"),
+        (["diff", "2026-13-45"], 2, "2026-13-45"),
+        (["diff", "0001-01-01T00:00:00+14:00"], 2, "0001-01-01"),
+        (["restore", "2026-13-45"], 2, "2026-13-45"),
+        (["server", "start", "--port", "99999999"], 6, "server.port"),
+        (["export", "/proc/nowhere/x"], 5, "/proc/nowhere/x"),
+        (["remember", "Tea is at four.", "--owner", "bob"], 2, "bob"),
+        (["memories", "list", "--scope", "project", "--owner", "bob"], 2, "bob"),
+        (["memories", "import", "--from", "claude", "--owner", "../x", "cairn.toml"], 2, "owner"),
+        (["skills", "import", "cairn.toml"], 2, "SKILL.md"),
     ],
 )
 def test_bad_input_has_a_code_and_a_sentence(cli, words, code, part):
     """Errors go to standard error with the documented exit code; with --json they are JSON."""
     cli("init")
+    (cli.root.parent / "cairn.toml").write_text("- a file that is no skill\n")
     got, out, err = cli(*words)
     assert got == code
     assert part in err
@@ -99,6 +120,63 @@ def test_bad_input_has_a_code_and_a_sentence(cli, words, code, part):
     got, out, _ = cli(*words, "--json")
     assert got == code
     assert part in json.loads(out)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["search", "--user", "a", "x"],
+        ["memories", "list"],
+        ["memories", "show", "mem_20260101_00000001"],
+        ["core", "show"],
+        ["skills", "list"],
+        ["sweep"],
+        ["refresh"],
+        ["log"],
+        ["diff", "2026-01-01"],
+        ["restore", "chk-000001"],
+    ],
+)
+def test_a_misspelt_root_is_not_made_by_looking(cli, words):
+    """What only reads or tidies a root makes none where there is none."""
+    code, _, err = cli(*words)
+    assert code == 3
+    assert "There is no memory at" in err
+    assert not cli.root.exists()
+
+
+def test_an_empty_root_is_no_root(cli, tmp_path):
+    """`--root ""` does not mean the folder one stands in."""
+    code, _, err = cli("get", "episode", "--user", "a", "--root", "")
+    assert code == 6
+    assert "memory.root" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_into_the_root_is_refused(cli):
+    """A copy below the root would be read as memory itself."""
+    cli("init")
+    for name in ("inside", "inside.tar.gz", "../root/x"):
+        code, _, err = cli("export", str(cli.root / name))
+        assert code == 2
+        assert "outside" in err
+    assert not list(cli.root.glob("inside*"))
+
+
+def test_log_takes_the_ids_that_search_prints(cli):
+    """An entry's changes are found by its public id, its bare one and its place; nonsense is exit code 1."""
+    cli("add", "--session", "s", "--sender", "alice", "I live in Porto.")
+    cli("flush", "--session", "s")
+    entry = json.loads(cli("get", "episode", "--user", "alice", "--json")[1])["episodes"][0]["id"]
+    by_place = json.loads(cli("log", "--json")[1])
+    wanted = next(one for one in by_place if one["entry"] == entry.removeprefix("alice_"))
+    for name in (entry, wanted["entry"], f"{wanted['path']}#{wanted['entry']}", wanted["id"]):
+        code, out, _ = cli("log", name, "--json")
+        assert (code, json.loads(out)) == (0, [wanted])
+    profile = json.loads(cli("log", "alice_profile", "--json")[1])
+    assert {one["path"].rpartition("/")[2] for one in profile} == {"user.md"}
+    for nobody in ("bob_" + wanted["entry"], "bob_profile", "nonsense"):
+        assert cli("log", nobody)[0] == 1
 
 
 def test_a_wrong_setting_is_exit_code_six(cli):
@@ -279,16 +357,16 @@ def test_a_disk_error_is_a_sentence(cli, monkeypatch):
 
 
 def test_lists_say_what_each_memory_is(cli):
-    """A profile shows its summary; an id without its owner is answered with a hint."""
+    """A profile shows its summary; an id without its owner is understood where one owner has it."""
     cli("add", "--session", "s", "--sender", "ana", "--name", "Ana", "I am allergic to peanuts.")
     cli("flush", "--session", "s")
     code, out, _ = cli("get", "profile", "--user", "ana")
     assert code == 0
     assert "Ana is allergic to peanuts" in out
     entry = json.loads(cli("get", "episode", "--user", "ana", "--json")[1])["episodes"][0]["id"]
-    code, _, err = cli("show", entry.removeprefix("ana_"))
-    assert code == 3
-    assert "begins with its owner" in err
+    code, out, _ = cli("show", entry.removeprefix("ana_"))
+    assert code == 0
+    assert entry in out
 
 
 def test_a_reflection_run_is_undone_without_knowing_its_id(cli):

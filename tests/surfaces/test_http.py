@@ -162,7 +162,19 @@ BAD = [
     ("memory/search", {"user_id": "a", "query": "x", "method": "magic"}, "method"),
     ("memory/search", {"user_id": "a", "query": "x", "filters": {"owner_id": "b"}}, "owner_id"),
     ("memory/search", {"user_id": "a", "query": "x" * 70_000}, "characters"),
+    ("memory/search", {"user_id": "a", "query": "x", "as_of": "2026-13-45"}, "as_of"),
+    ("memory/search", {"user_id": "a", "query": "x", "as_of": "0001-01-01T00:00:00+14:00"}, "as_of"),
+    ("memory/search", {"user_id": "a", "query": "x", "top_k": 10**30}, "top_k"),
+    ("memory/search", {"user_id": "a", "query": "x", "token_budget": -1}, "token_budget"),
+    (
+        "memory/search",
+        {"user_id": "a", "query": "x", "filters": {"timestamp": {"gte": "2026-13-45"}}},
+        "timestamp",
+    ),
     ("memory/get", {"user_id": "a", "memory_type": "foo"}, "memory_type"),
+    ("memory/get", {"user_id": "a", "memory_type": "episode", "page": 0}, "page"),
+    ("memory/get", {"user_id": "a", "memory_type": "episode", "sort_by": "luck"}, "sort_by"),
+    ("memory/get", {"user_id": "a", "memory_type": "episode", "filters": {"timestamp": 1e300}}, "timestamp"),
 ]
 
 

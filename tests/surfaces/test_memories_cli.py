@@ -266,7 +266,7 @@ def test_the_log_knows_writes_and_hand_edits_and_takes_them_back(cli):
     assert [item["content"] for item in told(cli, "memories", "search", "ferry")["memories"]] == [
         "The ferry leaves at noon."
     ]
-    assert cli("log", "--root", str(cli.root / "nowhere"))[0] == 2
+    assert cli("log", "--root", str(cli.root / "nowhere"))[0] == 3
 
 
 def test_doctor_reports_memories_and_mends_what_is_safe(cli):

@@ -455,6 +455,18 @@ def test_grants_hold_on_every_route(world):
     for who, method, path, body in refused:
         status, error = world(who, method, path, body)
         assert (status, error["code"]) == (403, "FORBIDDEN"), (who, method, path, error)
+    for method, path, body in [
+        ("POST", "memories", {"content": "Slipped in by Alice.", "owner": "alice"}),
+        ("POST", "memories", {"content": "Slipped in by Alice.", "scope": "project", "owner": "alice"}),
+        ("POST", "memories/search", {"query": "reef", "owner": "alice"}),
+        ("GET", "memories?scope=project&owner=alice", None),
+        ("GET", f"memories/{ours}?scope=project&owner=alice", None),
+    ]:
+        # An owner beside the project's scope must not pass for the owner of the project's memories.
+        status, error = world("alice", method, path, body)
+        assert status in {403, 422}, (method, path, error)
+        assert "reef map" not in str(error)
+    assert world("all", "POST", "memories/search", {"query": "slipped"})[1]["memories"] == []
     assert world("reader", "GET", f"memories/{ours}")[1]["content"] == "The reef map is in the safe."
     assert world("reader", "POST", "memories/sweep", {"dry_run": True})[0] == 200
     assert world("acme", "GET", "memories?app_id=acme")[1]["total"] == 0

@@ -28,11 +28,22 @@ from cairn.capture.narrative import said_at
 from cairn.capture.pending import PendingCells
 from cairn.config import Settings
 from cairn.errors import Invalid, NotFound
+from cairn.notes.format import checked_day
 from cairn.notes.kinds import KINDS, space_of
 from cairn.notes.notebook import Draft, Notebook, OnChange
 from cairn.notes.sessions import CellRecord, SessionLog, place_of_session, session_locator, sessions_of
 from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBackend, Writer, iterate_files
-from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track, checked_session_id
+from cairn.types import (
+    Cell,
+    CellEvent,
+    Entry,
+    Message,
+    Scope,
+    Space,
+    Track,
+    checked_id,
+    checked_session_id,
+)
 
 _log = logging.getLogger(__name__)
 _MODES = ("chat", "agent")
@@ -218,8 +229,15 @@ class Capture:
         """Tell the cells of a session, a user or a day anew, replacing their episodes in place.
 
         Entry ids stay. An episode that a person removed stays removed. Returns how many entries were changed.
+
+        Raises:
+            Invalid: a session or user that cannot be one, or a day that is not in the calendar.
         """
-        sessions = [(space, checked_session_id(session))] if session else self.sessions(space)
+        if user is not None:
+            checked_id(user, "user_id")
+        if date is not None:
+            checked_day(date)
+        sessions = [(space, checked_session_id(session))] if session is not None else self.sessions(space)
         changed = 0
         for place, session_id in sessions:
             state = self._log.load(session_locator(place, session_id))

@@ -26,7 +26,8 @@ _BUSY_SECONDS = 15.0
 _STATEMENT_SECONDS = 1.0
 _VANISHING_SECONDS = 1.0
 _GIVEN_UP_SECONDS = 5.0
-_SIDE_FILES = ("-wal", "-shm", "-journal")
+_LOGS = ("-wal", "-shm")
+_SIDE_FILES = (*_LOGS, "-journal")
 _BROKEN = ("malformed", "not a database", "disk image", "file is encrypted", "unsupported file format")
 _LOST = (
     "no such table",
@@ -62,7 +63,8 @@ class Database:
         self._attached = attach or {}
         self._lock = threading.RLock()
         self._local = threading.local()
-        self._identity: tuple[int, int] | None = None
+        self._identity: tuple[int, ...] | None = None
+        self._without_log: tuple[int, ...] | None = None
         self._writer: sqlite3.Connection | None = None
         self._readers: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._epoch = 0
@@ -182,7 +184,9 @@ class Database:
                     if time.monotonic() > began + self._hope():
                         self._gave_up_at = time.monotonic()
                         raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
-                elif not any(word in text for word in ("locked", "busy", "schema", "interrupted")):
+                elif not any(
+                    word in text for word in ("locked", "busy", "schema", "interrupted", "already exists")
+                ):
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
                 if time.monotonic() > deadline:
                     raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
@@ -205,11 +209,25 @@ class Database:
         if held is None or held[0] != self._epoch:
             if held is not None:
                 held[1].close()
+            self._local.held = None
             with self._lock:
-                held = (self._epoch, self._open())
-                self._readers.add(held[1])
+                opened = self._open()
+                if not self._is_whole():
+                    # Its log went while this opened: it would read a file without what was committed last.
+                    opened.close()
+                    raise sqlite3.OperationalError("unable to open: its files are being removed")
+                held = (self._epoch, opened)
+                self._readers.add(opened)
             self._local.held = held
         return held[1]
+
+    def _is_whole(self) -> bool:
+        """Whether the file that is open, with its log, is the one that is there; the attached ones too."""
+        return (
+            self._identity is not None
+            and self._found() == self._identity
+            and all(database._found() == database._identity for database in self._attached.values())
+        )
 
     def _current(self) -> None:
         """Make sure that the file that is open is the file that is there."""
@@ -232,25 +250,52 @@ class Database:
                 return
             self._drop()
             with self._guarded():
-                if self.path.exists() and self.path.stat().st_size == 0:
-                    # Emptied by someone; older connections may still hold its locks, so start another file.
+                found = self._found()
+                if (
+                    found is not None
+                    and (
+                        # Emptied by someone; older connections may still hold its locks, so start another file.
+                        self.path.stat().st_size == 0
+                        # Its log was removed under us: what was committed there is seen by nobody who comes now.
+                        or found[:2] == self._without_log
+                    )
+                ):
                     self._unlink()
+                self._without_log = None
+                before = self._there()
                 self._writer = self._open()
                 self._prepare(self._writer)
+                found = self._found()
+                if found is None or found[:2] != before:
+                    # Another file took its name meanwhile: what is open has no name any more, nobody else sees it.
+                    raise sqlite3.OperationalError("unable to open: the file was replaced")
+                if 0 in found[2:] and _has_log(self._writer):
+                    raise sqlite3.OperationalError("unable to open: its files are being removed")
                 self._epoch += 1
                 self._attached_epochs = attached
-                self._identity = self._found()
+                self._identity = found
 
-    def _found(self) -> tuple[int, int] | None:
+    def _found(self) -> tuple[int, ...] | None:
+        """Device and inode of the file, and the inodes of its log and the log's index; 0 for one not there.
+
+        A folder is removed name by name: a file made anew in between may lose its new log to the old removal.
+        """
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
             return None
-        return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino, *(_inode(f"{self.path}{suffix}") for suffix in _LOGS)
+
+    def _there(self) -> tuple[int, ...] | None:
+        """The file's identity before it is opened; an empty one is made where there is none."""
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        found = self._found()
+        return found[:2] if found is not None else None
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """One process at a time creates or replaces the file."""
+        """One process at a time creates or replaces the file, unless the whole folder vanishes meanwhile."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path.parent / ".opening", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -285,6 +330,7 @@ class Database:
         if found not in {0, self._version}:
             raise sqlite3.DatabaseError("unsupported file format")
         if found == 0:
+            # Where the guard vanished with its folder, two may get here: the second finds a table and looks again.
             connection.executescript(
                 "BEGIN IMMEDIATE;"
                 "CREATE TABLE IF NOT EXISTS birth(generation TEXT NOT NULL);"
@@ -296,6 +342,10 @@ class Database:
     def _drop(self) -> None:
         """Let go of the file. Reading connections are closed by the threads that use them."""
         with self._lock:
+            with contextlib.suppress(OSError):
+                found = self._found()
+                if self._identity and found and found[:2] == self._identity[:2] and found != self._identity:
+                    self._without_log = found[:2]
             self._identity = None
             writer, self._writer = self._writer, None
             if writer is not None:
@@ -328,3 +378,14 @@ class Database:
                 connection.close()
         except sqlite3.DatabaseError as error:
             return "locked" not in str(error)
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def _has_log(connection: sqlite3.Connection) -> bool:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0]) == "wal"

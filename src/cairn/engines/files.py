@@ -12,16 +12,41 @@ import stat
 import time
 from collections.abc import Iterator
 
-from cairn.engines.tree import FileInTheWay, Tree, encoded, is_temp, is_usable, refuse_temps, translating
+from cairn.engines.tree import (
+    FileInTheWay,
+    Tree,
+    encoded,
+    failed,
+    is_temp,
+    is_usable,
+    refuse_temps,
+    translating,
+)
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound
 from cairn.seams import Capabilities, Info, Locator, StorageBackend, content_hash, registry
 
-__all__ = ["PROTOCOL", "DeviceLocalBackend"]
+__all__ = ["PROTOCOL", "DeviceLocalBackend", "trouble_writing"]
 
 PROTOCOL = "device-local"
 
 _STAMP = "stat:"
 _SETTLED_NS = 50_000_000
+
+
+def trouble_writing(folder: str | os.PathLike[str]) -> str:
+    """Why nothing can be written into `folder`, or into the nearest folder above that is there; "" if it can.
+
+    Only looks: nothing is made.
+    """
+    place = os.path.abspath(folder)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    try:
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            return "the file system is read-only"
+    except OSError as error:
+        return str(failed("", error))
+    return "" if os.access(place, os.W_OK | os.X_OK) else "permission is denied"
 
 
 class DeviceLocalBackend(StorageBackend):

@@ -413,15 +413,26 @@ class SqliteIndex:
         return [row[0] for row in self._db.read(lambda db: db.execute("SELECT path FROM paths").fetchall())]
 
     def begin_model(self, model: str) -> None:
-        """From now on vectors of `model` are wanted. Older ones stay until every row has a new one."""
+        """From now on vectors of `model` are wanted. Older ones stay until every row has a new one.
+
+        Vectors lie in a file of their own: where that one was lost alone, every row waits for its vector again.
+        """
         self.use_model(model)
 
+        def asked(db: sqlite3.Connection) -> dict[str, str]:
+            held = dict(
+                db.execute("SELECT key, value FROM meta WHERE key IN ('model', 'vectors')").fetchall()
+            )
+            return {**held, "now": db.execute("SELECT generation FROM v.birth").fetchone()[0]}
+
         def switch(db: sqlite3.Connection) -> None:
-            db.execute("UPDATE meta SET value = ? WHERE key = 'model'", (model,))
+            now = db.execute("SELECT generation FROM v.birth").fetchone()[0]
+            put = "INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)"
+            db.executemany(put, (("model", model), ("vectors", now)))
             db.execute("UPDATE rows SET pending = 1")
 
-        query = "SELECT value FROM meta WHERE key = 'model'"
-        if self._db.read(lambda db: db.execute(query).fetchone()[0]) != model:
+        held = self._db.read(asked)
+        if held["model"] != model or held.get("vectors") != held["now"]:
             self._db.write(switch)
 
     def pending(self, limit: int) -> list[Pending]:

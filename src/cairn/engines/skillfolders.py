@@ -51,10 +51,17 @@ def skill_files(folder: str) -> SkillFolder:
 
 
 def one_skill_file(path: str) -> SkillFile:
-    """One skill file, wherever it lies."""
+    """One skill file, wherever it lies; of a folder, its `SKILL.md`.
+
+    Raises:
+        NotFound: there is no such file.
+        Invalid: it is not a Markdown file, too large, or not UTF-8.
+    """
     file = Path(path).expanduser().absolute()
     if file.is_dir():
         file /= "SKILL.md"
+    elif file.exists() and file.suffix != ".md":
+        raise Invalid(f"{path} is not a Markdown file: name a SKILL.md, or the folder it is in.", path=path)
     return _read(file, "import")
 
 

@@ -38,7 +38,10 @@ CREATE TABLE md_change_state(
     size INTEGER,
     seen_at REAL,
     not_before REAL NOT NULL DEFAULT 0,
-    holder TEXT
+    holder TEXT,
+    since INTEGER NOT NULL,
+    claimed INTEGER,
+    later INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX md_change_due ON md_change_state(status, lsn);
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -64,6 +67,10 @@ class Seen:
 class SqliteState:
     """The change queue. Safe from many threads and processes.
 
+    A path that is queued again gets a new `lsn`, the place in the queue. `since` is the first one that is not
+    indexed yet: a reader who waits for an LSN waits for that. Work on a path covers what was queued before it
+    was `claimed`; what came `later` remains.
+
     Args:
         directory: The index directory; the file is `sqlite/system.db` below it.
         clock: Time for the stamps and the retry pauses.
@@ -73,7 +80,7 @@ class SqliteState:
     def __init__(
         self, directory: Path, *, clock: Clock | None = None, on_enqueue: Callable[[], None] | None = None
     ) -> None:
-        self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=1)
+        self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=2)
         self._clock = clock or SystemClock()
         self.on_enqueue = on_enqueue
         self._lsn = 0
@@ -102,11 +109,14 @@ class SqliteState:
             lsn = int(db.execute("SELECT value FROM meta WHERE key = 'lsn'").fetchone()[0])
             lsn = max(lsn, self._lsn)
             rows = [
-                (c.path, c.kind, c.change_type, c.mtime, at, at, lsn + n) for n, c in enumerate(changes, 1)
+                (c.path, c.kind, c.change_type, c.mtime, at, at, lsn + n, lsn + n)
+                for n, c in enumerate(changes, 1)
             ]
             db.executemany(
                 "INSERT INTO md_change_state(md_path, kind, change_type, mtime, first_seen_at, last_changed_at,"
-                " lsn, status) VALUES (?, ?, ?, ?, ?, ?, ?, 'pending') ON CONFLICT(md_path) DO UPDATE SET"
+                " lsn, since, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending') ON CONFLICT(md_path) DO UPDATE SET"
+                " since = CASE WHEN status IN ('pending', 'processing') THEN since ELSE excluded.lsn END,"
+                " later = CASE WHEN claimed IS NOT NULL THEN coalesce(later, excluded.lsn) END,"
                 " kind = excluded.kind, change_type = excluded.change_type, mtime = excluded.mtime,"
                 " last_changed_at = excluded.last_changed_at, lsn = excluded.lsn, status = 'pending',"
                 " retryable = 1, retry_count = 0, error = NULL, not_before = 0, holder = NULL",
@@ -139,7 +149,8 @@ class SqliteState:
 
         def take(db: sqlite3.Connection) -> list[Change]:
             found = db.execute(
-                "UPDATE md_change_state SET status = 'processing', holder = ?, last_attempt_at = ? WHERE md_path"
+                "UPDATE md_change_state SET status = 'processing', holder = ?, last_attempt_at = ?, claimed = lsn,"
+                " later = NULL WHERE md_path"
                 " IN (SELECT md_path FROM md_change_state WHERE status = 'pending' AND not_before <= ?"
                 " ORDER BY lsn LIMIT ?) RETURNING md_path, kind, change_type, lsn, retry_count",
                 (holder, now.isoformat(), now.timestamp(), limit),
@@ -172,9 +183,9 @@ class SqliteState:
             count = 0
             for change in changes:
                 mtime, size = seen.get(change.path) or (None, None)
-                count += db.execute(
+                finished = db.execute(
                     "UPDATE md_change_state SET status = 'done', holder = NULL, error = NULL, retry_count = 0,"
-                    " change_type = ?, mtime = ?, size = ?, seen_at = ? WHERE md_path = ? AND lsn = ?"
+                    " claimed = NULL, change_type = ?, mtime = ?, size = ?, seen_at = ? WHERE md_path = ? AND lsn = ?"
                     " AND status = 'processing' AND holder = ?",
                     (
                         "deleted" if change.path in seen and mtime is None else change.change_type,
@@ -186,6 +197,13 @@ class SqliteState:
                         holder,
                     ),
                 ).rowcount
+                if not finished:
+                    db.execute(
+                        "UPDATE md_change_state SET since = later, later = NULL, claimed = NULL"
+                        " WHERE md_path = ? AND claimed = ? AND status = 'pending' AND later IS NOT NULL",
+                        (change.path, change.lsn),
+                    )
+                count += finished
             return count
 
         return self._db.write(finish)
@@ -213,7 +231,7 @@ class SqliteState:
             mtime, size = seen or (None, None)
             db.execute(
                 "UPDATE md_change_state SET status = ?, retryable = ?, retry_count = ?, error = ?, not_before = ?,"
-                " holder = NULL, mtime = coalesce(?, mtime), size = coalesce(?, size), seen_at = ?"
+                " holder = NULL, claimed = NULL, mtime = coalesce(?, mtime), size = coalesce(?, size), seen_at = ?"
                 " WHERE md_path = ? AND lsn = ? AND status = 'processing' AND holder = ?",
                 (
                     "pending" if again else "failed",
@@ -237,7 +255,7 @@ class SqliteState:
 
         def free(db: sqlite3.Connection) -> int:
             return db.execute(
-                "UPDATE md_change_state SET status = 'pending', holder = NULL, not_before = 0"
+                "UPDATE md_change_state SET status = 'pending', holder = NULL, claimed = NULL, not_before = 0"
                 " WHERE status = 'processing' AND holder IS NOT ?",
                 (holder,),
             ).rowcount
@@ -318,7 +336,9 @@ class SqliteState:
 
     def waiting(self, lsn: int | None = None) -> int:
         """How many changes up to `lsn` (all of them without one) are not yet done or given up."""
-        query = "SELECT count(*) FROM md_change_state WHERE status IN ('pending', 'processing') AND lsn <= ?"
+        query = (
+            "SELECT count(*) FROM md_change_state WHERE status IN ('pending', 'processing') AND since <= ?"
+        )
         limit = lsn if lsn is not None else 2**62
         return int(self._db.read(lambda db: db.execute(query, (limit,)).fetchone()[0]))
 
@@ -332,7 +352,7 @@ class SqliteState:
 
     @staticmethod
     def _applied(db: sqlite3.Connection, last: int) -> int:
-        query = "SELECT min(lsn) FROM md_change_state WHERE status IN ('pending', 'processing')"
+        query = "SELECT min(since) FROM md_change_state WHERE status IN ('pending', 'processing')"
         oldest = db.execute(query).fetchone()[0]
         return last if oldest is None else int(oldest) - 1
 
@@ -359,7 +379,7 @@ class SqliteState:
         def ask(db: sqlite3.Connection) -> tuple[int, int, str]:
             meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
             waiting, oldest = db.execute(
-                "SELECT count(*), min(lsn) FROM md_change_state WHERE status IN ('pending', 'processing')"
+                "SELECT count(*), min(since) FROM md_change_state WHERE status IN ('pending', 'processing')"
             ).fetchone()
             return (
                 int(meta["lsn"]) if oldest is None else int(oldest) - 1,
@@ -374,20 +394,47 @@ class SqliteState:
         query = "SELECT value FROM meta WHERE key = 'ready_for'"
         return str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
 
-    def set_ready(self, generation: str) -> None:
-        """Note that every file has been indexed into the index of this generation."""
-        self._db.write(
-            lambda db: db.execute("UPDATE meta SET value = ? WHERE key = 'ready_for'", (generation,))
-        )
+    def clear(self) -> str:
+        """Forget every change, keep the LSN; no index is complete then. Returns which queue was cleared."""
 
-    def clear(self) -> None:
-        """Forget every change, keep the LSN; no index is complete then."""
-
-        def wipe(db: sqlite3.Connection) -> None:
+        def wipe(db: sqlite3.Connection) -> str:
             db.execute("DELETE FROM md_change_state")
             db.execute("UPDATE meta SET value = '' WHERE key = 'ready_for'")
+            db.execute("DELETE FROM meta WHERE key IN ('rebuild_of', 'rebuild_lsn')")
+            return str(db.execute("SELECT generation FROM birth").fetchone()[0])
 
-        self._db.write(wipe)
+        return self._db.write(wipe)
+
+    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None:
+        """Note that every file is queued up to `lsn` for the index of this generation.
+
+        Kept in the queue itself, so that the note is gone with the changes it speaks of, and a later holder of
+        the lease knows whose scan it has before it. Only the queue that was cleared for the scan takes it.
+        """
+        born = "SELECT ?, ? FROM birth WHERE generation = ?"
+
+        def note(db: sqlite3.Connection) -> None:
+            for key, value in (("rebuild_of", generation), ("rebuild_lsn", lsn)):
+                db.execute(f"INSERT OR REPLACE INTO meta(key, value) {born}", (key, value, queue))
+
+        self._db.write(note)
+
+    def has_scan(self, generation: str) -> bool:
+        """Whether every file was queued for the index of this generation since the queue was cleared."""
+        query = "SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = ?"
+        return self._db.read(lambda db: db.execute(query, (generation,)).fetchone()) is not None
+
+    def set_ready(self, generation: str) -> bool:
+        """Call the index of this generation complete, if a scan for it was queued and all of that is done."""
+        complete = (
+            "EXISTS (SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = ?1) AND NOT EXISTS (SELECT 1 FROM"
+            " md_change_state WHERE status IN ('pending', 'processing')"
+            " AND lsn <= (SELECT value FROM meta WHERE key = 'rebuild_lsn'))"
+        )
+        update = f"UPDATE meta SET value = ?1 WHERE key = 'ready_for' AND {complete}"
+        if self._db.read(lambda db: db.execute(f"SELECT {complete}", (generation,)).fetchone()[0]):
+            return bool(self._db.write(lambda db: db.execute(update, (generation,)).rowcount))
+        return False
 
     def maintain(self) -> None:
         """Keep the file small: files that were removed a day ago and are indexed as such are forgotten."""

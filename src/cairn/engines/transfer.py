@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.engines.files import DeviceLocalBackend
-from cairn.errors import CairnError, Conflict, Invalid, NotFound
+from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of, space_of
 from cairn.seams import Journals, Locator, StorageBackend, content_hash, iterate_files
 
@@ -56,6 +56,7 @@ def export(storage: StorageBackend, target: str) -> Transfer:
 
     Raises:
         Conflict: the target is there and not empty.
+        Unavailable: the target cannot be made.
     """
     place = Path(target).expanduser()
     if place.name.endswith(_ARCHIVES):
@@ -64,7 +65,16 @@ def export(storage: StorageBackend, target: str) -> Transfer:
         raise Conflict(
             f"{target} is there already and not an empty folder. Choose another name.", target=target
         )
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"{target} cannot be made: {error.strerror or error}.", target=target) from None
     return _copy(storage, DeviceLocalBackend(place))
+
+
+def lies_in(target: str, root: Path) -> bool:
+    """Whether an export to `target` would land in `root`."""
+    return Path(target).expanduser().resolve().is_relative_to(root.resolve())
 
 
 def _copy(source: StorageBackend, target: StorageBackend) -> Transfer:

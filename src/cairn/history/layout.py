@@ -72,9 +72,9 @@ def moment(text: object) -> datetime | None:
         return None
     try:
         value = datetime.fromisoformat(text)
-    except ValueError:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def read_json(storage: StorageBackend, at: Locator) -> Any:

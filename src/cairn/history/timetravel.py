@@ -21,6 +21,7 @@ from typing import Any
 from cairn.errors import Conflict, Invalid, NotFound
 from cairn.history.layout import compact, json_hash, moment, stamp, text_hash
 from cairn.notes.format import parse_note
+from cairn.notes.kinds import place_of
 from cairn.notes.notebook import Notebook
 from cairn.seams import Clock, Journals, Locator, Locks
 
@@ -191,7 +192,7 @@ class TimeTravel:
     # ------------------------------------------------------------ reading
 
     def log(self, entry: str | None = None, *, limit: int = 100) -> list[EntryChange]:
-        """Changes, newest first; of one entry (by its id, or `path#id`) or of all."""
+        """Changes, newest first; of one entry (by its id, with its owner or without, or `path#id`) or of all."""
         with self._guard:
             self._catch_up()
             told = (change for change in reversed(self._changes) if change.entry != HEAD)
@@ -405,7 +406,16 @@ def _rows(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _names(wanted: str, change: EntryChange) -> bool:
-    return wanted in {change.entry, change.id, change.path, f"{change.path}#{change.entry}"}
+    if wanted in {change.entry, change.id, change.path, f"{change.path}#{change.entry}"}:
+        return True
+    # The id that search prints begins with the owner, and a document goes by the name of its kind.
+    if change.entry != WHOLE and not wanted.endswith(f"_{change.entry}"):
+        return False
+    place = place_of(Locator(change.path))
+    if place is None:
+        return False
+    entry = (place.name or place.kind.name) if change.entry == WHOLE else change.entry
+    return wanted == (f"{place.scope.owner}_{entry}" if place.scope.owner else entry)
 
 
 def _picture_hash(picture: Mapping[tuple[str, str], str]) -> str:

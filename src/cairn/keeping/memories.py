@@ -316,6 +316,12 @@ class Keeper:
         if word == "user" and not agent_id:
             raise Invalid('scope "user" needs an owner: the id of the user.', field="owner")
         track = gate.normalise_scope(word)
+        if track == "project" and owner:
+            raise Invalid(
+                f'owner "{str(owner)[:60]}" at project scope: those memories are everyone\'s. Name the scope '
+                "user, agent or mission, or leave the owner out.",
+                field="owner",
+            )
         if track == "agent":
             owner = owner or agent_id or ""
         if track != "project" and not owner:
@@ -323,7 +329,7 @@ class Keeper:
                 f'scope "{track}" needs an owner: the id of the {"run" if track == "mission" else track}.',
                 field="owner",
             )
-        return Scope(space, track, "" if track == "project" else owner)
+        return Scope(space, track, owner)
 
     def spaces(self) -> list[Space]:
         """Every space that has a folder."""

@@ -21,7 +21,7 @@ from cairn.keeping.access import Stat, ref
 from cairn.keeping.ledger import CaptureLedger, category_of
 from cairn.keeping.memories import Keeper
 from cairn.keeping.records import CATEGORIES, IMPORTANCES, moment
-from cairn.types import Space, Verdict
+from cairn.types import Space, Verdict, checked_id
 
 _OBSERVATION = re.compile(r"^\s*[-*] \[([^\]\n]{1,40})\]\s+(.+?)\s*$", re.MULTILINE)
 _TAGS = re.compile(r"\s+#[\w/-]+|\s+\([^()]*\)\s*\Z")
@@ -71,6 +71,8 @@ def read(source: str, text: str, *, owner: str = "") -> list[Incoming]:
     reader = READERS.get(source)
     if reader is None:
         raise Invalid(f'"{source}" is not a known export; known are {", ".join(READERS)}.', field="source")
+    if owner:
+        checked_id(owner, "owner")
     return reader(text, owner)
 
 

@@ -203,9 +203,9 @@ def moment(text: str | None) -> datetime | None:
         return None
     try:
         at = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def track_name(track: Track) -> str:

@@ -59,8 +59,6 @@ _REMOVED_KEPT = 10_000
 class Queue(State, Protocol):
     """What the indexer asks of its queue beyond the seam."""
 
-    @property
-    def generation(self) -> str: ...
     def waiting(self, lsn: int | None = None) -> int: ...
     def last_lsn(self) -> int: ...
     def finish(
@@ -69,8 +67,10 @@ class Queue(State, Protocol):
     def known(self, paths: Sequence[str] | None = None) -> Mapping[str, Known]: ...
     def take_lost(self) -> bool: ...
     def ready_for(self) -> str: ...
-    def set_ready(self, generation: str) -> None: ...
-    def clear(self) -> None: ...
+    def clear(self) -> str: ...
+    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None: ...
+    def has_scan(self, generation: str) -> bool: ...
+    def set_ready(self, generation: str) -> bool: ...
     def glance(self) -> tuple[int, int, str]: ...
     def maintain(self) -> None: ...
 
@@ -145,7 +145,7 @@ class Indexer(DerivedMaintenance):
         self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._working = threading.RLock()
         self._progress = threading.Condition()
-        self._rebuilding: tuple[tuple[str, str], int] | None = None
+        self._rebuilding = False
         self._embed_again_at = 0.0
 
     # ---- queueing: anyone, any time --------------------------------------------------------------------------
@@ -199,7 +199,10 @@ class Indexer(DerivedMaintenance):
                 continue
             present.add(key)
             old = known.get(key)
-            if old is None or old.change_type == "deleted":
+            if old is not None and old.status == "processing":
+                # Whoever works on it may have read it before its last change.
+                noticed.append(Noticed(key, kind, "modified", mtime))
+            elif old is None or old.change_type == "deleted":
                 if old is None or old.status == "done":
                     noticed.append(Noticed(key, kind, "added", mtime))
             elif old.status in {"done", "failed"}:
@@ -260,19 +263,18 @@ class Indexer(DerivedMaintenance):
         if self._queue.take_lost():
             self.scan()
         generation = self._index.generation
-        if self._queue.ready_for() == generation:
-            self._rebuilding = None
+        self._rebuilding = self._queue.ready_for() != generation
+        if not self._rebuilding:
             return
-        # Either file may be lost again while a rebuild goes on; a scan of before says nothing of the new ones.
-        made_of = (self._queue.generation, generation)
-        if self._rebuilding is None or self._rebuilding[0] != made_of:
-            self._queue.clear()
+        # Either file may be lost again at any step. What is known of a rebuild therefore lies in the queue, by
+        # the name of the index it is for: a scan made for other files never vouches for these.
+        if not self._queue.has_scan(generation):
+            cleared = self._queue.clear()
             lsn = self.scan().lsn
-            self._rebuilding = (made_of, lsn) if self._queue.generation == made_of[0] else None
-        if self._rebuilding is not None and not self._queue.waiting(self._rebuilding[1]):
-            if self._queue.generation == made_of[0]:
-                self._queue.set_ready(generation)
-            self._rebuilding = None
+            if self._queue.take_lost():
+                return  # not all of it was queued: the next look begins again
+            self._queue.note_scan(generation, lsn, queue=cleared)
+        self._rebuilding = not self._queue.set_ready(generation)
 
     def drain(self, limit: int | None = None) -> int:
         """Index up to `limit` queued changes (all that are due, without one); return how many."""
@@ -286,7 +288,7 @@ class Indexer(DerivedMaintenance):
                 self._work(changes)
             count += len(changes)
             self._tell()
-        if count or self._rebuilding is not None:
+        if count or self._rebuilding:
             self.ensure_ready()
             self._tell()
         return count

@@ -426,7 +426,7 @@ def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: floa
     open_ = np.ones(len(scores), bool)
     while len(chosen) < min(count, len(scores)):
         worth = np.where(open_, weight * scores - (1 - weight) * repeated, -np.inf)
-        best = int(worth.argmax())
+        best = int(np.argmax(worth))
         chosen.append(best)
         open_[best] = False
         repeated = np.maximum(repeated, np.einsum("ij,j->i", vectors, vectors[best]))

@@ -125,8 +125,12 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--ascending", action="store_true", help="oldest first")
     command.add_argument("--filters", metavar="JSON")
 
-    command = commands.add("show", show, "one entry: its text, its file and line, the messages it came from")
-    command.add_argument("id", help="for example alice_ep_20260601_00000001")
+    command = commands.add(
+        "show", show, "one thing by any id that is printed: its text, its place, what was said"
+    )
+    command.add_argument(
+        "id", help="an entry, profile, skill, message or cell, or path#id: alice_ep_20260601_00000001"
+    )
 
     command = commands.add("reextract", reextract, "write episodes anew from their transcripts, in place")
     command.add_argument("--session", metavar="ID")
@@ -440,7 +444,7 @@ def show(args: argparse.Namespace, output: Output) -> int:
         found = memory.show(args.id, **space_of(args))
     output.value(found)
     output.line(f"{found['id']}  ({found['kind']})", style="bold")
-    output.line(f"{found['path']}, line {found['line']}")
+    output.line(f"{found['path']}, line {found['line']}" if found["line"] else found["path"])
     for name, value in found["inline"].items():
         output.line(f"{name}: {value}")
     for title, text in found["sections"].items():

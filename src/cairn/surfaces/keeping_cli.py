@@ -81,7 +81,7 @@ def add_commands(commands: Commands) -> None:
 def sweep(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import kept
 
-    with opened(args) as memory, output.progress("sweeping"):
+    with opened(args, reading=True) as memory, output.progress("sweeping"):
         done = kept.sweep(memory.memories.sweep(dry_run=args.dry_run, **space_of(args)))
     output.value(done)
     counts = ", ".join(
@@ -97,7 +97,7 @@ def sweep(args: argparse.Namespace, output: Output) -> int:
 def consolidate(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import kept
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         if args.undo:
             restored = memory.memories.undo_consolidation(args.undo, **space_of(args))
             output.value({"run_id": args.undo, "restored": restored})
@@ -117,7 +117,7 @@ def consolidate(args: argparse.Namespace, output: Output) -> int:
 def mission_end(args: argparse.Namespace, output: Output) -> int:
     from dataclasses import asdict
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         done = asdict(memory.memories.end_mission(args.run_id, success=args.success, **space_of(args)))
     output.value(done)
     output.line(
@@ -129,7 +129,7 @@ def mission_end(args: argparse.Namespace, output: Output) -> int:
 
 
 def core_show(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         document = memory.memories.core(args.agent, **space_of(args))
     return _say_core(document, output)
 
@@ -161,7 +161,7 @@ def core_set(args: argparse.Namespace, output: Output) -> int:
 
 
 def skills_list(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         rows = [
             row for row in memory.memories.skills(**space_of(args)) if args.archived or not row["archived_at"]
         ]
@@ -195,7 +195,7 @@ def _say_scan(report: Any, output: Output) -> int:
 def skills_export(args: argparse.Namespace, output: Output) -> int:
     from pathlib import Path
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         key = memory.memories.export_skill(args.id, **place_of(args))
         written = memory.settings.root / key
         copy = Path(args.to).expanduser() / Path(key).parent.name / "SKILL.md" if args.to else None
@@ -218,7 +218,7 @@ def skills_import(args: argparse.Namespace, output: Output) -> int:
 def refresh(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import kept
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         done = kept.pages(memory.memories.refresh(**space_of(args)))
     output.value(done)
     output.line(f"{len(done['written'])} pages written, {len(done['unchanged'])} were current.")

@@ -216,7 +216,7 @@ def _say_verdict(verdict: Verdict, output: Output) -> int:
 
 
 def list_(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         page = memory.memories.list(
             **place_of(args),
             status=args.status,
@@ -254,7 +254,7 @@ def _short(text: str, limit: int = 100) -> str:
 def search(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import kept, views
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         result = memory.memories.search(
             " ".join(args.query),
             scope=args.scope or "project",
@@ -287,7 +287,7 @@ def search(args: argparse.Namespace, output: Output) -> int:
 
 
 def show(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         row = memory.memories.show(args.id, **place_of(args))
     return _say_row(row, output)
 
@@ -306,7 +306,7 @@ def _say_row(row: Mapping[str, Any], output: Output) -> int:
 def history(args: argparse.Namespace, output: Output) -> int:
     from cairn.surfaces import kept
 
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         lines = kept.history(memory.memories.history(args.id, **place_of(args)))
     output.value(lines)
     for line in lines:
@@ -320,7 +320,7 @@ def history(args: argparse.Namespace, output: Output) -> int:
 
 
 def why(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         lines = list(memory.memories.why(args.id, **place_of(args)))
     output.value({"id": args.id, "why": lines})
     for line in lines:
@@ -343,13 +343,13 @@ def edit(args: argparse.Namespace, output: Output) -> int:
         "procedure",
     )
     changes = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         row = memory.memories.edit(args.id, **place_of(args), reason=args.reason, **changes)
     return _say_row(row, output)
 
 
 def supersede(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         verdict = memory.memories.supersede(
             args.id, " ".join(args.text), reason=args.reason, **place_of(args)
         )
@@ -357,27 +357,27 @@ def supersede(args: argparse.Namespace, output: Output) -> int:
 
 
 def pin(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         return _say_row(memory.memories.pin(args.id, **place_of(args)), output)
 
 
 def unpin(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         return _say_row(memory.memories.unpin(args.id, **place_of(args)), output)
 
 
 def archive(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         return _say_row(memory.memories.archive(args.id, **place_of(args), reason=args.reason), output)
 
 
 def restore(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         return _say_row(memory.memories.restore(args.id, **place_of(args)), output)
 
 
 def promote(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         return _say_row(memory.memories.promote(args.id, **place_of(args)), output)
 
 
@@ -386,7 +386,7 @@ def forget(args: argparse.Namespace, output: Output) -> int:
 
     if args.id is None and not args.words:
         raise Invalid("Say what to forget: an id, or --words.", field="id")
-    with opened(args) as memory:
+    with opened(args, reading=True) as memory:
         what = [f'"{phrase}"' for phrase in args.words]
         if args.id is not None:
             what.insert(0, _told(memory, args))

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn.errors import CairnError, Invalid, Unavailable
+from cairn.errors import CairnError, Unavailable
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def _add_automate(commands: Commands) -> None:
 
 def _add_root_history(commands: Commands) -> None:
     log = commands.add("log", _log, "changes of entries in the memory root, newest first")
-    log.add_argument("id", nargs="?", help="an entry id, or path#id")
-    log.add_argument("--limit", type=int, default=50, help="at most this many (default 50)")
+    log.add_argument("id", nargs="?", help="an entry id as search prints it, or path#id")
+    log.add_argument("--limit", type=int, default=50, help="at most this many (default 50, up to 10000)")
     log.add_argument("--checkpoints", action="store_true", help="list checkpoints instead")
     log.add_argument("--mark", metavar="LABEL", help="make a checkpoint now")
     diff = commands.add("diff", _diff, "what changed since a checkpoint or a time")
@@ -450,14 +450,9 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
 
 
 def _opened(args: argparse.Namespace) -> BlockingMemory:
-    """The open memory; a root that is not there is not made just to be looked at."""
-    from cairn.config import load
     from cairn.surfaces.commands import opened
 
-    root = load(args.root).root
-    if not root.is_dir():
-        raise Invalid(f"{root} is not a memory root. Set --root, or CAIRN_MEMORY__ROOT.", path=str(root))
-    return opened(args)
+    return opened(args, reading=True)
 
 
 def _log(args: argparse.Namespace, output: Output) -> int:
@@ -477,6 +472,7 @@ def _log(args: argparse.Namespace, output: Output) -> int:
                 for one in changes
             ]
             _say(output, changes, "\n".join(lines) or "No changes recorded.")
+            return 0 if changes else 1
     return 0
 
 

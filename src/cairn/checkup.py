@@ -1,0 +1,217 @@
+"""What `doctor` says about an open root, and what it may mend.
+
+Each look stands alone: where one cannot be finished (a disk that refuses, a folder that cannot be read), that
+is one more finding, and the others go on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cairn.engines.files import trouble_writing
+from cairn.errors import CairnError
+from cairn.notes.conflicts import conflict_copies
+from cairn.notes.kinds import place_of
+from cairn.parts import Parts
+from cairn.upkeep import failures
+
+if TYPE_CHECKING:
+    from cairn.keeping.checks import Finding
+
+_LEVELS = {"fail": 0, "warn": 1, "info": 2}
+_NOTE_STEPS = {
+    "crlf": "nothing has to be done",
+    "bom": "nothing has to be done",
+    "frontmatter": "mend the lines between the --- at the top (docs/note-format.md); the entries are read without them",
+    "doubled-entry": "give the second one an id of its own; until then only the first is searched",
+    "doubled-": "keep one of the two",
+    "unterminated-entry": "put its closing marker back; the other entries stay searchable",
+    "mismatched-close": "correct the marker; the other entries stay searchable",
+    "stray-close": "remove the marker, or put the opening one back",
+}
+_MEMORY_STEPS = {
+    "secret": "run `cairn memories forget ID --yes`, and rotate the credential",
+    "untrusted-promoted": "look at it with `cairn memories show ID`; archive it if nobody vouches for it",
+    "duplicate": "run `cairn consolidate`, or archive one of them",
+    "over-limit": "run `cairn sweep`",
+    "page-edited": "move the edit into a note or a memory, then run `cairn refresh`",
+    "core-differs": "run `cairn refresh`",
+    "code-derivable": "archive it with `cairn memories archive ID` if it tells nothing new",
+    "journal-damaged": "restore the file from a backup if the lines matter; the rest is in use",
+}
+
+Finds = Iterator[dict[str, Any]]
+
+
+def doctor(parts: Parts) -> list[dict[str, Any]]:
+    """Every trouble that can be seen from here, worst first; each finding names the next step."""
+    found: list[dict[str, Any]] = []
+    for what, look in _LOOKS:
+        try:
+            found.extend(look(parts))
+        except Exception as error:
+            found.append(
+                finding("fail", f"{what} could not be looked at: {error}", "mend that, then run it again")
+            )
+    return sorted(found, key=lambda item: _LEVELS[item["level"]])
+
+
+def finding(level: str, what: str, following: str) -> dict[str, Any]:
+    return {"level": level, "what": what, "next": following}
+
+
+def repair(parts: Parts) -> list[dict[str, Any]]:
+    """Mend what is safe to mend in every space; each item says what was done."""
+    from cairn.keeping import checks
+
+    return [
+        {"where": one.where, "what": one.message, "code": one.code}
+        for space in parts.keeper.spaces()
+        for one in checks.repair(parts.keeper, space)
+    ]
+
+
+# ---------------------------------------------------------------- the looks
+
+
+def _root(parts: Parts) -> Finds:
+    root, index = parts.settings.root, parts.settings.index_dir
+    in_root = trouble_writing(root)
+    in_index = trouble_writing(index) if not (in_root and root in index.parents) else ""
+    for name, place, trouble in (
+        ("the memory root", root, in_root),
+        ("the folder of the index", index, in_index),
+    ):
+        if trouble:
+            yield finding(
+                "fail",
+                f"{name} ({place}) cannot be written: {trouble}",
+                "make it writable; until then what is there can be read, and nothing new is kept",
+            )
+
+
+def _notes(parts: Parts) -> Finds:
+    for space in parts.keeper.spaces():
+        notes = parts.notebook.notes(space)
+        while True:
+            try:
+                locator = next(notes, None)
+            except CairnError as error:
+                yield finding("fail", str(error), "mend that; what lies beside it was not looked at")
+                break
+            if locator is None:
+                break
+            try:
+                note, text = parts.notebook.read(locator), parts.notebook.text(locator)
+            except CairnError as error:
+                yield finding("fail", str(error), f"open {locator} and mend it; nothing else is affected")
+                continue
+            for problem in note.problems:
+                where = f"{locator}, line {problem.line}: {problem.message}"
+                level = "info" if problem.code in {"crlf", "bom"} else "warn"
+                yield finding(level, where, _note_step(problem.code))
+            place = place_of(locator)
+            if place is not None and place.day and not note.entries and _has_body(text):
+                yield finding(
+                    "warn",
+                    f"{locator} holds text outside of any entry; it is kept, but not searched",
+                    "put it between entry markers (docs/note-format.md), or `cairn add` it",
+                )
+
+
+def _note_step(code: str) -> str:
+    """What to do about a problem in a note, by its code or the start of it."""
+    if code.endswith("-mismatch"):
+        return "correct the line, or move the file back; the file's place counts"
+    found = next((step for start, step in _NOTE_STEPS.items() if code.startswith(start)), "")
+    return found or "correct the line by hand; the rest of the note stays searchable"
+
+
+def _has_body(text: str) -> bool:
+    """Whether a note says anything below its frontmatter."""
+    return bool(
+        re.sub(r"\A---\r?\n.*?^---[ \t]*$", "", text, count=1, flags=re.DOTALL | re.MULTILINE).strip()
+    )
+
+
+def _strays(parts: Parts) -> Finds:
+    copies = list(conflict_copies(parts.storage))
+    copied = {copy.locator for copy in copies}
+    for locator in parts.notebook.strays():
+        if locator not in copied:
+            yield finding(
+                "warn",
+                f"{locator} has a name that no note has; it is kept, but not searched",
+                "rename it like the notes beside it (kind-YYYY-MM-DD.md), or move it elsewhere",
+            )
+    for copy in copies:
+        yield finding(
+            "warn",
+            f"{copy.locator} is a sync conflict copy of {copy.original}",
+            "run `cairn cascade sync` or merge it by hand",
+        )
+
+
+def _index(parts: Parts) -> Finds:
+    for row in failures(parts, retry=False):
+        following = (
+            "run `cairn cascade fix --apply`"
+            if row["retryable"]
+            else f"mend {row['path']}; saving it queues it again"
+        )
+        yield finding("fail", f"{row['path']} is not indexed: {row['reason']}", following)
+    fresh = parts.indexer.status()
+    if fresh.state != "fresh":
+        yield finding(
+            "info",
+            f"the index is {fresh.state}: {fresh.pending} changes pending",
+            "run `cairn cascade sync`",
+        )
+
+
+def _strategies(parts: Parts) -> Finds:
+    if parts.engine.trouble:
+        yield finding("fail", parts.engine.trouble, "correct ome.toml; it is read again within seconds")
+    for run in parts.engine.runs(status="dead", limit=20):
+        yield finding(
+            "warn",
+            f"{run.strategy} gave up on {run.input} after {run.attempts} tries: {run.reason}",
+            f"run `cairn ome trigger {run.strategy} --force` once the cause is gone",
+        )
+
+
+def _model(parts: Parts) -> Finds:
+    if parts.embedder() is None and parts.settings.embedding.provider != "none":
+        trouble = (
+            parts.embedder.trouble
+            or "the local embedding model is not installed: search works on words alone"
+        )
+        yield finding("info", trouble, "run `cairn model install`")
+
+
+def _memories(parts: Parts) -> Finds:
+    from cairn.keeping import checks
+
+    for space in parts.keeper.spaces():
+        try:
+            yield from map(_memory_finding, checks.check(parts.keeper, space))
+        except CairnError as error:
+            yield finding("fail", str(error), f"mend that; the memories of {space.app}/{space.project} wait")
+
+
+def _memory_finding(one: Finding) -> dict[str, Any]:
+    following = "run `cairn doctor --fix`" if one.fixable else _MEMORY_STEPS.get(one.code, "")
+    return finding(one.status, f"{one.where}: {one.message}", following or "correct the entry by hand")
+
+
+_LOOKS: Sequence[tuple[str, Callable[[Parts], Finds]]] = (
+    ("the root", _root),
+    ("the notes", _notes),
+    ("stray files", _strays),
+    ("the index", _index),
+    ("the strategies", _strategies),
+    ("the embedding model", _model),
+    ("governed memories", _memories),
+)

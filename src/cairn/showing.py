@@ -1,0 +1,270 @@
+"""One thing by its id: its text, where it stands, and the messages it came from.
+
+Every id that an answer, a listing, `doctor` or `log` prints is taken: `<owner>_<entry id>` and the entry id alone,
+`<owner>_profile` and the other documents, `<agent>_<skill>`, a place (`path#id`, the path of a document or
+page), a message and a cell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound
+from cairn.notes.format import list_items
+from cairn.notes.kinds import KINDS, SCOPE_DIRS, Place, place_of, space_of
+from cairn.notes.sessions import SessionLog, SessionState, message_id, session_locator
+from cairn.parts import Parts
+from cairn.seams import Locator
+from cairn.types import Entry, Message, Scope, Space
+
+_ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
+_MESSAGE_ID = re.compile(r"(?:.+_)?(?P<id>m_[0-9a-f]{16}_(?P<ordinal>\d{6,}))")
+_CELL_ID = re.compile(r"mc_[0-9a-f]{12}")
+_NAME = re.compile(r"[\w.@+-]{1,260}")
+
+
+def show(parts: Parts, space: Space, wanted: str) -> dict[str, Any]:
+    """What goes by the id `wanted` in `space`, whichever kind it is.
+
+    Returns:
+        `id`, `kind`, `scope` (user, agent, mission, project), `owner`, `path`, `line` (0 for a whole file),
+        `inline` (its fields), `sections` (its texts by title) and `messages` (the talk behind it).
+
+    Raises:
+        Invalid: it can be no id, or several owners have an entry of that name; the message lists them.
+        NotFound: nothing in the space goes by it.
+    """
+    if "/" in wanted:
+        found = _by_place(parts, space, wanted)
+    elif named := _MESSAGE_ID.fullmatch(wanted):
+        found = _message(parts, space, named["id"], int(named["ordinal"]))
+    elif _CELL_ID.fullmatch(wanted):
+        found = _cell(parts, space, wanted)
+    elif named := _ENTRY_ID.fullmatch(wanted):
+        found = _by_id(parts, space, named["owner"] or "", named["entry"]) or _document(parts, space, wanted)
+    elif _NAME.fullmatch(wanted):
+        found = _document(parts, space, wanted)
+    else:
+        raise _no_id(wanted)
+    if found is not None:
+        return found
+    if not {"_", "/"} & set(wanted):
+        raise _no_id(wanted)
+    raise NotFound(f"There is no entry {wanted[:200]} in {space.app}/{space.project}.", id=wanted)
+
+
+def _no_id(wanted: str) -> Invalid:
+    return Invalid(
+        f'"{wanted[:80]}" is not an entry id; they look like alice_ep_20260601_00000001.', field="id"
+    )
+
+
+# ---------------------------------------------------------------- entries and documents
+
+
+def _by_place(parts: Parts, space: Space, wanted: str) -> dict[str, Any] | None:
+    path, mark, entry_id = wanted.partition("#")
+    try:
+        locator = Locator(path)
+    except InvalidLocatorError:
+        raise Invalid(f'"{wanted[:80]}" is no place in the root.', field="id") from None
+    if space_of(locator) != space:
+        return None
+    place = place_of(locator)
+    if place is None:
+        return _page(parts, locator)
+    if place.kind.storage != "daily":
+        return _told_document(parts, place)
+    if not mark:
+        raise Invalid(f"{path} holds many entries: name one, as in {path}#ID.", field="id")
+    found = _find(parts, place.scope, entry_id)
+    return _told(parts, place.scope, *found) if found is not None and found[0] == locator else None
+
+
+def _by_id(parts: Parts, space: Space, owner: str, entry_id: str) -> dict[str, Any] | None:
+    """An entry of the named owner; of the project, or of the only owner who has it, where none is named."""
+    if owner:
+        for track in ("user", "agent", "mission"):
+            try:
+                scope = Scope(space, track, owner)
+            except Invalid:
+                return None
+            if (found := _find(parts, scope, entry_id)) is not None:
+                return _told(parts, scope, *found)
+        return None
+    holders = [(scope, at) for scope in _scopes(parts, space) if (at := _find(parts, scope, entry_id))]
+    ours = [one for one in holders if not one[0].owner] or holders
+    if len(ours) > 1:
+        names = ", ".join(f"{scope.owner}_{entry_id}" for scope, _ in ours[:5])
+        raise Invalid(f"{entry_id} is not one entry: name its owner, as in {names}.", field="id")
+    return _told(parts, ours[0][0], *ours[0][1]) if ours else None
+
+
+def _scopes(parts: Parts, space: Space) -> Iterator[Scope]:
+    yield Scope(space, "project", "")
+    for track, folder in SCOPE_DIRS.items():
+        if track != "project":
+            for home in parts.storage.list(parts.root.space(space).child(folder)):
+                try:
+                    yield Scope(space, track, home.name)
+                except Invalid:
+                    continue
+
+
+def _find(parts: Parts, scope: Scope, entry_id: str) -> tuple[Locator, Entry] | None:
+    try:
+        return parts.notebook.find(scope, entry_id)
+    except (NotFound, Invalid):
+        return None
+
+
+def _told(parts: Parts, scope: Scope, locator: Locator, entry: Entry) -> dict[str, Any]:
+    place = place_of(locator)
+    return {
+        "id": _public(scope, entry.id),
+        "kind": place.kind.name if place else "",
+        "scope": scope.track,
+        "owner": scope.owner,
+        "path": locator.key,
+        "line": entry.line,
+        "inline": dict(entry.inline),
+        "sections": dict(entry.sections),
+        "messages": [_said(message, parts) for message in messages_of(parts, scope, entry)],
+    }
+
+
+def _document(parts: Parts, space: Space, wanted: str) -> dict[str, Any] | None:
+    """A profile, a skill or another note that is one document, by its owner and its name.
+
+    Both may hold underscores, so each way to part them is tried.
+    """
+    cuts = [n for n, letter in enumerate(wanted) if letter == "_"]
+    for owner, name in [("", wanted), *((wanted[:n], wanted[n + 1 :]) for n in cuts)]:
+        for kind in KINDS.values():
+            if kind.storage == "daily" or (kind.storage == "single" and kind.name != name):
+                continue
+            for track in kind.tracks:
+                try:
+                    place = Place(
+                        Scope(space, track, owner), kind, name=name if kind.storage == "skill" else ""
+                    )
+                    return _told_document(parts, place)
+                except (Invalid, NotFound):
+                    continue
+    return None
+
+
+def _page(parts: Parts, locator: Locator) -> dict[str, Any] | None:
+    """A Markdown file of the space that is no note: a page for agents, an export, a file somebody put there."""
+    if not locator.name.endswith(".md") or not parts.storage.exists(locator):
+        return None
+    return {
+        "id": locator.key,
+        "kind": "page",
+        "scope": "project",
+        "owner": "",
+        "path": locator.key,
+        "line": 0,
+        "inline": {},
+        "sections": {"Content": parts.storage.read(locator).strip()},
+        "messages": [],
+    }
+
+
+def _told_document(parts: Parts, place: Place) -> dict[str, Any]:
+    note = parts.notebook.read(place.locator)
+    head = {str(key): value for key, value in note.frontmatter.items()}
+    return {
+        "id": _public(place.scope, place.name or place.kind.name),
+        "kind": place.kind.name,
+        "scope": place.scope.track,
+        "owner": place.scope.owner,
+        "path": place.locator.key,
+        "line": 0,
+        "inline": json.loads(json.dumps(head, default=str)),
+        "sections": {"Content": note.body.strip()},
+        "messages": [],
+    }
+
+
+def _public(scope: Scope, entry_id: str) -> str:
+    return f"{scope.owner}_{entry_id}" if scope.owner else entry_id
+
+
+# ---------------------------------------------------------------- what was said
+
+
+def messages_of(parts: Parts, scope: Scope, entry: Entry) -> list[Message]:
+    """The verbatim messages an entry was made from; none where its session is unknown."""
+    session_id = entry.inline.get("session_id")
+    if not session_id:
+        return []
+    try:
+        log = SessionLog(parts.journals).load(session_locator(scope.space, session_id))
+    except CairnError:
+        return []
+    wanted = set(list_items(entry.inline.get("message_ids", "")))
+    if wanted:
+        return [message for message in log.messages if message.id in wanted]
+    parent = entry.inline.get("parent_id", "")
+    if entry.inline.get("parent_type") == "episode":
+        try:
+            _, episode = parts.notebook.find(scope, parent)
+            parent = episode.inline.get("parent_id", "")
+        except CairnError:
+            return []
+    return [message for cell in log.cells if cell.cell_id == parent for message in log.messages_of(cell)]
+
+
+def _message(parts: Parts, space: Space, wanted: str, ordinal: int) -> dict[str, Any] | None:
+    for _, session_id in parts.capture.sessions(space):
+        if message_id(session_id, ordinal) == wanted:
+            state = _session(parts, space, session_id)
+            said = state.by_ordinal.get(ordinal)
+            return _told_talk(parts, state, wanted, "message", [said]) if said is not None else None
+    return None
+
+
+def _cell(parts: Parts, space: Space, wanted: str) -> dict[str, Any] | None:
+    for _, session_id in parts.capture.sessions(space):
+        state = _session(parts, space, session_id)
+        for cell in state.cells:
+            if cell.cell_id == wanted:
+                return _told_talk(parts, state, wanted, "cell", state.messages_of(cell))
+    return None
+
+
+def _session(parts: Parts, space: Space, session_id: str) -> SessionState:
+    return SessionLog(parts.journals).load(session_locator(space, session_id))
+
+
+def _told_talk(
+    parts: Parts, state: SessionState, wanted: str, kind: str, said: Sequence[Message]
+) -> dict[str, Any]:
+    return {
+        "id": wanted,
+        "kind": kind,
+        "scope": "project",
+        "owner": "",
+        "path": session_locator(state.space, state.session_id).key,
+        "line": 0,
+        "inline": {"session_id": state.session_id},
+        "sections": {},
+        "messages": [_said(message, parts) for message in said],
+    }
+
+
+def _said(message: Message, parts: Parts) -> dict[str, Any]:
+    at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(parts.settings.zone)
+    return {
+        "id": message.id,
+        "timestamp": at.isoformat(),
+        "sender_id": message.sender_id,
+        "sender_name": message.sender_name,
+        "role": message.role,
+        "text": message.text,
+    }
