@@ -492,15 +492,16 @@ class Memories:
         return await self._write(write)
 
     async def import_skill(
-        self, path: str, *, app_id: str = "default", project_id: str = "default"
+        self, path: str, *, text: str | None = None, app_id: str = "default", project_id: str = "default"
     ) -> ScanReport:
-        """Take one SKILL.md in as a procedure."""
+        """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
         parts, space = self._parts(), Space(app_id, project_id)
 
         def take() -> ScanReport:
             from cairn.engines.skillfolders import one_skill_file
 
-            return skills.scan(parts.keeper, space, [one_skill_file(path)], sources=())
+            file = one_skill_file(path) if text is None else skills.SkillFile(path, text, source="import")
+            return skills.scan(parts.keeper, space, [file], sources=())
 
         return await self._write(take)
 

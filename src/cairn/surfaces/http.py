@@ -27,7 +27,7 @@ from cairn.config import Settings
 from cairn.errors import CairnError, Misconfigured
 from cairn.memory import Memory
 from cairn.retrieval.filters import plain_session
-from cairn.surfaces import kept, memories_http, project_http, views
+from cairn.surfaces import kept, memories_http, project_http, time_http, views
 from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import Call, Endpoint, JsonResponse, contract, read_body, read_query
@@ -178,6 +178,7 @@ ENDPOINTS: list[Endpoint] = [
         "DoctorData",
     ),
     *memories_http.ENDPOINTS,
+    *time_http.ENDPOINTS,
     *project_http.ENDPOINTS,
 ]
 

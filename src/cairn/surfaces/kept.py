@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cairn.keeping.consolidation import ConsolidationReport
 from cairn.keeping.forget import Receipt
@@ -20,6 +20,9 @@ from cairn.keeping.records import UNTRUSTED
 from cairn.keeping.skills import ScanReport
 from cairn.retrieval.answers import SearchResult, tokens_of
 from cairn.types import Hit
+
+if TYPE_CHECKING:
+    from cairn.keeping.migrate import ImportReport
 
 
 def history(lines: Sequence[HistoryLine]) -> list[dict[str, Any]]:
@@ -63,6 +66,10 @@ def consolidation(report: ConsolidationReport) -> dict[str, Any]:
         for one in report.merged
     ]
     return {"run_id": report.run_id, "dry_run": report.dry_run, "merged": merged}
+
+
+def imported(report: ImportReport) -> dict[str, Any]:
+    return {**asdict(report), "refused": [{"key": key, "reason": why} for key, why in report.refused]}
 
 
 def scan(report: ScanReport) -> dict[str, Any]:

@@ -425,8 +425,7 @@ def _confirm(what: Sequence[str], output: Output) -> None:
 
 
 def import_(args: argparse.Namespace, output: Output) -> int:
-    from dataclasses import asdict
-
+    from cairn.surfaces import kept
     from cairn.surfaces.commands import text_of
 
     text = text_of(args.file)
@@ -434,8 +433,7 @@ def import_(args: argparse.Namespace, output: Output) -> int:
         report = memory.memories.import_from(
             args.source, text, owner=args.owner, trust=args.trust, **space_of(args)
         )
-    done = asdict(report)
-    done["refused"] = [{"key": key, "reason": reason} for key, reason in report.refused]
+    done = kept.imported(report)
     output.value(done)
     output.line(
         f"{len(report.kept)} kept, {len(report.merged)} merged, {len(report.known)} known already, "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cairn.keeping.memories import verdict_json
 from cairn.surfaces import kept, views
 from cairn.surfaces.guard import Refusal
+from cairn.surfaces.project_http import allowed_folder
 from cairn.surfaces.routes import Call, Endpoint
 
 if TYPE_CHECKING:
@@ -220,6 +221,31 @@ async def skills(call: Call) -> Any:
     return {"skills": [dict(row) for row in await call.memory.memories.skills(**at.model_dump())]}
 
 
+async def scan_skills(call: Call) -> Any:
+    body = cast("schemas.ScanRequest", call.body)
+    call.allow_space(body.app_id, body.project_id, write=True)
+    folders = [str(allowed_folder(call, folder)) for folder in body.folders]
+    report = await call.memory.memories.scan_skills(folders, app_id=body.app_id, project_id=body.project_id)
+    return kept.scan(report)
+
+
+async def import_skill(call: Call) -> Any:
+    body = cast("schemas.SkillImportRequest", call.body)
+    call.allow_space(body.app_id, body.project_id, write=True)
+    report = await call.memory.memories.import_skill(
+        f"{body.name}/SKILL.md", text=body.text, app_id=body.app_id, project_id=body.project_id
+    )
+    return kept.scan(report)
+
+
+async def import_memories(call: Call) -> Any:
+    body = cast("schemas.ImportRequest", call.body)
+    # An export may hold memories of every scope, whoever it is said to be about.
+    call.allow_space(body.app_id, body.project_id, write=True)
+    report = await call.memory.memories.import_from(**body.model_dump())
+    return kept.imported(report)
+
+
 async def refresh(call: Call) -> Any:
     body = cast("schemas.Spaced", call.body)
     call.allow_space(body.app_id, body.project_id, write=True)
@@ -235,6 +261,8 @@ ENDPOINTS: list[Endpoint] = [
              query="MemoriesQuery"),
     Endpoint("POST", "/memories/search", search, "Find memories of one scope, the project's by default",
              "MemorySearchRequest", "MemorySearchData"),
+    Endpoint("POST", "/memories/import", import_memories, "Take in another program's export through the gate",
+             "ImportRequest", "ImportData"),
     Endpoint("POST", "/memories/sweep", sweep, "Decay, demote, promote and archive what is due",
              "SweepRequest", "SweepData"),
     Endpoint("POST", "/memories/consolidate", consolidate, "Merge memories that say nearly the same, or undo a run",
@@ -261,5 +289,8 @@ ENDPOINTS: list[Endpoint] = [
              query="CoreQuery"),
     Endpoint("GET", "/skills", skills, "The skill files that are known", None, "SkillsData",
              query="SpaceQuery"),
+    Endpoint("POST", "/skills/scan", scan_skills, "Take in new and changed skill files", "ScanRequest", "ScanData"),
+    Endpoint("POST", "/skills/import", import_skill, "Take one SKILL.md in as a procedure", "SkillImportRequest",
+             "ScanData"),
     Endpoint("POST", "/refresh", refresh, "Make the pages agents read anew", "RefreshRequest", "PagesData"),
 ]  # fmt: skip

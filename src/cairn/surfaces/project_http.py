@@ -20,32 +20,49 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _allowed_tree(call: Call, path: str) -> ProjectMemory:
-    """The project memory at `path`, if the server was told about it and the token reaches its space."""
-    roots = [Path(root).expanduser().resolve() for root in call.memory.settings.server.project_roots]
+def allowed_folder(call: Call, path: str) -> Path:
+    """The folder at `path`, links resolved, if the server was told about it.
+
+    Raises:
+        Refusal: 403 without `server.project_roots` or outside of them, 404 where there is none, 422 for no path.
+    """
+    roots = _roots(call)
     if not roots:
         raise Refusal(
             403,
             "CAPABILITY_UNAVAILABLE",
             "This server was told of no repositories. List their folders in server.project_roots.",
         )
-    # Said before looking whether it is there, so that nobody can ask which folders this machine has.
-    outside = Refusal(403, "FORBIDDEN", "path is not below any of server.project_roots.")
     if "\0" in path or not Path(path).is_absolute():
         raise Refusal(422, "INVALID_INPUT", "path: give the absolute path of a repository.")
     folder = Path(path).resolve()
+    # Said before looking whether it is there, so that nobody can ask which folders this machine has.
     if not _is_below(folder, roots):
-        raise outside
+        raise _outside()
     if not folder.is_dir():
         raise Refusal(404, "NOT_FOUND", "path: there is no such folder below server.project_roots.")
+    return folder
+
+
+def _allowed_tree(call: Call, path: str) -> ProjectMemory:
+    """The project memory at `path`, if the server was told about it and the token reaches its space."""
+    folder = allowed_folder(call, path)
     from cairn.projects import open_project  # a fifth of a second that most servers never need
 
     project = open_project(folder, writer=call.memory.parts.writer)
-    if not _is_below(project.tree.resolve(), roots):
-        raise outside
+    if not _is_below(project.tree.resolve(), _roots(call)):
+        raise _outside()
     space = project.space
     call.allow_space(space.app, space.project, write=False)
     return project
+
+
+def _roots(call: Call) -> list[Path]:
+    return [Path(root).expanduser().resolve() for root in call.memory.settings.server.project_roots]
+
+
+def _outside() -> Refusal:
+    return Refusal(403, "FORBIDDEN", "path is not below any of server.project_roots.")
 
 
 def _is_below(folder: Path, roots: list[Path]) -> bool:

@@ -261,6 +261,46 @@ class RefreshRequest(Spaced):
     """Which project's pages."""
 
 
+class ImportRequest(Spaced):
+    """Another program's export, as text."""
+
+    source: Literal["ade", "mem0", "everos", "basic-memory", "claude"]
+    text: str = Field(min_length=1)
+    owner: MemoryOwner = ""
+    trust: bool = False
+
+
+class ScanRequest(Spaced):
+    """Folders besides the root's own skills: absolute, below `server.project_roots`."""
+
+    folders: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(default=[], max_length=50)
+
+
+class SkillImportRequest(Spaced):
+    """One SKILL.md, as text; `name` tells it from others in the registry."""
+
+    name: Id
+    text: str = Field(min_length=1, max_length=1024 * 1024)
+
+
+class LogQuery(SpaceQuery):
+    id: str | None = Field(default=None, min_length=1, max_length=4096)
+    limit: int = Field(default=100, ge=1, le=10_000)
+
+
+class CheckpointRequest(Spaced):
+    label: str = Field(default="", max_length=500)
+
+
+class DiffQuery(SpaceQuery):
+    target: str = Field(min_length=1, max_length=100)
+
+
+class RestoreRequest(Spaced):
+    target: str = Field(min_length=1, max_length=100)
+    dry_run: bool = False
+
+
 class ProjectQuery(Query):
     path: str = Field(min_length=1, max_length=4096)
 
@@ -566,6 +606,81 @@ class CoreData(Answer):
 
 class SkillsData(Answer):
     skills: list[dict[str, Any]]
+
+
+class RefusedFile(Answer):
+    path: str
+    reason: str
+
+
+class ScanData(Answer):
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
+    unchanged: list[str]
+    superseded: list[str]
+    refused: list[RefusedFile]
+
+
+class RefusedItem(Answer):
+    key: str
+    reason: str
+
+
+class ImportData(Answer):
+    kept: list[str]
+    merged: list[str]
+    known: list[str]
+    refused: list[RefusedItem]
+
+
+class ChangeItem(Answer):
+    id: str
+    at: str
+    path: str
+    entry: str
+    before: str | None
+    after: str | None
+    cause: str
+    action: Literal["added", "changed", "removed"]
+
+
+class LogData(Answer):
+    changes: list[ChangeItem]
+
+
+class CheckpointData(Answer):
+    id: str
+    at: str
+    changes: int
+    hash: str
+    label: str
+
+
+class CheckpointsData(Answer):
+    checkpoints: list[CheckpointData]
+
+
+class DifferenceItem(Answer):
+    path: str
+    entry: str
+    action: Literal["added", "changed", "removed"]
+    diff: str
+
+
+class DiffData(Answer):
+    differences: list[DifferenceItem]
+
+
+class RestoredItem(Answer):
+    path: str
+    entry: str
+    action: Literal["write", "remove"]
+
+
+class RestoreData(Answer):
+    dry_run: bool
+    entries: list[RestoredItem]
 
 
 class PagesData(Answer):
