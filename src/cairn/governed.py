@@ -344,7 +344,16 @@ class Memories:
             entry = memory_id
             if memory_id is not None and where is None:
                 entry, where = _entry_of(parts, space, memory_id)
-            return forget.forget(parts.keeper, space, entry, scope=where, words=words, purgers=purgers(parts))
+            with parts.engine.paused() as paused:
+                return forget.forget(
+                    parts.keeper,
+                    space,
+                    entry,
+                    scope=where,
+                    words=words,
+                    settle=lambda: unsettled(parts, paused=paused),
+                    purgers=purgers(parts),
+                )
 
         return await self._write(remove)
 
@@ -534,6 +543,20 @@ class Memories:
         return await pool(run)
 
 
+def unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
+    """Wait for whoever may still write what he read before it was forgotten; who was not done in time."""
+    left = []
+    if not paused:
+        left.append(
+            ("strategies", "one has been running for a minute and may write what it read; forget again")
+        )
+    if not parts.capture.settle():
+        left.append(
+            ("episodes", "a model has been telling one for a minute; forget again once it is written")
+        )
+    return left
+
+
 def purgers(parts: Parts) -> Mapping[str, Purger]:
     """What `forget` cannot see from the notes: former texts of entries, and the index to its last byte."""
     return {
@@ -572,9 +595,11 @@ def _purge_index(parts: Parts, wanted: Wanted) -> int:
     """Index the cleaned files, then write the databases anew, so that no byte of the old rows remains."""
     paths = sorted(set(wanted.paths))
     parts.indexer.note_change([(Locator(path), "modified") for path in paths])
-    fresh = parts.indexer.catch_up(timeout=60.0)
-    if fresh.pending:
-        raise Unavailable(f"{fresh.pending} changes are not indexed yet; forget again in a moment")
+    # Up to here and no further: on a busy root something else always waits.
+    if not parts.indexer.wait(parts.indexer.scan().lsn, 60.0):
+        raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment")
+    if parts.follower is not None:
+        parts.follower.stop()
     scrubs = (
         ("rows and vectors", parts.index.scrub),
         ("the vector mirror", parts.mirror.scrub),

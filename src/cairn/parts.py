@@ -116,6 +116,7 @@ class Parts:
     writer: Writer | None
     closing: ExitStack
     daemon: Daemon | None = None
+    follower: MirrorProcess | None = None
     _swept: bool = False
 
     def start(self) -> None:
@@ -124,14 +125,14 @@ class Parts:
             False  # a new episode is seen in milliseconds; the engine looks at those of before
         )
         watch = TreeWatch(self.settings.root) if self.settings.index.watch else None
-        mirror = MirrorProcess(self.settings.index_dir, self.index, self.mirror)
-        self.closing.callback(mirror.stop)
+        self.follower = MirrorProcess(self.settings.index_dir, self.index, self.mirror)
+        self.closing.callback(self.follower.stop)
         self.daemon = Daemon(
             self.indexer,
             self.state,
             watch=watch,
             scan_seconds=self.settings.index.scan_seconds,
-            follow=mirror,
+            follow=self.follower,
             chores=[
                 Chore("merge conflict copies", 60.0, self._merge_copies),
                 Chore("sweep temporary files", 6 * 3600.0, self._sweep_leftovers, apart=True),
@@ -388,7 +389,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             keeper=keeper,
             engine=engine,
             observer=observer,
-            tables=MemoryTables(index_dir),
+            tables=MemoryTables(index_dir, locks),
             embedder=embedder,
             writer=writer,
             closing=undo.pop_all(),

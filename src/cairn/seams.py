@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import inspect
+import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -389,15 +390,33 @@ class Journals(Protocol):
         ...
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
-        """Atomically make `lines` the whole journal (compaction, forget). The caller holds its lock."""
+        """Atomically make `lines` the whole journal (compaction, forget). The caller holds its lock.
+
+        Who had read the old one to its end learns of it by `Conflict`, however long the new one is.
+        """
         ...
 
     def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
         """Rewrite a journal with nobody appending meanwhile: `change` gets its lines and returns the new ones.
 
-        None leaves it as it is. Returns whether it was rewritten; a journal that is not there never is.
+        None leaves it as it is. Returns whether it was rewritten; a journal that is not there never is. Who had
+        read the old one to its end learns of it as with `replace`.
         """
         ...
+
+
+def journal_made_anew(lines: Sequence[bytes], old_end: int) -> bytes:
+    """A whole journal of `lines` (each with its line end) in which none begins where the former one ended.
+
+    A reader goes on from the offset it had come to. Were that a line's beginning by chance, it would keep what
+    was taken out; so the first line gets a blank at its end until it is not.
+    """
+    for blanks in range(len(lines) + 1):
+        first = [lines[0][:-1] + b" " * blanks + b"\n"] if lines else []
+        made = [*first, *lines[1:]]
+        if old_end not in itertools.accumulate(map(len, made)):
+            break
+    return b"".join(made)
 
 
 class Locks(Protocol):

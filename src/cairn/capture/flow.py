@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -182,6 +183,12 @@ class Capture:
         cells, unfinished = self._inbox.flush(space, session_id)
         lsn, finished = self._finish_all(space, session_id, cells, unfinished, prompts, patient=True)
         return FlushOutcome("extracted", lsn, finished) if finished else FlushOutcome("no_extraction")
+
+    def settle(self, timeout: float = 60.0) -> bool:
+        """Wait for the cells that are being told just now; False where one takes longer (a model is asked)."""
+        with self._idle:
+            busy = frozenset(self._busy)
+            return self._idle.wait_for(lambda: not busy & self._busy, timeout)
 
     def unprocessed(self, space: Space, session_id: str) -> list[Message]:
         """What was said in a session and is in no cell yet."""
@@ -371,6 +378,7 @@ class Capture:
                     )
                     episodes.append((scope, written.entry_id))
                     lsn = max(lsn, written.lsn)
+                said = self._told_again(space, session_id, record, said, prompts)
             lsn = max(lsn, self._announce(session_locator(space, session_id)))
         told = self._tell(record, space, session_id, said, episodes)
         if told:
@@ -378,6 +386,26 @@ class Capture:
         with self._guard:
             self._failed.discard(record.cell_id)
         return lsn
+
+    def _told_again(
+        self,
+        space: Space,
+        session_id: str,
+        record: CellRecord,
+        said: tuple[Message, ...],
+        prompts: Mapping[str, str] | None,
+    ) -> tuple[Message, ...]:
+        """What was forgotten while its cell was told must not come back with the episode: tell it without that."""
+        while (now := self._inbox.messages_of(space, session_id, record)) != said:
+            said = now
+            for locator, entry in self._episodes(space, record, record.owners):
+                with suppress(NotFound):  # forgotten whole meanwhile
+                    if not said:
+                        self._notebook.remove(locator, [entry.id])
+                        continue
+                    extraction = self._extractor.extract(_cell(space, session_id, record, said), prompts)
+                    self._notebook.change(locator, entry.id, partial(_replaced, extraction))
+        return said
 
     def _draft(self, cell: Cell, extraction: Extraction) -> Draft:
         first = said_at(cell.messages[0].timestamp, self._zone).astimezone(UTC)

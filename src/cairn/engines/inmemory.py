@@ -19,6 +19,7 @@ from cairn.seams import (
     StorageBackend,
     checked_new_name,
     content_hash,
+    journal_made_anew,
     registry,
 )
 
@@ -157,9 +158,9 @@ class InMemoryJournals:
             return len(self._data.get(at.key, b""))
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
-        data = _joined(at, lines)
+        made = [_joined(at, [line]) for line in lines]
         with self._lock:
-            self._data[at.key] = data
+            self._data[at.key] = data = journal_made_anew(made, len(self._data.get(at.key, b"")))
         return len(data)
 
     def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
@@ -168,7 +169,7 @@ class InMemoryJournals:
             lines = change(tuple(data.decode("utf-8").split("\n")[:-1])) if data else None
             if lines is None:
                 return False
-            self._data[at.key] = _joined(at, lines)
+            self._data[at.key] = journal_made_anew([_joined(at, [line]) for line in lines], len(data))
         return True
 
 

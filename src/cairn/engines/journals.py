@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from cairn.engines.tree import Tree, encoded, refuse_temps, translating, write_all
 from cairn.errors import Conflict, Invalid, NotFound
-from cairn.seams import JournalSlice, Locator
+from cairn.seams import JournalSlice, Locator, journal_made_anew
 
 _CONTINUED = b"\t\n"
 _BLOCK = 65536
@@ -83,21 +83,23 @@ class FileJournals:
             return 0
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
-        data = b"".join(unit(at.key, [line]) for line in lines)
+        made = [unit(at.key, [line]) for line in lines]
         with translating(at.key):
             # Held to the end of the rename: an append that waits here then sees that its file is another.
-            with self._locked(at):
+            with self._locked(at) as (file, _):
+                data = journal_made_anew(made, os.fstat(file).st_size)
                 self._tree.replace(at, data)
         return len(data)
 
     def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
         if not self.size(at):
             return False
-        with translating(at.key), self._locked(at):
+        with translating(at.key), self._locked(at) as (file, _):
             lines = change(self.read(at).lines)
             if lines is None:
                 return False
-            self._tree.replace(at, b"".join(unit(at.key, [line]) for line in lines))
+            made = [unit(at.key, [line]) for line in lines]
+            self._tree.replace(at, journal_made_anew(made, os.fstat(file).st_size))
         return True
 
     def _commit(self, at: Locator, batch: list[_Waiting]) -> None:

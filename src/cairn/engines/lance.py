@@ -118,6 +118,8 @@ class LanceMirror:
 
     def follow(self, index: SqliteIndex) -> int:
         """Bring the mirror up to the index's version; returns how many rows were written or removed."""
+        # Before the lock: importing takes seconds on a busy machine, and a scrub waits for the lock.
+        self._lancedb = self._lancedb or _imported()
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -126,7 +128,6 @@ class LanceMirror:
             os.close(lock)
             return 0
         try:
-            self._lancedb = self._lancedb or _imported()
             return self._follow(index)
         finally:
             os.close(lock)

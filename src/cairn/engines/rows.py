@@ -462,7 +462,12 @@ class SqliteIndex:
         """Keep `fresh` vectors by key and mark `rows` as having theirs; return the version."""
         import numpy as np
 
-        data = [(self._model, key, np.asarray(vector, np.float16).tobytes()) for key, vector in fresh.items()]
+        wanted = self._still_wanted(rows) if fresh else frozenset()
+        data = [
+            (self._model, key, np.asarray(vector, np.float16).tobytes())
+            for key, vector in fresh.items()
+            if key in wanted
+        ]
 
         def keep(db: sqlite3.Connection) -> None:
             dimensions = len(data[0][2]) // 2
@@ -495,6 +500,20 @@ class SqliteIndex:
         if data:
             self._vectors.write(keep)
         return self._db.write(mark)
+
+    def _still_wanted(self, rows: Sequence[Pending]) -> frozenset[bytes]:
+        """The keys of those rows that say what they said: a text forgotten meanwhile leaves no vector behind."""
+
+        def ask(db: sqlite3.Connection) -> frozenset[bytes]:
+            found: set[bytes] = set()
+            for part in _parts([row.rowid for row in rows]):
+                marks = ",".join("?" * len(part))
+                found.update(
+                    row[0] for row in db.execute(f"SELECT embed_key FROM rows WHERE id IN ({marks})", part)
+                )
+            return frozenset(found)
+
+        return self._db.read(ask)
 
     def clear(self) -> None:
         """Drop every row for a rebuild; vectors stay, since they are named by what was embedded.

@@ -8,13 +8,17 @@ from pathlib import Path
 
 from cairn.errors import Unavailable
 from cairn.keeping.memories import Keeper
+from cairn.seams import Locks
+
+_LOCK = "memory tables"
 
 
 class MemoryTables:
     """The tables of one root. Nothing of ours reads them; they are brought up to date by sweeps and syncs."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, locks: Locks) -> None:
         self._path = directory / "sqlite" / "memories.db"
+        self._locks = locks
 
     def sync(self, keeper: Keeper) -> int:
         """Write what differs from the notes; how many memories there are.
@@ -22,10 +26,15 @@ class MemoryTables:
         Raises:
             Unavailable: the file could not be written, even made anew.
         """
+        # One at a time, and not beside a scrub: what was read before it would be written after it.
+        with self._locks.hold(_LOCK, timeout=60.0):
+            return self._synced(keeper)
+
+    def _synced(self, keeper: Keeper) -> int:
         try:
             return self._sync(keeper)
         except sqlite3.DatabaseError:
-            self.scrub()  # broken, or half deleted: derived data is made again
+            self._remove()  # broken, or half deleted: derived data is made again
             try:
                 return self._sync(keeper)
             except (sqlite3.Error, OSError) as error:
@@ -41,7 +50,14 @@ class MemoryTables:
             return sum(derived.sync(db, keeper, space) for space in keeper.spaces())
 
     def scrub(self) -> bool:
-        """Remove the file with all its bytes, for `forget`; the next sync makes it anew."""
+        """Remove the file with all its bytes, for `forget`; the next sync makes it anew. False if one held on."""
+        try:
+            with self._locks.hold(_LOCK, timeout=30.0):
+                self._remove()
+        except Unavailable:
+            return False
+        return True
+
+    def _remove(self) -> None:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-        return True

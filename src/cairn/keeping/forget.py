@@ -4,18 +4,21 @@ Archiving hides, superseding marks; forgetting removes. The words of a memory ar
 notes of every kind, transcripts and inbox, journals, generated pages. An entry that says nothing else goes; in
 longer texts the sentences that say it are replaced by a mark. The index, which lives outside the notes, is
 purged through hooks. What cannot be reached (a repository's history, backups) is named, not passed over.
+
+Words flow one way: from what was said to episodes and facts, from these to pages, history and index. So they are
+taken out in that order, and before the next step whoever may still write what he read before is waited for.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cairn.errors import CairnError, Invalid, NotFound
+from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.keeping import pages
 from cairn.keeping.access import Ref, ref
 from cairn.keeping.gate import jaccard
@@ -37,7 +40,9 @@ _ALIKE = 0.6
 _ALIKE_WITH_MARK = 0.3
 _GIT = Locator(".git")
 
-_ROUNDS = 4
+# A second round is for what others write meanwhile: an editor, another process, someone saying it again.
+_ROUNDS = 2
+_LOOKS = 5
 _STILL_THERE = "the words are still there; it may have been written meanwhile: forget again"
 
 
@@ -112,6 +117,7 @@ def forget(
     *,
     scope: Scope | None = None,
     words: Sequence[str] = (),
+    settle: Callable[[], Sequence[tuple[str, str]]] = lambda: (),
     purgers: Mapping[str, Purger] | None = None,
 ) -> Receipt:
     """Remove a memory (or any entry) and every copy of what it says from a space.
@@ -122,6 +128,8 @@ def forget(
         memory_id: A memory's id, or the id of another kind's entry together with `scope`.
         scope: Whose entry, where the id alone is not enough.
         words: Further phrases to remove wherever they stand, exactly as given (at least 4 characters each).
+        settle: Waits for those who read what was said before it was cleaned and may still write from it;
+            returns who was not done in time, and why, for the receipt.
         purgers: By name, what removes it from places this module cannot see (the index, the vectors, the
             history of entries); each gets a `Wanted` and returns how many things it removed.
 
@@ -131,12 +139,11 @@ def forget(
     """
     wanted = _wanted(keeper, space, memory_id, scope, words)
     done = _Tally()
-    for attempt in range(_ROUNDS):
-        if attempt:
-            time.sleep(0.2)  # a page or history written beside this call is met by the next round
+    for _ in range(_ROUNDS):
         done.left.clear()
-        _from_notes(keeper, wanted, done)
         _from_sessions(keeper, wanted, done)
+        done.left += settle()
+        _from_notes(keeper, wanted, done)
         _from_journals(keeper, wanted, done)
         _from_pages(keeper, wanted, done)
         for name, purge in (purgers or {}).items():
@@ -147,7 +154,7 @@ def forget(
         if not purgers:
             done.left.append(("index", "no purge was given; its rows go when the notes are next indexed"))
         _verify(keeper, wanted, done)
-        if not any(where in (purgers or {}) or why == _STILL_THERE for where, why in done.left):
+        if not any(why == _STILL_THERE for _, why in done.left):
             break
     receipt = Receipt(
         memory_id or "words",
@@ -237,18 +244,26 @@ def _from_notes(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
         for at in iterate_files(keeper.storage, top):
             if "pages" in at.parts:
                 continue
-            try:
-                text = keeper.storage.read(at)
-            except CairnError:
-                continue  # not text; `_verify` names it if its bytes hold the words
-            place = place_of(at)
-            named = {entry for scope, entry in wanted.entries if place is not None and scope == place.scope}
-            if place is not None and place.kind.storage == "daily":
-                _from_daily(keeper, wanted, done, at, place, named)
-            elif wanted.without(text) is not text:
-                keeper.notebook.rewrite(at, lambda old: wanted.without(old) if old is not None else None)
-                done.add("documents rewritten", 1)
-                wanted.paths.append(at.key)
+            # A file or an entry that goes between looking and removing is looked at again.
+            for _ in range(_LOOKS):
+                with suppress(NotFound):
+                    _from_note(keeper, wanted, done, at)
+                    break
+
+
+def _from_note(keeper: Keeper, wanted: Wanted, done: _Tally, at: Locator) -> None:
+    try:
+        text = keeper.storage.read(at)
+    except CairnError:
+        return  # gone, or not text; `_verify` names it if its bytes hold the words
+    place = place_of(at)
+    named = {entry for scope, entry in wanted.entries if place is not None and scope == place.scope}
+    if place is not None and place.kind.storage == "daily":
+        _from_daily(keeper, wanted, done, at, place, named)
+    elif wanted.without(text) is not text:
+        keeper.notebook.rewrite(at, lambda old: wanted.without(old) if old is not None else None)
+        done.add("documents rewritten", 1)
+        wanted.paths.append(at.key)
 
 
 def _from_daily(
@@ -417,6 +432,10 @@ def _journal_line(wanted: Wanted, refs: set[Ref], ids: set[str], name: str, line
 
 def _from_pages(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
     """Pages a person edited lose the words; the others are made anew."""
+    pages.refresh(keeper, wanted.space, first=lambda: _clean_pages(keeper, wanted, done))
+
+
+def _clean_pages(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
     base = keeper.root.space(wanted.space)
     for top in (base.child("shared"), base.child("agents")):
         for at in iterate_files(keeper.storage, top):
@@ -429,13 +448,15 @@ def _from_pages(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
             cleaned = wanted.without(text)
             if cleaned is text:
                 continue
-            if ".edited-" in at.name or at.name.endswith(".json"):
-                keeper.storage.write(at, _plainly(wanted, cleaned), expect=content_hash(text))
-            else:
-                keeper.storage.remove(at)
-            done.add("pages", 1)
-            wanted.paths.append(at.key)
-    pages.refresh(keeper, wanted.space)
+            with suppress(
+                Conflict, NotFound
+            ):  # a person saves or removes it just now: the next round sees it
+                if ".edited-" in at.name or at.name.endswith(".json"):
+                    keeper.storage.write(at, _plainly(wanted, cleaned), expect=content_hash(text))
+                else:
+                    keeper.storage.remove(at)
+                done.add("pages", 1)
+                wanted.paths.append(at.key)
 
 
 def _verify(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -63,8 +63,17 @@ def folder(keeper: Keeper, scope: Scope) -> Locator:
     return keeper.root.scope(scope).child("pages")
 
 
-def refresh(keeper: Keeper, space: Space) -> PagesReport:
-    """Make every page of a space anew; write only what differs."""
+def refresh(keeper: Keeper, space: Space, *, first: Callable[[], None] = lambda: None) -> PagesReport:
+    """Make every page of a space anew; write only what differs. `first` is done before, while nobody else may.
+
+    One at a time: what was read before another's refresh would otherwise be written after it.
+    """
+    with keeper.locks.hold(f"pages {space.app}/{space.project}", timeout=60.0):
+        first()
+        return _refresh(keeper, space)
+
+
+def _refresh(keeper: Keeper, space: Space) -> PagesReport:
     project = Scope(space, "project", "")
     bodies: dict[Locator, str] = {}
     promoted = _promoted(keeper, project)

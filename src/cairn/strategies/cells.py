@@ -48,6 +48,13 @@ class Cells:
         self._messages_kept = 0
         self._statements: OrderedDict[str, tuple[Cell, list[Statement]]] = OrderedDict()
 
+    def drop(self) -> None:
+        """Keep nothing of what was read."""
+        self._sessions.clear()
+        self._cells.clear()
+        self._statements.clear()
+        self._messages_kept = 0
+
     def spaces(self) -> list[Space]:
         """Every (app, project) space that has a folder."""
         return [space for place in self._notebook._spaces() if (space := space_of(place)) is not None]

@@ -15,7 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
     from cairn.notes.root import MemoryRoot
 
+LEASE = "engine"
 BATCH = 1024
 MODEL_BATCH = 8
 LONGEST_BACKOFF = 300.0
@@ -210,6 +211,28 @@ class Engine:
                 return
             time.sleep(0.001)
 
+    @contextmanager
+    def paused(self, timeout: float = 60.0) -> Iterator[bool]:
+        """No strategy of any process runs while this is held; False where one was not done in time.
+
+        For `forget`: what a strategy read before would otherwise be written after. What is kept of the logs in
+        memory is dropped.
+        """
+        until = time.monotonic() + timeout
+        with ExitStack() as held:
+            if not self._one_at_a_time.acquire(timeout=timeout):
+                yield False
+                return
+            held.callback(self._one_at_a_time.release)
+            try:
+                held.enter_context(self._locks.hold(LEASE, timeout=max(until - time.monotonic(), 0.0)))
+                mine = True
+            except Unavailable:
+                mine = False
+            self._cells.drop()
+            self._kit.cache.clear()
+            yield mine
+
     def has_due(self, only: str = "") -> bool:
         """Whether `run_due` would find something; two cheap reads."""
         if not self._on:
@@ -237,7 +260,7 @@ class Engine:
 
     def _drain(self, names: Callable[[], Sequence[str]], limit: int, deadline: float) -> int:
         ended = 0
-        with self._one_at_a_time, self._locks.lease("engine") as mine:
+        with self._one_at_a_time, self._locks.lease(LEASE) as mine:
             if not mine:
                 return 0
             self.state.revive()
@@ -398,7 +421,7 @@ class Engine:
         """
         if not self._on:
             return 0
-        with self._one_at_a_time, self._locks.lease("engine") as mine:
+        with self._one_at_a_time, self._locks.lease(LEASE) as mine:
             if not mine:
                 return 0
             back = self.state.revive()
@@ -407,7 +430,7 @@ class Engine:
 
     def discover(self) -> int:
         """Find every input in the notes and session logs that was never worked on; return how many are new."""
-        with self._one_at_a_time, self._locks.lease("engine") as mine:
+        with self._one_at_a_time, self._locks.lease(LEASE) as mine:
             return self._discover(everything=True) if mine else 0
 
     def _discover(self, *, only: str = "", everything: bool) -> int:
@@ -509,7 +532,7 @@ class Engine:
         asked = False
         while True:
             if not asked:
-                with self._one_at_a_time, self._locks.lease("engine") as mine:
+                with self._one_at_a_time, self._locks.lease(LEASE) as mine:
                     if mine:
                         asked = True
                         if strategy.trigger == "schedule":

@@ -52,6 +52,15 @@ def check_journal_replace(journals: Journals) -> None:
     raises(Conflict, lambda: journals.read(at, end), "an offset beyond the journal must raise Conflict")
     journals.append(at, ["more"])
     require(journals.read(at).lines == ("only", "more"), "appends continue after a replace")
+    end = journals.size(at)
+    journals.replace(at, ["only", "less"])
+    raises(Conflict, lambda: journals.read(at, end), "a journal of equal length is another: Conflict")
+    end = journals.size(at)
+    journals.edit(at, lambda _: ["only", "more"])
+    raises(Conflict, lambda: journals.read(at, end), "an edit to equal length must raise Conflict too")
+    require(
+        [line.strip() for line in journals.read(at).lines] == ["only", "more"], "blanks are all that is added"
+    )
 
 
 def check_journal_many_threads(journals: Journals) -> None:
