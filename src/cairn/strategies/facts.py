@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from cairn.language import words
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
-from cairn.strategies.grammar import lexicon
+from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement, normal
 from cairn.types import CellEvent, Scope
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 SAME = 0.85
 OWNERS_KEPT = 256
-_NEGATIONS = lexicon("not no never none nothing without cannot hardly")
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -176,7 +174,7 @@ class KnownFacts:
     """What is known of one owner already, so that nothing is stated twice.
 
     Two facts are the same when their words are, or nearly: at least 85 % of all words shared, with the same
-    numbers and the same negations. Notes are read again when they changed.
+    particulars (names, numbers, identifiers, denials). Notes are read again when they changed.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -185,6 +183,7 @@ class KnownFacts:
         self._texts: dict[str, set[str]] = {}
         self._exact: dict[str, int] = {}
         self._sets: list[frozenset[str]] = []
+        self._particulars: list[tuple[str, ...]] = []
         self._by_word: dict[str, list[int]] = {}
 
     @classmethod
@@ -225,7 +224,7 @@ class KnownFacts:
                 continue
             texts = [text for entry in note.entries if (text := entry.sections.get("Fact", ""))]
             before[locator.key] = self._texts.get(locator.key, set())
-            self._texts[locator.key] = {normal(text) for text in texts}
+            self._texts[locator.key] = {_key(text) for text in texts}
             for text in texts:
                 self._put(text)
         self._drop(set().union(*before.values()))
@@ -233,7 +232,7 @@ class KnownFacts:
 
     def leave_out(self, locator: Locator, texts: Iterable[str]) -> None:
         """Facts at `locator` that are about to be removed no longer make another one known."""
-        mine = self._texts.get(locator.key, set()) & {normal(text) for text in texts}
+        mine = self._texts.get(locator.key, set()) & {_key(text) for text in texts}
         self._texts[locator.key] = self._texts.get(locator.key, set()) - mine
         self._drop(mine)
 
@@ -245,14 +244,13 @@ class KnownFacts:
 
     def add(self, text: str) -> bool:
         """Take `text` in; False if it was known."""
-        bag = words.word_set(text)
-        if normal(text) in self._exact or self._near(bag):
+        if _key(text) in self._exact or self._near(text):
             return False
         self._put(text)
         return True
 
     def _put(self, text: str) -> None:
-        key = normal(text)
+        key = _key(text)
         if key in self._exact:
             return
         self._exact[key] = len(self._sets)
@@ -260,19 +258,21 @@ class KnownFacts:
         for word in bag:
             self._by_word.setdefault(word, []).append(len(self._sets))
         self._sets.append(bag)
+        self._particulars.append(particulars(text))
 
-    def _near(self, bag: frozenset[str]) -> bool:
+    def _near(self, text: str) -> bool:
+        bag, own = words.word_set(text), particulars(text)
         # Sets that share 85 % of their words share one of the rarest ones: enough to look there.
         rare = sorted(bag, key=lambda w: len(self._by_word.get(w, ())))[
             : max(2, int(len(bag) * (1 - SAME)) + 2)
         ]
         for index in {i for word in rare for i in self._by_word.get(word, ())}:
             other = self._sets[index]
-            if len(bag & other) >= SAME * len(bag | other) and _marks(bag) == _marks(other):
+            if len(bag & other) >= SAME * len(bag | other) and own == self._particulars[index]:
                 return True
         return False
 
 
-def _marks(bag: frozenset[str]) -> frozenset[str]:
-    """The words that change what is said: numbers and negations."""
-    return frozenset(w for w in bag if w in _NEGATIONS or w.endswith("n't") or re.search(r"\d", w))
+def _key(text: str) -> str:
+    """The form under which two facts are one and the same."""
+    return "\n".join((normal(text), *particulars(text)))

@@ -25,7 +25,7 @@ from cairn.notes.kinds import KINDS, place_of
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator, content_hash
 from cairn.strategies import Ask, Job, Kit, Outcome, Schedule, Strategy, asking
-from cairn.strategies.similarity import measured
+from cairn.strategies.similarity import measured, particulars
 from cairn.types import Entry, Scope
 
 NARRATIVE_CHARS = 20_000
@@ -193,7 +193,7 @@ def facts_of(scope: Scope, members: Sequence[Episode], kit: Kit) -> list[Fact]:
 def fates_of(facts: Sequence[Fact]) -> list[Fate]:
     """One fate for each fact, in order: a repeat goes into the first, a replaced one points to its successor."""
     fates: list[Fate] = []
-    first: list[tuple[Fact, frozenset[str]]] = []
+    first: list[tuple[Fact, frozenset[str], tuple[str, ...]]] = []
     successor: dict[str, str] = {}
     latest: dict[tuple[str, str], Fact] = {}
     for fact in facts:
@@ -204,8 +204,8 @@ def fates_of(facts: Sequence[Fact]) -> list[Fate]:
                 successor[latest[slot].id] = fact.id
             latest[slot] = fact
     for fact in facts:
-        bag = words.word_set(fact.text)
-        twin = next((f for f, b in first if f.id not in successor and _same(bag, b)), None)
+        bag, own = words.word_set(fact.text), particulars(fact.text)
+        twin = next((f for f, b, o in first if f.id not in successor and own == o and _same(bag, b)), None)
         if not fact.text:
             fates.append(Fate(fact.id, "dropped", reason="it says nothing"))
         elif fact.id in successor:
@@ -214,7 +214,7 @@ def fates_of(facts: Sequence[Fact]) -> list[Fate]:
             fates.append(Fate(fact.id, "merged", by=twin.id))
         else:
             fates.append(Fate(fact.id, "kept"))
-        first.append((fact, bag))
+        first.append((fact, bag, own))
     return fates
 
 
@@ -230,16 +230,7 @@ def _slot(what: str) -> str:
 
 
 def _same(one: frozenset[str], other: frozenset[str]) -> bool:
-    numbers = {w for w in one if any(c.isdigit() for c in w)} == {
-        w for w in other if any(c.isdigit() for c in w)
-    }
-    denied = {"not", "never", "no"}
-    return (
-        bool(one)
-        and numbers
-        and (one & denied) == (other & denied)
-        and len(one & other) >= SAME * len(one | other)
-    )
+    return bool(one) and len(one & other) >= SAME * len(one | other)
 
 
 def narrative_of(

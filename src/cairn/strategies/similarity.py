@@ -1,4 +1,6 @@
-"""How alike texts are: by vectors where an embedder can be had, by shared word stems otherwise."""
+"""How alike texts are: by vectors where an embedder can be had, by shared word stems otherwise; and what no
+likeness of the other words makes up for.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,50 @@ _PLAIN = lexicon(
     """the a an and or of to in on at for with is are was were be it this that i you we they he she please
     can could my your our me us not no do does did have has had will would from by as so if then just"""
 )
+
+_FUNCTION = lexicon(
+    """a an the he she it they we i you this that these those there here his her its their our my your who which
+    what when where while after before since until if as so and but or because in on at by for from with to of is
+    are was were be been has have had do does did"""
+)
+_NAMED = lexicon(
+    """january february march april may june july august september october november december monday tuesday
+    wednesday thursday friday saturday sunday today yesterday tomorrow tonight morning afternoon evening night noon
+    midnight zero one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred
+    thousand million half quarter third first second once twice double not no never none nothing nobody without
+    cannot hardly"""
+)
+_QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|«([^»]+)»|`([^`]+)`|‘([^’]+)’|(?<!\w)'([^']+)'(?!\w)")
+_OUTER_START, _OUTER_END = "([{<\"'“‘«`*", ")]}>\"'”’»`*.,;:!?…"
+_POSSESSIVE = re.compile(r"['’]s?$")
+_IDENTIFIER = re.compile(r"\d|[+#]$|[@/\\=]|\w[._:-]+\w|[^\W\d_][A-Z]|[a-z][A-Z]|n['’]t$")
+
+
+def particulars(text: str) -> tuple[str, ...]:
+    """What tells two statements apart however alike the rest is, and so must be equal for one to stand for both.
+
+    Names and whoever comes first, numbers (as words, too), dates, identifiers and file names, quoted words, and
+    denials, in their order: who gave what to whom is told by it. In a script without capitals any word may be a
+    name, so there all of them count. Rather too much than too little: what is kept twice does less harm than what
+    is lost.
+    """
+    found = [" ".join(next(filter(None, quoted)).split()) for quoted in _QUOTED.findall(text)]
+    first = True
+    for token in text.split():
+        bare = _POSSESSIVE.sub("", token.lstrip(_OUTER_START).rstrip(_OUTER_END))
+        if not any(map(str.isalnum, bare)):
+            continue
+        lower = bare.casefold()
+        if _IDENTIFIER.search(bare):
+            found.append(bare)
+        elif (
+            lower in _NAMED
+            or any(letter.isalpha() and letter.lower() == letter.upper() for letter in bare)
+            or (lower not in _FUNCTION and (first or bare[0].isupper()))
+        ):
+            found.append(lower)
+        first = False
+    return tuple(found)
 
 
 def measured(texts: Sequence[str], kit: Kit) -> Callable[[int, int], float]:

@@ -104,7 +104,7 @@ def statements_of(
 
 def normal(text: str) -> str:
     """The form under which two statements count as the same."""
-    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
+    return " ".join(re.findall(r"(?<!\S)-\d+|[^\W_]+[+#%]*", text.casefold()))
 
 
 def _names(messages: Sequence[Message]) -> dict[str, str]:
