@@ -308,6 +308,26 @@ def test_recovery_without_the_ledger_finds_the_cell_in_the_logs(tmp_path, monkey
     assert len(list(later.episodes())) == 2
 
 
+def test_recovery_beside_a_cut_does_not_strike_it_off_the_ledger(tmp_path, monkeypatch):
+    """P1: a cell is noted before it is cut; recovery in that moment finds no cut, and must not call it settled."""
+    kit, other = Kit(tmp_path), Kit(tmp_path)
+    kit.add("s1", said("alpha bravo"))
+    begin = kit.capture._pending.begin
+    beside = threading.Thread(target=other.capture.recover)
+
+    def noted(*args):
+        begin(*args)
+        beside.start()
+        beside.join(0.3)
+
+    monkeypatch.setattr(kit.capture._pending, "begin", noted)
+    monkeypatch.setattr(kit.capture, "_finish", lambda *a, **k: None)  # killed right after the cut
+    kit.flush()
+    beside.join()
+    assert Kit(tmp_path).capture.recover() == 1
+    assert [owner for owner, _ in kit.episodes()] == ["ann"]
+
+
 def test_two_flushes_at_once_make_one_episode(kit):
     """Two flushes of one session at once: one extracts, the other finds nothing open."""
     for n in range(10):

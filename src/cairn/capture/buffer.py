@@ -272,6 +272,12 @@ class Inbox:
             session = self._sessions.get(session_locator(space, session_id))
             return session is None or cell in session.pending
 
+    def pending(self, space: Space, session_id: str) -> frozenset[str]:
+        """The cells that wait for their episodes; none is being cut meanwhile."""
+        place = session_locator(space, session_id)
+        with self._holding(place):
+            return frozenset(self._current(session_id, place).pending)
+
     def done(self, space: Space, session_id: str, cells: Sequence[str]) -> None:
         """The episodes of `cells` are on disk."""
         place = session_locator(space, session_id)

@@ -205,15 +205,15 @@ class Capture:
         if everywhere:
             sessions |= set(self.sessions())
         count = 0
-        settled = set(unfinished)
+        settled: list[str] = []
         for space, session_id in sorted(sessions):
             for cell in self._log.load(session_locator(space, session_id)).pending:
-                if self._try_recovering(space, session_id, cell):
-                    count += 1
-                else:
-                    settled.discard(cell.cell_id)
+                count += self._try_recovering(space, session_id, cell)
+            named = {cell for cell, where in unfinished.items() if where == (space, session_id)}
+            if named:
+                settled += sorted(named - self._inbox.pending(space, session_id))
         if settled:
-            self._pending.end(sorted(settled))
+            self._pending.end(settled)
         self._pending.tidy()
         return count
 
