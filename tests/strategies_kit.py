@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -73,7 +74,7 @@ class World:
         self.engine = self.fresh_engine()
 
     def fresh_engine(self, strategies: Sequence[Strategy] | None = None) -> Engine:
-        return Engine(
+        engine = Engine(
             root=self.root,
             notebook=self.notebook,
             journals=self.journals,
@@ -84,6 +85,8 @@ class World:
             strategies=strategies,
             **self.more,
         )
+        weakref.finalize(engine, engine.state.close)
+        return engine
 
     def talk(
         self,

@@ -43,6 +43,9 @@ T = TypeVar("T")
 class _Connection(sqlite3.Connection):
     """A connection that can be referred to weakly, so that a finished thread's is not kept alive."""
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class Database:
     """One SQLite file in WAL mode: a reading connection per thread, one writing connection behind a lock.

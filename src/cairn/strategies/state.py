@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -359,6 +360,9 @@ class EngineState:
             self._connection.close()
             self._connection = None
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        before = self._on_disk()
         db = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA busy_timeout = 30000")
@@ -375,10 +379,12 @@ class EngineState:
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self.born = True
             db.execute("COMMIT")
+            if self._on_disk() != before:
+                raise sqlite3.OperationalError("the file was replaced while it was opened")
         except BaseException:
             db.close()
             raise
-        self._connection, self._identity = db, self._on_disk()
+        self._connection, self._identity = db, before
         return db
 
     def _on_disk(self) -> tuple[int, int] | None:
