@@ -13,11 +13,11 @@ from cairn.capture.messages import parse_messages
 from cairn.errors import Unavailable
 from cairn.notes.format import parse_note
 from cairn.strategies.cases import case_of
-from cairn.strategies.facts import KnownFacts
+from cairn.strategies.facts import KnownFacts, most_specific
 from cairn.strategies.foresight import foresights_of
 from cairn.strategies.grammar import spoken_by
 from cairn.strategies.profile import claims_of, merged, with_block
-from cairn.strategies.statements import statements_of
+from cairn.strategies.statements import Statement, statements_of
 from cairn.types import Message, Scope, Space
 from tests.strategies_kit import START, ScriptedWriter, World, case_steps, trajectory
 
@@ -144,6 +144,51 @@ def test_a_fact_is_stated_once_per_owner(tmp_path: Path):
     known = KnownFacts.of(Scope(Space(), "user", "ana"), world.engine._kit)
     assert not known.add("Ana has two dogs named Rex and Bella at home")
     assert known.add("Ana has not two dogs named Rex and Bella at home.")
+
+
+def long_story(count: int) -> str:
+    """A message with `count` statements; every tenth says something that can be looked up."""
+    return " ".join(
+        f"I paid invoice {n} of the Harbour Office to Marta Silva in Porto."
+        if n % 10 == 0
+        else f"I walked along the river past {_letters(n)} again and looked at the water."
+        for n in range(count)
+    )
+
+
+def _letters(number: int) -> str:
+    return "".join("abcdefghij"[int(digit)] for digit in f"{number:05d}")
+
+
+def test_a_cell_that_states_too_much_gives_its_most_specific_facts(tmp_path: Path):
+    """Of a book in one message the `max_facts` most specific statements are kept, in order, and the record says so."""
+    world = World(tmp_path / "root")
+    event = world.talk([("Ana", long_story(900))])
+    world.run(event)
+    facts = world.facts("ana")
+    assert len(facts) == 200
+    paid = list(range(0, 900, 10))
+    assert [int(f.split()[3]) for f in facts if "invoice" in f] == paid
+    reasons = [run.reason for run in world.engine.runs(strategy="extract_atomic_facts")]
+    assert reasons == ["the 200 most specific of 900 statements"]
+    before = world.tree()
+    world.run(event)
+    assert world.tree() == before
+
+
+def test_the_number_of_facts_is_a_setting_and_ordinary_cells_are_left_alone(tmp_path: Path):
+    """`max_facts` in ome.toml; 0 keeps all; a cell below the bound gives what it gave before."""
+    world = World(tmp_path / "root")
+    world.configure("[strategies.extract_atomic_facts]\nmax_facts = 7\n")
+    world.run(world.talk([("Ana", long_story(60))], session="s1"))
+    assert len(world.facts("ana")) == 7
+    world.configure("[strategies.extract_atomic_facts]\nmax_facts = 0\n")
+    world.run(world.talk([("Bo", long_story(250))], session="s2"))
+    assert len(world.facts("bo")) == 250
+    found = [Statement(f"Ana said {n}.", (), START, "ana", "Ana", "") for n in range(5)]
+    assert most_specific(found, 5) is found
+    assert most_specific(found, 0) is found
+    assert len(most_specific(found, 4)) == 4
 
 
 def test_facts_carry_their_source(tmp_path: Path):

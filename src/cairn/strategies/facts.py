@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -96,10 +98,12 @@ class ExtractAtomicFacts(Strategy):
                 except NotFound as gone:
                     answers.append((job, 0, str(gone)))
                     continue
-                texts = [(s, text) for s in found if (text := kit.redact(s.text).strip())]
+                told = most_specific(found, kit.options.max_facts)
+                texts = [(s, text) for s in told if (text := kit.redact(s.text).strip())]
                 fresh = [(s, text) for s, text in texts if known.add(text)]
                 drafts += [fact_draft(job.ask, s, text) for s, text in fresh]
-                why = "" if fresh else "nothing new was stated" if found else "nothing was stated"
+                cut = f"the {len(told)} most specific of {len(found)} statements" if told != found else ""
+                why = cut if fresh else "nothing new was stated" if found else "nothing was stated"
                 if found and not fresh and (again := self._written_before(job.ask, kit)):
                     done.append(Outcome(job, "wrote", "written before", again))
                     continue
@@ -156,6 +160,24 @@ def _facts(ask: Ask, kit: Kit) -> list[Statement]:
         if found:
             return found
     return kit.cells.statements(ask, kit.zone)
+
+
+def most_specific(found: Sequence[Statement], limit: int) -> Sequence[Statement]:
+    """The `limit` statements that tell most for their length, in their order; all of them where `limit` is 0.
+
+    Names, numbers and identifiers tell, and so do words that few of the others have.
+    """
+    if not limit or len(found) <= limit:
+        return found
+    bags = [words.word_set(one.text) for one in found]
+    spread = Counter(word for bag in bags for word in bag)
+
+    def weight(at: int) -> float:
+        rare = sum(1 / spread[word] for word in bags[at])
+        return (len(set(particulars(found[at].text))) + rare) / math.sqrt(len(bags[at]) or 1)
+
+    best = sorted(range(len(found)), key=lambda at: (-weight(at), at))[:limit]
+    return [found[at] for at in sorted(best)]
 
 
 def parents_of(kind: str, asks: Sequence[Ask], kit: Kit) -> set[tuple[Scope, str, str]]:

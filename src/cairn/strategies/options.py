@@ -39,7 +39,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The switches of one strategy. The last group is read only by the strategies that cluster."""
+    """The switches of one strategy. The last group is read only by the strategies that name them."""
 
     enabled: bool = True
     max_retries: int = 4
@@ -52,9 +52,11 @@ class Options:
     max_clusters: int = 10
     min_cases: int = 2
     min_steps: int = 2
+    max_facts: int = 200
 
 
-_CLUSTERING = {
+_OWN = {
+    "extract_atomic_facts": {"max_facts"},
     "reflect_episodes": {"similarity", "window_days", "max_clusters"},
     "extract_agent_skill": {"similarity", "min_cases"},
     "extract_agent_case": {"min_steps"},
@@ -98,7 +100,7 @@ def parse(text: str, defaults: Mapping[str, Options]) -> dict[str, Options]:
 
 
 def _options(name: str, table: Mapping[str, Any], base: Options, text: str) -> Options:
-    known = _COMMON | _CLUSTERING.get(name, set())
+    known = _COMMON | _OWN.get(name, set())
     updates: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:
