@@ -334,3 +334,16 @@ def test_the_hash_is_over_sorted_key_value_lines():
     assert content_sha256({"b": "2", "a": "1"}) == content_sha256({"a": "1", "b": "2"})
     assert content_sha256({"a": "1\nb=2"}) != content_sha256({"a": "1", "b": "2"})
     assert content_sha256({"a": "1", "b": "x"}) == hashlib.sha256(b"a=1\nb=x").hexdigest()
+
+
+def test_two_markers_on_one_line_are_read_as_the_careful_reader_reads_them():
+    """A marker counts where it has a line of its own, whichever of the two readers looks."""
+    ids = ("ep_20260601_00000001", "ep_20260601_00000002")
+    one, two = (f"<!-- entry:{i} -->\n## {i}\n\n### Content\nx\n<!-- /entry:{i} -->" for i in ids)
+    sound, joined = (
+        parse_note(f"---\nid: x\n---\n{one}\n{two}\n"),
+        parse_note(f"---\nid: x\n---\n{one}{two}\n"),
+    )
+    assert [entry.id for entry in sound.entries] == list(ids)
+    assert joined.entries == ()
+    assert joined.damaged == {ids[0]}

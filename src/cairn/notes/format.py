@@ -195,11 +195,13 @@ def _parse_sound_entries(text: str, start: int, loose: str) -> tuple[tuple[Entry
     position = start + len(pieces[0])
     line = text.count("\n", 0, position) + 1
     gap = pieces[0]
+    joined = False  # the marker before has no line of its own
     for piece in pieces[1:]:
         entry_id, mark, rest = piece.partition(_END)
         block, closing, after = rest.partition(f"{_CLOSE}{entry_id}{_END}")
         if (
-            (gap and gap[-1] != "\n")
+            joined
+            or (gap and gap[-1] != "\n")
             or not mark
             or block[:1] != "\n"
             or block[-1] != "\n"
@@ -210,7 +212,7 @@ def _parse_sound_entries(text: str, start: int, loose: str) -> tuple[tuple[Entry
             return None
         seen.add(entry_id)
         inline, sections = _parse_block(block, entry_id, line, loose, problems)
-        gap = after[1:]
+        gap, joined = after[1:], not after
         end = position + len(_OPEN) + len(piece) - len(gap)
         entries.append(Entry(entry_id, inline, sections, position, end, line))
         position += len(_OPEN) + len(piece)
