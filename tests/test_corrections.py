@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -295,3 +298,81 @@ def test_a_death_at_any_step_is_made_good(tmp_path, monkeypatch, step):
         assert note(tmp_path, "atomic_fact").read_text().count(f"lives in {new}") == 1
         assert new in note(tmp_path, "foresight").read_text()
         assert f"lives in {new}" in (tmp_path / "default_app/default_project/users/alice/user.md").read_text()
+
+
+def test_an_edit_beside_a_lost_index_file_is_followed(tmp_path):
+    """The rows were lost and the strategies' queue was not (a new version's rows, say): the edit is found."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+    edit(note(tmp_path), "Zaphodine", "Trillianne")
+    for file in (tmp_path / ".index/sqlite").glob("index.db*"):
+        file.unlink()
+    with opened(tmp_path) as memory:
+        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+
+
+def test_an_episode_edited_before_it_was_ever_indexed_is_followed(tmp_path):
+    """Flushed by one lone call, corrected, asked for by the next: no old word."""
+    with opened(tmp_path, background=False) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.")
+    edit(note(tmp_path), "Zaphodine", "Trillianne")
+    with opened(tmp_path, background=False) as memory:
+        assert says(memory, "Trillianne")
+        assert not says(memory, "Zaphodine")
+
+
+def test_forgetting_reaches_what_was_corrected(tmp_path):
+    """Words that came in by a correction are taken out of the session's log, too, and nothing brings them back."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        time.sleep(0.3)
+        edit(note(tmp_path), "Zaphodine", "Trillianne")
+        soon(lambda: derived(tmp_path, "Trillianne") and not says(memory, "Zaphodine") and settled(memory))
+        memory.memories.forget(words=["Trillianne"])
+        time.sleep(0.5)
+        soon(lambda: settled(memory))
+        assert not says(memory, "Trillianne")
+        assert says(memory, "plumber")
+    for file in (tmp_path / "default_app").rglob("*.*"):
+        assert not file.is_file() or "Trillianne" not in file.read_text(), file
+
+
+KILLED = """
+import os, signal, sys
+import cairn
+from cairn.strategies import corrections
+from tests.test_corrections import answer, opened
+count = 0
+def dying(real):
+    def call(*args, **kwargs):
+        global count
+        count += 1
+        if count == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    return call
+corrections._note = dying(corrections._note)
+corrections._exchange = dying(corrections._exchange)
+import pathlib
+with opened(pathlib.Path(sys.argv[1]), background=False) as memory:
+    answer(memory, "Milanburg")
+"""
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_a_killed_process_leaves_nothing_half_done(tmp_path, step):
+    """kill -9 before the record, between facts and plans, and before the last line: the next one to look ends it."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I live in Romeville with my cat.", "I'm going to visit Berta in Romeville tomorrow.")
+        soon(lambda: derived(tmp_path, "Romeville") and settled(memory))
+    edit(note(tmp_path), "Romeville", "Milanburg")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(step)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with opened(tmp_path, background=False) as memory:
+        assert says(memory, "Milanburg")
+        assert not says(memory, "Romeville")
+    assert note(tmp_path, "atomic_fact").read_text().count("lives in Milanburg") == 1
+    assert "Romeville" not in note(tmp_path, "foresight").read_text()
+    assert [line["t"] for line in log(tmp_path)][3:] == ["corrected", "followed"]

@@ -282,6 +282,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             embedder=embedder,
             zone=settings.zone,
             on_edit=lambda rows: engine.handle_many(edits_of(rows)),
+            on_lost=lambda: engine.look_again(),  # noqa: PLW0108 -- it is made further down
         )
 
         def travel(space: Space) -> TimeTravel:

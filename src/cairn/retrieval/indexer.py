@@ -113,6 +113,7 @@ class Indexer(DerivedMaintenance):
         embedder: Gives the embedder, or None: then search is lexical.
         zone: Times without an offset are meant in it.
         on_edit: Told of episodes that may have been edited, at least once each, before their new rows are in.
+        on_lost: Told, before a rebuild begins, that nobody knows any more what was edited since the last one.
 
     Attributes:
         tells_new: Whether `on_edit` hears of episodes that were never indexed before, too: with nobody
@@ -130,9 +131,10 @@ class Indexer(DerivedMaintenance):
         embedder: Callable[[], Embedder | None] = lambda: None,
         zone: tzinfo = UTC,
         on_edit: Callable[[Sequence[Row]], object] | None = None,
+        on_lost: Callable[[], object] | None = None,
     ) -> None:
         self.tells_new = True
-        self._on_edit = on_edit
+        self._on_edit, self._on_lost = on_edit, on_lost
         self._removed: set[tuple[Scope, str]] = set()
         self._storage = storage
         self._journals = journals
@@ -269,6 +271,8 @@ class Indexer(DerivedMaintenance):
         # Either file may be lost again at any step. What is known of a rebuild therefore lies in the queue, by
         # the name of the index it is for: a scan made for other files never vouches for these.
         if not self._queue.has_scan(generation):
+            if self._on_lost is not None:
+                self._on_lost()
             cleared = self._queue.clear()
             lsn = self.scan().lsn
             if self._queue.take_lost():

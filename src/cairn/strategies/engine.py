@@ -133,6 +133,7 @@ class Engine:
         self._live = LiveOptions(notebook, defaults)
         self._scanned: dict[str, float] = {}
         self._last_look = float("inf")
+        self._look_again = False
         self._work = threading.Event()
         self._one_at_a_time = threading.Lock()
         self._people_guard = threading.Lock()
@@ -159,6 +160,13 @@ class Engine:
         if not self._on:
             return 0
         return self._enqueue([ask for e in events for s in self._strategies.values() for ask in s.asks(e)])
+
+    def look_again(self) -> None:
+        """Nobody knows any more what was edited: go through everything, now or, should this process end, later."""
+        if self._on:
+            self.state.forget_seen()
+            self._look_again = True
+            self._work.set()
 
     def _enqueue(self, asks: Sequence[Ask]) -> int:
         if not asks:
@@ -240,7 +248,8 @@ class Engine:
         now = self._now()
         # The read comes first: it is what notices that the queue vanished.
         waiting = self.state.due([only] if only else self._active(), now=now, far=self._far(now))
-        return waiting or self.state.born or (not only and self._clocks_due(now))
+        lost = self.state.born or self._look_again
+        return waiting or lost or (not only and self._clocks_due(now))
 
     def run_due(self, limit: int = 1024, *, seconds: float = 10.0, only: str = "") -> int:
         """Work on what is due, on this thread, until `limit` jobs ended or `seconds` passed.
@@ -260,11 +269,15 @@ class Engine:
 
     def _drain(self, names: Callable[[], Sequence[str]], limit: int, deadline: float) -> int:
         ended = 0
-        with self._one_at_a_time, self._locks.lease(LEASE) as mine:
-            if not mine:
+        with ExitStack() as held:
+            if not self._one_at_a_time.acquire(timeout=min(max(deadline - time.monotonic(), 0.0), 1e6)):
+                return 0
+            held.callback(self._one_at_a_time.release)
+            if not held.enter_context(self._locks.lease(LEASE)):
                 return 0
             self.state.revive()
-            if self.state.born:
+            if self.state.born or self._look_again:
+                self._look_again = False
                 self._discover(everything=True)
             while ended < limit and time.monotonic() < deadline:
                 self._turn_clocks()

@@ -238,18 +238,19 @@ class KnownFacts:
             found[locator.key] = (info.size, info.mtime)
             if self._read.get(locator.key) != found[locator.key]:
                 changed.append(locator)
-        before = {key: self._texts.pop(key) for key in set(self._read) - set(found) if key in self._texts}
+        gone = {key: self._texts.pop(key) for key in set(self._read) - set(found) if key in self._texts}
         for locator in changed:
             try:
                 note = kit.notebook.read(locator)
             except NotFound:
                 continue
             texts = [text for entry in note.entries if (text := entry.sections.get("Fact", ""))]
-            before[locator.key] = self._texts.get(locator.key, set())
+            held = self._texts.get(locator.key, set())
             self._texts[locator.key] = {_key(text) for text in texts}
+            gone[locator.key] = held - self._texts[locator.key]
             for text in texts:
                 self._put(text)
-        self._drop(set().union(*before.values()))
+        self._drop(set().union(*gone.values()))
         self._read = found
 
     def leave_out(self, locator: Locator, texts: Iterable[str]) -> None:

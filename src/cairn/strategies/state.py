@@ -266,6 +266,10 @@ class EngineState:
         """How long each session log was when its cells were last looked at."""
         return dict(self._read("SELECT session, size FROM seen"))
 
+    def forget_seen(self) -> None:
+        """Let every session log be looked at again."""
+        self._write(lambda db: db.execute("DELETE FROM seen"))
+
     def set_seen(self, sizes: dict[str, int]) -> None:
         self._write(
             lambda db: db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", list(sizes.items()))
@@ -274,12 +278,12 @@ class EngineState:
     # -- looking
 
     def due(self, strategies: Sequence[str], *, now: float, far: float) -> bool:
-        """Whether any of `strategies` has work to claim."""
+        """Whether any of `strategies` has work to claim, or work that somebody claimed, alive or dead."""
         marks = ", ".join("?" * len(strategies))
         return bool(
             self._read(
-                f"SELECT 1 FROM runs WHERE status = 'pending' AND strategy IN ({marks})"
-                " AND (due_at <= ? OR due_at > ?) LIMIT 1",
+                f"SELECT 1 FROM runs WHERE status IN ('pending', 'running') AND strategy IN ({marks})"
+                " AND (status = 'running' OR due_at <= ? OR due_at > ?) LIMIT 1",
                 (*strategies, now, far),
             )
         )
