@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import pytest
 
 from cairn.engines.inmemory import InMemoryBackend, InMemoryJournals, InMemoryLocks
 from cairn.errors import Invalid, NotFound
-from cairn.history.timetravel import TimeTravel
+from cairn.history.timetravel import EntryChange, TimeTravel
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Locator
@@ -185,3 +186,18 @@ def test_torn_lines_do_not_stop_the_history(world):
     at = world.space.child("journal/history/changes.jsonl")
     world.journals.append(at, ["{half", json.dumps({"id": 1})])
     assert [change.entry for change in world.open().log()] == [one]
+
+
+def test_what_is_kept_in_memory_does_not_grow_with_the_changes(world):
+    """A long life: changes stay in their journal, and a note that is gone leaves nothing behind."""
+    entry = world.add("the first text")
+    for number in range(60):
+        world.edit(entry, f"text number {number}")
+    gc.collect()
+    assert not any(isinstance(one, EntryChange) for one in gc.get_objects())
+    assert len(world.travel.log(limit=1000)) == 61
+    world.storage.remove(world.at)
+    world.travel.observe(world.at, "removed by hand")
+    assert world.travel._now == {}
+    assert world.travel.log(limit=1)[0].action == "removed"
+    assert len(world.open().log(limit=1000)) == 62

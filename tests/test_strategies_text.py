@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cairn.capture.messages import parse_messages
 from cairn.errors import Unavailable
 from cairn.notes.format import parse_note
+from cairn.notes.notebook import Draft
 from cairn.strategies.cases import case_of
 from cairn.strategies.facts import KnownFacts, most_specific
 from cairn.strategies.foresight import foresights_of
@@ -447,3 +448,34 @@ def test_secrets_are_redacted_before_they_are_written(tmp_path: Path):
         if "episodes" not in str(p)
     )
     assert "[secret]" in text and "hunter2" not in text
+
+
+def test_known_facts_do_not_grow_with_facts_that_come_and_go(tmp_path: Path):
+    """A long life: days are written and deleted; what is kept in memory follows what there is."""
+    world = World(tmp_path / "root")
+    scope = Scope(Space(), "user", "ana")
+    for number in range(700):
+        day = f"2026-{number // 28 % 12 + 1:02}-{number % 28 + 1:02}"
+        [written] = world.notebook.append(
+            "atomic_fact",
+            scope,
+            day,
+            [Draft({"parent_id": f"mc_{number}"}, {"Fact": f"Ana saw heron{number}."})],
+        )
+        known = KnownFacts.of(scope, world.engine._kit)
+        assert not known.add(f"Ana saw heron{number}.")
+        world.storage.remove(written.locator)
+    known = KnownFacts.of(scope, world.engine._kit)
+    assert known._exact == {}
+    assert len(known._sets) < 300
+    assert sum(map(len, known._by_word.values())) < 3 * 300
+    assert known.add("Ana saw heron3."), "it is gone, so it is news"
+
+
+def test_what_strategies_share_of_a_batch_is_let_go_when_it_is_done(tmp_path: Path):
+    """A long life: messages and statements of cells are kept while there is work on them, no longer."""
+    world = World(tmp_path / "root")
+    for number in range(5):
+        world.run(world.talk([("Ana", f"I moved to town{number} last month.")], session=f"s{number}"))
+    cells = world.engine._cells
+    assert (len(cells._cells), len(cells._statements), cells._messages_kept) == (0, 0, 0)

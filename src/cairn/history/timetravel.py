@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -114,9 +114,11 @@ class TimeTravel:
         return self._changes_at
 
     def _reset(self) -> None:
-        self._changes: list[EntryChange] = []
+        # In memory is what stands now and which texts are kept; the changes themselves stay in their journal, for
+        # they grow for as long as the memory is used. Of a kept text its hash is known by a number, a fifth as large.
+        self._count = 0
         self._now: dict[str, dict[str, str]] = {}
-        self._texts: set[str] = set()
+        self._texts: set[int] = set()
         self._ends = {"changes": 0, "texts": 0}
 
     # ------------------------------------------------------------ observing
@@ -153,9 +155,9 @@ class TimeTravel:
             before = known.get(entry)
             if after == before:
                 continue
-            number = len(self._changes) + len(changes) + 1
+            number = self._count + len(changes) + 1
             changes.append(EntryChange(f"ent-{number:06d}", now, path, entry, before, after, cause))
-            if after is not None and after not in self._texts:
+            if after is not None and hash(after) not in self._texts:
                 texts[after] = found[entry]
         if changes:
             # Texts first: a change must never name a text that is not there.
@@ -174,28 +176,30 @@ class TimeTravel:
         except Conflict:
             self._reset()
             changes, texts = self._journals.read(self._changes_at), self._journals.read(self._texts_at)
-        for row in _rows(changes.lines):
-            try:
-                change = EntryChange(**row)
-            except TypeError:
-                continue
-            self._changes.append(change)
+        for change in _told(changes.lines):
+            self._count += 1
             entries = self._now.setdefault(change.path, {})
-            if change.after is None:
-                entries.pop(change.entry, None)
-            else:
+            if change.after is not None:
                 entries[change.entry] = change.after
-        for row in _rows(texts.lines):
-            self._texts.add(str(row.get("hash")))
+                continue
+            entries.pop(change.entry, None)
+            if not entries:
+                del self._now[change.path]
+        self._texts.update(hash(str(row.get("hash"))) for row in _rows(texts.lines))
         self._ends = {"changes": changes.end, "texts": texts.end}
 
     # ------------------------------------------------------------ reading
+
+    def _changes(self) -> Iterator[EntryChange]:
+        """Every change, oldest first, from the journal."""
+        return _told(self._journals.read(self._changes_at).lines)
 
     def log(self, entry: str | None = None, *, limit: int = 100) -> list[EntryChange]:
         """Changes, newest first; of one entry (by its id, with its owner or without, or `path#id`) or of all."""
         with self._guard:
             self._catch_up()
-            told = (change for change in reversed(self._changes) if change.entry != HEAD)
+            newest = _told(reversed(self._journals.read(self._changes_at).lines))
+            told = (change for change in newest if change.entry != HEAD)
             return list(islice((change for change in told if entry is None or _names(entry, change)), limit))
 
     def checkpoints(self) -> list[RootCheckpoint]:
@@ -216,7 +220,7 @@ class TimeTravel:
             made = RootCheckpoint(
                 f"chk-{number:06d}",
                 stamp(self._clock.now()),
-                len(self._changes),
+                self._count,
                 _picture_hash(self.picture()),
                 label,
             )
@@ -248,14 +252,14 @@ class TimeTravel:
                 raise NotFound(
                     f"There is no checkpoint {when}. `cairn log --checkpoints` lists them.", id=when
                 )
-            yield from self._changes[: found.changes]
+            yield from islice(self._changes(), found.changes)
             return
         at = moment(when) if isinstance(when, str) else when
         if at is None or at.tzinfo is None:
             raise Invalid(
                 f'"{when}" is neither a checkpoint (chk-000001) nor a time with a zone.', field="as_of"
             )
-        for change in self._changes:
+        for change in self._changes():
             seen = moment(change.at)
             if seen is None or seen <= at:
                 yield change
@@ -306,7 +310,7 @@ class TimeTravel:
             self._catch_up()
             now = self.picture()
             if target.startswith("ent-"):
-                change = next((one for one in self._changes if one.id == target), None)
+                change = next((one for one in self._changes() if one.id == target), None)
                 if change is None:
                     raise NotFound(f"There is no change {target}. `cairn log` lists them.", id=target)
                 wanted = {(change.path, change.entry): change.before}
@@ -335,7 +339,9 @@ class TimeTravel:
         for path, items in by_path.items():
             at = Locator(path)
             self.observe(at, cause="before restore")
-            heads = [change.after for change in self._changes if change.path == path and change.entry == HEAD]
+            heads = [
+                change.after for change in self._changes() if change.path == path and change.entry == HEAD
+            ]
             head = next((self._head_text(digest) for digest in reversed(heads) if digest), None)
 
             def edit(text: str | None, items: list[Restored] = items, head: str | None = head) -> str | None:
@@ -354,7 +360,7 @@ class TimeTravel:
             self._catch_up()
             doomed = {
                 digest
-                for change in self._changes
+                for change in self._changes()
                 if any(_names(entry, change) for entry in entries)
                 for digest in (change.before, change.after)
                 if digest
@@ -395,7 +401,15 @@ def _with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str 
     return None if out == text else out
 
 
-def _rows(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _told(lines: Iterable[str]) -> Iterator[EntryChange]:
+    for row in _rows(lines):
+        try:
+            yield EntryChange(**row)
+        except TypeError:
+            continue
+
+
+def _rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             row = json.loads(line)

@@ -43,7 +43,7 @@ OnChange = Callable[[Sequence[tuple[Locator, ChangeType]]], int]
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 50
-_RECENT_CHARS = 8_000_000
+_RECENT_CHARS = 4_000_000
 _FIRST_EIGHT = itemgetter(slice(0, 8))
 _COUNT = re.compile(r"^entry_count:[ ]+([0-9]{1,9})[ ]*(?=\r?$)", re.MULTILINE)
 _APPENDED = re.compile(r"^last_appended_at:[ ]+(?:'[^'\n]*'|null)[ ]*(?=\r?$)", re.MULTILINE)

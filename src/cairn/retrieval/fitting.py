@@ -76,7 +76,7 @@ def _token_set(text: str) -> frozenset[str]:
     return _kept_token_set(text) if len(text) <= _SHORT_CHARS else frozenset(words.tokens(text))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _kept_token_set(text: str) -> frozenset[str]:
     return frozenset(words.tokens(text))
 

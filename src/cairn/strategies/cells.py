@@ -51,6 +51,10 @@ class Cells:
     def drop(self) -> None:
         """Keep nothing of what was read."""
         self._sessions.clear()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Keep the sessions only: a batch is done, and what several strategies shared in it is not asked again."""
         self._cells.clear()
         self._statements.clear()
         self._messages_kept = 0

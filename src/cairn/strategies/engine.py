@@ -285,6 +285,7 @@ class Engine:
                 size = min(limit - ended, MODEL_BATCH if self._kit.writer else BATCH)
                 jobs = self.state.claim(names(), size, now=now, far=self._far(now))
                 if not jobs:
+                    self._cells.let_go()
                     break
                 ended += self._run_batch(jobs)
         return ended

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SAME = 0.85
 OWNERS_KEPT = 256
+_GONE_KEPT = 256
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -226,6 +227,9 @@ class KnownFacts:
         kit.cache.pop(f"known facts {self._scope}", None)
 
     def _catch_up(self, kit: Kit) -> None:
+        if len(self._sets) > 2 * len(self._exact) + _GONE_KEPT:
+            # Facts that went leave their places behind; once most are empty it is cheaper to begin again.
+            self.__init__(self._scope)  # type: ignore[misc]
         storage = kit.notebook._storage
         folder = KINDS["atomic_fact"].locator(self._scope, "2000-01-01").parent
         found: dict[str, tuple[int, float]] = {}
