@@ -84,6 +84,27 @@ def test_notes_that_appear_with_their_folder_are_found_long_before_the_next_scan
     soon(lambda: world.hits("pull") == [entry])
 
 
+def test_a_watch_that_was_refused_is_begun_again_soon(live, tmp_path):
+    """The system's watches were all taken for a moment: edits are found long before the next scan all the same."""
+    begun = []
+
+    def refused_at_first(on_keys, stop):
+        begun.append(True)
+        if len(begun) == 1:
+            raise OSError(24, "Too many open files")
+        TreeWatch(tmp_path / "root")(on_keys, stop)
+
+    world, daemon = live(watch=refused_at_first, scan_seconds=600)
+    entry = world.episode("before")
+    soon(lambda: world.hits("before") == [entry] and bool(begun))
+    soon(lambda: not daemon.health()["watching"] or len(begun) > 1)
+    time.sleep(0.15)
+    file = world.path()
+    file.write_text(file.read_text().replace("before", "afterwards"))
+    soon(lambda: world.hits("afterwards") == [entry])
+    assert len(begun) == 2
+
+
 def test_without_a_watcher_the_next_scan_finds_the_edit(live):
     """inotify refused: edits are found at the next scan, and at once on a strong read."""
 

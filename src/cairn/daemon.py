@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 TAKE_OVER_SECONDS = 0.5
 MAINTAIN_SECONDS = 60.0
-REWATCH_SECONDS = 60.0
+REWATCH_SECONDS = (1.0, 60.0)
 UNHEALTHY_DRAINS = 3
 UNHEALTHY_MAINTENANCE = 5
 _DRAIN_AT_ONCE = 500
@@ -263,7 +263,9 @@ class Daemon:
 
     def _watch_life(self) -> None:
         assert self._watch is not None
+        pause, longest = REWATCH_SECONDS
         while not self._stop.is_set():
+            began = time.monotonic()
             try:
                 self._watching = True
                 self._watch(self._seen, self._stop)
@@ -272,7 +274,12 @@ class Daemon:
             self._watching = False
             # Whatever happened between two watches, or overflowed one, is found by a scan.
             self._scan_now.set()
-            self._stop.wait(REWATCH_SECONDS)
+            self._wake.set()
+            if time.monotonic() - began > longest:
+                pause = REWATCH_SECONDS[0]
+            # The system has few watches for all programs together: one may be free again soon, or never.
+            self._stop.wait(pause)
+            pause = min(2 * pause, longest)
 
     def _seen(self, keys: set[str]) -> None:
         files = {key for key in keys if key.endswith((".md", ".jsonl"))}
