@@ -95,13 +95,15 @@ _FUTURE = re.compile(
 
 # A present tense that only makes sense ahead: "I start on Monday", "we have an exam on Friday".
 _SCHEDULED = re.compile(
-    r"\b(?:starts?|begins?|arrives?|leaves?|departs?|opens?|closes?|ships?|launch(?:es)?|fly|flies|lands?|ends?|"
+    r"\b(?:starts?|begins?|arrives?|leaves?|meets?|visits?|travels?|go|goes|drives?|hosts?|celebrates?|presents?|departs?|opens?|closes?|ships?|launch(?:es)?|fly|flies|lands?|ends?|"
     r"returns?|moves?|am|is|are|'m|'re|have|has|need|needs|must|should|by|before|until|appointment|exam|interview|"
     r"deadline|flight|hearing|surgery|wedding)\b",
     re.IGNORECASE,
 )
 # "I promised it by Wednesday" looks ahead although the verb is past; "by Wednesday I was tired" does not.
 _DEADLINE = re.compile(r"\b(?:by|no later than)\s+(?:the\s+end\s+of\s+)?$", re.IGNORECASE)
+# "Every Friday" is no Friday in particular.
+_EACH = re.compile(r"\b(?:every|each|most)\s+(?:other\s+|second\s+)?$", re.IGNORECASE)
 _WAS = re.compile(r"\b(?:was|were|had|got|felt)\b", re.IGNORECASE)
 _PAST = re.compile(
     r"\b(?:was|were|had|did|didn't|went|met|got|came|saw|took|made|said|told|gave|found|felt|spent|bought|ran|ate|"
@@ -257,7 +259,9 @@ def _weekday_of_week(match: re.Match[str], today: date) -> Days:
     return spans.one(monday + timedelta(days=_WEEKDAY_NUMBERS[match["weekday"].lower()]))
 
 
-def _bare_weekday(match: re.Match[str], today: date) -> Days:
+def _bare_weekday(match: re.Match[str], today: date) -> Days | None:
+    if _EACH.search(match.string, max(0, match.start() - 16), match.start()):
+        return None
     number = _WEEKDAY_NUMBERS[match["weekday"].lower()]
     return spans.one(spans.weekday_near(number, today, future=_is_future(match), same_day=False))
 

@@ -31,6 +31,24 @@ _APPOINTED = re.compile(
     r"\b(?:deadline|due|appointment|scheduled|upcoming|coming up|reminder|remind me|is (?:on|next|tomorrow)|starts|begins|opens|launch(?:es)?|expires?|renew\w*|must be)\b",
     re.I,
 )
+# A present tense that a day ahead makes a plan: "we meet her tomorrow", "Morgen fliegen wir nach Rom".
+_SCHEDULED = re.compile(
+    r"^(?:(?:so|and|then|ok|okay|well|yes|yeah|also),? )*(?:(?:tomorrow|tonight|next \w+|(?:this|on) \w+|at \S+),? )*"
+    r"(?:I|we|my (?:\w+ )?\w+|our (?:\w+ )?\w+|the (?:\w+ )?\w+|[A-Z]\w+(?: and (?:I|[A-Z]\w+))?) (?:(?:both|also|then|finally|all) )?"
+    r"(?:meets?|fly|flies|leaves?|travels?|go|goes|visits?|moves?|starts?|begins?|arrives?|returns?|lands?|departs?|drives?|"
+    r"see|sees|presents?|hosts?|takes?|plays?|performs?|have|has|picks? up|celebrates?|marry|marries|gets? married|run|runs)\b"
+    r"|^(?:(?:also|dann|und|ja),? )*(?:ich|wir) (?:treffen?|fliegen?|fahren?|reisen?|besuchen?|ziehen?|haben?|starten?)\b"
+    r"|^(?:\S+ ){1,3}(?:treffen?|fliegen?|fahren?|reisen?|besuchen?|ziehen?|haben?|starten?) (?:ich|wir)\b",
+    re.I,
+)
+_HABIT_OR_DOUBT = re.compile(
+    r"\b(?:every|each|usually|often|always|never|normally|typically|sometimes|whenever|most|if|unless|whether|would|could|"
+    r"might|maybe|perhaps|not|don't|doesn't|won't|can't|nobody|no longer|(?:mon|tues|wednes|thurs|fri|satur|sun)days|"
+    r"jede[nrs]?|immer|oft|meistens|nie|nicht|kein\w*|falls|wenn|vielleicht|würden?|könnten?)\b",
+    re.I,
+)
+_SOMEONE = re.compile(r"\b(?:her|him|them)\b", re.I)
+_SOMETHING = re.compile(r"\b(?:it|this|that|these|those|there|he|she|they|ones?)\b", re.I)
 _NOT_A_PLAN = re.compile(
     r"\b(?:keep (?:\w+ing|you|ya|it|going|pushing|on|plugging|grinding|spreading|up)|give up|posted|updated|let (?:you|anything|any)|stay (?:determined|positive|strong|focused)|be (?:awesome|amazing|great)|be sure to|"
     r"just want to|on the right (?:track|path)|make it\b|by your side|memories|for sure|what i have to|start(?:ing)? (?:to )?think|right by|want to (?:positively|make (?:a|the) )|stop me|believ(?:e|ing) in|my best|(?:will|'ll) (?:never|always|let you|be (?:fine|okay|ok|great|there for)|see|keep you|help|make sure to tell|send you|be back|have to admit|say)|never forget|i'll keep (?:at|that|you|doing|going|pushing)|"
@@ -99,7 +117,7 @@ def _ahead(
     if text.endswith("?") or len(text.split()) < 4:
         return None
     intends = bool(_INTENT.search(text)) and not _NOT_A_PLAN.search(text)
-    if not intends and not _APPOINTED.search(text):
+    if not intends and not _APPOINTED.search(text) and not _is_scheduled(text):
         return None
     said = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
     found = dates.mentions(text, said)
@@ -109,10 +127,17 @@ def _ahead(
     if found and not coming:
         return None
     retelling = retold(sentence, message, others, zone, before)
+    if not retelling and _SOMEONE.search(text) and not _SOMETHING.search(text) and coming:
+        # Whom it is about may be told elsewhere; the day is worth keeping all the same.
+        retelling = retold(sentence, message, others, zone, alone=True)
     if not retelling or len(retelling.split()) < 5:
         return None
     start, end, stated = _window(text, coming, said.date())
     return Foresight(retelling, start, end, stated, sentence.strip(), message)
+
+
+def _is_scheduled(text: str) -> bool:
+    return bool(_SCHEDULED.search(text)) and not _HABIT_OR_DOUBT.search(text)
 
 
 def _window(text: str, coming: Sequence[dates.TimeMention], today: date) -> tuple[date, date, bool]:

@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from cairn.strategies import grammar
+from cairn.strategies import german, grammar
 from cairn.strategies.grammar import lexicon
 
 LEADS = re.compile(
@@ -520,6 +520,8 @@ def _is_noun(tokens: Sequence[str], at: int) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def is_english(text: str) -> bool:
+    if german.is_about_oneself(text):
+        return False
     tokens = [t.lower() for t in grammar.words_of(text) if t[0].isalnum()]
     if not tokens:
         return True

@@ -20,9 +20,10 @@ from cairn.language import words
 from cairn.notes import frontmatter
 from cairn.notes.format import parse_note
 from cairn.notes.kinds import KINDS
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking, german
 from cairn.strategies.facts import cell_asks
 from cairn.strategies.grammar import lexicon
+from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement
 from cairn.types import Scope
 
@@ -165,7 +166,8 @@ def claims_of(statements: Sequence[Statement], owner: str) -> list[Claim]:
         if statement.speaker_id != owner:
             continue
         sentence = statement.sentence.rstrip(" .!")
-        for category, slot, pattern in _RULES:
+        rules = german.RULES if german.is_about_oneself(sentence) else _RULES
+        for category, slot, pattern in rules:
             match = pattern.match(sentence)
             if match:
                 found.append(
@@ -283,8 +285,10 @@ def _number(value: Any) -> int:
 
 
 def _says_the_same(item: dict[str, Any], claim: Claim) -> bool:
-    one, other = words.word_set(str(item.get("description", ""))), words.word_set(claim.description)
-    return bool(one) and len(one & other) >= 0.8 * len(one | other)
+    known = str(item.get("description", ""))
+    one, other = words.word_set(known), words.word_set(claim.description)
+    alike = bool(one) and len(one & other) >= 0.8 * len(one | other)
+    return alike and particulars(known) == particulars(claim.description)
 
 
 def traits_of(items: Sequence[dict[str, Any]], owner: str) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cairn.language import dates, sentences, words
-from cairn.strategies import grammar
+from cairn.strategies import german, grammar
 from cairn.strategies.grammar import lexicon
 from cairn.strategies.phrases import (
     EMPTY,
@@ -178,7 +178,8 @@ def _parts(sentence: str, message: Message, others: Sequence[str]) -> Iterator[_
         return
     text = bared(text, others)
     if not is_english(text):
-        if len(words.word_set(text)) >= 4 or (len(text) >= 8 and not text.isascii()):
+        said = len(words.word_set(text)) >= 4 or (len(text) >= 8 and not text.isascii())
+        if said or german.is_about_oneself(text):
             yield _Part(text, message, leans=False)
         return
     text = with_subject(text)
@@ -364,16 +365,25 @@ def _ended(text: str) -> str:
     )
 
 
-def retold(sentence: str, message: Message, others: Sequence[str], zone: tzinfo, before: str = "") -> str:
+def retold(
+    sentence: str,
+    message: Message,
+    others: Sequence[str],
+    zone: tzinfo,
+    before: str = "",
+    *,
+    alone: bool = False,
+) -> str:
     """One sentence of `message` in the third person with its dates, whatever it says; "" if it cannot stand alone.
 
-    A sentence that leans on `before`, the one said just ahead of it, is told together with it.
+    A sentence that leans on `before`, the one said just ahead of it, is told together with it; with `alone` it is
+    told by itself although a pronoun in it points elsewhere.
     """
     said_at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
     parts = [_Part(text, message, leans=False) for s in (before, sentence) if (text := _plain(s, others))]
     if not parts or not _plain(sentence, others):
         return ""
-    if leans(parts[-1].text):
+    if leans(parts[-1].text) and not alone:
         if len(parts) < 2 or leans(parts[0].text) or not is_claim(parts[0].text):
             return ""
     else:

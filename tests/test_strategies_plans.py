@@ -1,0 +1,193 @@
+"""Plans told in the present tense, and what people say about themselves in German: what is taken and what is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cairn.language import dates
+from cairn.strategies.foresight import foresights_of
+from cairn.strategies.profile import claims_of
+from cairn.strategies.statements import statements_of
+from cairn.types import Message
+from tests.strategies_kit import World
+
+SAID_AT = datetime(2026, 11, 11, 12, tzinfo=UTC)  # a Wednesday
+
+
+def said(text: str) -> list[Message]:
+    return [Message("ana", "user", int(SAID_AT.timestamp() * 1000), text, "Ana", id="m_1")]
+
+
+PLANS = [
+    ("We meet her tomorrow at 14:00.", "2026-11-12", "2026-11-12"),
+    ("We meet her on Monday at 14:00.", "2026-11-16", "2026-11-16"),
+    ("I fly to Rome on Friday.", "2026-11-13", "2026-11-13"),
+    ("I have lunch with Ben on Friday.", "2026-11-13", "2026-11-13"),
+    ("My mother arrives next Tuesday with my sister.", "2026-11-17", "2026-11-17"),
+    ("Tomorrow I visit my parents in Porto.", "2026-11-12", "2026-11-12"),
+    ("I start my new job on Monday.", "2026-11-16", "2026-11-16"),
+    ("We leave for the coast on Saturday morning.", "2026-11-14", "2026-11-14"),
+    ("I have a call with the bank tomorrow afternoon.", "2026-11-12", "2026-11-12"),
+    ("I see the dentist tomorrow at nine.", "2026-11-12", "2026-11-12"),
+    ("The team presents the prototype next Thursday.", "2026-11-19", "2026-11-19"),
+    ("We host a dinner for the neighbours on Saturday.", "2026-11-14", "2026-11-14"),
+    ("I take the written exam next week.", "2026-11-16", "2026-11-22"),
+    ("Our flight leaves tomorrow at 6:30.", "2026-11-12", "2026-11-12"),
+    ("I go to the opera with Marta tomorrow.", "2026-11-12", "2026-11-12"),
+    ("We move into the new flat on 1 December.", "2026-12-01", "2026-12-01"),
+    ("I run the marathon on 29 November.", "2026-11-29", "2026-11-29"),
+    ("On Friday we celebrate my birthday at the harbour.", "2026-11-13", "2026-11-13"),
+    ("I'm meeting him tomorrow at noon.", "2026-11-12", "2026-11-12"),
+    ("Wir treffen uns morgen um 14 Uhr.", "2026-11-12", "2026-11-12"),
+    ("Ich besuche nächste Woche meine Eltern.", "2026-11-16", "2026-11-22"),
+]
+NO_PLANS = [
+    "We meet every Friday.",
+    "I go to the gym on Mondays.",
+    "We met her yesterday at 14:00.",
+    "I usually leave the office at six.",
+    "I have a dog and two cats.",
+    "I see what you mean.",
+    "We never meet on Friday.",
+    "I take the bus to work each Monday.",
+    "If we meet tomorrow I bring cake.",
+    "Do we meet tomorrow?",
+    "We could meet tomorrow at noon.",
+    "I visited my parents last week.",
+    "We don't meet tomorrow after all.",
+    "I always run on Sunday mornings.",
+    "I play tennis with Ben every Tuesday.",
+    "I went to Rome on Friday.",
+    "The shop has nice shoes.",
+    "I have known Marta since May.",
+    "Maybe we go to the coast tomorrow.",
+    "I started my new job on Monday.",
+    "I saw the dentist on Tuesday at nine.",
+    "She said the bus leaves from the harbour.",
+    "I go by Sam at work.",
+    "Wir treffen uns jeden Freitag.",
+    "Wir haben uns gestern getroffen.",
+    "Vielleicht fliege ich morgen nach Rom.",
+]
+
+
+@pytest.mark.parametrize(("text", "start", "end"), PLANS)
+def test_a_present_tense_with_a_day_ahead_is_a_plan(text: str, start: str, end: str) -> None:
+    """What is said of a coming day is kept with that day, whoever "her" may be."""
+    (plan,) = foresights_of(said(text), UTC)
+    assert (plan.start.isoformat(), plan.end.isoformat(), plan.is_stated) == (start, end, True)
+    assert plan.evidence == text
+
+
+@pytest.mark.parametrize("text", NO_PLANS)
+def test_habits_doubts_denials_and_the_past_are_no_plans(text: str) -> None:
+    """A day in a sentence does not make it one."""
+    assert foresights_of(said(text), UTC) == []
+
+
+def test_a_day_that_comes_every_week_has_no_date() -> None:
+    """ "Every Friday" is told as it is; "on Monday" of a meeting is the one ahead."""
+    assert dates.with_absolute("We meet every Friday.", SAID_AT) == "We meet every Friday."
+    assert dates.with_absolute("We meet every other Friday.", SAID_AT) == "We meet every other Friday."
+    assert dates.with_absolute("We meet on Friday.", SAID_AT) == "We meet on Friday (13 November 2026)."
+    assert dates.with_absolute("We met on Friday.", SAID_AT) == "We met on Friday (6 November 2026)."
+
+
+GERMAN = [
+    ("Ich wohne in Berlin.", "Home", "home"),
+    ("Ich lebe seit 2019 in München.", "Home", "home"),
+    ("Ich bin letztes Jahr nach Hamburg gezogen.", "Home", "home"),
+    ("Ich mag Käse.", "Preference", "taste käse"),
+    ("Ich mag Tee.", "Preference", "taste tee"),
+    ("Ich liebe klassische Musik.", "Preference", "taste klassisch musik"),
+    ("Ich mag keine Oliven.", "Preference", "taste oliven"),
+    ("Ich mag Fisch überhaupt nicht.", "Preference", "taste fisch"),
+    ("Ich hasse Staus.", "Preference", "taste staus"),
+    ("Ich arbeite als Lehrerin.", "Work", "occupation"),
+    ("Ich arbeite bei Siemens.", "Work", "employer"),
+    ("Ich bin Krankenpfleger.", "Work", "occupation"),
+    ("Ich bin Softwareentwicklerin in einer kleinen Firma.", "Work", "occupation"),
+    ("Mein Name ist Anna Schmidt.", "Identity", "name"),
+    ("Ich heiße Jonas.", "Identity", "name"),
+    ("Ich bin 34 Jahre alt.", "Identity", "age"),
+    ("Ich komme aus Österreich.", "Identity", "origin"),
+    ("Ich bin in Leipzig aufgewachsen.", "Identity", "origin"),
+    ("Ich bin Vegetarierin.", "Health", ""),
+    ("Ich bin allergisch gegen Nüsse.", "Health", ""),
+    ("Ich esse kein Fleisch.", "Health", ""),
+    ("Meine Lieblingsfarbe ist Grün.", "Preference", "favorite farb"),
+    ("Ich spiele gern Schach.", "Preference", "taste schach"),
+    ("Ich trinke gerne grünen Tee.", "Preference", "taste grünen tee"),
+    ("Meine Schwester heißt Lena.", "Family", ""),
+    ("Ich habe zwei Kinder.", "Family", ""),
+    ("Ich bin verheiratet.", "Family", ""),
+    ("Ich spreche fließend Spanisch.", "Skill", ""),
+    ("Ich gehe jeden Morgen joggen.", "Habit", ""),
+    ("Ich studiere Physik in Wien.", "Education", ""),
+]
+NOT_TOLD = [
+    "Ich weiß nicht.",
+    "Ich auch nicht.",
+    "Ich mag dich.",
+    "Ich mag das.",
+    "Ich mag, wie du das machst.",
+    "Ich würde gern in Berlin wohnen.",
+    "Ich wohne nicht in Berlin.",
+    "Ich wohnte früher in Berlin.",
+    "Wohne ich in Berlin?",
+    "Wo wohnst du?",
+    "Er wohnt in Berlin.",
+    "Ich lebe in der Hoffnung auf besseres Wetter.",
+    "Ich arbeite bei Regen lieber drinnen.",
+    "Ich arbeite als ob es kein Morgen gäbe.",
+    "Ich komme aus dem Büro.",
+    "Ich komme aus der Sitzung und bin müde.",
+    "Ich bin sicher.",
+    "Ich bin müde.",
+    "Ich bin hier.",
+    "Ich bin gleich da.",
+    "Ich heiße es nicht gut.",
+    "Ich hätte gern einen Kaffee.",
+    "Ich möchte gern einen Tisch reservieren.",
+    "Ich danke dir.",
+    "Mir geht es gut.",
+    "Mein Gott, ist das schön.",
+    "Ich habe Hunger.",
+    "Ich habe eine Frage.",
+    "Ich kann nicht kommen.",
+    "Ich liebe es.",
+    "Ich könnte jeden Tag Pizza essen.",
+    "Mein Kampf is a book I never read.",
+]
+
+
+@pytest.mark.parametrize(("text", "category", "slot"), GERMAN)
+def test_german_statements_about_oneself_reach_the_profile(text: str, category: str, slot: str) -> None:
+    """Each is understood for what it is about, and told in its own words."""
+    (claim,) = claims_of(statements_of(said(text), UTC), "ana")
+    assert (claim.category, claim.slot) == (category, slot)
+    assert claim.description.startswith("Ana said: ")
+
+
+@pytest.mark.parametrize("text", NOT_TOLD)
+def test_german_sentences_that_tell_nothing_of_the_kind_do_not(text: str) -> None:
+    """Wishes, denials, the past, small talk and other people stay out of the profile."""
+    assert claims_of(statements_of(said(text), UTC), "ana") == []
+
+
+def test_a_move_told_in_german_ends_what_english_said(tmp_path: Path) -> None:
+    """One home at a time, whichever language it is told in; the old one stays with its end."""
+    world = World(tmp_path / "root")
+    world.run(world.talk([("Ana", "I live in Porto.")], session="s1", at=datetime(2026, 5, 1, tzinfo=UTC)))
+    world.run(
+        world.talk([("Ana", "Ich wohne in Berlin.")], session="s2", at=datetime(2026, 6, 1, tzinfo=UTC))
+    )
+    world.run(world.talk([("Ana", "Ich mag Käse.")], session="s3", at=datetime(2026, 6, 2, tzinfo=UTC)))
+    profile = next(text.decode() for name, text in world.tree().items() if name.endswith("users/ana/user.md"))
+    current, _, earlier = profile.partition("Earlier")
+    assert "Ich wohne in Berlin" in current
+    assert "Ich mag Käse" in current
+    assert "lives in Porto" in earlier
