@@ -9,6 +9,7 @@ import pytest
 
 from cairn.engines.inmemory import InMemoryBackend, InMemoryJournals, InMemoryLocks
 from cairn.errors import Invalid, NotFound
+from cairn.history.observer import Observer
 from cairn.history.timetravel import EntryChange, TimeTravel
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
@@ -201,3 +202,16 @@ def test_what_is_kept_in_memory_does_not_grow_with_the_changes(world):
     assert world.travel._now == {}
     assert world.travel.log(limit=1)[0].action == "removed"
     assert len(world.open().log(limit=1000)) == 62
+
+
+def test_a_note_deleted_by_hand_is_recorded_as_removed(world):
+    """E69: a deletion is an edit like others, though a file that is gone has no time to be found by."""
+    observer = Observer(world.storage, lambda _space: world.travel, lambda _after: [])
+    entry = world.add("a text that a person deletes")
+    observer.of(Space())
+    assert observer.look_around() == 0
+    world.storage.remove(world.at)
+    assert observer.look_around() == 2, "its entry and the head of its file"
+    assert [(change.entry, change.action) for change in world.travel.log(limit=1)] == [(entry, "removed")]
+    assert world.travel.as_of(world.clock.now()) == {}
+    assert observer.look_around() == 0

@@ -72,7 +72,7 @@ class Observer:
         return self._observe(waiting, "write")
 
     def look_around(self) -> int:
-        """Find what was edited by hand since the last recorded change, and record it."""
+        """Find what was edited or deleted by hand since the last recorded change, and record it."""
         self.settle()
         since: dict[Space, float] = {}
         found = []
@@ -88,6 +88,10 @@ class Observer:
             if self._mtime(at) >= since[space] - _GRAIN_SECONDS:
                 found.append(at)
         self._looked_at = began
+        with self._lock:
+            made = list(self._made.values())
+        # A file that is gone has no time to be found by.
+        found += [at for travel in made for at in travel.notes() if not self._storage.exists(at)]
         return self._observe(found, "edit")
 
     def start(self) -> None:

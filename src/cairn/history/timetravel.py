@@ -194,6 +194,12 @@ class TimeTravel:
         """Every change, oldest first, from the journal."""
         return _told(self._journals.read(self._changes_at).lines)
 
+    def notes(self) -> list[Locator]:
+        """The notes that have entries, as far as they were observed."""
+        with self._guard:
+            self._catch_up()
+            return [Locator(path) for path in self._now]
+
     def log(self, entry: str | None = None, *, limit: int = 100) -> list[EntryChange]:
         """Changes, newest first; of one entry (by its id, with its owner or without, or `path#id`) or of all."""
         with self._guard:
