@@ -265,3 +265,17 @@ def test_a_reader_waits_for_its_change_though_the_path_is_queued_again(state):
     assert state.done(state.claim(10, holder="me"), holder="me") == 1
     assert not state.waiting()
     assert state.applied_lsn() == state.last_lsn()
+
+
+def test_an_index_is_not_complete_while_a_file_of_its_scan_waits_again(state):
+    """A file of the scan that is queued anew before it was read gets another place, and is still to be read."""
+    lsn = state.enqueue(noticed("a.md", "b.md"))
+    state.note_scan("one", lsn, queue=state.generation)
+    state.enqueue(noticed("a.md"))
+    [b, _a] = state.claim(10, holder="me")
+    state.done([b], holder="me")
+    assert not state.set_ready("one")
+    state.done([_a], holder="me")
+    assert not state.set_ready("another"), "no scan was made for it"
+    assert state.set_ready("one")
+    assert state.ready_for() == "one"

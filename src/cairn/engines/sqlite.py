@@ -429,7 +429,7 @@ class SqliteState:
         complete = (
             "EXISTS (SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = ?1) AND NOT EXISTS (SELECT 1 FROM"
             " md_change_state WHERE status IN ('pending', 'processing')"
-            " AND lsn <= (SELECT value FROM meta WHERE key = 'rebuild_lsn'))"
+            " AND since <= (SELECT value FROM meta WHERE key = 'rebuild_lsn'))"
         )
         update = f"UPDATE meta SET value = ?1 WHERE key = 'ready_for' AND {complete}"
         if self._db.read(lambda db: db.execute(f"SELECT {complete}", (generation,)).fetchone()[0]):
