@@ -205,6 +205,41 @@ def test_what_a_person_wrote_or_changed_or_removed_stays_so(tmp_path):
         assert "plumber" not in text
 
 
+def test_a_save_that_empties_the_file_first_is_followed(tmp_path):
+    """An editor that truncates and then writes: the rows are gone for a moment, the edit is an edit all the same."""
+    with opened(tmp_path) as memory:
+        tell(memory, "I adopted a heron called Zaphodine.")
+        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory) and says(memory, "Zaphodine"))
+        time.sleep(0.3)
+        text = note(tmp_path).read_text()
+        note(tmp_path).write_text("")
+        soon(lambda: not answer(memory, "heron")["episodes"])
+        note(tmp_path).write_text(text.replace("Zaphodine", "Trillianne"))
+        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+        assert not derived(tmp_path, "Zaphodine")
+
+
+def test_a_correction_far_back_in_a_long_session_is_followed(tmp_path):
+    """A log that the indexer reads by its end only is read whole again; the cells behind stay as they were."""
+    with opened(tmp_path) as memory:
+        for n, name in enumerate(("Zaphodine", "Marvina", "Fordette")):
+            filler = " ".join(f"word{n}x{i}" for i in range(3000))
+            memory.add("s", [said(f"I adopted a heron called {name}.", NOW + n), said(filler, NOW + n)])
+            memory.flush("s")
+        soon(lambda: all(derived(tmp_path, name) for name in ("Zaphodine", "Fordette")) and settled(memory))
+        soon(lambda: says(memory, "Fordette"))
+        time.sleep(0.3)
+        edit(note(tmp_path), "Zaphodine", "Trillianne")
+        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+        soon(lambda: settled(memory))
+        shown = answer(memory, "heron called", consistency="strong")["evidence"]
+        assert sorted(one["text"].split()[-1] for one in shown if "heron" in one["text"]) == [
+            "Fordette.",
+            "Marvina.",
+            "Trillianne.",
+        ]
+
+
 def test_only_the_owner_who_corrected_is_corrected(tmp_path):
     """Two people share a talk, each with an episode: one's correction leaves the other's memory as it was."""
     with opened(tmp_path) as memory:
@@ -305,6 +340,8 @@ def test_an_edit_beside_a_lost_index_file_is_followed(tmp_path):
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.")
         soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+    with opened(tmp_path) as memory:  # a start after which the engine knows the session as it is
+        soon(lambda: bool(memory.memory.parts.engine.state.seen()))
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     for file in (tmp_path / ".index/sqlite").glob("index.db*"):
         file.unlink()

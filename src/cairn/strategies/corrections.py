@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import KINDS
@@ -25,7 +26,7 @@ from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy,
 from cairn.strategies.facts import KnownFacts, by_day, fact_draft
 from cairn.strategies.foresight import foresight_draft, foresights_of
 from cairn.strategies.statements import Statement, statements_of
-from cairn.types import CellEvent, Entry, Message, Scope
+from cairn.types import Cell, CellEvent, Entry, Message, Scope
 
 
 class FollowCorrections(Strategy):
@@ -70,7 +71,11 @@ class FollowCorrections(Strategy):
                 yield Outcome(job, "wrote" if done else "skipped", why, done)
 
     def _follow(self, ask: Ask, episodes: Mapping[str, Entry], kit: Kit) -> tuple[str, ...]:
-        now, mine, said = _looked(ask, episodes, kit)
+        now, mine, cell = _looked(ask, episodes, kit)
+        said, ask = (
+            cell.messages,
+            replace(ask, day=cell.day),
+        )  # though the episode may have been moved to another
         if now == mine.followed and not mine.recorded:
             return ()
         scope, versions = ask.scope, [mine.followed, *mine.recorded]
@@ -98,9 +103,7 @@ def _episodes(scope: Scope, day: str, kit: Kit) -> dict[str, Entry]:
     return found
 
 
-def _looked(
-    ask: Ask, episodes: Mapping[str, Entry], kit: Kit
-) -> tuple[Corrections, CellCorrections, tuple[Message, ...]]:
+def _looked(ask: Ask, episodes: Mapping[str, Entry], kit: Kit) -> tuple[Corrections, CellCorrections, Cell]:
     """What an episode corrects now, what the log knows of that, and what was said."""
     entry = episodes.get(ask.cell_id)
     if entry is None or entry.id != ask.entry_id:
@@ -109,7 +112,7 @@ def _looked(
     now: dict[str, str | None] = {}
     if entry.inline.get("writer") == DETERMINISTIC:
         now = corrections_in(entry.sections.get("Content", ""), cell.messages)
-    return {one: text and _redacted(text, kit) for one, text in now.items()}, mine, cell.messages
+    return {one: text and _redacted(text, kit) for one, text in now.items()}, mine, cell
 
 
 def _redacted(text: str, kit: Kit) -> str | None:
