@@ -190,3 +190,46 @@ def test_a_strong_hybrid_search_does_not_wait_for_vectors_nobody_makes(tmp_path)
         result = memory.search("bittern", user_id="alice", consistency="strong")
         assert result.episodes
         assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.reextract(date="2026-13-45"),
+        lambda m: m.reextract(date=20260101),
+        lambda m: m.reextract(user_id=5),
+        lambda m: m.search("x", user_id="ana", as_of="2026-13-45"),
+        lambda m: m.search("x", user_id="ana", as_of=5),
+        lambda m: m.search("x", user_id="ana", as_of="0001-01-01T00:00:00+14:00"),
+        lambda m: m.get("episode", user_id="ana", page=0),
+        lambda m: m.get("episode", user_id="ana", sort_by="luck"),
+        lambda m: m.get("episode", user_id="ana", sort_order="luck"),
+        lambda m: m.log(limit=-1),
+        lambda m: m.log(limit="5"),
+        lambda m: m.log(5),
+        lambda m: m.show(5),
+        lambda m: m.show(None),
+        lambda m: m.diff(None),
+        lambda m: m.restore(None),
+        lambda m: m.export_to(""),
+        lambda m: m.export_to("a\0b"),
+        lambda m: m.import_from(""),
+        lambda m: m.sync(""),
+        lambda m: m.memories.list(limit="5"),
+        lambda m: m.memories.list(offset=1.5),
+        lambda m: m.memories.list(scope="project", owner="ana"),
+        lambda m: m.memories.import_skill("a\0b"),
+        lambda m: m.memories.scan_skills([""]),
+        lambda m: m.memories.import_from("mem0", "[" * 100_000),
+        lambda m: m.memories.import_from("claude", "- x", owner="../x"),
+        lambda m: m.remember("Tea is at four.", owner="ana"),
+    ],
+)
+def test_nonsense_is_a_named_error_in_python_too(tmp_path, call):
+    """A date, number, id or path that is none is `Invalid`, and nothing is written."""
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="none", background=False) as memory:
+        memory.remember("The pier closes at dusk.")
+        before = {path: path.read_bytes() for path in (tmp_path / "root").rglob("*.md")}
+        with pytest.raises(cairn.Invalid):
+            call(memory)
+        assert {path: path.read_bytes() for path in (tmp_path / "root").rglob("*.md")} == before

@@ -630,7 +630,7 @@ def _check_list(status: str | None, category: str | None, offset: int, limit: in
     for name, value, allowed in (("status", status, STATUSES), ("category", category, CATEGORIES)):
         if value is not None and value not in allowed:
             raise Invalid(f'{name} "{value[:60]}" is not one of {", ".join(allowed)}.', field=name)
-    if offset < 0:
-        raise Invalid(f"offset is {offset}: use 0 or more.", field="offset")
-    if not 1 <= limit <= MAX_PAGE:
-        raise Invalid(f"limit is {limit}: use 1 to {MAX_PAGE}.", field="limit")
+    if not isinstance(offset, int) or offset < 0:
+        raise Invalid(f"offset is {offset!r:.60}: use 0 or more.", field="offset")
+    if not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
+        raise Invalid(f"limit is {limit!r:.60}: use 1 to {MAX_PAGE}.", field="limit")

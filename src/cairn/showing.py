@@ -38,6 +38,8 @@ def show(parts: Parts, space: Space, wanted: str) -> dict[str, Any]:
         Invalid: it can be no id, or several owners have an entry of that name; the message lists them.
         NotFound: nothing in the space goes by it.
     """
+    if not isinstance(wanted, str):
+        raise Invalid(f"id must be a text, not {type(wanted).__name__}.", field="id")
     if "/" in wanted:
         found = _by_place(parts, space, wanted)
     elif named := _MESSAGE_ID.fullmatch(wanted):

@@ -24,6 +24,8 @@ def log(parts: Parts, space: Space, entry_id: str | None, limit: int) -> list[di
     Raises:
         Invalid: a limit that is none.
     """
+    if entry_id is not None and not isinstance(entry_id, str):
+        raise Invalid(f"id must be a text, not {type(entry_id).__name__}.", field="id")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_CHANGES:
         raise Invalid(f"limit is {limit}: use 1 to {MAX_CHANGES}.", field="limit")
     found = _recorded(parts, space).log(entry_id, limit=limit)
@@ -42,12 +44,12 @@ def checkpoints(parts: Parts, space: Space) -> list[dict[str, Any]]:
 
 def diff(parts: Parts, space: Space, target: str) -> list[dict[str, Any]]:
     """What is different now from a checkpoint or a time."""
-    return _recorded(parts, space).diff(target)
+    return _recorded(parts, space).diff(_checked(target))
 
 
 def restore(parts: Parts, space: Space, target: str, *, dry_run: bool) -> list[dict[str, Any]]:
     """Bring entries back to a checkpoint, a time, or before one change; restoring can itself be undone."""
-    travel = _recorded(parts, space)
+    travel, target = _recorded(parts, space), _checked(target)
     plan = travel.restore_plan(target) if dry_run else travel.restore(target)
     if not dry_run:
         parts.observer.settle()
@@ -55,6 +57,12 @@ def restore(parts: Parts, space: Space, target: str, *, dry_run: bool) -> list[d
         {"path": item.path, "entry": item.entry, "action": "write" if item.text is not None else "remove"}
         for item in plan
     ]
+
+
+def _checked(target: str) -> str:
+    if not isinstance(target, str):
+        raise Invalid(f"target must be a text, not {type(target).__name__}.", field="target")
+    return target
 
 
 def _recorded(parts: Parts, space: Space) -> TimeTravel:

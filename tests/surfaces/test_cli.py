@@ -107,6 +107,10 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
         (["memories", "list", "--scope", "project", "--owner", "bob"], 2, "bob"),
         (["memories", "import", "--from", "claude", "--owner", "../x", "cairn.toml"], 2, "owner"),
         (["skills", "import", "cairn.toml"], 2, "SKILL.md"),
+        (["skills", "import", ""], 2, "path"),
+        (["skills", "scan", ""], 2, "path"),
+        (["import", ""], 2, "path"),
+        (["export", ""], 2, "path"),
     ],
 )
 def test_bad_input_has_a_code_and_a_sentence(cli, words, code, part):
@@ -151,6 +155,24 @@ def test_an_empty_root_is_no_root(cli, tmp_path):
     assert code == 6
     assert "memory.root" in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_bytes_that_are_no_text_are_said_again_without_a_traceback(tmp_path, as_json):
+    """An argument that is not UTF-8 is refused by name, also where the terminal takes UTF-8 alone."""
+    words = [sys.executable, "-m", "cairn.surfaces.cli", "--root", str(tmp_path / "root")]
+    env = {**os.environ, **ENV, "PYTHONIOENCODING": "utf-8:strict"}
+    subprocess.run([*words, "init"], env=env, check=True, capture_output=True)
+    done = subprocess.run(
+        [*words, "show", b"\xffx", *(["--json"] if as_json else [])],
+        env=env,
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    if as_json:
+        assert "is not an entry id" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_an_export_into_the_root_is_refused(cli):

@@ -238,6 +238,7 @@ def test_nonsense_is_refused_by_name(world):
         ("POST", "checkpoints", {"label": "x" * 501}, 422, "label"),
         ("POST", "memories/import", {"source": "nope", "text": "x"}, 422, "source"),
         ("POST", "memories/import", {"source": "mem0", "text": "{"}, 422, "JSON"),
+        ("POST", "memories/import", {"source": "mem0", "text": "[" * 100_000}, 422, "JSON"),
         ("POST", "memories/import", {"source": "claude", "text": "- x", "owner": "../x"}, 422, "owner"),
         ("POST", "skills/import", {"name": "../x", "text": SKILL}, 422, "name"),
         ("POST", "skills/import", {"name": "x", "text": ""}, 422, "text"),

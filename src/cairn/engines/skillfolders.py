@@ -29,7 +29,7 @@ def skill_files(folder: str) -> SkillFolder:
         NotFound: there is no such folder.
         Invalid: it is a file, or holds more skills than anyone means.
     """
-    top = Path(folder).expanduser().absolute()
+    top = _place(folder)
     if not top.exists():
         raise NotFound(f"{folder}: there is no such folder.", path=folder)
     if not top.is_dir():
@@ -57,12 +57,18 @@ def one_skill_file(path: str) -> SkillFile:
         NotFound: there is no such file.
         Invalid: it is not a Markdown file, too large, or not UTF-8.
     """
-    file = Path(path).expanduser().absolute()
+    file = _place(path)
     if file.is_dir():
         file /= "SKILL.md"
     elif file.exists() and file.suffix != ".md":
         raise Invalid(f"{path} is not a Markdown file: name a SKILL.md, or the folder it is in.", path=path)
     return _read(file, "import")
+
+
+def _place(name: str) -> Path:
+    if not isinstance(name, str) or not name.strip() or "\0" in name:
+        raise Invalid(f"{name!r:.60} is no path: name a folder or a SKILL.md.", field="path")
+    return Path(name).expanduser().absolute()
 
 
 def _read(file: Path, source: str) -> SkillFile:

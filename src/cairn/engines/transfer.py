@@ -58,7 +58,7 @@ def export(storage: StorageBackend, target: str) -> Transfer:
         Conflict: the target is there and not empty.
         Unavailable: the target cannot be made.
     """
-    place = Path(target).expanduser()
+    place = _place(target)
     if place.name.endswith(_ARCHIVES):
         return _export_archive(storage, place)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
@@ -74,7 +74,14 @@ def export(storage: StorageBackend, target: str) -> Transfer:
 
 def lies_in(target: str, root: Path) -> bool:
     """Whether an export to `target` would land in `root`."""
-    return Path(target).expanduser().resolve().is_relative_to(root.resolve())
+    return _place(target).resolve().is_relative_to(root.resolve())
+
+
+def _place(name: str) -> Path:
+    """The path of a folder or archive. An empty name does not mean the folder one stands in."""
+    if not isinstance(name, str) or not name.strip() or "\0" in name:
+        raise Invalid(f"{name!r:.60} is no folder and no archive: give its path.", field="path")
+    return Path(name).expanduser()
 
 
 def _copy(source: StorageBackend, target: StorageBackend) -> Transfer:
@@ -203,7 +210,7 @@ def _aside(storage: StorageBackend, locator: Locator) -> Locator:
 
 @contextmanager
 def _opened(source: str) -> Iterator[StorageBackend]:
-    place = Path(source).expanduser()
+    place = _place(source)
     if place.is_dir():
         yield DeviceLocalBackend(place)
         return

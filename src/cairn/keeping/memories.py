@@ -685,8 +685,8 @@ def check_fields(
         if isinstance(value, bool) or value not in allowed:
             names = ", ".join(str(one) for one in allowed if one is not None)
             raise Invalid(f'{name} "{str(value)[:60]}" is not one of {names}.', field=name)
-    if confidence is not None and not 0 <= confidence <= 1:
-        raise Invalid(f"confidence {confidence} is not between 0 and 1.", field="confidence")
+    if confidence is not None and not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
+        raise Invalid(f"confidence {confidence!r:.60} is not between 0 and 1.", field="confidence")
 
 
 def tracks() -> tuple[Track, ...]:

@@ -289,7 +289,7 @@ def _scope(row: Mapping[str, Any]) -> tuple[str, str]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Invalid(f"It is not JSON: {error}.", field="text") from None
 
 

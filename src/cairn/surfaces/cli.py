@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import logging
 import os
 import sys
@@ -105,6 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         gc.set_threshold(
             50_000, 10, 10
         )  # a process of our own: looking for garbage while it imports is a tenth of its start
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # An argument of bytes that are no text may have to be said again; in JSON this is a valid escape.
+            sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser()
     if not given:
         parser.print_help()
