@@ -96,6 +96,18 @@ def test_every_fact_has_one_fate(world: World):
     assert not any(x["t"] == "before" for x in ledger(world)), "full copies do not stay in the journal"
 
 
+def test_one_preference_does_not_replace_another():
+    """A person has many preferences: only what has one value at a time is superseded."""
+    texts = (
+        "Ana prefers tea to coffee.",
+        "Ana prefers window seats.",
+        "Ana lives in Porto.",
+        "Ana lives in Oslo.",
+    )
+    facts = [Fact(f"af_{n}", "2023-05-08", "ep", text, f"{n}") for n, text in enumerate(texts)]
+    assert [fate.fate for fate in fates_of(facts)] == ["kept", "kept", "superseded", "kept"]
+
+
 def test_a_second_run_finds_nothing_left_to_merge(world: World):
     """Narratives and deprecated originals are not merged again."""
     story(world)

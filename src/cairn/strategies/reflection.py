@@ -31,7 +31,7 @@ from cairn.types import Entry, Scope
 NARRATIVE_CHARS = 20_000
 SAME = 0.8
 _SINGLE = re.compile(
-    r"^(?P<who>[\w.@+-]+(?:'s)?) (?P<what>lives in|is based in|moved to|works (?:at|for)|works as|favou?rite [\w ]+? is|name is|prefers)\b",
+    r"^(?P<who>[\w.@+-]+(?:'s)?) (?P<what>lives in|is based in|moved to|works (?:at|for)|works as|favou?rite [\w ]+? is|name is)\b",
     re.I,
 )
 _SCHEMA = {
