@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import sqlite3
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cairn.engines import database
-from cairn.engines.database import Database
+from cairn.engines.database import Database, _Connection
 from cairn.engines.sqlite import MAX_RETRIES, SqliteState
 from cairn.seams import Noticed
 
@@ -279,3 +281,10 @@ def test_an_index_is_not_complete_while_a_file_of_its_scan_waits_again(state):
     assert not state.set_ready("another"), "no scan was made for it"
     assert state.set_ready("one")
     assert state.ready_for() == "one"
+
+
+def test_a_connection_that_never_opened_ends_quietly(tmp_path):
+    """A file that cannot be opened (its folder goes away just now) is an error to the caller, and no second one later."""
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite3.connect(tmp_path / "gone" / "x.db", factory=_Connection)
+    gc.collect()

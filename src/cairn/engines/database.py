@@ -44,7 +44,8 @@ class _Connection(sqlite3.Connection):
     """A connection that can be referred to weakly, so that a finished thread's is not kept alive."""
 
     def __del__(self) -> None:
-        self.close()
+        with contextlib.suppress(sqlite3.ProgrammingError):  # it never opened: the folder was being removed
+            self.close()
 
 
 class Database:

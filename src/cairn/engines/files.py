@@ -25,7 +25,7 @@ from cairn.engines.tree import (
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound
 from cairn.seams import Capabilities, Info, Locator, StorageBackend, content_hash, registry
 
-__all__ = ["PROTOCOL", "DeviceLocalBackend", "trouble_writing"]
+__all__ = ["PROTOCOL", "DeviceLocalBackend"]
 
 PROTOCOL = "device-local"
 
