@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.files import trouble_writing
+from cairn.engines.tree import trouble_writing
 from cairn.errors import CairnError
 from cairn.notes.conflicts import conflict_copies
 from cairn.notes.kinds import place_of

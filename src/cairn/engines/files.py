@@ -16,7 +16,6 @@ from cairn.engines.tree import (
     FileInTheWay,
     Tree,
     encoded,
-    failed,
     is_temp,
     is_usable,
     refuse_temps,
@@ -31,22 +30,6 @@ PROTOCOL = "device-local"
 
 _STAMP = "stat:"
 _SETTLED_NS = 50_000_000
-
-
-def trouble_writing(folder: str | os.PathLike[str]) -> str:
-    """Why nothing can be written into `folder`, or into the nearest folder above that is there; "" if it can.
-
-    Only looks: nothing is made.
-    """
-    place = os.path.abspath(folder)
-    while not os.path.isdir(place) and place != os.path.dirname(place):
-        place = os.path.dirname(place)
-    try:
-        if os.statvfs(place).f_flag & os.ST_RDONLY:
-            return "the file system is read-only"
-    except OSError as error:
-        return str(failed("", error))
-    return "" if os.access(place, os.W_OK | os.X_OK) else "permission is denied"
 
 
 class DeviceLocalBackend(StorageBackend):

@@ -57,6 +57,22 @@ def failed(key: str, error: OSError) -> StorageFailed:
     return translated
 
 
+def trouble_writing(folder: str | os.PathLike[str]) -> str:
+    """Why nothing can be written into `folder`, or into the nearest folder above that is there; "" if it can.
+
+    Only looks: nothing is made.
+    """
+    place = os.path.abspath(folder)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    try:
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            return "the file system is read-only"
+    except OSError as error:
+        return str(failed("", error))
+    return "" if os.access(place, os.W_OK | os.X_OK) else "permission is denied"
+
+
 @contextmanager
 def translating(key: str) -> Iterator[None]:
     """Let no bare error of the system out of the block."""
