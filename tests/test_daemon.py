@@ -229,3 +229,19 @@ def test_an_idle_daemon_costs_next_to_nothing(live):
     begin = time.process_time()
     time.sleep(2.0)
     assert time.process_time() - begin < 0.15
+
+
+def test_vectors_wait_for_people_and_come_in_small_batches_beside_them(live, monkeypatch):
+    """A batch of vectors takes a core for tens of milliseconds: people go first, and nobody waits for a long one."""
+    asked, people = [], threading.Event()
+    world, _ = live(step_aside=lambda: people.wait(5) and not asked)
+    embed = world.indexer.embed
+    monkeypatch.setattr(world.indexer, "embed", lambda limit: asked.append(limit) or embed(limit))
+    for number in range(12):
+        world.episode(f"The boat number {number} is in the harbour.")
+    soon(lambda: len(world.hits("harbour")) == 12)
+    assert asked == []
+    people.set()
+    soon(lambda: embedded(world))
+    assert asked[0] == 8
+    assert asked[1] > 100

@@ -474,5 +474,5 @@ def test_people_go_first_but_work_goes_on(world: World):
         assert world.run() == 6
         assert time.monotonic() - begun >= 0.1
     begun = time.monotonic()
-    world.engine._step_aside()
+    world.engine.step_aside()
     assert time.monotonic() - begun < 0.1

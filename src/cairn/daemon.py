@@ -30,6 +30,7 @@ MAINTAIN_SECONDS = 60.0
 REWATCH_SECONDS = (1.0, 60.0)
 UNHEALTHY_DRAINS = 3
 UNHEALTHY_MAINTENANCE = 5
+_EMBED_AT_ONCE, _EMBED_BESIDE_PEOPLE = 128, 8
 _DRAIN_AT_ONCE = 500
 
 Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
@@ -63,6 +64,7 @@ class Daemon:
         scan_seconds: Time between whole scans.
         chores: What else is due now and then.
         follow: Called by the embed thread when no vector is missing (the mirror); returns what it did.
+        step_aside: Called before each batch of vectors; waits while people are served and says whether any were.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Daemon:
         scan_seconds: float = 30.0,
         chores: Sequence[Chore] = (),
         follow: Callable[[], object] | None = None,
+        step_aside: Callable[[], bool] = lambda: False,
     ) -> None:
         self._indexer = indexer
         self._signals = signals
@@ -81,6 +84,7 @@ class Daemon:
         self._scan_seconds = max(scan_seconds, 0.05)
         self._chores = [*chores, Chore("maintain", MAINTAIN_SECONDS, self._maintain)]
         self._follow = follow
+        self._step_aside = step_aside
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._embed_wake = threading.Event()
@@ -251,7 +255,9 @@ class Daemon:
             if not self._holding or self._stop.is_set():
                 continue
             try:
-                while not self._stop.is_set() and self._indexer.embed():
+                while not self._stop.is_set() and self._indexer.embed(
+                    _EMBED_BESIDE_PEOPLE if self._step_aside() else _EMBED_AT_ONCE
+                ):
                     pass
                 if self._follow is not None and not self._stop.is_set():
                     self._follow()

@@ -172,7 +172,11 @@ class Memory:
         self, session_id: str, app_id: str = "default", project_id: str = "default"
     ) -> FlushOutcome:
         """Close the session's open stretch now; its episode is on disk before this returns."""
-        return await self._write(self.parts.capture.flush, Space(app_id, project_id), session_id)
+        return await self._write(self._flush, Space(app_id, project_id), session_id)
+
+    def _flush(self, space: Space, session_id: str) -> FlushOutcome:
+        with self.parts.engine.foreground():
+            return self.parts.capture.flush(space, session_id)
 
     async def remember(
         self,

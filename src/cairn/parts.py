@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from cairn.keeping.lifecycle import Trigger
 
 log = logging.getLogger("cairn")
+
+QUIET_SECONDS = 0.03  # vectors wait until nobody has asked for so long: calls come in rows
 
 
 class LazyEmbedder:
@@ -133,6 +136,7 @@ class Parts:
             watch=watch,
             scan_seconds=self.settings.index.scan_seconds,
             follow=self.follower,
+            step_aside=partial(self.engine.step_aside, QUIET_SECONDS),
             chores=[
                 Chore("merge conflict copies", 60.0, self._merge_copies),
                 Chore("sweep temporary files", 6 * 3600.0, self._sweep_leftovers, apart=True),

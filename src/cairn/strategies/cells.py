@@ -37,7 +37,7 @@ class Cells:
     """Reads cells. Keeps the sessions it read last, and catches up with what was appended to them."""
 
     def __init__(
-        self, notebook: Notebook, journals: Journals, step_aside: Callable[[], None] = lambda: None
+        self, notebook: Notebook, journals: Journals, step_aside: Callable[[], object] = lambda: None
     ) -> None:
         # Every job passes through `cell`, so this is where background work makes way for people who wait.
         self._step_aside = step_aside

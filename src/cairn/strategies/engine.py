@@ -114,7 +114,8 @@ class Engine:
         self._notebook = notebook
         self._root = root
         self.state = EngineState(index_dir / "sqlite")
-        self._cells = Cells(notebook, journals, self._step_aside)
+        self._cells = Cells(notebook, journals, self.step_aside)
+        self._last_call = 0.0
         self._waiting_people = 0
         self._kit = Kit(
             root=root,
@@ -209,15 +210,24 @@ class Engine:
         finally:
             with self._people_guard:
                 self._waiting_people -= 1
+                self._last_call = time.monotonic()
 
-    def _step_aside(self) -> None:
-        """Let calls in the foreground go first, for a tenth of a second at most: work must go on under load."""
+    def step_aside(self, quiet_seconds: float = 0.0) -> bool:
+        """Let calls in the foreground go first, for a tenth of a second at most: work must go on under load.
+
+        Args:
+            quiet_seconds: How long the last call must be over; the next one often follows at once.
+
+        Returns:
+            Whether anybody had to be waited for.
+        """
         # Even with nobody known to wait, giving the interpreter away for a moment lets other threads go on at once.
         time.sleep(0.00005)
-        for _ in range(LONGEST_PAUSE_MS):
-            if not self._waiting_people:
-                return
+        for waited in range(LONGEST_PAUSE_MS):
+            if not self._waiting_people and time.monotonic() - self._last_call >= quiet_seconds:
+                return waited > 0
             time.sleep(0.001)
+        return True
 
     @contextmanager
     def paused(self, timeout: float = 60.0) -> Iterator[bool]:

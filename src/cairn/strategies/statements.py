@@ -80,7 +80,7 @@ class _Part:
 
 
 def statements_of(
-    messages: Sequence[Message], zone: tzinfo, pause: Callable[[], None] = lambda: None
+    messages: Sequence[Message], zone: tzinfo, pause: Callable[[], object] = lambda: None
 ) -> list[Statement]:
     """The statements made in `messages`, in order, each one once; `pause` is called between messages."""
     found: list[Statement] = []
