@@ -243,5 +243,5 @@ def test_vectors_wait_for_people_and_come_in_small_batches_beside_them(live, mon
     assert asked == []
     people.set()
     soon(lambda: embedded(world))
-    assert asked[0] == 8
-    assert asked[1] > 100
+    assert asked[0] == 32
+    assert asked[1] > 32
