@@ -1,0 +1,190 @@
+"""The tables of the index and the statements that fill and trim them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+from cairn.retrieval.corpus import text_flags
+from cairn.retrieval.embedding_text import searched_words
+from cairn.retrieval.filters import packed_senders
+from cairn.retrieval.rows import HIDDEN_STATUSES, NewRow, embed_key
+from cairn.types import Scope
+
+SCHEMA = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO meta VALUES ('version', CAST(strftime('%s', 'now') AS INTEGER) * 1000), ('model', ''), ('trimmed', 0), ('cleared', 0);
+CREATE TABLE scopes(
+    id INTEGER PRIMARY KEY, app TEXT NOT NULL, project TEXT NOT NULL, track TEXT NOT NULL, owner TEXT NOT NULL,
+    version INTEGER NOT NULL, worded INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (app, project, track, owner));
+CREATE TABLE paths(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, cursor TEXT);
+CREATE TABLE rows(
+    id INTEGER PRIMARY KEY AUTOINCREMENT, scope_id INTEGER NOT NULL, kind TEXT NOT NULL, entry_id TEXT NOT NULL,
+    path_id INTEGER NOT NULL, text TEXT NOT NULL, embedded TEXT, fields TEXT NOT NULL, content_sha256 TEXT NOT NULL,
+    source BLOB NOT NULL, timestamp_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, session_id TEXT, cell_id TEXT,
+    parent_type TEXT, parent_id TEXT, sender_ids TEXT NOT NULL, sender_name TEXT, ordinal INTEGER NOT NULL,
+    status TEXT NOT NULL, hidden INTEGER NOT NULL, damaged INTEGER NOT NULL DEFAULT 0,
+    flags INTEGER NOT NULL, length INTEGER NOT NULL, embed_key BLOB NOT NULL, pending INTEGER NOT NULL,
+    version INTEGER NOT NULL, worded INTEGER NOT NULL, UNIQUE (path_id, scope_id, entry_id));
+CREATE INDEX rows_entry ON rows(scope_id, entry_id);
+CREATE INDEX rows_version ON rows(scope_id, version);
+CREATE INDEX rows_worded ON rows(scope_id, worded);
+CREATE INDEX rows_page ON rows(scope_id, kind, hidden, timestamp_ms);
+CREATE INDEX rows_pending ON rows(id) WHERE pending = 1;
+CREATE TABLE gone(version INTEGER NOT NULL, scope_id INTEGER NOT NULL, id INTEGER NOT NULL);
+CREATE INDEX gone_version ON gone(scope_id, version);
+"""
+# `version` moves with anything about a row, its vector included; `worded` only with what is written.
+# BM25 weighs a row against the mean length of its table: one line of talk must not be measured against whole
+# episodes, so each sort of text has its own.
+FULL_TEXT = ("fts_message", "fts_episode", "fts_entry")
+SCHEMA += ";".join(
+    f"""
+CREATE VIRTUAL TABLE {table} USING fts5(scope, tokens, tokenize = "ascii tokenchars '_'");
+INSERT INTO {table}({table}, rank) VALUES ('rank', 'bm25(0.0, 1.0)');
+CREATE VIRTUAL TABLE {table}_words USING fts5vocab('{table}', 'col')"""
+    for table in FULL_TEXT
+)
+VECTORS = """
+CREATE TABLE models(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, dimensions INTEGER NOT NULL);
+CREATE TABLE vectors(id INTEGER PRIMARY KEY, model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL,
+    UNIQUE (model, key))
+"""
+_GONE_KEPT = 200_000
+# Bump when rows or tokens are made differently: the index is then made anew from the notes.
+SCHEMA_VERSION = 5
+VECTORS_VERSION = 1
+
+
+def prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
+    """Tokens, flags, length, embed key and whether hidden; made outside of the transaction."""
+    row = new.row
+    tokens = searched_words(row.kind, row.text, row.sender_ids[0] if row.sender_ids else "", row.sender_name)
+    hidden = row.status in HIDDEN_STATUSES
+    return (
+        " ".join(tokens),
+        text_flags(row.text, hidden=hidden),
+        len(tokens),
+        embed_key(new.embedded or row.text),
+        hidden,
+    )
+
+
+def put_row(
+    db: sqlite3.Connection,
+    new: NewRow,
+    made: tuple[str, int, int, bytes, bool],
+    scope_id: int,
+    path_id: int,
+    model: int | None,
+    version: int,
+) -> None:
+    row = new.row
+    tokens, flags, length, key, hidden = made
+    has = (
+        model is not None
+        and db.execute("SELECT 1 FROM v.vectors WHERE model = ? AND key = ?", (model, key)).fetchone()
+    )
+    values: dict[str, Any] = {
+        "scope_id": scope_id,
+        "kind": row.kind,
+        "entry_id": row.entry_id,
+        "path_id": path_id,
+        "text": row.text,
+        "embedded": new.embedded if new.embedded != row.text else None,
+        "fields": json.dumps(dict(row.fields), ensure_ascii=False, default=str),
+        "content_sha256": row.content_sha256,
+        "source": new.source,
+        "timestamp_ms": row.timestamp_ms,
+        "updated_ms": row.updated_ms,
+        "session_id": row.session_id or None,
+        "cell_id": row.cell_id or None,
+        "parent_type": row.parent_type or None,
+        "parent_id": row.parent_id or None,
+        "sender_ids": packed_senders(row.sender_ids),
+        "sender_name": row.sender_name,
+        "ordinal": row.ordinal,
+        "status": row.status,
+        "hidden": hidden,
+        "damaged": row.damaged,
+        "flags": flags,
+        "length": length,
+        "embed_key": key,
+        "pending": not has,
+        "version": version,
+        "worded": version,
+    }
+    table = full_text(row.kind)
+    old = db.execute(
+        "SELECT id, text FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?",
+        (path_id, scope_id, row.entry_id),
+    ).fetchone()
+    if old is None:
+        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        rowid = db.execute(f"INSERT INTO rows({names}) VALUES ({marks})", values).lastrowid
+    else:
+        rowid = old[0]
+        sets = ", ".join(f"{name} = :{name}" for name in values)
+        db.execute(f"UPDATE rows SET {sets} WHERE id = :id", {**values, "id": rowid})
+        if old[1] == row.text:
+            return
+        db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
+    db.execute(f"INSERT INTO {table}(rowid, scope, tokens) VALUES (?, ?, ?)", (rowid, f"s{scope_id}", tokens))
+
+
+def full_text(kind: str) -> str:
+    table = f"fts_{kind}"
+    return table if table in FULL_TEXT else "fts_entry"
+
+
+def merge_step(db: sqlite3.Connection) -> tuple[int, int]:
+    before = db.total_changes
+    for table in FULL_TEXT:
+        db.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', 300)")
+    return before, db.total_changes
+
+
+def trim_gone(db: sqlite3.Connection) -> int:
+    """Keep the list of removals short; readers older than what was trimmed load their scope anew."""
+    if int(db.execute("SELECT count(*) FROM gone").fetchone()[0]) <= _GONE_KEPT:
+        return 0
+    edge = int(db.execute("SELECT max(version) FROM gone").fetchone()[0])
+    db.execute("UPDATE meta SET value = ? WHERE key = 'trimmed'", (edge,))
+    return db.execute("DELETE FROM gone").rowcount
+
+
+def scope_number(db: sqlite3.Connection, scope: Scope) -> int | None:
+    query = "SELECT id FROM scopes WHERE app = ? AND project = ? AND track = ? AND owner = ?"
+    found = db.execute(query, (scope.space.app, scope.space.project, scope.track, scope.owner)).fetchone()
+    return int(found[0]) if found else None
+
+
+def scope_made(db: sqlite3.Connection, scope: Scope, known: dict[Scope, int]) -> int:
+    db.execute(
+        "INSERT OR IGNORE INTO scopes(app, project, track, owner, version) VALUES (?, ?, ?, ?, 0)",
+        (scope.space.app, scope.space.project, scope.track, scope.owner),
+    )
+    number = scope_number(db, scope)
+    assert number is not None
+    known[scope] = number
+    return number
+
+
+def path_made(db: sqlite3.Connection, path: str, known: dict[str, int]) -> int:
+    db.execute("INSERT OR IGNORE INTO paths(path) VALUES (?)", (path,))
+    known[path] = int(db.execute("SELECT id FROM paths WHERE path = ?", (path,)).fetchone()[0])
+    return known[path]
+
+
+def model_number(db: sqlite3.Connection, model: str) -> int | None:
+    if not model:
+        return None
+    found = db.execute("SELECT id FROM v.models WHERE name = ?", (model,)).fetchone()
+    return int(found[0]) if found else None
+
+
+def parts(values: list[Any], size: int = 500) -> Iterable[list[Any]]:
+    return (values[start : start + size] for start in range(0, len(values), size))

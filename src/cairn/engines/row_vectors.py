@@ -1,0 +1,217 @@
+"""The vectors of the rows: which are wanted, which wait, which nobody needs, and what a mirror has to follow."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cairn.engines.database import Database
+from cairn.engines.row_tables import FULL_TEXT, model_number, parts
+from cairn.retrieval.rows import Pending
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class RowVectors:
+    """The part of the index that knows vectors: each is kept once, by model and by hash of what was embedded.
+
+    Args:
+        db: The rows, with the vectors attached as `v`.
+        vectors: The vectors, a file of their own that outlives a rebuild of the rows.
+    """
+
+    def __init__(self, db: Database, vectors: Database) -> None:
+        self._db = db
+        self._vectors = vectors
+        self._model = ""
+
+    @property
+    def model(self) -> str:
+        """The embedder whose vectors are served: the one chosen here, else the one the rows have; "" for none."""
+        return self._model or self.wanted_model()
+
+    def use_model(self, model: str) -> None:
+        """Serve vectors of `model` only. Vectors of any other model are never compared with a query."""
+        self._model = model
+
+    def begin_model(self, model: str) -> None:
+        """From now on vectors of `model` are wanted. Older ones stay until every row has a new one.
+
+        Vectors lie in a file of their own: where that one was lost alone, every row waits for its vector again.
+        """
+        self.use_model(model)
+
+        def asked(db: sqlite3.Connection) -> dict[str, str]:
+            held = dict(
+                db.execute("SELECT key, value FROM meta WHERE key IN ('model', 'vectors')").fetchall()
+            )
+            return {**held, "now": db.execute("SELECT generation FROM v.birth").fetchone()[0]}
+
+        def switch(db: sqlite3.Connection) -> None:
+            now = db.execute("SELECT generation FROM v.birth").fetchone()[0]
+            put = "INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)"
+            db.executemany(put, (("model", model), ("vectors", now)))
+            db.execute("UPDATE rows SET pending = 1")
+
+        held = self._db.read(asked)
+        if held["model"] != model or held.get("vectors") != held["now"]:
+            self._db.write(switch)
+
+    def pending(self, limit: int) -> list[Pending]:
+        """Rows whose vector is missing, newest first, so that what was just written is found soonest."""
+        query = "SELECT id, embed_key, coalesce(embedded, text) FROM rows WHERE pending = 1 ORDER BY id DESC LIMIT ?"
+        return [Pending(*row) for row in self._db.read(lambda db: db.execute(query, (limit,)).fetchall())]
+
+    def pending_count(self) -> int:
+        return int(
+            self._db.read(lambda db: db.execute("SELECT count(*) FROM rows WHERE pending = 1").fetchone()[0])
+        )
+
+    def have_vectors(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Which of these texts have a vector of the current model already."""
+
+        def ask(db: sqlite3.Connection) -> set[bytes]:
+            number = model_number(db, self._model)
+            found: set[bytes] = set()
+            for part in parts(list(keys)):
+                query = f"SELECT key FROM v.vectors WHERE model = ? AND key IN ({','.join('?' * len(part))})"
+                found.update(row[0] for row in db.execute(query, (number, *part)))
+            return found
+
+        return self._db.read(ask)
+
+    def put_vectors(self, rows: Sequence[Pending], fresh: Mapping[bytes, np.ndarray]) -> int:
+        """Keep `fresh` vectors by key and mark `rows` as having theirs; return the version."""
+        import numpy as np
+
+        wanted = self._still_wanted(rows) if fresh else frozenset()
+        data = [
+            (self._model, key, np.asarray(vector, np.float16).tobytes())
+            for key, vector in fresh.items()
+            if key in wanted
+        ]
+
+        def keep(db: sqlite3.Connection) -> None:
+            dimensions = len(data[0][2]) // 2
+            db.execute(
+                "INSERT OR IGNORE INTO models(name, dimensions) VALUES (?, ?)", (self._model, dimensions)
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO vectors(model, key, data) SELECT id, ?2, ?3 FROM models WHERE name = ?1",
+                data,
+            )
+
+        def mark(db: sqlite3.Connection) -> int:
+            version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
+            for row in rows:
+                # A row that was rewritten meanwhile has another text and stays pending.
+                db.execute(
+                    "UPDATE rows SET pending = 0, version = ? WHERE id = ? AND embed_key = ?",
+                    (version, row.rowid, row.key),
+                )
+            db.execute(
+                "UPDATE scopes SET version = ? WHERE id IN (SELECT scope_id FROM rows WHERE version = ?)",
+                (version, version),
+            ) if len(rows) > 200 else db.executemany(
+                "UPDATE scopes SET version = ? WHERE id = (SELECT scope_id FROM rows WHERE id = ?)",
+                [(version, row.rowid) for row in rows],
+            )
+            db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
+            return version
+
+        if data:
+            self._vectors.write(keep)
+        return self._db.write(mark)
+
+    def _still_wanted(self, rows: Sequence[Pending]) -> frozenset[bytes]:
+        """The keys of those rows that say what they said: a text forgotten meanwhile leaves no vector behind."""
+
+        def ask(db: sqlite3.Connection) -> frozenset[bytes]:
+            found: set[bytes] = set()
+            for part in parts([row.rowid for row in rows]):
+                marks = ",".join("?" * len(part))
+                found.update(
+                    row[0] for row in db.execute(f"SELECT embed_key FROM rows WHERE id IN ({marks})", part)
+                )
+            return frozenset(found)
+
+        return self._db.read(ask)
+
+    def _drop_unused(self) -> int:
+        """Remove vectors without a row, once every row has its own; a margin is kept for undone edits."""
+
+        def unused(db: sqlite3.Connection) -> list[tuple[int]]:
+            rows, held = (
+                int(db.execute(query).fetchone()[0])
+                for query in ("SELECT count(*) FROM rows", "SELECT count(*) FROM v.vectors")
+            )
+            waiting = db.execute("SELECT 1 FROM rows WHERE pending = 1 LIMIT 1").fetchone()
+            if waiting or not rows or held <= rows * 1.25 + 1000:
+                return []
+            return db.execute(
+                "SELECT e.id FROM v.vectors e WHERE e.model IS NOT ? OR e.key NOT IN (SELECT embed_key FROM rows)",
+                (model_number(db, self._model),),
+            ).fetchall()
+
+        found = self._db.read(unused) if self._model else []
+        if found:
+            self._vectors.write(lambda db: db.executemany("DELETE FROM vectors WHERE id = ?", found))
+        return len(found)
+
+    def wanted_model(self) -> str:
+        """The model whose vectors the rows have or wait for."""
+        query = "SELECT value FROM meta WHERE key = 'model'"
+        return str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
+
+    def trimmed_version(self) -> int:
+        """Removals up to this version are no longer listed one by one."""
+        query = "SELECT value FROM meta WHERE key = 'trimmed'"
+        return int(self._db.read(lambda db: db.execute(query).fetchone()[0]))
+
+    def changed_count(self, since: int) -> int:
+        """How many rows changed or went after a version."""
+        query = "SELECT (SELECT count(*) FROM rows WHERE version > ?1) + (SELECT count(*) FROM gone WHERE version > ?1)"
+        return int(self._db.read(lambda db: db.execute(query, (since,)).fetchone()[0]))
+
+    def since(self, version: int, model: str, limit: int) -> tuple[int, list[dict[str, Any]], list[int]]:
+        """The next changes after `version`: up to which version they go, rows with their vectors, ids gone."""
+        import numpy as np
+
+        tokens = ", ".join(f"{table}.tokens" for table in FULL_TEXT)
+        texts = " ".join(f"LEFT JOIN {table} ON {table}.rowid = r.id" for table in FULL_TEXT)
+
+        def ask(db: sqlite3.Connection) -> tuple[int, list[tuple[Any, ...]], list[tuple[int]]]:
+            edge = db.execute(
+                "SELECT version FROM rows WHERE version > ? ORDER BY version LIMIT 1 OFFSET ?",
+                (version, limit),
+            ).fetchone()
+            latest = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0])
+            upto = int(edge[0]) if edge else latest
+            rows = db.execute(
+                "SELECT r.id, s.app, s.project, s.track, s.owner, r.kind, coalesce(r.session_id, ''), r.timestamp_ms,"
+                f" coalesce({tokens}, ''), hex(r.embed_key), e.data FROM rows r JOIN scopes s ON s.id = r.scope_id"
+                f" {texts} JOIN v.models m ON m.name = ?"
+                " JOIN v.vectors e ON e.model = m.id AND e.key = r.embed_key WHERE r.version > ? AND r.version <= ?",
+                (model, version, upto),
+            ).fetchall()
+            gone = db.execute(
+                "SELECT id FROM gone WHERE version > ? AND version <= ?", (version, upto)
+            ).fetchall()
+            return upto, rows, gone
+
+        upto, rows, gone = self._db.read(ask)
+        names = ("id", "app", "project", "track", "owner", "kind", "session", "timestamp_ms", "tokens", "key")
+        made = [
+            dict(zip(names, row, strict=False))
+            | {"model": model, "vector": np.frombuffer(row[10], np.float16).astype(np.float32)}
+            for row in rows
+        ]
+        return upto, made, [row[0] for row in gone]
+
+    def version(self) -> int:
+        """The latest change of any scope."""
+        return int(
+            self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0])
+        )
