@@ -16,7 +16,7 @@ from cairn.surfaces.project_http import allowed_folder
 from cairn.surfaces.routes import Call, Endpoint
 
 if TYPE_CHECKING:
-    from cairn.surfaces import schemas
+    from cairn.surfaces import schemas, schemas_kept
 
 REMEMBER_MORE = (
     "confidence", "status", "tier", "source_id", "source_session_id", "source_run_id", "agent_id",
@@ -24,12 +24,12 @@ REMEMBER_MORE = (
 )  # fmt: skip
 
 
-def _place(at: schemas.Placed) -> dict[str, Any]:
+def _place(at: schemas_kept.Placed) -> dict[str, Any]:
     return {"scope": at.scope, "owner": at.owner, "app_id": at.app_id, "project_id": at.project_id}
 
 
 async def remember(call: Call) -> Any:
-    body = cast("schemas.RememberRequest", call.body)
+    body = cast("schemas_kept.RememberRequest", call.body)
     call.allow(body.app_id, body.project_id, [body.owner or body.agent_id or ""], write=True)
     if body.owner and body.agent_id:
         call.allow(body.app_id, body.project_id, [body.agent_id], write=True)
@@ -51,7 +51,7 @@ async def remember(call: Call) -> Any:
 
 
 async def list_(call: Call) -> Any:
-    query = cast("schemas.MemoriesQuery", call.query)
+    query = cast("schemas_kept.MemoriesQuery", call.query)
     if call.grant.owners is None:
         call.allow_space(query.app_id, query.project_id, write=False)
     else:
@@ -70,7 +70,7 @@ async def list_(call: Call) -> Any:
 
 
 async def search(call: Call) -> Any:
-    body = cast("schemas.MemorySearchRequest", call.body)
+    body = cast("schemas_kept.MemorySearchRequest", call.body)
     call.allow(body.app_id, body.project_id, [body.owner], write=False)
     limit = call.memory.settings.server.max_query_chars
     if len(body.query) > limit:
@@ -107,7 +107,7 @@ async def search(call: Call) -> Any:
 
 async def _reached(call: Call, *, write: bool) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The id and place a call names, and the memory's row, if the caller's token reaches it."""
-    at = cast("schemas.Placed", call.query)
+    at = cast("schemas_kept.Placed", call.query)
     memory_id = call.params["id"]
     # The id says whose it is: a token learns nothing about what lies beyond it, not even that it is there.
     owner = at.owner or "_".join(memory_id.split("_")[:-3])
@@ -123,13 +123,15 @@ async def show(call: Call) -> Any:
 
 async def edit(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
-    changes = cast("schemas.EditRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
+    changes = cast("schemas_kept.EditRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
     return await call.memory.memories.edit(memory_id, **place, **changes)
 
 
 async def supersede(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
-    fields = cast("schemas.SupersedeRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
+    fields = cast("schemas_kept.SupersedeRequest", call.body).model_dump(
+        exclude_unset=True, exclude_none=True
+    )
     return verdict_json(await call.memory.memories.supersede(memory_id, **place, **fields))
 
 
@@ -145,7 +147,7 @@ async def unpin(call: Call) -> Any:
 
 async def archive(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
-    reason = cast("schemas.ReasonQuery", call.query).reason
+    reason = cast("schemas_kept.ReasonQuery", call.query).reason
     return await call.memory.memories.archive(memory_id, reason=reason, **place)
 
 
@@ -180,13 +182,13 @@ async def why(call: Call) -> Any:
 
 
 async def sweep(call: Call) -> Any:
-    body = cast("schemas.SweepRequest", call.body)
+    body = cast("schemas_kept.SweepRequest", call.body)
     call.allow_space(body.app_id, body.project_id, write=not body.dry_run)
     return kept.sweep(await call.memory.memories.sweep(**body.model_dump()))
 
 
 async def consolidate(call: Call) -> Any:
-    body = cast("schemas.ConsolidateRequest", call.body)
+    body = cast("schemas_kept.ConsolidateRequest", call.body)
     call.allow_space(body.app_id, body.project_id, write=not body.dry_run)
     if body.undo is not None:
         space = {"app_id": body.app_id, "project_id": body.project_id}
@@ -197,21 +199,21 @@ async def consolidate(call: Call) -> Any:
 
 
 async def end_mission(call: Call) -> Any:
-    body = cast("schemas.MissionEndRequest", call.body)
+    body = cast("schemas_kept.MissionEndRequest", call.body)
     call.allow_space(body.app_id, body.project_id, write=True)
     return asdict(await call.memory.memories.end_mission(call.params["run"], **body.model_dump()))
 
 
 async def core(call: Call) -> Any:
-    at = cast("schemas.CoreQuery", call.query)
+    at = cast("schemas_kept.CoreQuery", call.query)
     call.allow(at.app_id, at.project_id, [at.agent], write=False)
     return await call.memory.memories.core(**at.model_dump())
 
 
 async def set_core(call: Call) -> Any:
-    at = cast("schemas.CoreQuery", call.query)
+    at = cast("schemas_kept.CoreQuery", call.query)
     call.allow(at.app_id, at.project_id, [at.agent], write=True)
-    fields = cast("schemas.CoreRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
+    fields = cast("schemas_kept.CoreRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
     return await call.memory.memories.set_core(**at.model_dump(), **fields)
 
 
@@ -222,7 +224,7 @@ async def skills(call: Call) -> Any:
 
 
 async def scan_skills(call: Call) -> Any:
-    body = cast("schemas.ScanRequest", call.body)
+    body = cast("schemas_kept.ScanRequest", call.body)
     call.allow_space(body.app_id, body.project_id, write=True)
     folders = [str(allowed_folder(call, folder)) for folder in body.folders]
     report = await call.memory.memories.scan_skills(folders, app_id=body.app_id, project_id=body.project_id)
@@ -230,7 +232,7 @@ async def scan_skills(call: Call) -> Any:
 
 
 async def import_skill(call: Call) -> Any:
-    body = cast("schemas.SkillImportRequest", call.body)
+    body = cast("schemas_kept.SkillImportRequest", call.body)
     call.allow_space(body.app_id, body.project_id, write=True)
     report = await call.memory.memories.import_skill(
         f"{body.name}/SKILL.md", text=body.text, app_id=body.app_id, project_id=body.project_id
@@ -239,7 +241,7 @@ async def import_skill(call: Call) -> Any:
 
 
 async def import_memories(call: Call) -> Any:
-    body = cast("schemas.ImportRequest", call.body)
+    body = cast("schemas_kept.ImportRequest", call.body)
     # An export may hold memories of every scope, whoever it is said to be about.
     call.allow_space(body.app_id, body.project_id, write=True)
     report = await call.memory.memories.import_from(**body.model_dump())

@@ -15,7 +15,7 @@ from cairn.surfaces.routes import Call, Endpoint
 
 if TYPE_CHECKING:
     from cairn.history.project import ProjectMemory
-    from cairn.surfaces import schemas
+    from cairn.surfaces import schemas_kept
 
 T = TypeVar("T")
 
@@ -70,21 +70,21 @@ def _is_below(folder: Path, roots: list[Path]) -> bool:
 
 
 async def status(call: Call) -> Any:
-    query = cast("schemas.ProjectStatusQuery", call.query)
+    query = cast("schemas_kept.ProjectStatusQuery", call.query)
     return await asyncio.to_thread(
         lambda: _allowed_tree(call, query.path).status(checkpoint=query.checkpoint)
     )
 
 
 async def query(call: Call) -> Any:
-    body = cast("schemas.ProjectQueryRequest", call.body)
+    body = cast("schemas_kept.ProjectQueryRequest", call.body)
     return await asyncio.to_thread(
         lambda: _allowed_tree(call, body.path).query(body.question, scope=body.scope).to_json()
     )
 
 
 async def validate(call: Call) -> Any:
-    at = cast("schemas.ProjectQuery", call.query)
+    at = cast("schemas_kept.ProjectQuery", call.query)
 
     def look() -> dict[str, Any]:
         findings = _allowed_tree(call, at.path).validate()
@@ -97,7 +97,7 @@ async def validate(call: Call) -> Any:
 
 
 async def preview(call: Call) -> Any:
-    body = cast("schemas.ProjectPreviewRequest", call.body)
+    body = cast("schemas_kept.ProjectPreviewRequest", call.body)
 
     def look() -> dict[str, Any]:
         plan = _allowed_tree(call, body.path).plan(

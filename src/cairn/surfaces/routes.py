@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One row of the route table; the OpenAPI description is made from it. Types go by their name in `schemas`."""
+    """One row of the route table; the OpenAPI description is made from it. Types go by their name in the contract."""
 
     method: str
     path: str
@@ -58,10 +58,11 @@ class Endpoint:
 
 
 def contract(name: str) -> type[BaseModel]:
-    """A type of `schemas`, by name. What checks bodies is a quarter of a server's start: it loads at first use."""
-    from cairn.surfaces import schemas
+    """A type of the contract, by name. What checks bodies is a quarter of a server's start: it loads at first use."""
+    from cairn.surfaces import schemas, schemas_kept
 
-    return cast("type[BaseModel]", getattr(schemas, name))
+    home = schemas if hasattr(schemas, name) else schemas_kept
+    return cast("type[BaseModel]", getattr(home, name))
 
 
 class JsonResponse(Response):

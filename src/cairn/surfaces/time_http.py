@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 from cairn.surfaces.routes import Call, Endpoint
 
 if TYPE_CHECKING:
-    from cairn.surfaces import schemas
+    from cairn.surfaces import schemas, schemas_kept
 
 
 async def log(call: Call) -> Any:
-    query = cast("schemas.LogQuery", call.query)
+    query = cast("schemas_kept.LogQuery", call.query)
     space = _reached(call, query, write=False)
     return {"changes": await call.memory.log(query.id, limit=query.limit, **space)}
 
@@ -25,19 +25,19 @@ async def checkpoints(call: Call) -> Any:
 
 
 async def mark(call: Call) -> Any:
-    body = cast("schemas.CheckpointRequest", call.body)
+    body = cast("schemas_kept.CheckpointRequest", call.body)
     space = _reached(call, body, write=True)
     return await call.memory.checkpoint(body.label, **space)
 
 
 async def diff(call: Call) -> Any:
-    query = cast("schemas.DiffQuery", call.query)
+    query = cast("schemas_kept.DiffQuery", call.query)
     space = _reached(call, query, write=False)
     return {"differences": await call.memory.diff(query.target, **space)}
 
 
 async def restore(call: Call) -> Any:
-    body = cast("schemas.RestoreRequest", call.body)
+    body = cast("schemas_kept.RestoreRequest", call.body)
     space = _reached(call, body, write=not body.dry_run)
     plan = await call.memory.restore(body.target, dry_run=body.dry_run, **space)
     return {"dry_run": body.dry_run, "entries": plan}
