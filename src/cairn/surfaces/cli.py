@@ -83,7 +83,7 @@ def _global_options() -> argparse.ArgumentParser:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line, as data: the documentation test reads it too."""
-    from cairn.surfaces import commands, keeping_cli, memories_cli, project_cli
+    from cairn.surfaces import commands, keeping_cli, memories_cli, project_cli, upkeep_cli
 
     parser = Parser(
         prog="cairn",
@@ -94,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cairn {VERSION}")
     table = Commands(parser)
-    for part in (commands, memories_cli, keeping_cli, project_cli):
+    for part in (commands, upkeep_cli, memories_cli, keeping_cli, project_cli):
         part.add_commands(table)
     return parser
 
