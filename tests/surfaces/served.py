@@ -85,3 +85,26 @@ def serving(root, *options, env=None):
                 process.kill()
                 process.wait()
                 raise
+
+
+@contextmanager
+def serving_tokens(base, env):
+    """A server on `base`/root with tokens of four reaches, told of the repositories in `base`/repos.
+
+    Gives a function that calls it as one of "all", "reader", "alice" (an owner) or "acme" (an app).
+    """
+    secrets = {name: f"{name}-0123456789abcdef" for name in ("all", "reader", "alice", "acme")}
+    reach = {"all": "", "reader": " r", "alice": " rw owner=alice", "acme": " rw app=acme"}
+    more = {
+        "CAIRN_SERVER__TOKENS": ";".join(secrets[name] + reach[name] for name in secrets),
+        "CAIRN_SERVER__PROJECT_ROOTS": str(base / "repos"),
+    }
+    with serving(base / "root", env={**env, **more}) as server:
+
+        def call(who, method, path, body=None):
+            status, answer = server.call(
+                method, f"/api/v1/{path}", body, headers={"Authorization": f"Bearer {secrets[who]}"}
+            )
+            return status, answer.get("data") or answer["error"]
+
+        yield call

@@ -13,7 +13,7 @@ import pytest
 import cairn
 from cairn.surfaces import kept
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving, serving_tokens
 from tests.surfaces.test_memories_cli import files_with
 from tests.surfaces.test_scenario import ENV
 
@@ -299,8 +299,6 @@ def test_forgetting_reaches_open_talk_facts_history_and_the_mirror(tmp_path):
 
 # ---------------------------------------------------------------- HTTP alone
 
-SECRETS = {name: f"{name}-0123456789abcdef" for name in ("all", "reader", "alice", "acme")}
-
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
@@ -315,23 +313,7 @@ def world(tmp_path_factory):
     outside = base / "outside"
     outside.mkdir()
     (base / "repos" / "link").symlink_to(outside)
-    tokens = ";".join(
-        [
-            SECRETS["all"],
-            f"{SECRETS['reader']} r",
-            f"{SECRETS['alice']} rw owner=alice",
-            f"{SECRETS['acme']} rw app=acme",
-        ]
-    )
-    env = {**ENV, "CAIRN_SERVER__TOKENS": tokens, "CAIRN_SERVER__PROJECT_ROOTS": str(base / "repos")}
-    with serving(base / "root", env=env) as server:
-
-        def call(who, method, path, body=None):
-            status, answer = server.call(
-                method, f"/api/v1/{path}", body, headers={"Authorization": f"Bearer {SECRETS[who]}"}
-            )
-            return status, answer.get("data") or answer["error"]
-
+    with serving_tokens(base, ENV) as call:
         call.repo, call.outside, call.base = repo, outside, base
         yield call
 

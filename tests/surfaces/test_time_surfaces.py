@@ -10,7 +10,7 @@ import pytest
 import cairn
 from cairn.surfaces import kept
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving, serving_tokens
 from tests.surfaces.test_scenario import ENV
 
 pytestmark = pytest.mark.xdist_group("memories-http")
@@ -165,8 +165,6 @@ def test_coming_back_skills_and_imports_end_the_same_way(tell, tmp_path, monkeyp
 
 # ---------------------------------------------------------------- HTTP alone
 
-SECRETS = {name: f"{name}-0123456789abcdef" for name in ("all", "reader", "alice", "acme")}
-
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
@@ -176,23 +174,7 @@ def world(tmp_path_factory):
         (base / place).mkdir(parents=True)
         (base / place / "SKILL.md").write_text(SKILL.replace("seed-runs", place.rpartition("/")[2]))
     (base / "repos" / "link").symlink_to(base / "outside")
-    tokens = ";".join(
-        [
-            SECRETS["all"],
-            f"{SECRETS['reader']} r",
-            f"{SECRETS['alice']} rw owner=alice",
-            f"{SECRETS['acme']} rw app=acme",
-        ]
-    )
-    env = {**ENV, "CAIRN_SERVER__TOKENS": tokens, "CAIRN_SERVER__PROJECT_ROOTS": str(base / "repos")}
-    with serving(base / "root", env=env) as server:
-
-        def call(who, method, path, body=None):
-            status, answer = server.call(
-                method, f"/api/v1/{path}", body, headers={"Authorization": f"Bearer {SECRETS[who]}"}
-            )
-            return status, answer.get("data") or answer["error"]
-
+    with serving_tokens(base, ENV) as call:
         call.base = base
         call("all", "POST", "memories", {"content": FERRY})
         yield call
