@@ -562,3 +562,18 @@ def test_a_scan_sees_a_change_made_while_the_file_is_being_indexed(world, before
     assert reader.indexer.wait(scanned[0].lsn, 10)
     assert reader.hits("orchard") == [entry]
     reader.close()
+
+
+def test_a_long_note_that_goes_and_comes_back_as_it_was_is_found_again(world):
+    """P2: a checkout back and forth, a folder moved away and back; what was remembered of the file went with it."""
+    entry = world.episode("The boat is in the harbour. " + "It is a quiet place. " * 1000)
+    path, aside = world.path(), world.folder / "aside.md"
+    with world.indexer.lease() as mine:  # all along, as a running service
+        assert mine
+        world.indexer.begin()
+        world.indexer.drain()
+        for there, found in ((False, []), (True, [entry])):
+            (aside if there else path).rename(path if there else aside)
+            world.indexer.scan()
+            world.indexer.drain()
+            assert world.hits("harbour") == found

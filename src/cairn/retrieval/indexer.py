@@ -331,6 +331,8 @@ class Indexer(DerivedMaintenance):
             for change in batch.changes:
                 self._fail(change, error, retryable=True)
             return
+        for path in batch.gone:
+            self._recent.drop(path)  # should the same text come back, it has no rows any more
         if self._index.generation == batch.generation:
             for path, look in batch.looks.items():
                 self._recent.keep(path, look.memory)
