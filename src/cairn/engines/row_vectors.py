@@ -88,18 +88,18 @@ class RowVectors:
 
         wanted = self._still_wanted(rows) if fresh else frozenset()
         data = [
-            (self._model, key, np.asarray(vector, np.float16).tobytes())
+            (key, np.asarray(vector, np.float16).tobytes(), self._model)
             for key, vector in fresh.items()
             if key in wanted
         ]
 
         def keep(db: sqlite3.Connection) -> None:
-            dimensions = len(data[0][2]) // 2
+            dimensions = len(data[0][1]) // 2
             db.execute(
                 "INSERT OR IGNORE INTO models(name, dimensions) VALUES (?, ?)", (self._model, dimensions)
             )
             db.executemany(
-                "INSERT OR REPLACE INTO vectors(model, key, data) SELECT id, ?2, ?3 FROM models WHERE name = ?1",
+                "INSERT OR REPLACE INTO vectors(model, key, data) SELECT id, ?, ? FROM models WHERE name = ?",
                 data,
             )
 
@@ -172,8 +172,8 @@ class RowVectors:
 
     def changed_count(self, since: int) -> int:
         """How many rows changed or went after a version."""
-        query = "SELECT (SELECT count(*) FROM rows WHERE version > ?1) + (SELECT count(*) FROM gone WHERE version > ?1)"
-        return int(self._db.read(lambda db: db.execute(query, (since,)).fetchone()[0]))
+        query = "SELECT (SELECT count(*) FROM rows WHERE version > ?) + (SELECT count(*) FROM gone WHERE version > ?)"
+        return int(self._db.read(lambda db: db.execute(query, (since, since)).fetchone()[0]))
 
     def since(self, version: int, model: str, limit: int) -> tuple[int, list[dict[str, Any]], list[int]]:
         """The next changes after `version`: up to which version they go, rows with their vectors, ids gone."""

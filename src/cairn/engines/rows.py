@@ -354,7 +354,8 @@ class SqliteIndex(RowVectors):
                 path_made(db, path, paths)
                 db.execute("UPDATE paths SET cursor = ? WHERE path = ?", (cursor, path))
             db.executemany(
-                "UPDATE scopes SET version = ?1, worded = ?1 WHERE id = ?2", [(version, i) for i in touched]
+                "UPDATE scopes SET version = ?, worded = ? WHERE id = ?",
+                [(version, version, i) for i in touched],
             )
             db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
             return version
@@ -388,7 +389,7 @@ class SqliteIndex(RowVectors):
                 db.execute(f"DELETE FROM {table}")
             db.execute("DELETE FROM paths")
             db.execute("DELETE FROM gone")
-            db.execute("UPDATE scopes SET version = ?1, worded = ?1", (version,))
+            db.execute("UPDATE scopes SET version = ?, worded = ?", (version, version))
             db.execute("UPDATE meta SET value = ? WHERE key IN ('version', 'trimmed')", (version,))
             db.execute("UPDATE meta SET value = value + 1 WHERE key = 'cleared'")
 

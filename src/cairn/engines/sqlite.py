@@ -427,13 +427,13 @@ class SqliteState:
     def set_ready(self, generation: str) -> bool:
         """Call the index of this generation complete, if a scan for it was queued and all of that is done."""
         complete = (
-            "EXISTS (SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = ?1) AND NOT EXISTS (SELECT 1 FROM"
+            "EXISTS (SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = ?) AND NOT EXISTS (SELECT 1 FROM"
             " md_change_state WHERE status IN ('pending', 'processing')"
             " AND since <= (SELECT value FROM meta WHERE key = 'rebuild_lsn'))"
         )
-        update = f"UPDATE meta SET value = ?1 WHERE key = 'ready_for' AND {complete}"
+        update = f"UPDATE meta SET value = ? WHERE key = 'ready_for' AND {complete}"
         if self._db.read(lambda db: db.execute(f"SELECT {complete}", (generation,)).fetchone()[0]):
-            return bool(self._db.write(lambda db: db.execute(update, (generation,)).rowcount))
+            return bool(self._db.write(lambda db: db.execute(update, (generation, generation)).rowcount))
         return False
 
     def maintain(self) -> None:
