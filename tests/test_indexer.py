@@ -577,3 +577,20 @@ def test_a_long_note_that_goes_and_comes_back_as_it_was_is_found_again(world):
             world.indexer.scan()
             world.indexer.drain()
             assert world.hits("harbour") == found
+
+
+def test_a_change_that_could_not_be_queued_is_looked_for(world, monkeypatch):
+    """A write never fails because of the queue; what it could not take in, the next look at the files finds."""
+    world.sync()
+
+    def full(*_args, **_more):
+        raise Unavailable("system.db cannot be used: disk full.")
+
+    monkeypatch.setattr(world.state._db, "write", full)
+    entry = world.episode("The boat is in the harbour.")
+    monkeypatch.undo()
+    with world.indexer.lease() as mine:
+        assert mine
+        world.indexer.ensure_ready()
+        world.indexer.drain()
+    assert world.hits("harbour") == [entry]
