@@ -214,7 +214,8 @@ class KnownFacts:
         """The facts of `scope` as the notes have them now."""
         key = f"known facts {scope}"
         book = kit.cache.pop(key, None)
-        if not isinstance(book, KnownFacts):
+        # Facts that went leave their places behind; once most are empty it is cheaper to begin again.
+        if not isinstance(book, KnownFacts) or len(book._sets) > 2 * len(book._exact) + _GONE_KEPT:
             book = cls(scope)
         kit.cache[key] = book
         while len(kit.cache) > OWNERS_KEPT:
@@ -227,9 +228,6 @@ class KnownFacts:
         kit.cache.pop(f"known facts {self._scope}", None)
 
     def _catch_up(self, kit: Kit) -> None:
-        if len(self._sets) > 2 * len(self._exact) + _GONE_KEPT:
-            # Facts that went leave their places behind; once most are empty it is cheaper to begin again.
-            self.__init__(self._scope)  # type: ignore[misc]
         storage = kit.notebook._storage
         folder = KINDS["atomic_fact"].locator(self._scope, "2000-01-01").parent
         found: dict[str, tuple[int, float]] = {}
