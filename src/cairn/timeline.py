@@ -48,15 +48,15 @@ def diff(parts: Parts, space: Space, target: str) -> list[dict[str, Any]]:
 
 
 def restore(parts: Parts, space: Space, target: str, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Bring entries back to a checkpoint, a time, or before one change; restoring can itself be undone."""
+    """Bring entries back to a checkpoint, a time, or before one change; restoring can itself be undone.
+
+    `action` is "write", "remove", or "purged" for one whose text was forgotten since: it stays as it is.
+    """
     travel, target = _recorded(parts, space), _checked(target)
     plan = travel.restore_plan(target) if dry_run else travel.restore(target)
     if not dry_run:
         parts.observer.settle()
-    return [
-        {"path": item.path, "entry": item.entry, "action": "write" if item.text is not None else "remove"}
-        for item in plan
-    ]
+    return [{"path": item.path, "entry": item.entry, "action": item.action} for item in plan]
 
 
 def _checked(target: str) -> str:

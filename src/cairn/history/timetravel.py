@@ -83,11 +83,21 @@ class RootCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore is to write: the new text of each entry, None to take it out."""
+    """What a restore is to write: the new text of each entry, None to take it out.
+
+    A `purged` one stays as it is now: its text of then was forgotten.
+    """
 
     path: str
     entry: str
     text: str | None
+    purged: bool = False
+
+    @property
+    def action(self) -> str:
+        if self.purged:
+            return "purged"
+        return "remove" if self.text is None else "write"
 
 
 class TimeTravel:
@@ -311,7 +321,13 @@ class TimeTravel:
     # ------------------------------------------------------------ restoring and forgetting
 
     def restore_plan(self, target: str) -> list[Restored]:
-        """What `restore` would write: things as at a checkpoint or a time, or one change (`ent-...`) undone."""
+        """What `restore` would write: things as at a checkpoint or a time, or one change (`ent-...`) undone.
+
+        An entry whose text of then was forgotten is listed as purged and left as it is; the others come back.
+
+        Raises:
+            NotFound: no such checkpoint or change; or the one change asked for was forgotten.
+        """
         with self._guard:
             self._catch_up()
             now = self.picture()
@@ -328,9 +344,10 @@ class TimeTravel:
             for (path, entry), digest in sorted(wanted.items()):
                 if entry == HEAD or now.get((path, entry)) == digest:
                     continue
-                if digest is not None and digest not in texts:
+                purged = digest is not None and digest not in texts
+                if purged and target.startswith("ent-"):
                     raise NotFound(f"The text of {path}#{entry} was purged: it cannot be restored.", id=entry)
-                plan.append(Restored(path, entry, texts[digest] if digest else None))
+                plan.append(Restored(path, entry, texts.get(digest) if digest else None, purged))
             return plan
 
     def restore(self, target: str) -> list[Restored]:
@@ -341,7 +358,8 @@ class TimeTravel:
         plan = self.restore_plan(target)
         by_path: dict[str, list[Restored]] = {}
         for item in plan:
-            by_path.setdefault(item.path, []).append(item)
+            if not item.purged:
+                by_path.setdefault(item.path, []).append(item)
         for path, items in by_path.items():
             at = Locator(path)
             self.observe(at, cause="before restore")

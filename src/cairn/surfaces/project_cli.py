@@ -487,8 +487,12 @@ def _diff(args: argparse.Namespace, output: Output) -> int:
 def _restore(args: argparse.Namespace, output: Output) -> int:
     with _opened(args) as memory:
         plan = memory.restore(args.target, dry_run=args.dry_run, app_id=args.app, project_id=args.project)
+    purged = [item for item in plan if item["action"] == "purged"]
+    done = len(plan) - len(purged)
     verb = "Would restore" if args.dry_run else "Restored"
-    _say(output, plan, f"{verb} {len(plan)} entries." if plan else "Nothing to restore.")
+    lines = [f"{verb} {done} entries." if done else "Nothing to restore."]
+    lines += [f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten." for item in purged]
+    _say(output, plan, "\n".join(lines))
     return 0
 
 

@@ -361,7 +361,7 @@ class DiffData(Answer):
 class RestoredItem(Answer):
     path: str
     entry: str
-    action: Literal["write", "remove"]
+    action: Literal["write", "remove", "purged"]
 
 
 class RestoreData(Answer):

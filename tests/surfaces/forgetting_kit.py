@@ -1,0 +1,143 @@
+"""One root reached through Python, the command line or HTTP, with the same few calls: for tests of forgetting."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from urllib.parse import urlencode
+
+import cairn
+from cairn.surfaces import kept
+from cairn.surfaces.cli import main
+from tests.surfaces.served import serving
+from tests.surfaces.test_scenario import ENV
+
+
+class ThroughPython:
+    """The library, without an event loop."""
+
+    def __init__(self, memory):
+        self._memory = memory
+
+    def remember(self, content, **more):
+        return self._memory.remember(content, **more).memory["id"]
+
+    def contents(self):
+        return sorted(row["content"] for row in self._memory.memories.list(limit=500).memories)
+
+    def edit(self, memory_id, content):
+        self._memory.memories.edit(memory_id, content=content)
+
+    def forget(self, memory_id=None, **more):
+        return kept.receipt(self._memory.memories.forget(memory_id, **more))
+
+    def mark(self):
+        return self._memory.checkpoint("before")["id"]
+
+    def restore(self, target, *, dry_run=False):
+        return self._memory.restore(target, dry_run=dry_run)
+
+
+class ThroughCommands:
+    """The command line, one process's worth per call."""
+
+    def __init__(self, root):
+        self._root = root
+
+    def run(self, *words):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            main(["--root", str(self._root), "--json", *words])
+        return json.loads(out.getvalue())
+
+    def remember(self, content, *, scope=None, owner=None):
+        more = [*(("--scope", scope) if scope else ()), *(("--owner", owner) if owner else ())]
+        return self.run("remember", content, *more)["memory"]["id"]
+
+    def contents(self):
+        return sorted(row["content"] for row in self.run("memories", "list", "--limit", "500")["memories"])
+
+    def edit(self, memory_id, content):
+        self.run("memories", "edit", memory_id, "--content", content)
+
+    def forget(self, memory_id=None, **more):
+        return self.run("memories", "forget", *([memory_id] if memory_id else []), *_flags(more), "--yes")
+
+    def mark(self):
+        return self.run("log", "--mark", "before")["id"]
+
+    def restore(self, target, *, dry_run=False):
+        return self.run("restore", target, *(["--dry-run"] if dry_run else []))
+
+
+def _flags(more):
+    """`words=("a", "b"), all_owners=True` as the options of a command."""
+    out = []
+    for name, value in more.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            out.append(flag)
+        elif value not in (False, None):
+            for one in [value] if isinstance(value, str) else value:
+                out += [flag, one]
+    return out
+
+
+class ThroughHttp:
+    """A running server."""
+
+    def __init__(self, server):
+        self._server = server
+
+    def call(self, method, path, body=None):
+        status, answer = self._server.call(method, f"/api/v1/{path}", body)
+        assert status == 200, answer
+        return answer["data"]
+
+    def remember(self, content, **more):
+        return self.call("POST", "memories", {"content": content, **more})["memory"]["id"]
+
+    def contents(self):
+        return sorted(row["content"] for row in self.call("GET", "memories?limit=500")["memories"])
+
+    def edit(self, memory_id, content):
+        self.call("PATCH", f"memories/{memory_id}", {"content": content})
+
+    def forget(self, memory_id=None, **more):
+        given = {
+            name: str(value).lower() if isinstance(value, bool) else value for name, value in more.items()
+        }
+        return self.call("DELETE", f"memories/{memory_id}?{urlencode(given, doseq=True)}")
+
+    def mark(self):
+        return self.call("POST", "checkpoints", {"label": "before"})["id"]
+
+    def restore(self, target, *, dry_run=False):
+        return self.call("POST", "restore", {"target": target, "dry_run": dry_run})["entries"]
+
+
+@contextlib.contextmanager
+def reached(surface, root):
+    """The root at `root`, through "python", "cli" or "http"."""
+    if surface == "python":
+        with cairn.open_blocking(root, embedding__provider="none") as memory:
+            yield ThroughPython(memory)
+    elif surface == "cli":
+        yield ThroughCommands(root)
+    else:
+        with serving(root, env=ENV) as server:
+            yield ThroughHttp(server)
+
+
+SURFACES = ("python", "cli", "http")
+
+
+def holding(root, words):
+    """The files below `root` that hold `words` in their bytes or their path."""
+    sought = words.encode()
+    return sorted(
+        str(at.relative_to(root))
+        for at in root.rglob("*")
+        if sought in str(at.relative_to(root)).encode() or (at.is_file() and sought in at.read_bytes())
+    )
