@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cairn.capture import Capture
 from cairn.config import MemorySettings, Settings
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.notes.notebook import Notebook
 from cairn.seams import SystemClock
+from cairn.talk import Capture
 from cairn.types import Message, Space
 
 SPACE = Space()

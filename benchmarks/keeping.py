@@ -17,11 +17,11 @@ from cairn import config
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
-from cairn.keeping import lifecycle, pages
-from cairn.keeping.gate import dedupe_hash
-from cairn.keeping.memories import Keeper
-from cairn.keeping.records import KIND, Record, Status
-from cairn.keeping.secrets import redact
+from cairn.governed import lifecycle, pages
+from cairn.governed.gate import dedupe_hash
+from cairn.governed.memories import Keeper
+from cairn.governed.records import KIND, Record, Status
+from cairn.governed.secrets import redact
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.types import Scope, Space

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cairn.history.checkpoints import made
-from cairn.history.events import Draft, Signals
-from cairn.history.project import ProjectMemory
+from cairn.project.checkpoints import made
+from cairn.project.events import Draft, Signals
+from cairn.project.project import ProjectMemory
 from cairn.surfaces.project_cli import open_project
 
 

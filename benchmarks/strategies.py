@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from cairn import open_blocking
-from cairn.capture import Capture
 from cairn.config import load
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.notes.sessions import cell_id, message_to, session_locator
 from cairn.retrieval.answers import SearchRequest
 from cairn.seams import SystemClock
 from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
+from cairn.talk import Capture
+from cairn.talk.sessions import cell_id, message_to, session_locator
 from cairn.types import CellEvent, Message, Scope, Space
 
 THINGS = (

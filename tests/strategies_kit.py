@@ -16,11 +16,11 @@ from cairn.engines.locks import FileLocks
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.notes.sessions import cell_id, message_id, message_to, session_locator
 from cairn.seams import Completion, Locator
 from cairn.strategies import Strategy
 from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
+from cairn.talk.sessions import cell_id, message_id, message_to, session_locator
 from cairn.types import CellEvent, Message, Scope, Space, ToolCall
 
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)

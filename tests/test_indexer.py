@@ -16,9 +16,9 @@ import pytest
 
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
-from cairn.notes.sessions import cell_id, message_to, session_locator
 from cairn.retrieval import filters
 from cairn.seams import Locator, Tier
+from cairn.talk.sessions import cell_id, message_to, session_locator
 from cairn.types import Message, Scope, Space
 from tests.index_world import ALICE, BOB, DAY, World
 

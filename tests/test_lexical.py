@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cairn.language.words import tokens
-from cairn.notes.sessions import cell_id, message_to, session_locator
 from cairn.retrieval import filters
 from cairn.retrieval.lexical import NoteScan
+from cairn.talk.sessions import cell_id, message_to, session_locator
 from cairn.types import Message, Space
 from tests.index_world import ALICE, BOB, DAY, World
 

@@ -51,7 +51,7 @@ def test_blocking_mirrors_governed_memories():
     import inspect
 
     from cairn.blocking_memories import BlockingMemories
-    from cairn.governed import Memories
+    from cairn.governed_facade import Memories
 
     named = [name for name, _ in inspect.getmembers(Memories, inspect.iscoroutinefunction) if name[0] != "_"]
     assert {name for name in named if not hasattr(BlockingMemories, name)} == set()

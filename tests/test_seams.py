@@ -391,7 +391,7 @@ def test_a_fixed_clock_stands_still_until_told():
     assert (clock.advance(hours=2) - FixedClock().now()).total_seconds() == 7200
 
 
-@pytest.mark.parametrize("package", ["notes", "capture", "keeping", "retrieval", "language"])
+@pytest.mark.parametrize("package", ["notes", "talk", "governed", "retrieval", "language"])
 def test_what_stands_above_the_seam_reaches_storage_through_it_alone(package):
     """S1, S3: no module there opens a file or knows a path; it holds locators and asks the backend."""
     for file in sorted((Path(seams.__file__).parent / package).rglob("*.py")):

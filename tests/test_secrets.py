@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cairn.keeping.secrets import redact
+from cairn.governed.secrets import redact
 
 UPPER = string.ascii_uppercase + string.digits
 ALNUM = string.ascii_letters + string.digits

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from cairn.strategies import cells
 from cairn.types import Scope
-from tests.capture_kit import SPACE, Kit, said
+from tests.talk_kit import SPACE, Kit, said
 
 
 def test_a_session_that_grows_is_counted_once(tmp_path, monkeypatch):

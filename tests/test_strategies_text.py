@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.capture.messages import parse_messages
 from cairn.errors import Unavailable
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
@@ -19,6 +18,7 @@ from cairn.strategies.foresight import foresights_of
 from cairn.strategies.grammar import spoken_by
 from cairn.strategies.profile import claims_of, merged, with_block
 from cairn.strategies.statements import Statement, statements_of
+from cairn.talk.messages import parse_messages
 from cairn.types import Message, Scope, Space
 from tests.strategies_kit import START, ScriptedWriter, World, case_steps, trajectory
 

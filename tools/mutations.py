@@ -32,7 +32,7 @@ class Mutation:
 
 
 WORLD = "tests/crash/test_world.py"
-KILLS = "tests/crash/test_capture_kill.py"
+KILLS = "tests/crash/test_talk_kill.py"
 MUTATIONS = (
     Mutation(
         "a journal line is not flushed",
@@ -57,10 +57,10 @@ MUTATIONS = (
     ),
     Mutation(
         "the lock of a session is not taken",
-        "capture/buffer.py",
+        "talk/inbox.py",
         '        return self._locks.hold(f"session-{number:04d}")',
         "        import contextlib\n\n        return contextlib.nullcontext()",
-        (KILLS, WORLD, "tests/test_capture.py"),
+        (KILLS, WORLD, "tests/test_talk_capture.py"),
     ),
     Mutation(
         "a note is written without comparing (expect=)",
@@ -78,33 +78,33 @@ MUTATIONS = (
     ),
     Mutation(
         "a cell is called done before its episode is written",
-        "capture/flow.py",
+        "talk/capture.py",
         "        said = self._inbox.messages_of(space, session_id, record)\n        lsn = 0\n",
         "        said = self._inbox.messages_of(space, session_id, record)\n"
         "        self._inbox.done(space, session_id, [record.cell_id])\n        lsn = 0\n",
-        (KILLS, "tests/test_capture.py", WORLD),
+        (KILLS, "tests/test_talk_capture.py", WORLD),
     ),
     Mutation(
         "an episode is written again on a replay (no once_by)",
-        "capture/flow.py",
+        "talk/capture.py",
         '"episode", scope, record.day, [drafted], once_by=("parent_id",)',
         '"episode", scope, record.day, [drafted]',
-        ("tests/test_capture.py", KILLS, WORLD),
+        ("tests/test_talk_capture.py", KILLS, WORLD),
     ),
     Mutation(
         "cells a crash left are not finished",
-        "capture/flow.py",
+        "talk/capture.py",
         "        unfinished = self._pending.unfinished()\n        sessions = set(unfinished.values())\n",
         "        unfinished = self._pending.unfinished()\n        if not everywhere:\n            return 0\n"
         "        sessions = set(unfinished.values())\n",
-        (KILLS, "tests/test_capture.py"),
+        (KILLS, "tests/test_talk_capture.py"),
     ),
     Mutation(
         "a repeated add is kept twice",
-        "capture/buffer.py",
+        "talk/inbox.py",
         "        if key is None:\n            return session.batches.get(digest)\n",
         "        if key is None:\n            return None\n",
-        ("tests/test_capture.py", WORLD),
+        ("tests/test_talk_capture.py", WORLD),
     ),
     Mutation(
         "full text search forgets the scope",
@@ -185,32 +185,32 @@ MUTATIONS = (
     ),
     Mutation(
         "the gate decides on what it read long ago",
-        "keeping/memories.py",
+        "governed/memories.py",
         "            shelf.refresh()\n            yield shelf\n",
         "            if not getattr(shelf, 'once', False):\n                shelf.refresh()\n                shelf.once = True\n"
         "            yield shelf\n",
-        ("tests/test_keeping_gate.py", WORLD),
+        ("tests/test_governed_gate.py", WORLD),
     ),
     Mutation(
         "decay is applied twice",
-        "keeping/access.py",
+        "governed/access.py",
         "    return decayed(score, (now - since).total_seconds(), half_life_days)",
         "    return decayed(decayed(score, (now - since).total_seconds(), half_life_days), (now - since).total_seconds(), half_life_days)",
-        ("tests/test_keeping_lifecycle.py", "tests/test_keeping_gate.py"),
+        ("tests/test_governed_lifecycle.py", "tests/test_governed_gate.py"),
     ),
     Mutation(
         "history is pruned before it is consolidated",
-        "history/archive.py",
+        "project/archive.py",
         "            if event.number <= cursor\n            and event.id not in waiting\n            and _older(",
         "            if _older(",
-        ("tests/test_history_retention.py",),
+        ("tests/test_project_retention.py",),
     ),
     Mutation(
         "credentials are not taken out",
-        "keeping/memories.py",
+        "governed/memories.py",
         '        if self.settings.keeping.secrets == "allow":\n            return content, trigger, procedure, ()\n',
         "        if True:\n            return content, trigger, procedure, ()\n",
-        ("tests/test_keeping_gate.py",),
+        ("tests/test_governed_gate.py",),
     ),
     Mutation(
         "the Host header is not checked",

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from cairn.governed import Memories
+from cairn.governed_facade import Memories
 from cairn.memory import Memory
 
 P = ParamSpec("P")

@@ -18,7 +18,7 @@ from cairn.parts import Parts
 from cairn.upkeep import failures
 
 if TYPE_CHECKING:
-    from cairn.keeping.checks import Finding
+    from cairn.governed.checks import Finding
 
 _LEVELS = {"fail": 0, "warn": 1, "info": 2}
 _NOTE_STEPS = {
@@ -64,7 +64,7 @@ def finding(level: str, what: str, following: str) -> dict[str, Any]:
 
 def repair(parts: Parts) -> list[dict[str, Any]]:
     """Mend what is safe to mend in every space; each item says what was done."""
-    from cairn.keeping import checks
+    from cairn.governed import checks
 
     return [
         {"where": one.where, "what": one.message, "code": one.code}
@@ -192,7 +192,7 @@ def _model(parts: Parts) -> Finds:
 
 
 def _memories(parts: Parts) -> Finds:
-    from cairn.keeping import checks
+    from cairn.governed import checks
 
     for space in parts.keeper.spaces():
         try:

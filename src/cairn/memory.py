@@ -28,10 +28,10 @@ from cairn.seams import Clock
 from cairn.types import Message, Space, Verdict
 
 if TYPE_CHECKING:
-    from cairn.capture import AddOutcome, FlushOutcome
-    from cairn.governed import Memories
+    from cairn.governed_facade import Memories
     from cairn.retrieval.answers import SearchRequest, SearchResult
     from cairn.retrieval.listing import GetRequest, GetResult
+    from cairn.talk import AddOutcome, FlushOutcome
 
 log = logging.getLogger("cairn")
 
@@ -104,7 +104,7 @@ class Memory:
     @functools.cached_property
     def memories(self) -> Memories:
         """Governed memories: list, correct, forget, sweep, consolidate, core memory, skills and pages."""
-        from cairn.governed import Memories
+        from cairn.governed_facade import Memories
 
         return Memories(lambda: self.parts, self._read, self._write)
 
@@ -159,7 +159,7 @@ class Memory:
         key: str | None,
         mode: str | None,
     ) -> AddOutcome:
-        from cairn.capture import parse_message
+        from cairn.talk import parse_message
 
         parsed = [
             one if isinstance(one, Message) else parse_message(one, f"messages[{n}]")
@@ -207,7 +207,7 @@ class Memory:
             importance: low, medium or high.
             pinned: Keep it at hand: promoted, tier 1, no decay.
             origin: Where the words come from; what tools and pages say waits for a person.
-            more: The other fields of `cairn.keeping.memories.Keeper.remember`.
+            more: The other fields of `cairn.governed.memories.Keeper.remember`.
 
         Raises:
             Invalid: a field no memory can have. A refusal is no exception: see `Verdict.accepted`.

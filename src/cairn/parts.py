@@ -16,7 +16,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.capture import Capture
 from cairn.config import Settings
 from cairn.daemon import Chore, Daemon
 from cairn.engines.files import DeviceLocalBackend
@@ -30,11 +29,9 @@ from cairn.engines.tables import MemoryTables
 from cairn.engines.vault import locks_directory
 from cairn.engines.watching import TreeWatch
 from cairn.errors import CairnError, Invalid, Misconfigured, StorageFailed
-from cairn.history.observer import Observer
-from cairn.history.past import known_at
-from cairn.keeping.framing import strip_recalled
-from cairn.keeping.memories import Keeper
-from cairn.keeping.secrets import redact
+from cairn.governed.framing import strip_recalled
+from cairn.governed.memories import Keeper
+from cairn.governed.secrets import redact
 from cairn.notes.conflicts import merge_conflict_copies
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
@@ -48,11 +45,14 @@ from cairn.seams import Clock, Embedder, Journals, Locator, StorageBackend, Syst
 from cairn.strategies import EditEvent
 from cairn.strategies.corrections import FollowCorrections
 from cairn.strategies.engine import Engine
+from cairn.talk import Capture
+from cairn.timetravel.observer import Observer
+from cairn.timetravel.past import known_at
 from cairn.types import CellEvent, Hit, Scope, Space
 
 if TYPE_CHECKING:
-    from cairn.history.timetravel import TimeTravel
-    from cairn.keeping.lifecycle import Trigger
+    from cairn.governed.lifecycle import Trigger
+    from cairn.timetravel.changes import TimeTravel
 
 log = logging.getLogger("cairn")
 
@@ -160,7 +160,7 @@ class Parts:
 
     def sweep_due(self) -> int:
         """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
-        from cairn.keeping import maintenance
+        from cairn.governed import maintenance
 
         trigger: Trigger = "schedule" if self._swept else "startup"
         done = 0
@@ -290,7 +290,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
         )
 
         def travel(space: Space) -> TimeTravel:
-            from cairn.history.timetravel import TimeTravel
+            from cairn.timetravel.changes import TimeTravel
 
             return TimeTravel(root.space(space), notebook, journals, locks, time)
 

@@ -9,13 +9,13 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.errors import Invalid
-from cairn.history import git
-from cairn.history.project import ProjectMemory
+from cairn.project import git
+from cairn.project.project import ProjectMemory
 
 if TYPE_CHECKING:
     import os
 
-    from cairn.history.imports import Capture
+    from cairn.project.imports import Capture
     from cairn.seams import Writer
 
 

@@ -16,9 +16,9 @@ from typing import Any
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound
 from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, SCOPE_DIRS, Place, place_of, space_of
-from cairn.notes.sessions import SessionLog, SessionState, message_id, session_locator
 from cairn.parts import Parts
 from cairn.seams import Locator
+from cairn.talk.sessions import SessionLog, SessionState, message_id, session_locator
 from cairn.types import Entry, Message, Scope, Space
 
 _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")

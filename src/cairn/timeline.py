@@ -1,6 +1,6 @@
 """The history of an open root's entries: what changed, moments to come back to, and coming back.
 
-Changes are recorded beside the write path (`history/observer.py`); each call here first makes sure that
+Changes are recorded beside the write path (`timetravel/observer.py`); each call here first makes sure that
 everything is recorded, edits by hand included.
 """
 
@@ -13,7 +13,7 @@ from cairn.parts import Parts
 from cairn.types import Space
 
 if TYPE_CHECKING:
-    from cairn.history.timetravel import TimeTravel
+    from cairn.timetravel.changes import TimeTravel
 
 MAX_CHANGES = 10_000
 

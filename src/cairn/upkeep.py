@@ -10,10 +10,10 @@ from cairn.engines import transfer
 from cairn.errors import Invalid, NotFound
 from cairn.notes.conflicts import merged
 from cairn.notes.kinds import place_of
-from cairn.notes.sessions import SessionLog, session_locator
 from cairn.parts import Parts
 from cairn.seams import Locator
 from cairn.strategies.reflection import runs_of, undo
+from cairn.talk.sessions import SessionLog, session_locator
 from cairn.types import Space
 from cairn.version import VERSION
 

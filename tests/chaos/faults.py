@@ -20,9 +20,9 @@ from typing import Any
 from cairn.config import load
 from cairn.errors import CairnError
 from cairn.notes.kinds import place_of
-from cairn.notes.sessions import SessionLog, session_locator
 from cairn.parts import Parts, open_parts
 from cairn.seams import Locator, SystemClock
+from cairn.talk.sessions import SessionLog, session_locator
 from cairn.testing.faults import Faults, JumpingClock, faulty_disk
 from cairn.types import Message, Space
 from tests.chaos.world import FIRST_DAY, TOKEN, USERS, Violation, _words

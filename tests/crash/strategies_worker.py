@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-from cairn.capture import Capture
 from cairn.config import load
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
@@ -16,6 +15,7 @@ from cairn.notes.root import MemoryRoot
 from cairn.seams import SystemClock
 from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
+from cairn.talk import Capture
 from cairn.types import Message, Space, ToolCall
 
 AT = 1_683_550_560_000

@@ -57,7 +57,7 @@ async def story(memory):
     async def do(answer):
         return await answer if asyncio.iscoroutine(answer) else answer
 
-    from cairn.keeping.memories import verdict_json
+    from cairn.governed.memories import verdict_json
     from cairn.surfaces import views
 
     kept_ = await do(memory.remember(GOTCHA, "gotcha"))
@@ -204,7 +204,7 @@ def test_due_spaces_are_swept_in_the_background_once(tmp_path):
             await memory.remember("Lamps go out at ten.", "convention", mode="strict")
             assert memory.parts.sweep_due() == 1
             assert memory.parts.sweep_due() == 0
-            from cairn.keeping.lifecycle import sweeps
+            from cairn.governed.lifecycle import sweeps
             from cairn.types import Space
 
             return [one["trigger_reason"] for one in sweeps(memory.parts.keeper, Space())]

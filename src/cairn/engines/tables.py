@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from cairn.errors import Unavailable
-from cairn.keeping.memories import Keeper
+from cairn.governed.memories import Keeper
 from cairn.seams import Locks
 
 _LOCK = "memory tables"
@@ -41,7 +41,7 @@ class MemoryTables:
                 raise Unavailable(f"{self._path.name} cannot be written: {error}.") from error
 
     def _sync(self, keeper: Keeper) -> int:
-        from cairn.keeping import derived
+        from cairn.governed import derived
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._path, timeout=15.0)) as db:

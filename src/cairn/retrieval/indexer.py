@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
-from cairn.notes.sessions import SESSIONS, SessionState, place_of_session
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.recent import Look, Recent
 from cairn.retrieval.rows import NewRow, Pending, RowStore, Stored
@@ -38,6 +37,7 @@ from cairn.seams import (
     StorageBackend,
     Tier,
 )
+from cairn.talk.sessions import SESSIONS, SessionState, place_of_session
 from cairn.types import Change, Freshness, Scope
 
 if TYPE_CHECKING:

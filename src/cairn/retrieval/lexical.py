@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
 from cairn.notes.kinds import place_of, scope_locator
-from cairn.notes.sessions import SessionLog, place_of_session, sessions_of
 from cairn.retrieval.corpus import KIND_CODES, Corpus, Row, Sender, text_flags
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import Group
 from cairn.retrieval.reading import read_note, read_session
 from cairn.retrieval.rows import HIDDEN_STATUSES
 from cairn.seams import Journals, Locator, StorageBackend, iterate_files
+from cairn.talk.sessions import SessionLog, place_of_session, sessions_of
 from cairn.types import Scope
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import Any
 from cairn.errors import Invalid
 from cairn.notes.format import Note, list_items
 from cairn.notes.kinds import Place
-from cairn.notes.sessions import CellRecord, SessionState
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.embedding_text import message_text, spoken_names
 from cairn.retrieval.rows import NewRow
+from cairn.talk.sessions import CellRecord, SessionState
 from cairn.types import Entry, Message, Scope
 
 MESSAGE = "message"

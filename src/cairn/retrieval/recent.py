@@ -16,8 +16,8 @@ from typing import Any
 
 from cairn.notes.frontmatter import find_head
 from cairn.notes.kinds import Place
-from cairn.notes.sessions import SessionState
 from cairn.retrieval.reading import Found, read_note, read_session
+from cairn.talk.sessions import SessionState
 from cairn.types import Scope
 
 _MAX_BYTES = 32 * 1024 * 1024

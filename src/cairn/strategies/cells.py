@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import NotFound
 from cairn.notes.kinds import KINDS, space_of
-from cairn.notes.sessions import (
+from cairn.seams import Journals, Locator, iterate_files
+from cairn.strategies.statements import Statement, statements_of
+from cairn.talk.sessions import (
     CellCorrections,
     SessionLog,
     SessionState,
@@ -18,9 +20,7 @@ from cairn.notes.sessions import (
     session_locator,
     sessions_of,
 )
-from cairn.notes.turns import corrected
-from cairn.seams import Journals, Locator, iterate_files
-from cairn.strategies.statements import Statement, statements_of
+from cairn.talk.turns import corrected
 from cairn.types import Cell, CellEvent, Entry, Scope, Space
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """`follow_corrections`: what was derived from an episode follows when a person puts the episode right.
 
-    episode edited -> which messages does it tell otherwise? (notes/turns.py)
+    episode edited -> which messages does it tell otherwise? (talk/turns.py)
                    -> recorded in the session's log: the index holds those messages as corrected, for this owner
                    -> facts, foresight and profile: what only the old words stated goes, what the new ones state comes
                    -> "followed" in the log
@@ -20,12 +20,12 @@ from dataclasses import replace
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
-from cairn.notes.sessions import CellCorrections, corrected_line, followed_line, session_locator
-from cairn.notes.turns import DETERMINISTIC, Corrections, corrected, corrections_in
 from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy, profile
 from cairn.strategies.facts import KnownFacts, by_day, fact_draft
 from cairn.strategies.foresight import foresight_draft, foresights_of
 from cairn.strategies.statements import Statement, statements_of
+from cairn.talk.sessions import CellCorrections, corrected_line, followed_line, session_locator
+from cairn.talk.turns import DETERMINISTIC, Corrections, corrected, corrections_in
 from cairn.types import Cell, CellEvent, Entry, Message, Scope
 
 

@@ -10,19 +10,19 @@ from dataclasses import asdict
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from cairn.keeping.consolidation import ConsolidationReport
-from cairn.keeping.forget import Receipt
-from cairn.keeping.framing import frame
-from cairn.keeping.lifecycle import SweepReport
-from cairn.keeping.memories import HistoryLine
-from cairn.keeping.pages import PagesReport
-from cairn.keeping.records import UNTRUSTED
-from cairn.keeping.skills import ScanReport
+from cairn.governed.consolidation import ConsolidationReport
+from cairn.governed.forget import Receipt
+from cairn.governed.framing import frame
+from cairn.governed.lifecycle import SweepReport
+from cairn.governed.memories import HistoryLine
+from cairn.governed.pages import PagesReport
+from cairn.governed.records import UNTRUSTED
+from cairn.governed.skills import ScanReport
 from cairn.retrieval.answers import SearchResult, tokens_of
 from cairn.types import Hit
 
 if TYPE_CHECKING:
-    from cairn.keeping.migrate import ImportReport
+    from cairn.governed.migrate import ImportReport
 
 
 def history(lines: Sequence[HistoryLine]) -> list[dict[str, Any]]:

@@ -198,7 +198,7 @@ def remember(args: argparse.Namespace, output: Output) -> int:
 
 
 def _say_verdict(verdict: Verdict, output: Output) -> int:
-    from cairn.keeping.memories import verdict_json
+    from cairn.governed.memories import verdict_json
 
     output.value(verdict_json(verdict))
     detail = f" {verdict.detail}" if verdict.detail else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-from cairn.keeping.memories import verdict_json
+from cairn.governed.memories import verdict_json
 from cairn.surfaces import kept, views
 from cairn.surfaces.guard import Refusal
 from cairn.surfaces.project_http import allowed_folder

@@ -22,9 +22,9 @@ from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
     from cairn.blocking import BlockingMemory
-    from cairn.history.consolidate import Plan
-    from cairn.history.imports import Capture
-    from cairn.history.project import ProjectMemory, Written
+    from cairn.project.consolidate import Plan
+    from cairn.project.imports import Capture
+    from cairn.project.project import ProjectMemory, Written
     from cairn.seams import Writer
     from cairn.surfaces.cli import Commands, Run
     from cairn.types import Message, Space
@@ -57,7 +57,7 @@ def _in_tree(commands: Commands, name: str, run: Run, text: str) -> argparse.Arg
 
 
 def _add_project(commands: Commands) -> None:
-    from cairn.history.options import POLICIES, SECTION_NAMES, SOURCE_SCOPES
+    from cairn.project.options import POLICIES, SECTION_NAMES, SOURCE_SCOPES
 
     init = _in_tree(commands, "init", _init, "read the repository and set up its memory")
     init.add_argument("--force", action="store_true", help="start anew: the old record is removed")
@@ -320,7 +320,7 @@ def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Ca
     """A capture that adds a session's messages to the memory root, in the repository's own space."""
     from dataclasses import replace
 
-    from cairn.history.layout import text_hash
+    from cairn.canonical import text_hash
     from cairn.surfaces.commands import opened
 
     memory = stack.enter_context(opened(args))
@@ -366,7 +366,7 @@ def _project_restore(args: argparse.Namespace, output: Output) -> int:
 
 
 def _runner_status(project: ProjectMemory) -> dict[str, Any]:
-    from cairn.history.automate import runner_status
+    from cairn.project.automate import runner_status
 
     return runner_status(project.record_.storage, project.locks)
 
@@ -382,7 +382,7 @@ def _automate_status(args: argparse.Namespace, output: Output) -> int:
 
 
 def _automate_once(args: argparse.Namespace, output: Output) -> int:
-    from cairn.history.automate import in_progress, run_once
+    from cairn.project.automate import in_progress, run_once
 
     project = _project(args)
     project.record_.require()
@@ -501,7 +501,7 @@ def _restore(args: argparse.Namespace, output: Output) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The background runner: `python -m cairn.surfaces.project_cli TREE`."""
-    from cairn.history.automate import Runner
+    from cairn.project.automate import Runner
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     stop = threading.Event()

@@ -14,7 +14,7 @@ from cairn.surfaces.guard import Refusal
 from cairn.surfaces.routes import Call, Endpoint
 
 if TYPE_CHECKING:
-    from cairn.history.project import ProjectMemory
+    from cairn.project.project import ProjectMemory
     from cairn.surfaces import schemas_kept
 
 T = TypeVar("T")

@@ -1,0 +1,49 @@
+"""The one way JSON, hashes and time stamps are written into files.
+
+JSON files have recursively sorted keys and two-space indent, so that a hash does not depend on who wrote the
+file; lists keep their order, because order is meaning. Times are UTC with milliseconds and `Z`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+
+def pretty(value: Any) -> str:
+    """The canonical text of a JSON file: sorted keys, two spaces, one newline at the end."""
+    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+
+
+def compact(value: Any) -> str:
+    """The canonical text of a journal line."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def json_hash(value: Any) -> str:
+    """sha256 over the sorted, indented JSON of `value`: equal content gives an equal hash, whatever the key order."""
+    text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def text_hash(text: str) -> str:
+    """sha256 of `text` as UTF-8."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def stamp(moment: datetime) -> str:
+    """`moment` as it is written in every file: UTC, milliseconds, `Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(text: object) -> datetime | None:
+    """The time a stamp names, aware and in UTC; None where it is not a time."""
+    if not isinstance(text, str):
+        return None
+    try:
+        value = datetime.fromisoformat(text)
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -1,8 +1,0 @@
-"""From talk to episodes: messages in, a durable inbox, cells, and the notes that tell them."""
-
-from __future__ import annotations
-
-from cairn.capture.flow import AddOutcome, Capture, FlushOutcome
-from cairn.capture.messages import MAX_MESSAGES, parse_message, parse_messages
-
-__all__ = ["MAX_MESSAGES", "AddOutcome", "Capture", "FlushOutcome", "parse_message", "parse_messages"]

@@ -1,0 +1,209 @@
+"""The rules of the gate, as pure functions: what is the same, what is nearly the same, what code can tell.
+
+`Keeper.remember` (in `memories`) walks them in this order: empty, scope, category, strict mode, exact
+duplicate, near duplicate, derivable from code, insert. Nothing here reads a file or a clock, so each rule can
+be tried on its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Set as AbstractSet
+
+from cairn.errors import Invalid
+from cairn.governed.records import CATEGORIES, UNTRUSTED, Importance, Record, Status
+from cairn.types import Track
+
+CATEGORY_ALLOWLIST = frozenset(CATEGORIES)
+STRICT_CATEGORIES = frozenset({"convention", "pattern", "gotcha", "decision"})
+PROMOTE_ON_WRITE: frozenset[str] = frozenset()  # no category is promoted by its name alone (X8)
+NEAR = 0.85
+KEY_CHARACTERS = 2000
+IMPORTANCE_SCORE: dict[Importance, float] = {"high": 1.0, "medium": 0.6, "low": 0.3}
+_ALIASES_KEPT = 64
+_STATUS_RANK: dict[Status, int] = {"archived": 0, "candidate": 1, "promoted": 2}
+_IMPORTANCE_RANK: dict[Importance, int] = {"low": 0, "medium": 1, "high": 2}
+
+
+def normalise_scope(scope: str) -> Track:
+    """The scope-string rule of ADE clients (A48): "user" means `agent`, "lane" means `mission`.
+
+    Only for callers that speak ADE's words. Cairn's own API names a person with `scope="user"` and an owner,
+    and means `users/<owner>/`; it does not pass through here.
+    """
+    word = scope.strip().lower() if isinstance(scope, str) else ""
+    track = {"user": "agent", "lane": "mission"}.get(word, word)
+    if track not in {"project", "agent", "mission"}:
+        raise Invalid(
+            f'"{scope}" is not a scope (project, agent, mission; user and lane are aliases).', field="scope"
+        )
+    return track  # type: ignore[return-value]
+
+
+def dedupe_key(content: str) -> str:
+    """The key two writings of one thing share: first 2000 characters, blanks collapsed, lower case (A72).
+
+    Changing this rule would break dedup for every memory written so far; entries carry its version.
+    """
+    return " ".join(content[:KEY_CHARACTERS].split()).lower()
+
+
+def dedupe_hash(content: str) -> str:
+    """The short form of `dedupe_key` that stands in an entry."""
+    return hashlib.sha256(dedupe_key(content).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def jaccard(left: AbstractSet[str], right: AbstractSet[str]) -> float:
+    """Shared words over all words; two texts without words are not alike."""
+    if not left or not right:
+        return 0.0
+    shared = len(left & right)
+    return shared / (len(left) + len(right) - shared)
+
+
+def seed_score(importance: Importance, confidence: float) -> float:
+    """The access score a memory starts from (A75)."""
+    return max(IMPORTANCE_SCORE[importance], confidence)
+
+
+def merge(old: Record, new: Record, *, near: bool) -> Record:
+    """`old` after `new` turned out to say the same (A74).
+
+    An exact duplicate leaves the text. A near one keeps the text that contains the other, or both on lines of
+    their own. Importance, status and tier take the better of the two, a pin sticks, and having been seen again
+    makes it surer. What comes from an untrusted origin may add to the count, and nothing else: it can neither
+    reword, raise nor promote what a person or an agent has said.
+    """
+    seen = old.but(
+        observation_count=old.observation_count + 1,
+        aliases=_with_aliases(old, new),
+        write_gate_reason="near_duplicate" if near else "duplicate",
+        updated_at=new.updated_at,
+    )
+    if new.origin in UNTRUSTED and old.origin not in UNTRUSTED:
+        return seen
+    content = joined(old.content, new.content) if near else old.content
+    status = max(old.status, new.status, key=_STATUS_RANK.__getitem__)
+    trusted = new.is_trusted and (not near or content == new.content)
+    return seen.but(
+        content=content,
+        importance=max(old.importance, new.importance, key=_IMPORTANCE_RANK.__getitem__),
+        status=status if (old.is_trusted or trusted) else old.status,
+        tier=min(old.tier, new.tier),
+        pinned=old.pinned or new.pinned,
+        confidence=min(1.0, max(old.confidence, new.confidence) + 0.05),
+        origin=new.origin if trusted and not old.is_trusted else old.origin,
+        promoted_at=old.promoted_at or (new.promoted_at if status == "promoted" else None),
+        dedupe=dedupe_hash(content),
+        trigger=old.trigger or new.trigger,
+        procedure=old.procedure or new.procedure,
+    )
+
+
+def joined(old: str, new: str) -> str:
+    """The one that contains the other, else both."""
+    left, right = dedupe_key(old), dedupe_key(new)
+    if right in left:
+        return old
+    if left in right:
+        return new
+    return f"{old.rstrip()}\n{new.strip()}"
+
+
+def _with_aliases(old: Record, new: Record) -> tuple[str, ...]:
+    """The keys of every text merged here so far, so that none of them is ever taken for a new one."""
+    marks = dict.fromkeys((*old.aliases, dedupe_hash(old.content), dedupe_hash(new.content)))
+    return tuple(marks)[-_ALIASES_KEPT:] if len(marks) > 1 else old.aliases
+
+
+# What code, logs and version control tell better than a memory. Each rule wants the form, not a mere word of it.
+_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
+_DIFF = re.compile(r"^(?:diff --git \S+ \S+|index [0-9a-f]{7,40}\.\.[0-9a-f]{7,40})", re.MULTILINE)
+_DIFF_FILES = re.compile(r"^--- \S+[^\n]*\n\+\+\+ \S+", re.MULTILINE)
+_TRACEBACK = re.compile(r"^\s*Traceback \(most recent call last\):\s*$", re.MULTILINE)
+_FRAME = re.compile(
+    r"^\s*(?:at\s.*?[\w./\\<>$-]+:\d+(?::\d+)?\)?|File \"[^\"]+\", line \d+.*|\w*panic: .*)\s*$", re.MULTILINE
+)
+_ERROR_LINE = re.compile(
+    r"^\s*(?:[\w.]*(?:Error|Exception)|ERROR|FATAL)\b\s*(?:\[[^\]]*\])?:.*$", re.MULTILINE
+)
+_EXPLAINS = re.compile(r"(?i)\b(?:means?|raised|thrown|when|if|because|fix|use|unless|indicates?)\b")
+_LABEL = re.compile(
+    r"(?i)\A\W*(?:status|progress|summary|session summary|next steps?)(?: update| report)?\s*(?::|-\s|–|\n)"
+)
+_REPORT = re.compile(
+    r"(?i)\A\W*(?:(?:i|we)(?:'ve| have|'m| am|'re| are)? )?(?:just )?"
+    r"(?P<verb>working on|implemented|fixed|updated|changed)(?P<rest>\b[^\n]*)"
+)
+_NAMED = re.compile(
+    r"(?i)\A\s+(?:(?:the|a|an|all|some|several|both|this|that|these|those|our|my|its|up|\d+)\b|[`\"'(])"
+)
+_LESSON = re.compile(
+    r"(?i)\b(?:because|since|so that|always|never|must|should|shall|cannot|can't|don't|do not|when|whenever|if|unless|"
+    r"until|prefer|instead|rather|only|by|require[sd]?|means|causes?|caused|due to|after|before|to avoid|avoid|in order|"
+    r"is|are|was|were|has|have|needs?)\b"
+)
+_COMMIT = re.compile(r"^commit [0-9a-f]{7,40}(?: \(.*\))?\s*$", re.MULTILINE)
+_AUTHOR = re.compile(r"^Author:\s.+<.+>\s*$", re.MULTILINE)
+_DATE = re.compile(r"^Date:\s", re.MULTILINE)
+_ONELINE = re.compile(
+    r"^(?:\* )?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40} (?P<subject>\S.*)$", re.MULTILINE
+)
+_SUBJECT = re.compile(
+    r"(?:\([^)]*\) )?(?:[A-Z][a-z]+ |(?:feat|fix|docs|chore|test|refactor|build|ci|perf)(?:\([^)]*\))?!?: )"
+)
+_PATH_LINE = re.compile(
+    r"^[ \t]*(?:[-*] )?(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@+\[\]-]+)+[/\\]?(?::\d+)?[ \t]*$"
+)
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def derivable(content: str) -> str | None:
+    """Say what kind of throw-away text `content` is (for the verdict's detail), or None for a memory.
+
+    Raw diffs, stack traces, session summaries, version-control logs and path dumps are refused, each by its
+    form. A rule of dashes, the word "Fixed" at the start, one commit hash or a short command between fences do
+    not make a memory worthless.
+    """
+    lines = [line for line in content.splitlines() if line.strip()]
+    if _DIFF.search(content) or _HUNK.search(content) or _DIFF_FILES.search(content):
+        return "It is a raw diff; the repository keeps that."
+    if _TRACEBACK.search(content) or len(_FRAME.findall(content)) >= 2:
+        return "It is a stack trace; remember what caused it instead."
+    errors = [line for line in _ERROR_LINE.findall(content) if not _EXPLAINS.search(line)]
+    if len(errors) >= 2 and len(errors) * 2 >= len(lines):
+        return "It is error output; remember what caused it instead."
+    if (_COMMIT.search(content) or (_AUTHOR.search(content) and _DATE.search(content))) or _is_log(content):
+        return "It is version-control history; the repository keeps that."
+    fenced = sum(len([x for x in match[0].splitlines() if x.strip()]) for match in _FENCE.finditer(content))
+    if fenced:
+        prose = len(_WORD.findall(_FENCE.sub(" ", content)))
+        if fenced > 5 or prose < 8:
+            return "It is mostly a code block; the code itself is the better source."
+    paths = sum(bool(_PATH_LINE.match(line)) for line in lines)
+    if paths >= 3:
+        prose = sum(len(_WORD.findall(line)) for line in lines if not _PATH_LINE.match(line))
+        if prose < 8:
+            return "It is a list of paths; the file tree tells that."
+    if _is_report(content):
+        return "It is a progress report, true only now; remember what was learned instead."
+    return None
+
+
+def _is_log(content: str) -> bool:
+    subjects = [match["subject"] for match in _ONELINE.finditer(content)]
+    return len(subjects) >= 2 or (len(content.splitlines()) == 1 and any(_SUBJECT.match(s) for s in subjects))
+
+
+def _is_report(content: str) -> bool:
+    if _LABEL.match(content):
+        return True
+    match = _REPORT.match(content.strip())
+    if match is None or _LESSON.search(content.strip()[match.start("rest") :]):
+        return False
+    rest = match["rest"]
+    if not rest.strip(" .!") or match["verb"].lower() == "working on":
+        return True
+    return bool(_NAMED.match(rest)) or (rest.startswith(" ") and len(rest.split()) <= 5)

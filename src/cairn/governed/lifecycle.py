@@ -1,0 +1,364 @@
+"""The sweep: decay, demotion, promotion, limits. Scores change in the journal, only transitions touch notes.
+
+In this order (A85): decay; one tier down for what has faded; candidates that proved themselves are promoted;
+doubtful old candidates, orphaned missions and faded tier-3 memories are archived; scopes over their limit lose
+their lowest. A plan is made first from a snapshot, then carried out note by note under short locks; each step
+looks again at what it changes, so an edit made meanwhile wins.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from cairn.errors import Invalid, NotFound, Unavailable
+from cairn.governed import missions
+from cairn.governed.access import Ref, Stat, born, composite, is_evergreen, ref, score_at
+from cairn.governed.gate import seed_score
+from cairn.governed.memories import Keeper
+from cairn.governed.records import UNTRUSTED, Record, moment, stamp
+from cairn.seams import Locator
+from cairn.types import Scope, Space
+
+UPDATE_CHUNK_SIZE = 250
+# A score that began at 1.0 is here after 60, 90 and 180 days unread, at the usual half-life of 30 days.
+DEMOTE_BELOW = {1: 0.25, 2: 0.125}
+ARCHIVE_BELOW = 0.015625
+_GRAIN = 1e-12  # decay in many steps differs from decay in one by less than this
+PROMOTE_CONFIDENCE = 0.7
+PROMOTE_SYSTEM_CONFIDENCE = 0.6
+PROMOTE_OBSERVATIONS = 2
+PROMOTE_ACCESSES = 1
+DOUBTFUL_CONFIDENCE = 0.3
+DOUBTFUL_DAYS = 30
+ORPHAN_DAYS = 30
+CONSOLIDATE_AT = 0.8
+
+Trigger = Literal["manual", "schedule", "startup"]
+Move = Literal["demoted", "promoted", "archived", "orphaned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of tier or status that a sweep makes, or would make."""
+
+    move: Move
+    before: Record
+    after: Record
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did (or, for a dry run, would do): ADE's log columns (A86) and the transitions."""
+
+    sweep_id: str
+    project_id: str
+    trigger_reason: Trigger
+    started_at: str
+    completed_at: str
+    entries_decayed: int
+    entries_demoted: int
+    entries_promoted: int
+    entries_archived: int
+    entries_orphaned: int
+    duration_ms: int
+    dry_run: bool = False
+    transitions: Sequence[Transition] = field(default_factory=tuple, repr=False)
+
+    def columns(self) -> dict[str, Any]:
+        """The row of the sweep log."""
+        names = (
+            "sweep_id", "project_id", "trigger_reason", "started_at", "completed_at", "entries_decayed",
+            "entries_demoted", "entries_promoted", "entries_archived", "entries_orphaned", "duration_ms",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+
+def sweep(
+    keeper: Keeper,
+    space: Space,
+    *,
+    trigger: Trigger = "manual",
+    dry_run: bool = False,
+    after: Callable[[Keeper, Space], object] | None = None,
+) -> SweepReport | None:
+    """Sweep one space.
+
+    Args:
+        keeper: Whose memories.
+        space: The app and project.
+        trigger: "startup" and "schedule" do nothing (None) while the last sweep is younger than
+            `keeping.sweep_hours`.
+        dry_run: Say what would happen; write nothing.
+        after: Called when the sweep is done, to regenerate pages.
+
+    Raises:
+        Unavailable: another sweep of the space is under way.
+    """
+    if trigger not in ("manual", "schedule", "startup"):
+        raise Invalid(f'"{trigger}" does not start a sweep (manual, schedule, startup).', field="trigger")
+    if trigger != "manual" and not is_due(keeper, space):
+        return None
+    if dry_run:
+        return _report(
+            keeper,
+            space,
+            trigger,
+            keeper.clock.now(),
+            time.monotonic(),
+            *_plan(keeper, space)[:2],
+            dry_run=True,
+        )
+    with keeper.locks.lease(f"sweep {space.app}/{space.project}") as mine:
+        if not mine:
+            raise Unavailable("Another sweep of this project is under way; wait for it to end.")
+        started, begin = keeper.clock.now(), time.monotonic()
+        transitions, decayed, states = _plan(keeper, space)
+        done = _carry_out(keeper, space, transitions)
+        keeper.access.compact(space, states)
+        report = _report(keeper, space, trigger, started, begin, done, decayed)
+        keeper.journals.append(keeper.root.journal(space, "sweeps"), [json.dumps(report.columns())])
+    if after is not None:
+        after(keeper, space)
+    return report
+
+
+def sweeps(keeper: Keeper, space: Space) -> list[Mapping[str, Any]]:
+    """The sweep log of a space, oldest first."""
+    out: list[Mapping[str, Any]] = []
+    for line in keeper.journals.read(keeper.root.journal(space, "sweeps")).lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            out.append(value)
+    return out
+
+
+def limit_of(keeper: Keeper, scope: Scope) -> int:
+    """How many live memories a scope may hold (A66)."""
+    limits = keeper.settings.keeping
+    return {
+        "project": limits.limit_project,
+        "agent": limits.limit_agent,
+        "user": limits.limit_user,
+        "mission": limits.limit_mission,
+    }[scope.track]
+
+
+def is_due(keeper: Keeper, space: Space) -> bool:
+    """Whether the last sweep is old enough for one by schedule or at startup."""
+    last = max((at for one in sweeps(keeper, space) if (at := moment(one.get("started_at")))), default=None)
+    return last is None or keeper.clock.now() - last >= timedelta(hours=keeper.settings.keeping.sweep_hours)
+
+
+def _plan(keeper: Keeper, space: Space) -> tuple[list[Transition], int, dict[Ref, Stat]]:
+    """The transitions, how many scores decay, and every memory's state as of now."""
+    now = keeper.clock.now()
+    half_life = keeper.settings.keeping.half_life_days
+    stats = keeper.access.stats(space)
+    over = missions.ended(keeper, space)
+    states: dict[Ref, Stat] = {}
+    transitions: list[Transition] = []
+    decayed = 0
+    for scope in keeper.scopes(space):
+        records = keeper.records(scope)
+        scores: dict[str, float] = {}
+        for record in records:
+            known = stats.get(ref(record), Stat())
+            score = score_at(record, known, now, half_life)
+            if not is_evergreen(record) and record.is_live and score < _last_score(record, known):
+                decayed += 1
+            states[ref(record)] = Stat(known.count, known.last, score, now)
+            scores[record.entry_id] = score
+        live = [record for record in records if record.is_live]
+        transitions += _plan_scope(keeper, scope, live, scores, stats, now, over)
+    return transitions, decayed, states
+
+
+def _last_score(record: Record, stat: Stat) -> float:
+    seed = seed_score(record.importance, record.confidence)
+    return max(stat.score if stat.score is not None else seed, seed if stat.last else 0.0)
+
+
+def _plan_scope(
+    keeper: Keeper,
+    scope: Scope,
+    live: Sequence[Record],
+    scores: Mapping[str, float],
+    stats: Mapping[Ref, Stat],
+    now: datetime,
+    over: Mapping[str, Mapping[str, Any]],
+) -> list[Transition]:
+    orphaned = scope.track == "mission" and _is_orphan(live, scope, stats, now, over)
+    out: dict[str, Transition] = {}
+    left: list[Record] = []
+    for record in live:
+        stat = stats.get(ref(record), Stat())
+        moved = _move(record, scores[record.entry_id], stat, now, orphaned=orphaned)
+        if moved is not None:
+            out[record.entry_id] = moved
+        current = moved.after if moved is not None else record
+        if current.is_live:
+            left.append(current)
+    excess = len(left) - limit_of(keeper, scope)
+    if excess > 0:
+        lowest = sorted(
+            (record for record in left if not record.pinned),
+            key=lambda r: (
+                scores[r.entry_id],
+                composite(r, stats.get(ref(r), Stat()), now),
+                r.locator.key,
+                r.entry_id,
+            ),
+        )
+        before = {record.entry_id: record for record in live}
+        for record in lowest[:excess]:
+            reason = f"over the limit of {limit_of(keeper, scope)}"
+            out[record.entry_id] = Transition(
+                "archived", before[record.entry_id], record.but(status="archived"), reason
+            )
+    return list(out.values())
+
+
+def _move(record: Record, score: float, stat: Stat, now: datetime, *, orphaned: bool) -> Transition | None:
+    """What becomes of one memory: a promotion may come with a step down, archiving ends it."""
+    if record.pinned:
+        return None
+    current, reasons = record, []
+    threshold = DEMOTE_BELOW.get(record.tier)
+    if threshold is not None and score < threshold - _GRAIN:
+        current = current.but(tier=record.tier + 1)
+        reasons.append(f"score {score:.4f} under {threshold}")
+    move: Move = "demoted"
+    if current.status == "candidate" and _proved(current, stat):
+        current = current.but(status="promoted", promoted_at=now)
+        reasons.append(
+            f"confidence {record.confidence:.2f}, seen {record.observation_count} times, used {stat.count} times"
+        )
+        move = "promoted"
+    age_days = (now - born(record)).total_seconds() / 86_400
+    if current.status == "candidate" and record.confidence < DOUBTFUL_CONFIDENCE and age_days > DOUBTFUL_DAYS:
+        return Transition(
+            "archived", record, record.but(status="archived"), "a doubtful candidate for 30 days"
+        )
+    if orphaned:
+        return Transition("orphaned", record, record.but(status="archived"), "its mission is over")
+    if record.tier == 3 and score < ARCHIVE_BELOW - _GRAIN and not is_evergreen(record):
+        return Transition(
+            "archived", record, record.but(status="archived"), f"score {score:.4f} under {ARCHIVE_BELOW}"
+        )
+    return Transition(move, record, current, "; ".join(reasons)) if current is not record else None
+
+
+def _proved(record: Record, stat: Stat) -> bool:
+    """Whether a candidate gained confidence and was used (A65, A85, X9); untrusted origins wait for a person."""
+    if record.origin in UNTRUSTED:
+        return False
+    seen = record.observation_count >= PROMOTE_OBSERVATIONS and stat.count >= PROMOTE_ACCESSES
+    return (record.confidence >= PROMOTE_CONFIDENCE and seen) or (
+        record.confidence >= PROMOTE_SYSTEM_CONFIDENCE and record.source_type == "system"
+    )
+
+
+def _is_orphan(
+    live: Sequence[Record],
+    scope: Scope,
+    stats: Mapping[Ref, Stat],
+    now: datetime,
+    over: Mapping[str, Mapping[str, Any]],
+) -> bool:
+    """Whether a mission is over: on record as ended, or silent for 30 days."""
+    if scope.owner in over:
+        return True
+    touched = [max(born(r), r.updated_at or born(r), stats.get(ref(r), Stat()).last or born(r)) for r in live]
+    return bool(touched) and now - max(touched) > timedelta(days=ORPHAN_DAYS)
+
+
+def _carry_out(keeper: Keeper, space: Space, transitions: Sequence[Transition]) -> list[Transition]:
+    """Write the transitions, a note at a time, at most 250 under one lock; those overtaken are left out."""
+    by_note: dict[tuple[Scope, Locator], list[Transition]] = {}
+    for one in transitions:
+        by_note.setdefault((one.before.scope, one.before.locator), []).append(one)
+    done: list[Transition] = []
+    for (scope, locator), group in by_note.items():
+        for start in range(0, len(group), UPDATE_CHUNK_SIZE):
+            chunk = group[start : start + UPDATE_CHUNK_SIZE]
+            # Told before, and outside the lock: writers wait for the rewrite alone.
+            keeper.note_histories(
+                space,
+                [
+                    keeper.history_line(
+                        one.before, "swept", by="sweep", reason=f"{one.move}: {one.reason}",
+                        old={"status": one.before.status, "tier": one.before.tier},
+                        new={"status": one.after.status, "tier": one.after.tier},
+                    )
+                    for one in chunk
+                ],
+                sync=False,
+            )  # fmt: skip
+            applied: dict[str, bool] = {}
+            try:
+                with keeper.holding(scope):
+                    keeper.rewrite_many(
+                        locator, {one.before.entry_id: _edit(one, applied) for one in chunk}, scope
+                    )
+            except NotFound:
+                continue  # the note or an entry was removed or damaged meanwhile; the next sweep looks again
+            done += [one for one in chunk if applied.get(one.before.entry_id)]
+    return done
+
+
+def _unchanged(found: Record, planned: Record) -> bool:
+    return (found.status, found.tier, found.pinned) == (
+        planned.status, planned.tier, planned.pinned,
+    )  # fmt: skip
+
+
+def _edit(one: Transition, applied: dict[str, bool]) -> Callable[[Record], Record]:
+    def edit(found: Record) -> Record:
+        applied[one.before.entry_id] = _unchanged(found, one.before)
+        if not applied[one.before.entry_id]:
+            return found
+        # Not `updated_at`: fading is no news, and lists by recency must not show it as such.
+        return found.but(status=one.after.status, tier=one.after.tier, promoted_at=one.after.promoted_at)
+
+    return edit
+
+
+def _report(
+    keeper: Keeper,
+    space: Space,
+    trigger: Trigger,
+    started: datetime,
+    begin: float,
+    done: Sequence[Transition],
+    decayed: int,
+    *,
+    dry_run: bool = False,
+) -> SweepReport:
+    def count(move: Move) -> int:
+        return sum(one.move == move for one in done)
+
+    return SweepReport(
+        f"swp_{uuid.uuid4().hex[:12]}",
+        f"{space.app}/{space.project}",
+        trigger,
+        stamp(started),
+        stamp(keeper.clock.now()),
+        decayed,
+        sum(one.after.tier > one.before.tier and one.after.is_live for one in done),
+        count("promoted"),
+        count("archived"),
+        count("orphaned"),
+        int((time.monotonic() - begin) * 1000),
+        dry_run,
+        tuple(done),
+    )

@@ -1,0 +1,694 @@
+"""Keeper: what deserves to stay. Every governed write asks here, and every correction is made here.
+
+    remember -> framed recalls and credentials taken out
+             -> the scope's lock, the shelf brought up to date
+             -> empty | category | strict | duplicate | near duplicate | derivable
+             -> note written, flushed -> verdict -> event
+
+A merge or a correction leaves a line in `journal/memories.jsonl` before the note changes, so that the text it
+replaces is never lost and `history` can tell it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cairn.config import Settings
+from cairn.errors import Invalid, NotFound
+from cairn.governed import gate
+from cairn.governed.access import AccessLog, Ref, Stat, composite, ref, score_at
+from cairn.governed.framing import strip_recalled
+from cairn.governed.records import (
+    CATEGORIES,
+    IMPORTANCES,
+    KIND,
+    ORIGINS,
+    SOURCE_TYPES,
+    STATUSES,
+    UNTRUSTED,
+    Importance,
+    Origin,
+    Record,
+    Status,
+    from_entry,
+    project_id,
+    stamp,
+    track_name,
+)
+from cairn.governed.secrets import redact
+from cairn.governed.shelf import Shelf
+from cairn.language.words import word_set
+from cairn.notes.kinds import SCOPE_DIRS, space_of
+from cairn.notes.notebook import Draft, Notebook
+from cairn.notes.root import MemoryRoot
+from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
+from cairn.types import Entry, Scope, Space, Track, Verdict
+
+_log = logging.getLogger(__name__)
+MAX_CHARACTERS = 65_536
+ECHO_SECONDS = 900.0
+_SHELVES = 256
+_CREDENTIAL_WORDS = word_set(
+    "redacted password passwd pwd passphrase secret token api key apikey bearer basic authorization auth credential "
+    "credentials is the my our your use login user username aws github url jwt private connection string"
+)
+
+OnEvent = Callable[[str, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """One thing that happened to a memory."""
+
+    at: str
+    what: str
+    by: str = ""
+    reason: str = ""
+    old: Mapping[str, Any] | None = None
+    new: Mapping[str, Any] | None = None
+
+
+class Keeper:
+    """Governed memories of one root. Synchronous, thread-safe, safe across processes.
+
+    Args:
+        storage: Where notes and generated pages are.
+        root: The places of the memory root.
+        notebook: The only writer of notes.
+        journals: Access hits, ledgers and histories.
+        locks: Named locks; a scope's gate is one of them.
+        clock: Time.
+        settings: `keeping` and the display zone, which decides a new memory's day.
+        on_event: Told `memory_inserted` and `memory_upserted` with the memory's row; its errors are logged.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: StorageBackend,
+        root: MemoryRoot,
+        notebook: Notebook,
+        journals: Journals,
+        locks: Locks,
+        clock: Clock,
+        settings: Settings,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.storage = storage
+        self.root = root
+        self.notebook = notebook
+        self.journals = journals
+        self.locks = locks
+        self.clock = clock
+        self.settings = settings
+        self.access = AccessLog(root=root, journals=journals, locks=locks, clock=clock)
+        self.memo: dict[Any, Any] = {}  # what other modules of keeping have read from journals so far
+        self._on_event = on_event
+        self._guard = threading.Lock()
+        self._shelves: dict[Scope, tuple[Shelf, threading.RLock]] = {}
+
+    def close(self) -> None:
+        """Write the access hits that still wait."""
+        self.access.flush()
+
+    # --- the gate --------------------------------------------------------------------------------------
+
+    def remember(
+        self,
+        content: str,
+        category: str = "fact",
+        *,
+        space: Space | None = None,
+        scope: str | Scope = "project",
+        owner: str = "",
+        importance: Importance = "medium",
+        confidence: float | None = None,
+        pinned: bool = False,
+        status: Status | None = None,
+        mode: str = "default",
+        origin: Origin = "human",
+        tier: int | None = None,
+        source_type: str | None = None,
+        source_id: str | None = None,
+        source_session_id: str | None = None,
+        source_run_id: str | None = None,
+        source_pack_key: str | None = None,
+        agent_id: str | None = None,
+        file_scope_pattern: str | None = None,
+        trigger: str = "",
+        procedure: str = "",
+        supersedes: str | None = None,
+        created_at: datetime | None = None,
+        gated: bool = True,
+    ) -> Verdict:
+        """Judge `content` and keep it, merge it into what says the same, or refuse it with a reason.
+
+        A refusal is an answer, not an exception: look at `Verdict.accepted`. Reasons: `empty`, `recalled`,
+        `secret`, `category`, `duplicate`, `near_duplicate`, `code_derivable`.
+
+        Args:
+            content: What to remember; outer blanks do not count.
+            category: One of ten (`records.CATEGORIES`).
+            space: The app and project.
+            scope: "project", "agent", "mission" or "user" with its `owner`, or a `Scope`. "lane" means
+                mission. "user" means the user named by `owner`; without an owner it is ADE's alias for the
+                agent named by `agent_id`.
+            owner: The user, agent or run; empty at project scope.
+            importance: low, medium or high.
+            confidence: 0 to 1; by default 1, or 0.6 for what an agent notes without strict mode.
+            pinned: Keep it at hand: promoted, tier 1, no decay.
+            status: "promoted" to skip candidacy. An untrusted origin stays a candidate until a person promotes
+                it.
+            mode: "strict" admits convention, pattern, gotcha and decision as promoted; for any other category
+                it falls back to "default".
+            origin: Where the words come from: human, agent, tool, web, recalled or import.
+            tier: 1 to 3.
+            source_type: agent, system, user, mission_promotion or consolidation.
+            source_id: And the other source fields: kept as given.
+            source_session_id: The session it was said in.
+            source_run_id: The run.
+            source_pack_key: The pack.
+            agent_id: The agent that wrote it.
+            file_scope_pattern: Which files it is about.
+            trigger: When a procedure applies (category "procedure").
+            procedure: Its steps, as Markdown.
+            supersedes: The id this one replaces (set by `supersede`).
+            created_at: When it was first known, for imports.
+            gated: False lets code-derivable text in (for a person who insists).
+
+        Raises:
+            Invalid: a scope, owner, field or text that no memory can have. Nothing was written.
+        """
+        where = self.scope_of(space or Space(), scope, owner, agent_id=agent_id)
+        check_text(content, trigger, procedure)
+        check_fields(importance, status, origin, tier, confidence, source_type, mode)
+        framed = content
+        content = strip_recalled(content).strip()
+        if not content:
+            if framed.strip():
+                return _refused("recalled", "Nothing but recalled memories is in it; those are kept already.")
+            return _refused("empty", "There is no text to remember.")
+        if origin == "recalled":
+            return _refused("recalled", "It was recalled, not said anew.")
+        content, trigger, procedure, cut = self._without_secrets(content, trigger, procedure)
+        if cut and (self.settings.keeping.secrets == "refuse" or not _says_enough(content)):
+            return _refused(
+                "secret", f"It holds a credential ({', '.join(cut)}); store that in a secret manager."
+            )
+        if category not in gate.CATEGORY_ALLOWLIST:
+            return _refused("category", f'"{str(category)[:60]}" is not one of {", ".join(CATEGORIES)}.')
+        strict = mode == "strict" and category in gate.STRICT_CATEGORIES
+        now = self.clock.now()
+        fresh = _with_policy(
+            Record(
+                scope=where,
+                content=content,
+                category=category,
+                importance=importance,
+                origin=origin,
+                source_type=source_type or {"human": "user"}.get(origin, "agent"),
+                source_id=source_id,
+                source_session_id=source_session_id,
+                source_run_id=source_run_id,
+                source_pack_key=source_pack_key,
+                agent_id=agent_id,
+                file_scope_pattern=file_scope_pattern,
+                dedupe=gate.dedupe_hash(content),
+                created_at=created_at or now,
+                updated_at=now,
+                supersedes=supersedes,
+                trigger=trigger,
+                procedure=procedure,
+            ),
+            strict=strict,
+            pinned=pinned,
+            status=status,
+            tier=tier,
+            confidence=confidence,
+            now=now,
+        )
+        notes = [f"Redacted: {', '.join(cut)}."] if cut else []
+        if fresh.origin in UNTRUSTED and (status == "promoted" or pinned or strict):
+            notes.append(f"Origin {fresh.origin}: a candidate until a person promotes it.")
+        with self.locked(where) as shelf:
+            verdict = self._decide(shelf, fresh, gated=gated, detail=" ".join(notes) or None)
+        if verdict.memory is not None and verdict.accepted and verdict.reason != "recalled":
+            if not verdict.deduped:
+                self._tell("memory_inserted", verdict.memory)
+            self._tell("memory_upserted", verdict.memory)
+        return verdict
+
+    def _decide(self, shelf: Shelf, fresh: Record, *, gated: bool, detail: str | None) -> Verdict:
+        same = shelf.exact(fresh.content)
+        near = None if same is not None else shelf.near(fresh.content)
+        old = same or (near[0] if near is not None else None)
+        if old is not None and old.id != fresh.supersedes:
+            return self._merge(old, fresh, near=same is None, detail=detail)
+        if gated and fresh.category != "procedure" and (why := gate.derivable(fresh.content)):
+            return _refused("code_derivable", why)
+        written = self.notebook.append(
+            KIND, fresh.scope, self.day(), [Draft(fresh.inline(), fresh.sections())]
+        )[0]
+        kept = fresh.but(entry_id=written.entry_id, locator=written.locator)
+        return Verdict(accepted=True, memory=self.row(kept, Stat()), detail=detail, lsn=written.lsn)
+
+    def _merge(self, old: Record, new: Record, *, near: bool, detail: str | None) -> Verdict:
+        reason = "near_duplicate" if near else "duplicate"
+        if new.origin == "agent" and self._was_just_read(old):
+            return Verdict(
+                accepted=False,
+                memory=self.row(old),
+                reason="recalled",
+                deduped=True,
+                merged_into_id=old.id,
+                detail="It repeats a memory that was just recalled; nothing was added.",
+            )
+        merged = gate.merge(old, new, near=near)
+        told = self.history_line(
+            old, "merged", by=new.origin, reason=reason,
+            old={"content": old.content, "status": old.status, "confidence": old.confidence},
+            new={"content": new.content, "source_id": new.source_id, "session": new.source_session_id},
+        )  # fmt: skip
+        self.note_histories(old.scope.space, [told], sync=merged.content != old.content)
+        written = self.rewrite(old, lambda current: gate.merge(current, new, near=near))
+        self.access.record([(old.scope, old.entry_id)], said_again=True)
+        return Verdict(
+            accepted=True,
+            memory=self.row(merged),
+            reason=reason,
+            deduped=True,
+            merged_into_id=old.id,
+            detail=detail,
+            lsn=written,
+        )
+
+    def _was_just_read(self, record: Record) -> bool:
+        read = self.access.stat(record).read
+        return read is not None and 0 <= (self.clock.now() - read).total_seconds() < ECHO_SECONDS
+
+    def _without_secrets(
+        self, content: str, trigger: str, procedure: str
+    ) -> tuple[str, str, str, tuple[str, ...]]:
+        if self.settings.keeping.secrets == "allow":
+            return content, trigger, procedure, ()
+        done = [redact(text) for text in (content, trigger, procedure)]
+        kinds = tuple(dict.fromkeys(kind for one in done for kind in one.kinds))
+        return done[0].text, done[1].text, done[2].text, kinds
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    def scope_of(
+        self, space: Space, scope: str | Scope, owner: str = "", *, agent_id: str | None = None
+    ) -> Scope:
+        """The scope a caller means. See `remember` for the words."""
+        if isinstance(scope, Scope):
+            return scope
+        word = scope.strip().lower() if isinstance(scope, str) else ""
+        if word == "user" and owner:
+            return Scope(space, "user", owner)
+        if word == "user" and not agent_id:
+            raise Invalid('scope "user" needs an owner: the id of the user.', field="owner")
+        track = gate.normalise_scope(word)
+        if track == "project" and owner:
+            raise Invalid(
+                f'owner "{str(owner)[:60]}" at project scope: those memories are everyone\'s. Name the scope '
+                "user, agent or mission, or leave the owner out.",
+                field="owner",
+            )
+        if track == "agent":
+            owner = owner or agent_id or ""
+        if track != "project" and not owner:
+            raise Invalid(
+                f'scope "{track}" needs an owner: the id of the {"run" if track == "mission" else track}.',
+                field="owner",
+            )
+        return Scope(space, track, owner)
+
+    def spaces(self) -> list[Space]:
+        """Every space that has a folder."""
+        found = (
+            space_of(project)
+            for app in self.storage.list(self.root.root)
+            if not app.name.startswith(".")
+            for project in self.storage.list(app)
+        )
+        return [space for space in found if space is not None]
+
+    def scopes(self, space: Space) -> list[Scope]:
+        """Every scope of `space` that has governed memories."""
+        out: list[Scope] = []
+        for track in SCOPE_DIRS:
+            base = self.root.space(space).child(track_name(track))
+            folders = (
+                [(base, "")] if track == "project" else [(at, at.name) for at in self.storage.list(base)]
+            )
+            for folder, owner in folders:
+                if self.storage.list(folder.child("memories")):
+                    try:
+                        out.append(Scope(space, track, owner))
+                    except Invalid:
+                        continue  # a folder no id can name is not a scope
+        return out
+
+    def records(self, scope: Scope) -> list[Record]:
+        """Every memory of a scope, archived ones included, oldest note first."""
+        with self._shelf(scope) as shelf:
+            return sorted(shelf, key=lambda record: (record.locator.key, record.entry_id))
+
+    def find(self, space: Space, memory_id: str, *, scope: Scope | None = None) -> Record:
+        """The memory with that public id (owner and entry id) or entry id.
+
+        Raises:
+            NotFound: there is none.
+            Invalid: several scopes have one; name the scope.
+        """
+        parts = str(memory_id).rsplit("_", 3)
+        entry_id = "_".join(parts[-3:])
+        owner = parts[0] if len(parts) == 4 else None
+        wanted = [scope] if scope is not None else self.scopes(space)
+        found = []
+        for one in wanted:
+            if owner is not None and one.owner != owner and not (scope is not None and entry_id == memory_id):
+                continue
+            with self._shelf(one) as shelf:
+                if record := shelf.get(entry_id):
+                    found.append(record)
+        if not found:
+            raise NotFound(f'There is no memory "{str(memory_id)[:80]}".', id=memory_id)
+        bare = [record for record in found if record.id == memory_id]
+        found = bare or found
+        if len(found) > 1:
+            where = ", ".join(f"{r.scope.track} {r.scope.owner}".strip() for r in found)
+            raise Invalid(
+                f'"{memory_id}" is the id of several memories ({where}): name the scope.', id=memory_id
+            )
+        return found[0]
+
+    def list(
+        self,
+        space: Space | None = None,
+        *,
+        scope: Scope | None = None,
+        status: Status | None = None,
+        category: str | None = None,
+        pinned: bool | None = None,
+        archived: bool = False,
+        skills: bool = True,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> tuple[Sequence[dict[str, Any]], int]:
+        """One page of memory rows, newest change first, and the total.
+
+        Archived ones only with `archived` (or by asking for the status). `skills=False` hides the memories
+        that stand behind indexed skills (A33).
+        """
+        where = space or (scope.space if scope is not None else Space())
+        found = [
+            record
+            for one in ([scope] if scope is not None else self.scopes(where))
+            for record in self.records(one)
+            if (record.is_live or archived or status == "archived")
+            and (status is None or record.status == status)
+            and (category is None or record.category == category)
+            and (pinned is None or record.pinned == pinned)
+            and (skills or record.source_pack_key != "skill")
+        ]
+        found.sort(key=lambda r: (stamp(r.updated_at or r.created_at), r.id), reverse=True)
+        stats = self.access.stats(where)
+        page = found[offset : offset + limit]
+        return [self.row(record, stats.get(ref(record), Stat())) for record in page], len(found)
+
+    def row(self, record: Record, stat: Stat | None = None) -> dict[str, Any]:
+        """A memory as ADE's `unified_memories` row (A4-A20), with our own columns after it."""
+        known = self.access.stat(record) if stat is None else stat
+        now = self.clock.now()
+        created = stamp(record.created_at) or None
+        return {
+            "id": record.id,
+            "project_id": project_id(record),
+            "scope": record.scope.track,
+            "scope_owner_id": record.scope.owner,
+            "tier": record.tier,
+            "category": record.category,
+            "content": record.content,
+            "importance": record.importance,
+            "confidence": record.confidence,
+            "observation_count": record.observation_count,
+            "status": record.status,
+            "source_type": record.source_type,
+            "source_id": record.source_id,
+            "source_session_id": record.source_session_id,
+            "source_pack_key": record.source_pack_key,
+            "source_run_id": record.source_run_id,
+            "file_scope_pattern": record.file_scope_pattern,
+            "agent_id": record.agent_id,
+            "pinned": int(record.pinned),
+            "access_score": score_at(record, known, now, self.settings.keeping.half_life_days),
+            "composite_score": composite(record, known, now),
+            "write_gate_reason": record.write_gate_reason,
+            "dedupe_key": gate.dedupe_key(record.content),
+            "created_at": created,
+            "updated_at": stamp(record.updated_at) or created,
+            "last_accessed_at": stamp(known.last) or created,
+            "access_count": known.count,
+            "promoted_at": stamp(record.promoted_at) or None,
+            "origin": record.origin,
+            "entry_id": record.entry_id,
+            "path": record.locator.key,
+            "supersedes": record.supersedes,
+            "superseded_by": record.superseded_by,
+            "trigger": record.trigger or None,
+            "procedure": record.procedure or None,
+        }
+
+    def record_hits(self, hits: Iterable[tuple[Scope, str]]) -> int:
+        """Count a genuine retrieval of these (scope, entry id) pairs; best effort, never raises."""
+        return self.access.record(hits)
+
+    # --- shared with the other modules of keeping --------------------------------------------------------
+
+    def day(self) -> str:
+        """Today's date bucket, in the display zone."""
+        return self.clock.now().astimezone(self.settings.zone).date().isoformat()
+
+    @contextmanager
+    def locked(self, scope: Scope) -> Iterator[Shelf]:
+        """The scope's shelf, up to date, while no one else's gate can decide there."""
+        with self.holding(scope), self._shelf(scope) as shelf:
+            yield shelf
+
+    def holding(self, scope: Scope) -> AbstractContextManager[None]:
+        """The scope's lock alone, for changes that look at the entries themselves."""
+        return self.locks.hold(f"gate {self.root.scope(scope).key}")
+
+    @contextmanager
+    def _shelf(self, scope: Scope) -> Iterator[Shelf]:
+        with self._guard:
+            if scope not in self._shelves:
+                while len(self._shelves) >= _SHELVES:
+                    self._shelves.pop(next(iter(self._shelves)))
+                folder = self.root.note(KIND, scope, "2000-01-01").parent
+                self._shelves[scope] = (Shelf(self.storage, scope, folder), threading.RLock())
+            shelf, guard = self._shelves[scope]
+        with guard:
+            shelf.refresh()
+            yield shelf
+
+    def rewrite(self, record: Record, edit: Callable[[Record], Record]) -> int:
+        """Change one memory where it stands; `edit` gets what is in the file now. Returns the LSN."""
+        return self.rewrite_many(record.locator, {record.entry_id: edit}, record.scope)
+
+    def rewrite_many(
+        self, locator: Locator, edits: Mapping[str, Callable[[Record], Record]], scope: Scope
+    ) -> int:
+        """Change several memories of one note in one rewrite. Returns the LSN."""
+
+        def make(edit: Callable[[Record], Record]) -> Callable[[Entry], Draft]:
+            def change(entry: Entry) -> Draft:
+                before = from_entry(entry, scope, locator)
+                after = edit(before)
+                if after == before:
+                    return Draft(dict(entry.inline), dict(entry.sections))
+                return Draft(after.inline(), after.sections())
+
+            return change
+
+        done = self.notebook.change_many(locator, {entry_id: make(edit) for entry_id, edit in edits.items()})
+        return max((written.lsn for written in done), default=0)
+
+    def note_history(
+        self,
+        record: Record,
+        what: str,
+        *,
+        by: str = "",
+        reason: str = "",
+        old: Mapping[str, Any] | None = None,
+        new: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Leave a line on what is about to happen to a memory."""
+        self.note_histories(
+            record.scope.space, [self.history_line(record, what, by=by, reason=reason, old=old, new=new)]
+        )
+
+    def history_line(
+        self,
+        record: Record,
+        what: str,
+        *,
+        by: str = "",
+        reason: str = "",
+        old: Mapping[str, Any] | None = None,
+        new: Mapping[str, Any] | None = None,
+    ) -> str:
+        value = {
+            "at": stamp(self.clock.now()), "m": list(ref(record)), "what": what, "by": by, "reason": reason,
+            "old": dict(old) if old else None, "new": dict(new) if new else None,
+        }  # fmt: skip
+        return json.dumps({k: v for k, v in value.items() if v}, ensure_ascii=False, separators=(",", ":"))
+
+    def note_histories(self, space: Space, lines: Sequence[str], *, sync: bool = True) -> None:
+        """Leave lines on what is about to happen; without `sync` where no text would be lost with them."""
+        if lines:
+            self.journals.append(self.root.journal(space, "memories"), lines, sync=sync)
+
+    def histories(self, space: Space) -> dict[Ref, Sequence[HistoryLine]]:
+        """What happened to each memory of a space, oldest first."""
+        out: dict[Ref, list[HistoryLine]] = {}
+        for line in self.journals.read(self.root.journal(space, "memories")).lines:
+            try:
+                value = json.loads(line)
+                track, owner, entry_id = value["m"]
+                told = HistoryLine(
+                    value["at"], value["what"], value.get("by", ""), value.get("reason", ""),
+                    value.get("old"), value.get("new"),
+                )  # fmt: skip
+            except (ValueError, KeyError, TypeError):
+                continue
+            out.setdefault((track, owner, entry_id), []).append(told)
+        return dict(out)
+
+    def _tell(self, name: str, row: Mapping[str, Any]) -> None:
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(name, row)
+        except Exception:
+            _log.exception("A subscriber of %s failed; the memory is kept.", name)
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """A verdict in ADE's words (A57), for surfaces: accepted, memory, reason, deduped, mergedIntoId."""
+    value: dict[str, Any] = {"accepted": verdict.accepted}
+    if verdict.memory is not None:
+        value["memory"] = dict(verdict.memory)
+    named = {"reason": verdict.reason, "mergedIntoId": verdict.merged_into_id, "detail": verdict.detail}
+    value |= {key: text for key, text in named.items() if text is not None}
+    if verdict.deduped:
+        value["deduped"] = True
+    if verdict.lsn is not None:
+        value["lsn"] = verdict.lsn
+    return value
+
+
+def durability(verdict: Verdict) -> str:
+    """What an agent's tool reports of its write (A77): rejected, or the status it was kept with."""
+    if not verdict.accepted or verdict.memory is None:
+        return "rejected"
+    return str(verdict.memory["status"])
+
+
+def _with_policy(
+    record: Record,
+    *,
+    strict: bool,
+    pinned: bool,
+    status: Status | None,
+    tier: int | None,
+    confidence: float | None,
+    now: datetime,
+) -> Record:
+    """Status, tier and confidence of a fresh memory (A54, A78): asked for, else by who writes and how."""
+    promoted = pinned or strict or status == "promoted" or record.category in gate.PROMOTE_ON_WRITE
+    if record.origin in UNTRUSTED:
+        promoted = pinned = False
+    if promoted:
+        usual = (1 if pinned else 2, 1.0)
+    elif record.origin == "human":
+        usual = (2, 1.0)
+    else:
+        usual = (3, 0.6)
+    return record.but(
+        status="promoted" if promoted else (status if status == "archived" else "candidate"),
+        tier=tier if tier is not None and not (pinned and tier != 1) else usual[0],
+        confidence=confidence if confidence is not None else usual[1],
+        pinned=pinned,
+        promoted_at=now if promoted else None,
+    )
+
+
+def _refused(reason: str, detail: str) -> Verdict:
+    return Verdict(accepted=False, reason=reason, detail=detail)
+
+
+def _says_enough(content: str) -> bool:
+    return len(word_set(content) - _CREDENTIAL_WORDS) >= 3
+
+
+def check_text(*texts: str) -> None:
+    """Refuse text no note can hold."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise Invalid(f"A memory is text, not {type(text).__name__}.", field="content")
+        if len(text) > MAX_CHARACTERS:
+            raise Invalid(
+                f"A memory of {len(text)} characters is too long (at most {MAX_CHARACTERS}): keep the point of it, "
+                "and the document itself under knowledge.",
+                field="content",
+            )
+        if "\0" in text:
+            raise Invalid("Text in a memory cannot hold NUL.", field="content")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise Invalid(
+                "Text in a memory must be valid Unicode (a lone surrogate is in it).", field="content"
+            ) from None
+
+
+def check_fields(
+    importance: str,
+    status: str | None,
+    origin: str,
+    tier: int | None,
+    confidence: float | None,
+    source_type: str | None,
+    mode: str,
+) -> None:
+    """Refuse fields outside their range, by name."""
+    choices: tuple[tuple[str, object, Sequence[object]], ...] = (
+        ("importance", importance, IMPORTANCES),
+        ("status", status, (None, *STATUSES)),
+        ("origin", origin, ORIGINS),
+        ("tier", tier, (None, 1, 2, 3)),
+        ("source_type", source_type, (None, *SOURCE_TYPES)),
+        ("mode", mode, ("default", "strict")),
+    )
+    for name, value, allowed in choices:
+        if isinstance(value, bool) or value not in allowed:
+            names = ", ".join(str(one) for one in allowed if one is not None)
+            raise Invalid(f'{name} "{str(value)[:60]}" is not one of {names}.', field=name)
+    if confidence is not None and not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
+        raise Invalid(f"confidence {confidence!r:.60} is not between 0 and 1.", field="confidence")
+
+
+def tracks() -> tuple[Track, ...]:
+    """Every track that can hold memories."""
+    return tuple(SCOPE_DIRS)

@@ -1,0 +1,229 @@
+"""The memories of one scope, held in memory and in step with their notes.
+
+The gate must not decide on stale data, and must not read every note for each decision either. A shelf keeps
+each note's size and time, looks at them before every use, and reads again only what differs; inside a changed
+note only the changed blocks are parsed. Beside the records stand two lookups: dedupe hashes, and words for
+near duplicates.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import TypeVar
+
+from cairn.errors import CairnError, NotFound
+from cairn.governed import gate
+from cairn.governed.records import KIND, Record, from_entry
+from cairn.language.words import word_set
+from cairn.notes.kinds import KINDS, place_of
+from cairn.seams import Locator, StorageBackend
+from cairn.types import Scope
+
+# A file written within the clock's grain of being looked at may be written again without looking different.
+_GRAIN_NS = 30_000_000
+_OPENING = re.compile(r"^[ \t]*<!--[ \t]*entry:", re.MULTILINE)
+
+Key = tuple[str, str]
+Name = TypeVar("Name", str, tuple[int, str])
+
+
+@dataclass(slots=True)
+class _Note:
+    size: int
+    mtime_ns: int
+    trusted: bool
+    blocks: dict[int, tuple[Key, ...]] = field(default_factory=dict)
+    text_hash: int = 0
+
+
+class Shelf:
+    """Records of one scope by (note, entry id), with exact and near lookups over the live ones.
+
+    Not thread-safe by itself: the caller holds the scope's lock (or the keeper's guard, for reading).
+    """
+
+    def __init__(self, storage: StorageBackend, scope: Scope, folder: Locator) -> None:
+        self.scope = scope
+        self._storage = storage
+        self._folder = folder
+        self._notes: dict[str, _Note] = {}
+        self._records: dict[Key, Record] = {}
+        self._by_id: dict[str, set[Key]] = {}
+        self._exact: dict[str, set[Key]] = {}
+        self._words: dict[Key, frozenset[str]] = {}
+        self._postings: dict[tuple[int, str], set[Key]] = {}
+        self._sizes: set[int] = set()
+        self.damaged: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records.values())
+
+    @property
+    def live(self) -> list[Record]:
+        return [record for record in self._records.values() if record.is_live]
+
+    def get(self, entry_id: str) -> Record | None:
+        """The record with that id; should a hand copy have doubled it, the one in its own day's note."""
+        return min(
+            (self._records[key] for key in self._by_id.get(entry_id, ())),
+            key=lambda record: (
+                record.locator.name[-13:-3].replace("-", "") not in entry_id,
+                record.locator.key,
+            ),
+            default=None,
+        )
+
+    def refresh(self) -> None:
+        """Bring the shelf up to date with the notes on disk."""
+        seen: set[str] = set()
+        now_ns = time.time_ns()
+        for key, size, mtime_ns in self._scan():
+            seen.add(key)
+            note = self._notes.get(key)
+            if note is not None and note.trusted and (note.size, note.mtime_ns) == (size, mtime_ns):
+                continue
+            self._read(key, size, mtime_ns, trusted=not 0 <= now_ns - mtime_ns < _GRAIN_NS)
+        for key in self._notes.keys() - seen:
+            for gone in [k for keys in self._notes.pop(key).blocks.values() for k in keys]:
+                self._drop(gone)
+
+    def exact(self, content: str) -> Record | None:
+        """The live record that says the same, or was merged with something that did; the oldest of several."""
+        keys = self._exact.get(gate.dedupe_hash(content), ())
+        return min((self._records[k] for k in keys), key=lambda r: (r.locator.key, r.entry_id), default=None)
+
+    def near(self, content: str, *, threshold: float = gate.NEAR) -> tuple[Record, float] | None:
+        """The most similar live record at or above `threshold`; the most recently updated of equals.
+
+        Two sets alike to degree t miss at most (1 - t) of each other's words. So it suffices to look at the
+        records that hold one of the rarest few words of the new text.
+        """
+        words = word_set(content)
+        size = len(words)
+        if not size:
+            return None
+        # Sets of sizes further apart than this cannot be alike, so postings are kept by size.
+        sizes = [
+            n
+            for n in range(math.ceil(threshold * size - 1e-9), int(size / threshold + 1e-9) + 1)
+            if n in self._sizes
+        ]
+        found = {word: [p for n in sizes if (p := self._postings.get((n, word)))] for word in words}
+        probe = heapq.nsmallest(
+            int((1 - threshold) * size + 1e-9) + 1, words, key=lambda w: (sum(map(len, found[w])), w)
+        )
+        candidates: set[Key] = set().union(*(keys for word in probe for keys in found[word]))
+        best: tuple[float, str, str] | None = None
+        chosen: Key | None = None
+        for key in candidates:
+            other = self._words[key]
+            shared = len(words & other)
+            score = shared / (size + len(other) - shared)
+            if score >= threshold:
+                record = self._records[key]
+                rank = (score, str(record.updated_at or record.created_at or ""), key[1])
+                if best is None or rank > best:
+                    best, chosen = rank, key
+        return (self._records[chosen], best[0]) if chosen is not None and best is not None else None
+
+    def _scan(self) -> Iterator[tuple[str, int, int]]:
+        scan = getattr(self._storage, "scan", None)
+        if scan is not None:
+            found: Iterator[tuple[str, int, int]] = scan(self._folder)
+            yield from (item for item in found if self._is_note(item[0]))
+            return
+        for child in self._storage.list(self._folder):
+            if not self._is_note(child.key):
+                continue
+            try:
+                info = self._storage.info(child)
+            except NotFound:
+                continue
+            yield child.key, info.size, int(info.mtime * 1e9)
+
+    def _is_note(self, key: str) -> bool:
+        if key in self._notes:
+            return True
+        place = place_of(Locator(key))
+        return place is not None and place.kind.name == KIND and place.scope == self.scope
+
+    def _read(self, key: str, size: int, mtime_ns: int, *, trusted: bool) -> None:
+        locator = Locator(key)
+        note = self._notes.setdefault(key, _Note(-1, -1, trusted=False))
+        try:
+            text = self._storage.read(locator)
+        except NotFound:
+            return
+        except CairnError:
+            self.damaged.add(key)  # not UTF-8: what was read before stays, `doctor` names the file
+            return
+        note.size, note.mtime_ns, note.trusted = size, mtime_ns, trusted
+        if hash(text) == note.text_hash:
+            return
+        self.damaged.discard(key)
+        note.text_hash = hash(text)
+        starts = [match.start() for match in _OPENING.finditer(text)]
+        blocks: dict[int, tuple[Key, ...]] = {}
+        fresh: list[str] = []
+        for begin, end in zip_longest(starts, starts[1:], fillvalue=len(text)):
+            block = text[begin:end]
+            mark = hash(block)
+            if mark in note.blocks:
+                blocks[mark] = note.blocks[mark]
+            else:
+                fresh.append(block)
+        for gone in {k for mark, keys in note.blocks.items() if mark not in blocks for k in keys}:
+            self._drop(gone)
+        for block in fresh:
+            parsed = KINDS[KIND].parse(block)
+            keys = []
+            for entry in parsed.entries:
+                self._put(from_entry(entry, self.scope, locator))
+                keys.append((key, entry.id))
+            blocks[hash(block)] = tuple(keys)
+        note.blocks = blocks
+
+    def _put(self, record: Record) -> None:
+        key = (record.locator.key, record.entry_id)
+        self._drop(key)
+        self._records[key] = record
+        self._by_id.setdefault(record.entry_id, set()).add(key)
+        if not record.is_live:
+            return
+        for mark in {gate.dedupe_hash(record.content), *record.aliases}:
+            self._exact.setdefault(mark, set()).add(key)
+        words = word_set(record.content)
+        self._words[key] = words
+        self._sizes.add(len(words))
+        for word in words:
+            self._postings.setdefault((len(words), word), set()).add(key)
+
+    def _drop(self, key: Key) -> None:
+        record = self._records.pop(key, None)
+        if record is None:
+            return
+        _discard(self._by_id, key[1], key)
+        if not record.is_live:
+            return
+        for mark in {gate.dedupe_hash(record.content), *record.aliases}:
+            _discard(self._exact, mark, key)
+        words = self._words.pop(key, frozenset())
+        for word in words:
+            _discard(self._postings, (len(words), word), key)
+
+
+def _discard(lookup: dict[Name, set[Key]], name: Name, key: Key) -> None:
+    keys = lookup.get(name)
+    if keys is not None:
+        keys.discard(key)
+        if not keys:
+            del lookup[name]

@@ -1,0 +1,221 @@
+"""Snapshots of the bundle, and what changed between two.
+
+A checkpoint is written before anything else of its command and carries the event that will be written last,
+so it doubles as the record from which an interrupted command is finished. Its number orders the store; its
+`key` (a hash of what it holds) is what it *is*, and is part of the file name: two branches that both made
+`chk-000007` keep both files through a merge. `parents` then tells which of them are heads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cairn.canonical import json_hash, pretty
+from cairn.errors import Invalid, NotFound
+from cairn.project.bundle import SECTIONS, Bundle, section_value
+from cairn.project.events import Event
+from cairn.project.layout import CHECKPOINTS, number_of, read_json
+from cairn.seams import Locator, StorageBackend
+
+_NAME = re.compile(r"(chk-\d{6,})(?:-([0-9a-f]{8}))?\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The bundle after a meaningful write, with the event that tells of it.
+
+    `evidence` is what the repository alone said when it was last read: the base against which `update` tells a
+    line someone learned or corrected from one that merely went stale. `files` are the pages with their hashes.
+    """
+
+    id: str
+    createdAt: str  # noqa: N815 - the names are those of the file format
+    bundle: Bundle
+    bundleHash: str  # noqa: N815
+    summary: str
+    event: Event
+    parents: tuple[str, ...] = ()
+    provider: str = "none"
+    files: tuple[Mapping[str, str], ...] = ()
+    evidence: Bundle | None = None
+    key: str = ""
+
+    @property
+    def number(self) -> int:
+        return number_of(self.id, "chk")
+
+    @property
+    def file(self) -> Locator:
+        return CHECKPOINTS.child(f"{self.id}-{self.key[:8]}.json")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "createdAt": self.createdAt,
+            "eventId": self.event.id,
+            "bundleHash": self.bundleHash,
+            "bundle": self.bundle,
+            "summary": self.summary,
+            "key": self.key,
+            "parents": list(self.parents),
+            "provider": self.provider,
+            "files": [dict(item) for item in self.files],
+            "evidence": self.evidence,
+            "event": self.event.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, at: Locator) -> Checkpoint:
+        """Read a parsed file; raises `Invalid` naming it where it is not a checkpoint."""
+        try:
+            if not number_of(data["id"], "chk") or not isinstance(data["bundle"], dict):
+                raise Invalid("no id or no bundle")
+            return cls(
+                id=data["id"],
+                createdAt=str(data["createdAt"]),
+                bundle=data["bundle"],
+                bundleHash=str(data["bundleHash"]),
+                summary=str(data["summary"]),
+                event=Event.from_json(data["event"]),
+                parents=tuple(str(key) for key in data.get("parents", ())),
+                provider=str(data.get("provider", "none")),
+                files=tuple(data.get("files", ())),
+                evidence=data.get("evidence"),
+                key=str(data["key"]),
+            )
+        except (KeyError, TypeError, Invalid) as error:
+            raise Invalid(f"{at}: not a checkpoint ({error}).", path=str(at)) from None
+
+
+def made(
+    number: int,
+    event: Event,
+    bundle: Bundle,
+    summary: str,
+    *,
+    parents: Sequence[str],
+    provider: str,
+    files: Sequence[Mapping[str, str]] = (),
+    evidence: Bundle | None = None,
+) -> Checkpoint:
+    """A new checkpoint with its key."""
+    draft = Checkpoint(
+        id=f"chk-{number:06d}",
+        createdAt=event.createdAt,
+        bundle=bundle,
+        bundleHash=json_hash(bundle),
+        summary=summary,
+        event=event,
+        parents=tuple(parents),
+        provider=provider,
+        files=tuple(files),
+        evidence=evidence,
+    )
+    return replace(draft, key=checkpoint_key(draft))
+
+
+def checkpoint_key(checkpoint: Checkpoint) -> str:
+    """What a checkpoint is, whatever number a merge gives it."""
+    return json_hash(
+        {
+            "createdAt": checkpoint.createdAt,
+            "bundleHash": checkpoint.bundleHash,
+            "event": checkpoint.event.contentHash,
+            "parents": list(checkpoint.parents),
+            "summary": checkpoint.summary,
+        }
+    )
+
+
+class CheckpointStore:
+    """`history/checkpoints/` through the storage seam."""
+
+    def __init__(self, storage: StorageBackend) -> None:
+        self._storage = storage
+
+    def files(self) -> list[Locator]:
+        """Checkpoint files, oldest first; other files in the folder are left alone."""
+        found = [at for at in self._storage.list(CHECKPOINTS) if _NAME.fullmatch(at.name)]
+        return sorted(found, key=lambda at: (number_in(at), at.name))
+
+    def read(self, at: Locator) -> Checkpoint:
+        data = read_json(self._storage, at)
+        if data is None:
+            raise NotFound(f"{at}: no such checkpoint.", path=str(at))
+        return Checkpoint.from_json(data, at)
+
+    def latest(self) -> Checkpoint | None:
+        """The newest readable checkpoint."""
+        return next(iter(self.newest(1)), None)
+
+    def newest(self, count: int, files: Sequence[Locator] | None = None) -> list[Checkpoint]:
+        """Up to `count` readable checkpoints, newest first; damaged files are passed over (validate names them)."""
+        out: list[Checkpoint] = []
+        for at in reversed(self.files() if files is None else files):
+            if len(out) == count:
+                break
+            try:
+                out.append(self.read(at))
+            except Invalid:
+                continue
+        return out
+
+    def find(self, ident: str) -> Checkpoint:
+        """The checkpoint named by id or by the start of its key."""
+        for at in self.files():
+            match = _NAME.fullmatch(at.name)
+            if match and (
+                match.group(1) == ident or (len(ident) >= 6 and (match.group(2) or "").startswith(ident[:8]))
+            ):
+                return self.read(at)
+        raise NotFound(
+            f"There is no checkpoint {ident} here. `cairn project status` names the latest one.", id=ident
+        )
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        self._storage.write(checkpoint.file, pretty(checkpoint.to_json()))
+
+    def remove(self, at: Locator) -> None:
+        try:
+            self._storage.remove(at)
+        except NotFound:
+            pass
+
+    def collides(self, files: Sequence[Locator] | None = None) -> bool:
+        """Whether two files carry one number: a merge brought in another branch's checkpoints."""
+        numbers = [number_in(at) for at in (self.files() if files is None else files)]
+        return len(numbers) != len(set(numbers))
+
+
+def number_in(at: Locator) -> int:
+    """The number in a checkpoint's file name."""
+    match = _NAME.fullmatch(at.name)
+    return number_of(match.group(1), "chk") if match else 0
+
+
+def heads_of(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Those no other one builds on, oldest first."""
+    known = {parent for checkpoint in checkpoints for parent in checkpoint.parents}
+    heads = [checkpoint for checkpoint in checkpoints if checkpoint.key not in known]
+    return sorted(heads, key=lambda checkpoint: (checkpoint.createdAt, checkpoint.key))
+
+
+def changed_sections(before: Bundle, after: Bundle) -> list[str]:
+    """Names of the sections whose content differs, in the order of the bundle."""
+    return [name for name in SECTIONS if section_value(before, name) != section_value(after, name)]
+
+
+def section_diffs(before: Bundle, after: Bundle) -> dict[str, str]:
+    """A unified diff per changed section, over the canonical JSON."""
+    diffs = {}
+    for name in changed_sections(before, after):
+        old = pretty(section_value(before, name)).splitlines()
+        new = pretty(section_value(after, name)).splitlines()
+        diffs[name] = "\n".join(
+            difflib.unified_diff(old, new, f"{name} before", f"{name} after", lineterm="", n=2)
+        )
+    return diffs

@@ -1,0 +1,113 @@
+"""Readers of other programs' session files. All of one shape: find the files, then stream their messages.
+
+These formats are internal to the programs that write them and change without notice. So every reader keeps an
+allow-list: record types it knows are read, all else is passed over, and a line that does not parse is counted
+and skipped (the last one may still be in the writing). Nothing is held in memory beyond one line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cairn.canonical import moment
+from cairn.errors import Invalid
+from cairn.governed.framing import strip_recalled
+from cairn.types import Message
+
+MAX_LINE_BYTES = 32 * 1024 * 1024
+
+# What hosts and hooks put into a prompt. It was injected, so it is not something a person said.
+_INJECTED = re.compile(
+    r"<(?P<tag>system-reminder|user-prompt-submit-hook|session-start-hook|hook-output|environment_context|user_instructions|"
+    r"command-name|command-message|command-args|local-command-stdout|local-command-stderr|local-command-caveat|bash-input|"
+    r"bash-stdout|bash-stderr|task-notification|ide_selection|ide_opened_file|permissions instructions|collaboration_mode|"
+    r"recalled-memory|recalled_memory|relevant-memories)\b[^>]*>.*?(?:</(?P=tag)\s*>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_RECALLED_COMMENT = re.compile(
+    r"<!-- cairn:recalled.*?start -->.*?(?:<!-- cairn:recalled end -->|\Z)", re.DOTALL
+)
+
+
+@dataclass(slots=True)
+class Session:
+    """One session while it is read. `about` fills as records go by: cwd, remote, title, subagent."""
+
+    path: Path
+    item: str
+    bad_lines: int = 0
+    lines: int = 0
+    about: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """How one kind of source is read."""
+
+    type: str
+    find: Callable[[Path], Iterator[Path]]
+    item: Callable[[Path], str]
+    messages: Callable[[Session], Iterator[Message]]
+
+
+def importer_for(kind: str) -> Importer:
+    """The reader for a source type."""
+    from cairn.project.importers import claude, codex, generic
+
+    known = {"claude-local": claude.IMPORTER, "codex-local": codex.IMPORTER, "jsonl": generic.IMPORTER}
+    if kind not in known:
+        raise Invalid(f'"{kind}" is not a source type ({", ".join(known)}).', field="type")
+    return known[kind]
+
+
+def said(text: str) -> str:
+    """`text` without what was injected into it or recalled from memory."""
+    return _INJECTED.sub("", strip_recalled(text)).strip()
+
+
+def records(session: Session) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one line at a time. Broken and monstrous lines are counted and skipped."""
+    with session.path.open("rb") as handle:
+        while True:
+            line = handle.readline(MAX_LINE_BYTES)
+            if not line:
+                return
+            if len(line) >= MAX_LINE_BYTES and not line.endswith(b"\n"):
+                while line and not line.endswith(b"\n"):
+                    line = handle.readline(MAX_LINE_BYTES)
+                session.lines += 1
+                session.bad_lines += 1
+                continue
+            if not line.strip():
+                continue
+            session.lines += 1
+            try:
+                value = json.loads(line.decode("utf-8", "replace"))
+            except (ValueError, RecursionError):
+                session.bad_lines += 1
+                continue
+            if isinstance(value, dict):
+                yield value
+            else:
+                session.bad_lines += 1
+
+
+def millis(value: object, fallback: int = 0) -> int:
+    """Epoch milliseconds from an ISO time or a number of seconds or milliseconds."""
+    if isinstance(value, bool):
+        return fallback
+    if isinstance(value, int | float):
+        return int(value if value > 10_000_000_000 else value * 1000)
+    parsed = moment(value)
+    return int(parsed.timestamp() * 1000) if parsed else fallback
+
+
+def file_time(path: Path) -> int:
+    """When a file was last written, for sessions that carry no times."""
+    return int(datetime.fromtimestamp(path.stat().st_mtime, UTC).timestamp() * 1000)

@@ -1,0 +1,94 @@
+"""Codex rollouts: `sessions/YYYY/MM/DD/rollout-<time>-<thread id>.jsonl`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cairn.project.importers import Importer, Session, file_time, millis, records, said
+from cairn.types import Message
+
+_NAME = re.compile(r"rollout-\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}-(?P<id>.+)")
+_NOT_SAID = (
+    "<environment_context>",
+    "<user_instructions>",
+    "# AGENTS.md instructions",
+    "<permissions",
+    "<turn_aborted>",
+)
+
+
+def find(path: Path) -> Iterator[Path]:
+    """Rollout files below `path`; compressed ones come too, so that they are reported and not forgotten."""
+    if path.is_file():
+        yield path
+        return
+    yield from sorted(
+        file for file in path.rglob("rollout-*") if file.name.endswith((".jsonl", ".jsonl.zst"))
+    )
+
+
+def item(path: Path) -> str:
+    """The thread id in the name: it stays when the file is moved to the archive."""
+    stem = path.name.removesuffix(".zst").removesuffix(".jsonl")
+    found = _NAME.fullmatch(stem)
+    return found["id"] if found else stem
+
+
+def messages(session: Session) -> Iterator[Message]:
+    """User and assistant messages from `response_item` records, which every version writes.
+
+    Developer messages (instructions, hook context), reasoning and tool traffic are passed over. A thread that
+    belongs to another one (a subagent) gives nothing.
+    """
+    at = file_time(session.path)
+    headed = False
+    for record in records(session):
+        payload = record.get("payload")
+        if not isinstance(payload, dict):
+            continue
+        if record.get("type") == "session_meta" and not headed:
+            headed = True
+            _head(session, payload)
+            if session.about.get("subagent"):
+                return
+        if record.get("type") != "response_item" or payload.get("type") != "message":
+            continue
+        role = payload.get("role")
+        if role not in {"user", "assistant"}:
+            continue
+        raw = _text(payload.get("content"))
+        if role == "user" and raw.lstrip().startswith(_NOT_SAID):
+            continue
+        text = said(raw)
+        if text:
+            at = millis(record.get("timestamp"), at)
+            yield Message(sender_id=role, role=role, timestamp=at, content=text)
+
+
+def _head(session: Session, payload: dict[str, Any]) -> None:
+    if isinstance(payload.get("cwd"), str):
+        session.about["cwd"] = payload["cwd"]
+    git = payload.get("git")
+    if isinstance(git, dict) and isinstance(git.get("repository_url"), str):
+        session.about["remote"] = git["repository_url"]
+    if payload.get("parent_thread_id"):
+        session.about["subagent"] = str(payload["parent_thread_id"])
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [
+        block.get("text")
+        for block in content
+        if isinstance(block, dict) and block.get("type") in {"input_text", "output_text", "text"}
+    ]
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+IMPORTER = Importer("codex-local", find, item, messages)

@@ -1,0 +1,145 @@
+"""`config.json`: how a repository consolidates, answers, runs itself and forgets. Flags win for one run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cairn.errors import Invalid, Misconfigured
+from cairn.project.bundle import SECTIONS
+from cairn.project.layout import CONFIG, read_json
+from cairn.seams import StorageBackend
+
+SECTION_NAMES = ("all", *SECTIONS)
+SOURCE_SCOPES = ("all", "local", "imports")
+POLICIES = ("balanced", "imports-only", "local-only", "project-map-protected")
+MODES = ("next", "traps", "changes", "answer")
+
+DEFAULTS: Mapping[str, Any] = {
+    "recall": {
+        "defaultSection": "all",
+        "defaultSource": "all",
+        "policy": "balanced",
+        "backlogWarnThreshold": 10,
+        "preview": {"showDiffByDefault": False},
+    },
+    "query": {
+        "defaultOutput": "text",
+        "templates": {
+            "answer": {"instructions": "Answer from the evidence in a few sentences."},
+            "changes": {"instructions": "Say what changed, newest first."},
+            "next": {"instructions": "Say what to do next, where to start and when it is done."},
+            "traps": {"instructions": "Name the trap, its cause and the way around it."},
+        },
+    },
+    "automation": {
+        "intervalMinutes": 15,
+        "provider": "auto",
+        "importSyncBeforeRecall": True,
+        "autoRecall": True,
+    },
+    "retention": {
+        "enabled": True,
+        "history": {"maxAgeDays": 90},
+        "checkpoints": {"maxAgeDays": 30, "keepRecent": 10},
+        "archive": {"expireAfterDays": 180},
+    },
+    "binding": {"app": None, "project": None},
+}
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "recall.defaultSection": SECTION_NAMES,
+    "recall.defaultSource": SOURCE_SCOPES,
+    "recall.policy": POLICIES,
+    "query.defaultOutput": ("text", "json"),
+    "automation.provider": ("auto", "none"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The checked content of `config.json`, defaults filled in. Ask with a dotted name."""
+
+    values: Mapping[str, Any]
+
+    def get(self, dotted: str) -> Any:
+        value: Any = self.values
+        for key in dotted.split("."):
+            value = value[key]
+        return value
+
+    def text(self, dotted: str, given: str | None = None) -> str:
+        """The setting, or what a flag says for this run; either must be one of the known choices."""
+        value = given if given is not None else self.get(dotted)
+        allowed = _CHOICES[dotted]
+        if value not in allowed:
+            raise Invalid(
+                f'{dotted.rpartition(".")[2]} "{value}" is not one of {", ".join(allowed)}.', field=dotted
+            )
+        return str(value)
+
+    def number(self, dotted: str) -> float:
+        return float(self.get(dotted))
+
+
+def defaults() -> dict[str, Any]:
+    """A fresh copy of the default settings."""
+    return copy.deepcopy(dict(DEFAULTS))
+
+
+def load(storage: StorageBackend) -> Options:
+    """Read `config.json`.
+
+    Raises:
+        Misconfigured: it is not JSON, or a value has the wrong kind; the message names the setting.
+    """
+    try:
+        data = read_json(storage, CONFIG)
+    except Invalid as error:
+        raise Misconfigured(str(error), **error.facts) from None
+    merged = defaults()
+    if data is not None:
+        if not isinstance(data, dict):
+            raise Misconfigured(f"{CONFIG} must hold a JSON object.", setting=str(CONFIG))
+        merge(merged, data)
+    for dotted, allowed in _CHOICES.items():
+        section, _, key = dotted.partition(".")
+        if merged[section][key] not in allowed:
+            raise Misconfigured(
+                f'{CONFIG}: {dotted} = "{merged[section][key]}" is not one of {", ".join(allowed)}.',
+                setting=dotted,
+            )
+    return Options(merged)
+
+
+def merge(base: dict[str, Any], given: Mapping[str, Any], at: str = "") -> None:
+    """Lay `given` over `base`, in place; unknown names and wrong kinds raise."""
+    for key, value in given.items():
+        here = f"{at}{key}"
+        if key not in base:
+            if at == "query.templates." and isinstance(value, dict):
+                base[key] = value
+                continue
+            raise Misconfigured(
+                f'{CONFIG}: there is no setting "{here}". Known here: {", ".join(base)}.', setting=here
+            )
+        known = base[key]
+        if isinstance(known, dict):
+            if not isinstance(value, dict):
+                raise Misconfigured(f"{CONFIG}: {here} must be an object.", setting=here)
+            merge(known, value, f"{here}.")
+        elif isinstance(known, bool) != isinstance(value, bool) or (
+            isinstance(known, int | float) and not isinstance(value, int | float)
+        ):
+            raise Misconfigured(f"{CONFIG}: {here} = {value!r} is not a {_kind(known)}.", setting=here)
+        elif isinstance(known, int | float) and not isinstance(known, bool) and not 0 <= value < float("inf"):
+            raise Misconfigured(f"{CONFIG}: {here} = {value!r} must be 0 or more.", setting=here)
+        elif isinstance(known, str) and not isinstance(value, str):
+            raise Misconfigured(f"{CONFIG}: {here} = {value!r} is not a text.", setting=here)
+        else:
+            base[key] = value
+
+
+def _kind(value: Any) -> str:
+    return "true or false" if isinstance(value, bool) else "number"

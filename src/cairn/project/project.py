@@ -1,0 +1,511 @@
+"""`ProjectMemory`: the memory of one repository, command by command. Surfaces translate; nothing else lives there.
+
+    init, update      the repository is read, the bundle follows it
+    record, import_   events are added
+    consolidate       events are folded into the bundle
+    query, status     answers, without writing
+    validate          is the record whole?
+    prune, restore    history leaves and comes back
+
+All parts are passed in. Writing commands hold one lock per work tree; a crash in any of them is made good by
+the next (see `record.py`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cairn.canonical import pretty
+from cairn.errors import Conflict, Invalid, NotFound
+from cairn.project import consolidate as folding
+from cairn.project import git, legacy, projections
+from cairn.project import options as settings
+from cairn.project import query as asking
+from cairn.project import status as standing
+from cairn.project.archive import PrunePlan
+from cairn.project.bundle import SECTIONS, Bundle, checked
+from cairn.project.checkpoints import changed_sections, made, section_diffs
+from cairn.project.consolidate import Plan
+from cairn.project.describe import describe
+from cairn.project.events import Draft, Event, Signals
+from cairn.project.evidence import survey
+from cairn.project.imports import Capture, ImportReport, Progress, SessionImport
+from cairn.project.layout import ARCHIVE, CONFIG, EVENTS, HOME, LATEST_RUN, PAGES, REF_PREFIX, read_json
+from cairn.project.options import Options
+from cairn.project.record import Record
+from cairn.project.refresh import refreshed
+from cairn.project.sources import Ledger, Source
+from cairn.project.state import Story, marks
+from cairn.project.validate import Finding, validate
+from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, SystemClock, Writer
+from cairn.types import Space
+
+LOCK = "project"
+_GITIGNORE = "# Paths and processes of one machine.\nsources.json\nautomation/\nedits/\nlocks/\n"
+_ATTRIBUTES = (
+    "# Two branches may both write here: keep the lines of both, the next command puts them in order.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a writing command did."""
+
+    event_id: str | None
+    checkpoint_id: str
+    bundle_hash: str
+    changed: tuple[str, ...]
+    notes: tuple[str, ...]
+    summary: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "eventId": self.event_id,
+            "checkpointId": self.checkpoint_id,
+            "bundleHash": self.bundle_hash,
+            "changedSections": list(self.changed),
+            "notes": list(self.notes),
+            "summary": self.summary,
+        }
+
+
+class ProjectMemory:
+    """The memory of the work tree at `tree`.
+
+    Args:
+        tree: The top of the work tree (see `git.top_of`).
+        storage: A backend rooted at `tree`.
+        journals: Journals rooted at `tree`.
+        locks: Locks of this work tree.
+        clock: Time, for tests.
+        writer: A language model, or None: every command works without one.
+        capture: Where messages of imported sessions go as well, or None.
+    """
+
+    def __init__(
+        self,
+        tree: Path,
+        *,
+        storage: StorageBackend,
+        journals: Journals,
+        locks: Locks,
+        clock: Clock | None = None,
+        writer: Writer | None = None,
+        capture: Capture | None = None,
+    ) -> None:
+        self.tree = tree
+        self.clock = clock or SystemClock()
+        self.locks = locks
+        self.record_ = Record(tree, storage, journals, self.clock)
+        self._storage = storage
+        self._journals = journals
+        self._writer = writer
+        self._capture = capture
+
+    # ------------------------------------------------------------ where
+
+    @property
+    def exists(self) -> bool:
+        return bool(self.record_.checkpoints.files())
+
+    @property
+    def options(self) -> Options:
+        return settings.load(self._storage)
+
+    @property
+    def space(self) -> Space:
+        """The app and project of the memory root this repository is bound to."""
+        options = self.options
+        app, project = options.get("binding.app"), options.get("binding.project")
+        return Space(app or "default", project) if project else git.space_of(self.tree)
+
+    @property
+    def _provider(self) -> str:
+        return self._writer.id if self._writer else "none"
+
+    # ------------------------------------------------------------ init and update
+
+    def init(self, *, force: bool = False) -> Written:
+        """Make the memory of this repository, from evidence alone, and write the pages.
+
+        Raises:
+            Conflict: there is one already and `force` is not set. With `force` the old record is removed.
+        """
+        with self.locks.hold(LOCK):
+            if self.exists and not force and self._is_current():
+                raise Conflict(
+                    f"{self.tree} has a project memory already. Run `cairn project update`, or `init --force` to start anew.",
+                    path=str(self.tree),
+                )
+            old = legacy.read(self._storage)
+            space = git.space_of(self.tree)
+            evidence = describe(survey(self.tree))
+            bundle = refreshed(None, old.bundle, evidence) if old and old.bundle else evidence
+            self._wipe()
+            self._write_frame(old.config if old and old.config else settings.defaults(), space)
+            self.record_.sources.save([])
+            events = self._carry_over(old)
+            base = self._first_story(events, bundle) if events else None
+            story = self._commit(
+                base,
+                bundle,
+                "init",
+                f"Set up project memory for {bundle['project']['name']}",
+                self._signals(bundle),
+                evidence,
+            )
+            return self._written(story, None, [*self.record_.notes, *(old.notes if old else ())])
+
+    def _is_current(self) -> bool:
+        try:
+            self.record_.require()
+        except (NotFound, Invalid, RuntimeError):
+            return False
+        return True
+
+    def _wipe(self) -> None:
+        home = self.tree / HOME.key
+        for child in home.iterdir() if home.is_dir() else ():
+            if child.name == "locks":
+                continue
+            if child.is_dir() and not child.is_symlink():
+                shutil.rmtree(child)
+            else:
+                child.unlink()
+
+    def _write_frame(self, config: Mapping[str, Any], space: Space) -> None:
+        self._storage.write(
+            CONFIG, pretty({**config, "binding": {"app": space.app, "project": space.project}})
+        )
+        self._storage.write(HOME.child(".gitignore"), _GITIGNORE)
+        merged = ["state.json merge=union", "history/*.jsonl merge=union"]
+        self._storage.write(HOME.child(".gitattributes"), _ATTRIBUTES + "\n".join(merged) + "\n")
+        self._storage.write(PAGES.child(".gitattributes"), _ATTRIBUTES + "*.md merge=union\n")
+
+    def _carry_over(self, old: legacy.Legacy | None) -> list[Event]:
+        if old is None or not old.drafts:
+            return []
+        events = [draft.event(number, self.clock.now()) for number, draft in enumerate(old.drafts, start=1)]
+        for event in events:
+            self.record_.log.append([event])
+        return events
+
+    def _first_story(self, events: Sequence[Event], bundle: Bundle) -> Story:
+        """A story to build on when events came from elsewhere: they are there, but no checkpoint is."""
+        root = made(0, events[-1], bundle, "before", parents=[], provider="none")
+        return Story(root, tuple(events), 0)
+
+    def update(self) -> Written:
+        """Read the repository again: what went stale follows it, what was learned or corrected stays."""
+        with self.locks.hold(LOCK):
+            story = self.record_.ready()
+            evidence = describe(survey(self.tree))
+            before = story.checkpoint
+            bundle = refreshed(before.evidence, before.bundle, evidence)
+            after = self._commit(
+                story, bundle, "update", "Read the repository again", self._signals(bundle), evidence
+            )
+            return self._written(after, before.bundle, self.record_.notes)
+
+    def _signals(self, bundle: Bundle) -> Signals:
+        return Signals.of({"keyPaths": bundle["project"]["keyPaths"]})
+
+    def _commit(
+        self,
+        story: Story | None,
+        bundle: Bundle,
+        command: str,
+        summary: str,
+        signals: Signals,
+        evidence: Bundle | None,
+    ) -> Story:
+        return self.record_.commit(
+            story, bundle, command, summary, signals, provider=self._provider, evidence=evidence
+        )
+
+    def _written(self, story: Story, before: Bundle | None, notes: Sequence[str]) -> Written:
+        changed = changed_sections(before, story.checkpoint.bundle) if before else list(SECTIONS)
+        return Written(
+            story.checkpoint.event.id,
+            story.checkpoint.id,
+            story.checkpoint.bundleHash,
+            tuple(changed),
+            tuple(dict.fromkeys(notes)),
+            story.checkpoint.summary,
+        )
+
+    # ------------------------------------------------------------ events
+
+    def record(
+        self, summary: str, signals: Mapping[str, Sequence[str]] | None = None, *, ref: str = "record"
+    ) -> Event:
+        """Add one `tool_run` event: something a person or an agent did or learned. Durable when it returns."""
+        if not self._journals.size(EVENTS):
+            self.record_.require()
+        draft = Draft("tool_run", summary, Signals.of(signals or {}), f"{REF_PREFIX}{ref}")
+        draft.event(1, self.clock.now())
+        with self.locks.hold(LOCK):
+            return self.record_.append(draft)
+
+    def events(self) -> tuple[Event, ...]:
+        """The active events, oldest first."""
+        return self.record_.view().story.events
+
+    # ------------------------------------------------------------ sources and imports
+
+    def add_source(self, kind: str, path: Path) -> Source:
+        self.record_.require()
+        with self.locks.hold(LOCK):
+            return self.record_.sources.add(kind, path, self.clock.now())
+
+    def sources(self) -> list[Source]:
+        self.record_.require()
+        return self.record_.sources.all()
+
+    def remove_source(self, ident: str) -> Source:
+        self.record_.require()
+        with self.locks.hold(LOCK):
+            return self.record_.sources.remove(ident)
+
+    def import_(
+        self, idents: Sequence[str] = (), *, capture: bool = False, progress: Progress | None = None
+    ) -> list[ImportReport]:
+        """Import the sessions of the named sources (all of them by default), each session once for ever.
+
+        The lock is taken for each event, not for the whole run: others may write meanwhile.
+        """
+        with self.locks.hold(LOCK):
+            story = self.record_.ready()
+        known = self.record_.sources.all()
+        missing = [ident for ident in idents if ident not in {source.id for source in known}]
+        if missing:
+            raise NotFound(
+                f"There is no source {missing[0]}. `cairn project sources list` names them.", id=missing[0]
+            )
+        ledger = Ledger(self._journals)
+        ledger.refresh()
+
+        def emit(draft: Draft) -> Event:
+            with self.locks.hold(LOCK):
+                return self.record_.append(draft, story)
+
+        run = SessionImport(
+            self.tree,
+            ledger,
+            story.events,
+            emit,
+            lambda row: ledger.add(row, self.clock.now()),
+            capture=self._capture if capture else None,
+            writer=self._writer,
+        )
+        reports = []
+        with self.locks.hold("project-import", timeout=5.0):
+            for source in known:
+                if idents and source.id not in idents:
+                    continue
+                report = run.run(source, progress)
+                reports.append(report)
+                with self.locks.hold(LOCK):
+                    self.record_.sources.record(
+                        source.id, self.clock.now(), report.imported, report.first_error
+                    )
+        with self.locks.hold(LOCK):
+            self.record_.ready()
+        return reports
+
+    # ------------------------------------------------------------ consolidate
+
+    def plan(
+        self, *, section: str | None = None, source: str | None = None, policy: str | None = None
+    ) -> Plan:
+        """What `consolidate` would do now, with a summary and a diff per section. Writes nothing."""
+        view = self.record_.view()
+        return self._plan(view.story, view.shown, section, source, policy)
+
+    def _plan(
+        self, story: Story, bundle: Bundle, section: str | None, source: str | None, policy: str | None
+    ) -> Plan:
+        options = self.options
+        section = options.text("recall.defaultSection", section)
+        source = options.text("recall.defaultSource", source)
+        policy = options.text("recall.policy", policy)
+        waiting = story.backlog(source)
+        groups = folding.grouped(
+            [event for event in folding.allowed_events(waiting, policy) if event.signals]
+        )
+        protected = folding.protected_sections(policy, section)
+        candidate, provider = None, "none"
+        if groups and self._writer is not None:
+            candidate = folding.asked(self._writer, bundle, groups)
+            provider = self._writer.id if candidate else "none"
+        if groups and candidate is None:
+            candidate = folding.proposed(bundle, groups, lambda path: (self.tree / path).exists())
+        if candidate is None:
+            summary = folding.summary_of(bundle, bundle, {"gotchas": [], "nextSteps": []})
+            after: Bundle | None = None
+        else:
+            after, summary = folding.folded(bundle, candidate, protected)
+        summary |= {"selectedSection": section, "protectedSections": list(protected), "events": len(waiting)}
+        if after is None or after == bundle:
+            return Plan(None, tuple(waiting), section, source, policy, protected, summary, {}, provider)
+        diffs = section_diffs(bundle, after)
+        return Plan(after, tuple(waiting), section, source, policy, protected, summary, diffs, provider)
+
+    def consolidate(
+        self,
+        *,
+        section: str | None = None,
+        source: str | None = None,
+        policy: str | None = None,
+        confirm: Callable[[Plan], bool] | None = None,
+    ) -> tuple[Plan, Written | None]:
+        """Fold the backlog into the bundle. Nothing to fold, or `confirm` says no: nothing is written.
+
+        The plan is shown and confirmed outside the lock; under it, it is made again from what is there then, so
+        that an event recorded meanwhile is neither lost nor counted as read.
+        """
+        plan = self.plan(section=section, source=source, policy=policy)
+        if plan.is_noop or (confirm is not None and not confirm(plan)):
+            return plan, None
+        with self.locks.hold(LOCK):
+            story = self.record_.ready()
+            fresh = (
+                self._plan(story, story.checkpoint.bundle, section, source, policy)
+                if self._moved(plan, story)
+                else plan
+            )
+            if fresh.bundle is None:
+                return fresh, None
+            before = story.checkpoint.bundle
+            after = self.record_.commit(
+                story,
+                fresh.bundle,
+                "consolidate",
+                _told(fresh),
+                Signals(),
+                provider=fresh.provider,
+                effect={"source": fresh.source, "section": fresh.section, "consumed": marks(fresh.events)},
+            )
+            return fresh, self._written(after, before, self.record_.notes)
+
+    def _moved(self, plan: Plan, story: Story) -> bool:
+        same = marks(plan.events) == marks(story.backlog(plan.source))
+        return not same or section_diffs(story.checkpoint.bundle, checked(plan.bundle)) != plan.diffs
+
+    # ------------------------------------------------------------ reading
+
+    def query(self, question: str, *, scope: str = "all") -> asking.QueryResult:
+        """Answer a question from bundle, checkpoints and events; see `query.py` for the rules."""
+        view = self.record_.view()
+        checkpoints = self.record_.checkpoints.newest(asking.CHECKPOINTS_READ) if scope != "state" else []
+        return asking.query(
+            question,
+            view.shown,
+            checkpoints,
+            view.story.events,
+            self.options,
+            now=self.clock.now(),
+            scope=scope,
+            writer=self._writer,
+        )
+
+    def status(self, *, checkpoint: str | None = None) -> dict[str, Any]:
+        """How things stand, compared with the newest checkpoint or the one named."""
+        view = self.record_.view()
+        options = self.options
+        baseline = self.record_.checkpoints.find(checkpoint) if checkpoint else view.story.checkpoint
+        plan = self.record_.archive.plan(view.story, options, self.clock.now())
+        try:
+            run = read_json(self._storage, LATEST_RUN)
+        except Invalid:
+            run = None
+        return standing.status(
+            view.story,
+            options,
+            self.record_.sources.all(),
+            baseline=baseline,
+            shown=view.shown,
+            edited=view.edited,
+            retention={
+                "enabled": options.get("retention.enabled"),
+                "prunableEvents": len(plan.events),
+                "prunableCheckpoints": len(plan.checkpoints),
+                "archiveBatches": len(self.record_.archive.batches()),
+            },
+            automation={"latestRun": run if isinstance(run, dict) else None},
+            problems=view.problems,
+        )
+
+    def validate(self) -> list[Finding]:
+        """Every check of the record."""
+        return validate(self.record_, self.clock.now())
+
+    # ------------------------------------------------------------ retention and restore
+
+    def prune(self, *, dry_run: bool = False) -> tuple[PrunePlan, str | None]:
+        """Archive what is old and consolidated, and expire old archives. Automation calls this."""
+        if dry_run:
+            view = self.record_.view()
+            return self.record_.archive.plan(view.story, self.options, self.clock.now()), None
+        with self.locks.hold(LOCK):
+            story = self.record_.ready()
+            options, now = self.options, self.clock.now()
+            plan = self.record_.archive.plan(story, options, now)
+            name = self.record_.archive.copy_out(plan, options, now)
+            if name:
+                self.record_.archive.drop(name)
+            self.record_.archive.expire(plan.expired)
+            for batch in plan.expired:
+                for folder in (
+                    self.tree / ARCHIVE.key / batch / "checkpoints",
+                    self.tree / ARCHIVE.key / batch,
+                ):
+                    if folder.is_dir() and not any(folder.iterdir()):
+                        folder.rmdir()
+            if plan:
+                self.record_.ready()
+            return plan, name
+
+    def restore(self, ident: str) -> Written:
+        """Bring back a checkpoint's bundle (as a new checkpoint, so this can be undone) or an archive batch."""
+        with self.locks.hold(LOCK):
+            story = self.record_.ready()
+            if ident.startswith("prune-"):
+                events, checkpoints = self.record_.archive.restore(ident, self.clock.now())
+                after = self.record_.ready()
+                told = f"{events} events and {checkpoints} checkpoints are active again"
+                return Written(
+                    None, after.checkpoint.id, after.checkpoint.bundleHash, (), (told,), f"Restored {ident}"
+                )
+            target = self.record_.checkpoints.find(ident)
+            after = self.record_.commit(
+                story, target.bundle, "restore", f"Restored the bundle of {target.id}", Signals(),
+                provider=target.provider, effect={"restored": target.key},
+            )  # fmt: skip
+            return self._written(after, story.checkpoint.bundle, self.record_.notes)
+
+    def page(self, name: str) -> str:
+        """The text of one page as it should read now."""
+        if name not in projections.PAGE_FILES:
+            raise NotFound(f'There is no page "{name}": {", ".join(projections.PAGE_FILES)}.', id=name)
+        view = self.record_.view()
+        return projections.pages_body(name, view.shown)
+
+    def locator(self, name: str) -> Locator:
+        return projections.PAGE_FILES[name]
+
+
+def _told(plan: Plan) -> str:
+    """What a consolidation did, for the log: the news by name, else the sections."""
+    news = [
+        *(f"gotcha “{title}”" for title in plan.summary["addedGotchas"]),
+        *(f"next step “{title}”" for title in plan.summary["addedNextSteps"]),
+        *(f"done: “{title}”" for title in plan.summary["removedNextSteps"]),
+    ]
+    told = ", ".join(news[:4]) + (f" and {len(news) - 4} more" if len(news) > 4 else "")
+    count = len(plan.events)
+    return f"Folded in {count} event{'s' if count != 1 else ''}: {told or ', '.join(plan.summary['changedSections'])}"

@@ -1,0 +1,217 @@
+"""The deterministic writer: a cell told as an episode, without a model and without losing a word.
+
+Content holds every turn as it was said, under a line that says when and who; what a relative time meant
+stands in brackets behind the turn, so the words themselves stay untouched. Subject and Summary are chosen
+from the turns: the sentences that say most about the rest and least about each other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cairn.language import dates, sentences, words
+from cairn.talk.turns import called, who_said
+from cairn.types import Message
+
+SUBJECT_CHARS = 90
+SUMMARY_SENTENCES = 4
+_SUMMARY_CHARS = 900
+_SENTENCE_CHARS = 280
+_SCORED_CHARS = 4000
+_DATED_CHARS = 50_000
+_SCORED_SENTENCES = 600
+_LEAD = re.compile(r"^(?:(?:by the way|btw|well|so|anyway|also|oh|actually),\s+|(?:but|and)\s+(?=\w))", re.I)
+_SMALL_TALK = re.compile(
+    r"^(?:hi|hey|hello|thanks|thank you|ok|okay|yes|yeah|yep|no|sure|great|wow|bye|cool|lol|haha|good (?:morning|evening|night)"
+    r"|nice to|how are you|see you|take care|hallo|danke|bonjour|merci|hola|gracias)\b",
+    re.IGNORECASE,
+)
+_SPECIFIC = re.compile(r"\d+|(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
+_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|my|we|our|ich|wir|je|nous|yo|mi)\b", re.IGNORECASE)
+_SECOND_PERSON = re.compile(r"\b(?:you|you're|you've|your|du|dein|tu|ton|tú)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeText:
+    """What an episode says: a headline, the gist, and the whole."""
+
+    subject: str
+    summary: str
+    content: str
+
+
+def told(messages: Sequence[Message], zone: ZoneInfo) -> EpisodeText:
+    """The episode of `messages`, the same whenever it is told."""
+    chosen = _best_sentences(messages)
+    dated = [
+        (message, dates.with_absolute(_clipped(sentence, _SENTENCE_CHARS), said_at(message.timestamp, zone)))
+        for message, sentence in chosen
+    ]
+    return EpisodeText(_subject(messages, dated), _summary(messages, dated, zone), transcript(messages, zone))
+
+
+def transcript(messages: Sequence[Message], zone: ZoneInfo) -> str:
+    """Every turn in order, under a headline of when and who; a new day gets a line of its own."""
+    lines = [_headline(messages, zone)]
+    day = said_at(messages[0].timestamp, zone).date()
+    tools = called(messages)
+    for message in messages:
+        at = said_at(message.timestamp, zone)
+        if at.date() != day:
+            day = at.date()
+            lines.append(f"({at:%A}, {dates.shown(day, day)})")
+        lines.append(turn(message, zone, tools))
+    return "\n\n".join(lines)
+
+
+def turn(message: Message, zone: ZoneInfo, tools: dict[str, str] | None = None) -> str:
+    """One message as a paragraph: who, the words as said, what relative times meant, and the tools called."""
+    text = message.text
+    who = who_said(message, tools or {})
+    parts = [f"{who}: {text}" if text else ""]
+    meant = _meanings(text, said_at(message.timestamp, zone))
+    if meant:
+        parts.append(f"[{meant}]")
+    parts += [f"[{message.speaker} called {call.name}: {call.arguments}]" for call in message.tool_calls]
+    spoken = " ".join(part for part in parts if part)
+    return spoken or f"{who}: (nothing said)"
+
+
+def said_at(timestamp: int, zone: ZoneInfo) -> datetime:
+    """A message's time (epoch milliseconds) in the display zone."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)).astimezone(zone)
+
+
+def speakers(messages: Sequence[Message]) -> list[str]:
+    """Who spoke, each once, in order; tools are not speakers unless nobody else is."""
+    people = dict.fromkeys(message.speaker for message in messages if message.role != "tool")
+    return list(people or dict.fromkeys(message.speaker for message in messages))
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names as a sentence lists them; a crowd is cut short."""
+    shown = [*names[:6], f"{len(names) - 6} others"] if len(names) > 7 else list(names)
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _headline(messages: Sequence[Message], zone: ZoneInfo) -> str:
+    times = [message.timestamp for message in messages]
+    first, last = said_at(min(times), zone), said_at(max(times), zone)
+    names = speakers(messages)
+    verb = "talked" if len(names) > 1 else "said"
+    until = ""
+    if last.date() != first.date():
+        until = f" to {last:%A}, {dates.shown(last.date(), last.date())}, {last:%H:%M}"
+    elif f"{last:%H:%M}" != f"{first:%H:%M}":
+        until = f" to {last:%H:%M}"
+    day = dates.shown(first.date(), first.date())
+    return f"On {first:%A}, {day}, {first:%H:%M}{until} ({zone.key}), {joined(names)} {verb}:"
+
+
+def _meanings(text: str, at: datetime) -> str:
+    """What the relative times in a message meant; a pasted book is looked at for its first pages only."""
+    meant: dict[str, str] = {}
+    for mention in dates.mentions(text[:_DATED_CHARS], at):
+        if not mention.is_absolute:
+            meant.setdefault(
+                mention.words.lower(), f"{mention.words}: {dates.shown(mention.start, mention.end)}"
+            )
+    return "; ".join(meant.values())
+
+
+def _subject(messages: Sequence[Message], chosen: Sequence[tuple[Message, str]]) -> str:
+    if not chosen:
+        first = next((line for message in messages for line in message.text.splitlines() if line.strip()), "")
+        return (
+            _clipped(" ".join(first.split()), SUBJECT_CHARS)
+            or f"A few words from {joined(speakers(messages))}"
+        )
+    message, sentence = chosen[0]
+    sentence = _LEAD.sub("", sentence)
+    sentence = sentence[:1].upper() + sentence[1:]
+    return _clipped(f"{message.speaker}: {sentence}", SUBJECT_CHARS)
+
+
+def _summary(messages: Sequence[Message], chosen: Sequence[tuple[Message, str]], zone: ZoneInfo) -> str:
+    first = said_at(messages[0].timestamp, zone).date()
+    opening = f"{joined(speakers(messages))}, {dates.shown(first, first)}."
+    order = {id(message): n for n, message in enumerate(messages)}
+    picked: list[tuple[Message, str]] = []
+    for message, sentence in chosen:
+        if sum(len(text) for _, text in picked) + len(sentence) <= _SUMMARY_CHARS:
+            picked.append((message, sentence))
+    picked.sort(key=lambda one: order[id(one[0])])
+    parts = [opening]
+    speaker = ""
+    for message, sentence in picked:
+        parts.append(sentence if message.speaker == speaker else f"{message.speaker}: {sentence}")
+        speaker = message.speaker
+    return " ".join(parts)
+
+
+def _best_sentences(messages: Sequence[Message]) -> list[tuple[Message, str]]:
+    """The sentences that stand best for the cell, the best first, no two saying the same."""
+    candidates = list(_candidates(messages))
+    if not candidates:
+        return []
+    spread = Counter(word for _, _, vocabulary in candidates for word in vocabulary)
+    scored = []
+    for position, (message, sentence, vocabulary) in enumerate(candidates):
+        # Words that recur carry the topic; the root keeps long sentences from winning by length alone.
+        weight = sum(math.log1p(spread[word]) for word in vocabulary) / math.sqrt(len(vocabulary) + 4)
+        weight *= 1.0 + 0.15 * min(len(_SPECIFIC.findall(sentence)), 3)
+        if message.role == "user":
+            weight *= 1.3
+        elif message.role == "tool":
+            weight *= 0.5
+        if _FIRST_PERSON.search(sentence):
+            weight *= 1.1
+        elif _SECOND_PERSON.search(sentence):
+            weight *= 0.8
+        if sentence.endswith(("?", "？")):
+            weight *= 0.5
+        if _SMALL_TALK.match(sentence):
+            weight *= 0.4
+        scored.append((weight, -position, message, sentence, vocabulary))
+    scored.sort(key=lambda one: one[:2], reverse=True)
+    return _apart(scored)
+
+
+def _apart(
+    scored: Sequence[tuple[float, int, Message, str, frozenset[str]]],
+) -> list[tuple[Message, str]]:
+    chosen: list[tuple[Message, str]] = []
+    taken: list[frozenset[str]] = []
+    for _, _, message, sentence, vocabulary in scored:
+        if any(len(vocabulary & other) * 2 > min(len(vocabulary), len(other)) for other in taken):
+            continue
+        chosen.append((message, sentence))
+        taken.append(vocabulary)
+        if len(chosen) == SUMMARY_SENTENCES:
+            break
+    return chosen
+
+
+def _candidates(messages: Sequence[Message]) -> Iterator[tuple[Message, str, frozenset[str]]]:
+    count = 0
+    for message in messages:
+        for sentence in sentences.split(message.text[:_SCORED_CHARS]):
+            vocabulary = words.word_set(sentence[:_SENTENCE_CHARS]) - words.STOP_WORDS
+            if len(vocabulary) >= 2:
+                yield message, " ".join(sentence.split()), vocabulary
+                count += 1
+            if count >= _SCORED_SENTENCES:
+                return
+
+
+def _clipped(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 1]
+    return (cut.rsplit(" ", 1)[0] if " " in cut[limit // 2 :] else cut).rstrip(" ,;:-") + "…"

@@ -1,0 +1,460 @@
+"""Time travel over a memory root: every change of an entry is an event, every checkpoint a list of hashes.
+
+Per space, below `journal/history/`: `changes.jsonl` (one line per changed entry: path, id, hash before and
+after, cause, time), `texts.jsonl` (each entry text once, by its hash) and `checkpoints.jsonl`. All are
+append-only journals in the SOURCE tier. Observation is a diff against what was last seen, so telling it twice
+of one write adds nothing, and telling it late only makes the times late. It runs beside the write path, never
+on it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from cairn.canonical import compact, json_hash, moment, stamp, text_hash
+from cairn.errors import Conflict, Invalid, NotFound
+from cairn.notes.format import parse_note
+from cairn.notes.kinds import place_of
+from cairn.notes.notebook import Notebook
+from cairn.seams import Clock, Journals, Locator, Locks
+
+WHOLE = "*"
+HEAD = "^"
+_FOLDER = ("journal", "history")
+
+
+def entries_of(text: str) -> dict[str, str]:
+    """A note taken apart: entry id -> its block as written. A document without entries is one entry, `*`."""
+    note = parse_note(text)
+    found = {entry.id: text[entry.start : entry.end] for entry in note.entries}
+    return found or {WHOLE: text}
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """One change of one entry. `before`/`after` are hashes of its text; None for "was not there"."""
+
+    id: str
+    at: str
+    path: str
+    entry: str
+    before: str | None
+    after: str | None
+    cause: str
+
+    @property
+    def action(self) -> str:
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "at": self.at,
+            "path": self.path,
+            "entry": self.entry,
+            "before": self.before,
+            "after": self.after,
+            "cause": self.cause,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RootCheckpoint:
+    """A moment to come back to: how many changes had been seen, and a hash over every entry then."""
+
+    id: str
+    at: str
+    changes: int
+    hash: str
+    label: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.id, "at": self.at, "changes": self.changes, "hash": self.hash, "label": self.label}
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore is to write: the new text of each entry, None to take it out.
+
+    A `purged` one stays as it is now: its text of then was forgotten.
+    """
+
+    path: str
+    entry: str
+    text: str | None
+    purged: bool = False
+
+    @property
+    def action(self) -> str:
+        if self.purged:
+            return "purged"
+        return "remove" if self.text is None else "write"
+
+
+class TimeTravel:
+    """The history of one space (`<app>/<project>`), given as the locator of its folder."""
+
+    def __init__(
+        self, space: Locator, notebook: Notebook, journals: Journals, locks: Locks, clock: Clock
+    ) -> None:
+        self._space = space
+        folder = space.child(*_FOLDER)
+        self._changes_at = folder.child("changes.jsonl")
+        self._texts_at = folder.child("texts.jsonl")
+        self._checkpoints_at = folder.child("checkpoints.jsonl")
+        self._journals = journals
+        self._locks = locks
+        self._clock = clock
+        self._notebook = notebook
+        self._guard = threading.RLock()
+        self._reset()
+
+    @property
+    def changes_at(self) -> Locator:
+        """The journal of changes; its time says when this history was last written."""
+        return self._changes_at
+
+    def _reset(self) -> None:
+        # In memory is what stands now and which texts are kept; the changes themselves stay in their journal, for
+        # they grow for as long as the memory is used. Of a kept text its hash is known by a number, a fifth as large.
+        self._count = 0
+        self._now: dict[str, dict[str, str]] = {}
+        self._texts: set[int] = set()
+        self._ends = {"changes": 0, "texts": 0}
+
+    # ------------------------------------------------------------ observing
+
+    def observe(self, at: Locator, cause: str = "write") -> list[EntryChange]:
+        """Compare a note with what was last seen of it and record each entry that differs. Idempotent."""
+        if at.parts[: len(self._space.parts)] != self._space.parts:
+            raise Invalid(f"{at} is not below {self._space}.", path=str(at))
+        with self._guard, self._locks.hold(f"timetravel:{self._space}"):
+            self._catch_up()
+            try:
+                text = self._notebook.text(at)
+            except NotFound:
+                return self._record(str(at), {}, cause)
+            found = entries_of(text)
+            if WHOLE not in found:
+                # Once per note: what it takes to make the file again if it goes.
+                head = self._now.get(str(at), {}).get(HEAD)
+                found[HEAD] = (
+                    self._head_text(head) or text[: min(text.find(block) for block in found.values())]
+                )
+            return self._record(str(at), found, cause)
+
+    def _head_text(self, digest: str | None) -> str | None:
+        return self.texts([digest]).get(digest) if digest else None
+
+    def _record(self, path: str, found: Mapping[str, str], cause: str) -> list[EntryChange]:
+        known = self._now.get(path, {})
+        now = stamp(self._clock.now())
+        changes: list[EntryChange] = []
+        texts: dict[str, str] = {}
+        for entry in list(dict.fromkeys([*known, *found])):
+            after = text_hash(found[entry]) if entry in found else None
+            before = known.get(entry)
+            if after == before:
+                continue
+            number = self._count + len(changes) + 1
+            changes.append(EntryChange(f"ent-{number:06d}", now, path, entry, before, after, cause))
+            if after is not None and hash(after) not in self._texts:
+                texts[after] = found[entry]
+        if changes:
+            # Texts first: a change must never name a text that is not there.
+            if texts:
+                rows = [compact({"hash": digest, "text": text}) for digest, text in texts.items()]
+                self._journals.append(self._texts_at, rows)
+            self._journals.append(self._changes_at, [compact(change.to_json()) for change in changes])
+            self._catch_up()
+        return changes
+
+    def _catch_up(self) -> None:
+        """Read what is new in the journals, ours or another process's."""
+        try:
+            changes = self._journals.read(self._changes_at, self._ends["changes"])
+            texts = self._journals.read(self._texts_at, self._ends["texts"])
+        except Conflict:
+            self._reset()
+            changes, texts = self._journals.read(self._changes_at), self._journals.read(self._texts_at)
+        for change in _told(changes.lines):
+            self._count += 1
+            entries = self._now.setdefault(change.path, {})
+            if change.after is not None:
+                entries[change.entry] = change.after
+                continue
+            entries.pop(change.entry, None)
+            if not entries:
+                del self._now[change.path]
+        self._texts.update(hash(str(row.get("hash"))) for row in _rows(texts.lines))
+        self._ends = {"changes": changes.end, "texts": texts.end}
+
+    # ------------------------------------------------------------ reading
+
+    def _changes(self) -> Iterator[EntryChange]:
+        """Every change, oldest first, from the journal."""
+        return _told(self._journals.read(self._changes_at).lines)
+
+    def notes(self) -> list[Locator]:
+        """The notes that have entries, as far as they were observed."""
+        with self._guard:
+            self._catch_up()
+            return [Locator(path) for path in self._now]
+
+    def log(self, entry: str | None = None, *, limit: int = 100) -> list[EntryChange]:
+        """Changes, newest first; of one entry (by its id, with its owner or without, or `path#id`) or of all."""
+        with self._guard:
+            self._catch_up()
+            newest = _told(reversed(self._journals.read(self._changes_at).lines))
+            told = (change for change in newest if change.entry != HEAD)
+            return list(islice((change for change in told if entry is None or _names(entry, change)), limit))
+
+    def checkpoints(self) -> list[RootCheckpoint]:
+        """Every checkpoint, oldest first."""
+        out = []
+        for row in _rows(self._journals.read(self._checkpoints_at).lines):
+            try:
+                out.append(RootCheckpoint(**row))
+            except TypeError:
+                continue
+        return out
+
+    def checkpoint(self, label: str = "") -> RootCheckpoint:
+        """Mark this moment."""
+        with self._guard, self._locks.hold(f"timetravel:{self._space}"):
+            self._catch_up()
+            number = len(self.checkpoints()) + 1
+            made = RootCheckpoint(
+                f"chk-{number:06d}",
+                stamp(self._clock.now()),
+                self._count,
+                _picture_hash(self.picture()),
+                label,
+            )
+            self._journals.append(self._checkpoints_at, [compact(made.to_json())])
+            return made
+
+    def picture(self, when: str | datetime | None = None) -> dict[tuple[str, str], str]:
+        """(path, entry id) -> hash, as of a checkpoint id, a time, or now."""
+        with self._guard:
+            self._catch_up()
+            if when is None:
+                return {
+                    (path, entry): digest
+                    for path, found in self._now.items()
+                    for entry, digest in found.items()
+                }
+            picture: dict[tuple[str, str], str] = {}
+            for change in self._until(when):
+                if change.after is None:
+                    picture.pop((change.path, change.entry), None)
+                else:
+                    picture[change.path, change.entry] = change.after
+            return picture
+
+    def _until(self, when: str | datetime) -> Iterator[EntryChange]:
+        if isinstance(when, str) and when.startswith("chk-"):
+            found = next((made for made in self.checkpoints() if made.id == when), None)
+            if found is None:
+                raise NotFound(
+                    f"There is no checkpoint {when}. `cairn log --checkpoints` lists them.", id=when
+                )
+            yield from islice(self._changes(), found.changes)
+            return
+        at = moment(when) if isinstance(when, str) else when
+        if at is None or at.tzinfo is None:
+            raise Invalid(
+                f'"{when}" is neither a checkpoint (chk-000001) nor a time with a zone.', field="as_of"
+            )
+        for change in self._changes():
+            seen = moment(change.at)
+            if seen is None or seen <= at:
+                yield change
+
+    def texts(self, hashes: Sequence[str]) -> dict[str, str]:
+        """The entry texts behind hashes; what was purged is left out."""
+        wanted = set(hashes)
+        rows = _rows(self._journals.read(self._texts_at).lines)
+        return {
+            str(row["hash"]): str(row["text"]) for row in rows if row.get("hash") in wanted and "text" in row
+        }
+
+    def as_of(self, when: str | datetime) -> dict[tuple[str, str], str]:
+        """(path, entry id) -> text as it was then."""
+        picture = self.picture(when)
+        texts = self.texts(list(picture.values()))
+        return {key: texts[digest] for key, digest in picture.items() if digest in texts and key[1] != HEAD}
+
+    def diff(self, when: str | datetime) -> list[dict[str, Any]]:
+        """What differs between then and now, entry by entry, with a unified diff of the text."""
+        before, after = self.picture(when), self.picture()
+        keys = sorted(
+            key for key in {*before, *after} if key[1] != HEAD and before.get(key) != after.get(key)
+        )
+        texts = self.texts(
+            [*(before[key] for key in keys if key in before), *(after[key] for key in keys if key in after)]
+        )
+        out = []
+        for path, entry in keys:
+            old, new = before.get((path, entry)), after.get((path, entry))
+            lines = difflib.unified_diff(
+                texts.get(old or "", "").splitlines(),
+                texts.get(new or "", "").splitlines(),
+                "then",
+                "now",
+                lineterm="",
+                n=2,
+            )
+            action = "added" if old is None else "removed" if new is None else "changed"
+            out.append({"path": path, "entry": entry, "action": action, "diff": "\n".join(lines)})
+        return out
+
+    # ------------------------------------------------------------ restoring and forgetting
+
+    def restore_plan(self, target: str) -> list[Restored]:
+        """What `restore` would write: things as at a checkpoint or a time, or one change (`ent-...`) undone.
+
+        An entry whose text of then was forgotten is listed as purged and left as it is; the others come back.
+
+        Raises:
+            NotFound: no such checkpoint or change; or the one change asked for was forgotten.
+        """
+        with self._guard:
+            self._catch_up()
+            now = self.picture()
+            if target.startswith("ent-"):
+                change = next((one for one in self._changes() if one.id == target), None)
+                if change is None:
+                    raise NotFound(f"There is no change {target}. `cairn log` lists them.", id=target)
+                wanted = {(change.path, change.entry): change.before}
+            else:
+                then = self.picture(target)
+                wanted = {key: then.get(key) for key in {*then, *now} if then.get(key) != now.get(key)}
+            texts = self.texts([digest for digest in wanted.values() if digest])
+            plan = []
+            for (path, entry), digest in sorted(wanted.items()):
+                if entry == HEAD or now.get((path, entry)) == digest:
+                    continue
+                purged = digest is not None and digest not in texts
+                if purged and target.startswith("ent-"):
+                    raise NotFound(f"The text of {path}#{entry} was purged: it cannot be restored.", id=entry)
+                plan.append(Restored(path, entry, texts.get(digest) if digest else None, purged))
+            return plan
+
+    def restore(self, target: str) -> list[Restored]:
+        """Bring back a checkpoint, a moment, or what was before one change, through the notebook.
+
+        The writes are observed like any others, so a restore can be undone by another one.
+        """
+        plan = self.restore_plan(target)
+        by_path: dict[str, list[Restored]] = {}
+        for item in plan:
+            if not item.purged:
+                by_path.setdefault(item.path, []).append(item)
+        for path, items in by_path.items():
+            at = Locator(path)
+            self.observe(at, cause="before restore")
+            heads = [
+                change.after for change in self._changes() if change.path == path and change.entry == HEAD
+            ]
+            head = next((self._head_text(digest) for digest in reversed(heads) if digest), None)
+
+            def edit(text: str | None, items: list[Restored] = items, head: str | None = head) -> str | None:
+                return _with_blocks(text, items, head or "")
+
+            self._notebook.rewrite(at, edit)
+            self.observe(at, cause=f"restore {target}")
+        return plan
+
+    def purge(self, *, entries: Sequence[str] = (), matches: Callable[[str], bool] | None = None) -> int:
+        """Remove texts for good: of the named entries (ids or `path#id`), and those `matches` says yes to.
+
+        The changes stay as a bare record that something was there; their texts do not.
+        """
+        with self._guard, self._locks.hold(f"timetravel:{self._space}"):
+            self._catch_up()
+            doomed = {
+                digest
+                for change in self._changes()
+                if any(_names(entry, change) for entry in entries)
+                for digest in (change.before, change.after)
+                if digest
+            }
+            # A text that another entry still holds was not asked to be forgotten.
+            doomed -= {
+                digest
+                for path, found in self._now.items()
+                for entry, digest in found.items()
+                if not {entry, path, f"{path}#{entry}"} & set(entries)
+            }
+            rows = list(_rows(self._journals.read(self._texts_at).lines))
+            kept = [
+                row
+                for row in rows
+                if row.get("hash") not in doomed and not (matches and matches(str(row.get("text", ""))))
+            ]
+            if len(kept) != len(rows):
+                self._journals.replace(self._texts_at, [compact(row) for row in kept])
+                self._reset()
+                self._catch_up()
+            return len(rows) - len(kept)
+
+
+def _with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str | None:
+    """`text` with each entry as it is to be: replaced where it stands, added at the end, or taken out."""
+    whole = next((item for item in items if item.entry == WHOLE), None)
+    if whole is not None:
+        return whole.text if whole.text is not None else ""
+    out = head if text is None else text
+    for item in items:
+        current = entries_of(out).get(item.entry) if out else None
+        if current is not None:
+            out = out.replace(current, item.text or "", 1)
+        elif item.text is not None:
+            gap = "" if out.endswith("\n\n") or not out else "\n" if out.endswith("\n") else "\n\n"
+            out = f"{out}{gap}{item.text}"
+    return None if out == text else out
+
+
+def _told(lines: Iterable[str]) -> Iterator[EntryChange]:
+    for row in _rows(lines):
+        try:
+            yield EntryChange(**row)
+        except TypeError:
+            continue
+
+
+def _rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield row
+
+
+def _names(wanted: str, change: EntryChange) -> bool:
+    if wanted in {change.entry, change.id, change.path, f"{change.path}#{change.entry}"}:
+        return True
+    # The id that search prints begins with the owner, and a document goes by the name of its kind.
+    if change.entry != WHOLE and not wanted.endswith(f"_{change.entry}"):
+        return False
+    place = place_of(Locator(change.path))
+    if place is None:
+        return False
+    entry = (place.name or place.kind.name) if change.entry == WHOLE else change.entry
+    return wanted == (f"{place.scope.owner}_{entry}" if place.scope.owner else entry)
+
+
+def _picture_hash(picture: Mapping[tuple[str, str], str]) -> str:
+    return json_hash({f"{path}#{entry}": digest for (path, entry), digest in picture.items()})

@@ -1,0 +1,148 @@
+"""Tells time travel of changed notes, beside the write path: a write never waits for its own history.
+
+Writes that come close together are looked at once, so what is recorded is what stood there when the dust had
+settled. Edits by hand are found by their time when someone looks around.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from cairn.errors import CairnError, NotFound
+from cairn.notes.kinds import place_of
+from cairn.seams import Locator, StorageBackend
+from cairn.types import Space
+
+if TYPE_CHECKING:
+    from cairn.timetravel.changes import TimeTravel
+
+_log = logging.getLogger(__name__)
+SETTLE_SECONDS = 1.0
+_GRAIN_SECONDS = 5.0
+
+
+class Observer:
+    """Collects changed notes and has them recorded, by a thread or when asked.
+
+    Args:
+        storage: Where the notes are.
+        travel: Makes the history of one space.
+        changed_since: Files of the truth modified after a time.
+    """
+
+    def __init__(
+        self,
+        storage: StorageBackend,
+        travel: Callable[[Space], TimeTravel],
+        changed_since: Callable[[float], Iterable[Locator]],
+    ) -> None:
+        self._storage = storage
+        self._travel = travel
+        self._changed_since = changed_since
+        self._made: dict[Space, TimeTravel] = {}
+        self._waiting: dict[Locator, None] = {}
+        self._lock = threading.Lock()
+        self._working = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._looked_at = 0.0
+
+    def of(self, space: Space) -> TimeTravel:
+        """The history of one space."""
+        with self._lock:
+            if space not in self._made:
+                self._made[space] = self._travel(space)
+            return self._made[space]
+
+    def tell(self, changes: Sequence[tuple[Locator, object]]) -> None:
+        """Note that these files changed. Never raises, never waits for a disk."""
+        with self._lock:
+            self._waiting.update((at, None) for at, _ in changes if at.name.endswith(".md"))
+        self._wake.set()
+
+    def settle(self) -> int:
+        """Record what was told so far; how many entries changed."""
+        with self._lock:
+            waiting, self._waiting = list(self._waiting), {}
+        return self._observe(waiting, "write")
+
+    def look_around(self) -> int:
+        """Find what was edited or deleted by hand since the last recorded change, and record it."""
+        self.settle()
+        since: dict[Space, float] = {}
+        found = []
+        began = time.time()
+        after = self._looked_at - _GRAIN_SECONDS if self._looked_at else self._oldest()
+        for at in self._changed_since(after):
+            place = place_of(at)
+            if place is None:
+                continue
+            space = place.scope.space
+            if space not in since:
+                since[space] = self._recorded_at(space)
+            if self._mtime(at) >= since[space] - _GRAIN_SECONDS:
+                found.append(at)
+        self._looked_at = began
+        with self._lock:
+            made = list(self._made.values())
+        # A file that is gone has no time to be found by.
+        found += [at for travel in made for at in travel.notes() if not self._storage.exists(at)]
+        return self._observe(found, "edit")
+
+    def start(self) -> None:
+        """Begin to record in a thread of its own."""
+        self._thread = threading.Thread(target=self._live, name="cairn-history", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Record what still waits and end."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(10.0)
+            self._thread = None
+        self.settle()
+
+    def _live(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.wait()
+            self._stopping.wait(SETTLE_SECONDS)
+            self._wake.clear()
+            self.settle()
+
+    def _observe(self, notes: Iterable[Locator], cause: str) -> int:
+        count = 0
+        with self._working:
+            for at in notes:
+                place = place_of(at)
+                if place is None:
+                    continue
+                try:
+                    count += len(self.of(place.scope.space).observe(at, cause))
+                except (CairnError, OSError) as error:
+                    _log.warning("the history of %s was not recorded: %s", at, error)
+        return count
+
+    def _oldest(self) -> float:
+        """The time before which every space has recorded everything; 0 where one has recorded nothing."""
+        times = []
+        for app in self._storage.list(Locator()):
+            if app.name.startswith("."):
+                continue
+            for project in self._storage.list(app):
+                times.append(self._mtime(project.child("journal", "history", "changes.jsonl")))
+        return max(min(times, default=0.0) - _GRAIN_SECONDS, 0.0)
+
+    def _recorded_at(self, space: Space) -> float:
+        return self._mtime(self.of(space).changes_at)
+
+    def _mtime(self, at: Locator) -> float:
+        try:
+            return self._storage.info(at).mtime
+        except (NotFound, CairnError):
+            return 0.0

@@ -1,0 +1,103 @@
+"""Forgetting with the whole product open: talk, facts, memories and a real index; no byte of the canary stays."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from cairn import config
+from cairn.governed import forget, pages
+from cairn.governed.framing import frame
+from cairn.governed_facade import purgers
+from cairn.parts import Parts, open_parts
+from cairn.types import Message, Scope, Space
+
+CANARY = "zebra" + "crossing77"
+
+
+def _holding(root: Path) -> list[str]:
+    return sorted(
+        str(at.relative_to(root))
+        for at in root.rglob("*")
+        if at.is_file() and CANARY.encode() in at.read_bytes()
+    )
+
+
+def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path) -> None:
+    """Forget: the canary is found by search before, and in no file of the root, index included, after."""
+    root = tmp_path / "root"
+    settings = config.load(root, environ={}, embedding__provider="hashing")
+    parts = open_parts(settings)
+    space, dana = Space(), Scope(Space(), "user", "dana")
+    try:
+        said = f"I open the vault with {CANARY} every morning."
+        messages = [
+            Message("dana", "user", 1780315200000 + n * 60_000, text, "Dana")
+            for n, text in enumerate(
+                ["Good morning to you all.", said, "Then I water the plants in the hall."]
+            )
+        ]
+        parts.capture.add(space, "s1", messages)
+        parts.capture.flush(space, "s1")
+        verdict = parts.keeper.remember(
+            f"Dana opens the vault with {CANARY} every morning.", scope=dana, status="promoted"
+        )
+        assert verdict.memory is not None
+        pages.refresh(parts.keeper, space)
+        parts.indexer.catch_up(30.0)
+        assert any(".index" in name for name in _holding(root))
+        stop = threading.Event()
+        readers = [threading.Thread(target=_read, args=(parts, dana, stop)) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        receipt = forget.forget(
+            parts.keeper,
+            space,
+            str(verdict.memory["id"]),
+            words=[CANARY],
+            purgers=purgers(parts),
+        )
+        stop.set()
+        for reader in readers:
+            reader.join()
+        assert receipt.complete, receipt.left
+        assert _holding(root) == []
+        rows, _ = parts.keeper.list(space)
+        assert rows == []
+        texts = [row.text for row in parts.index.rows(dana, [int(n) for n in parts.index.corpus(dana).rowid])]
+        assert any("plants" in text for text in texts)
+        assert not any(CANARY in text for text in texts)
+    finally:
+        parts.closing.close()
+
+
+def _read(parts: Parts, scope: Scope, stop: threading.Event) -> None:
+    while not stop.wait(0.01):
+        parts.index.scopes(scope.space)
+        parts.index.corpus(scope)
+
+
+def test_what_was_recalled_is_not_captured_as_said(tmp_path: Path) -> None:
+    """Poisoning: recall put into a message and captured, again and again, reaches neither transcript nor notes."""
+    root = tmp_path / "root"
+    parts = open_parts(config.load(root, environ={}, embedding__provider="none"))
+    try:
+        verdict = parts.keeper.remember(f"Dana opens the vault with {CANARY} every morning.")
+        assert verdict.memory is not None
+        held = _holding(root)
+        for n in range(20):
+            framed = frame([str(verdict.memory["content"])])
+            at = 1780315200000 + n * 60_000
+            messages = [
+                Message("bot", "assistant", at, f"{framed}\nHere is what I know, round {n}."),
+                Message("bot", "assistant", at + 1000, framed),
+            ]
+            parts.capture.add(Space(), "s1", messages)
+        parts.capture.flush(Space(), "s1")
+        parts.indexer.catch_up(30.0)
+        assert [name for name in _holding(root) if ".index" not in name] == [
+            n for n in held if ".index" not in n
+        ]
+        assert len(parts.keeper.list(Space())[0]) == 1
+    finally:
+        parts.closing.close()

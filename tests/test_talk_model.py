@@ -1,0 +1,165 @@
+"""Extraction by a model that may do anything: every message still ends in an episode."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from cairn.config import LlmSettings
+from cairn.engines.spending import Spending
+from cairn.engines.writers import OpenAIWriter
+from cairn.seams import SystemClock
+from tests.fake_model import MISBEHAVIOURS, FakeModel
+from tests.talk_kit import SPACE, Kit, said
+
+
+def model_kit(folder, model, **settings):
+    plain = Kit(folder)
+    spending = Spending(plain.journals, SystemClock(), settings.pop("cap", 1_000_000))
+    settings = {"timeout_seconds": 0.5, "max_attempts": 2, **settings}
+    return Kit(
+        folder, writer=OpenAIWriter(LlmSettings(base_url=model.url, model="fake", **settings), spending)
+    )
+
+
+def test_a_model_writes_the_episode(tmp_path):
+    """E64: with a model, its subject, summary and content are the episode; the entry says who wrote it."""
+    answer = {
+        "subject": "Ann's\ncat",
+        "summary": "Ann adopted a cat.",
+        "content": "Ann said she adopted a cat.",
+    }
+    with FakeModel(answer=lambda body: answer) as model:
+        kit = model_kit(tmp_path, model)
+        kit.add("s1", said("I adopted a cat yesterday."))
+        kit.flush()
+
+        prompt = model.requests[0]["messages"][1]["content"]
+        assert "[yesterday: 7 May 2023]" in prompt
+    [(_, entry)] = kit.episodes()
+    assert entry.sections == {
+        "Subject": "Ann's cat",
+        "Summary": "Ann adopted a cat.",
+        "Content": "Ann said she adopted a cat.",
+    }
+    assert entry.inline["writer"] == "model:fake"
+    assert "writer_failure" not in entry.inline
+
+
+@pytest.mark.parametrize("behaviour", MISBEHAVIOURS)
+def test_every_message_ends_in_an_episode_whatever_the_model_does(tmp_path, behaviour):
+    """C11: garbage, 429, 500, hangs, truncated and brace-laden JSON: the deterministic text stands in and says why."""
+    with FakeModel(always=behaviour) as model:
+        kit = model_kit(tmp_path, model)
+        kit.add("s1", said("alpha bravo charlie"), said("delta }}{ echo", 1, who="ben"))
+        assert kit.flush().status == "extracted"
+
+    for owner, entry in kit.episodes():
+        assert "alpha bravo charlie" in entry.sections["Content"], owner
+        assert "delta }}{ echo" in entry.sections["Content"]
+        assert entry.inline["writer"] == "deterministic"
+        assert entry.inline["writer_failure"]
+    assert len(list(kit.episodes())) == 2
+    assert kit.log().pending == []
+
+
+def test_a_spent_cap_falls_back(tmp_path):
+    """Beyond the daily cap no call is made and episodes go on without the model."""
+    with FakeModel() as model:
+        kit = model_kit(tmp_path, model, cap=10)
+        kit.add("s1", said("alpha bravo charlie"))
+        kit.flush()
+
+        assert model.requests == []
+    [(_, entry)] = kit.episodes()
+    assert "daily cap" in entry.inline["writer_failure"]
+
+
+def test_adds_go_on_while_the_model_thinks(tmp_path):
+    """No lock on the session is held during the call."""
+    with FakeModel(["hang"]) as model:
+        kit = model_kit(tmp_path, model, timeout_seconds=1.5, max_attempts=1)
+        kit.add("s1", said("first"))
+        flusher = threading.Thread(target=kit.flush)
+        flusher.start()
+        while not model.requests:
+            time.sleep(0.01)
+
+        started = time.monotonic()
+        kit.add("s1", said("second", 1))
+        second = kit.flush()
+        assert time.monotonic() - started < 1.0
+        assert flusher.is_alive()
+        flusher.join()
+
+    assert second.status == "extracted"
+    assert [m.text for m in kit.capture.unprocessed(SPACE, "s1")] == []
+    assert len(list(kit.episodes())) == 2
+
+
+def test_prompts_are_files_that_a_root_or_a_call_may_replace(tmp_path):
+    """The call's prompt wins over the root's `prompts/episode.md`, which wins over the built-in one."""
+    with FakeModel() as model:
+        kit = model_kit(tmp_path, model)
+        kit.add("s1", said("one"))
+        kit.flush()
+        (tmp_path / "prompts").mkdir()
+        (tmp_path / "prompts" / "episode.md").write_text("Write like a sailor.")
+        kit.add("s1", said("two", 1))
+        kit.flush()
+        kit.add("s1", said("three", 2))
+        kit.capture.flush(SPACE, "s1", prompts={"episode": "Write like a poet."})
+
+        systems = [body["messages"][0]["content"] for body in model.requests]
+    assert systems[0].startswith("You write the diary")
+    assert systems[1].startswith("Write like a sailor.")
+    assert systems[2].startswith("Write like a poet.")
+
+
+def test_recovery_does_not_pay_twice_for_an_episode_that_is_there(tmp_path, monkeypatch):
+    """A crash between episode and done costs no second model call."""
+    with FakeModel() as model:
+        kit = model_kit(tmp_path, model)
+        kit.add("s1", said("one"))
+
+        def die(*args):
+            raise SystemExit
+
+        monkeypatch.setattr(kit.capture._inbox, "done", die)
+        with pytest.raises(SystemExit):
+            kit.flush()
+
+        later = model_kit(tmp_path, model)
+        assert later.capture.recover() == 1
+        assert len(model.requests) == 1
+        assert len(list(later.episodes())) == 1
+
+
+def test_reextracting_with_a_model_replaces_the_plain_text(tmp_path):
+    """A better writer later: the same entry, told anew."""
+    plain = Kit(tmp_path)
+    plain.add("s1", said("I adopted a cat."))
+    plain.flush()
+    [(_, before)] = plain.episodes()
+
+    with FakeModel() as model:
+        kit = model_kit(tmp_path, model)
+        assert kit.capture.reextract(SPACE, session="s1") == 1
+    [(_, after)] = kit.episodes()
+    assert after.id == before.id
+    assert (before.inline["writer"], after.inline["writer"]) == ("deterministic", "model:fake")
+
+
+def test_a_huge_cell_is_clipped_for_the_prompt_only(tmp_path):
+    """A megabyte is not sent to the model whole; the log keeps it all."""
+    with FakeModel() as model:
+        kit = model_kit(tmp_path, model, timeout_seconds=10)
+        kit.add("s1", said("start " + "x" * 1_000_000 + " end"))
+        kit.flush()
+
+        prompt = model.requests[0]["messages"][1]["content"]
+    assert len(prompt) < 310_000
+    assert "characters left out" in prompt
+    assert len(kit.log().messages[0].text) > 1_000_000
