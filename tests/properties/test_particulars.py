@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -89,6 +90,17 @@ def test_what_differs_in_a_particular_is_not_known_already(
     assert known.add(told(around, pair[0]))
     assert known.add(told(around, pair[1])), pair
     assert not known.add(told(around, pair[1]))
+
+
+@pytest.mark.parametrize(
+    "pair", [("Aa", "Aa You"), ("Aa", "Aa If"), ("An", "The"), ("He", "She"), ("Elizabeth", "Elizabeth I")]
+)
+@pytest.mark.parametrize("around", AROUND)
+def test_a_name_that_is_also_a_little_word_is_a_name(around: tuple[str, str], pair: tuple[str, str]) -> None:
+    """You, If, An: a capital makes them somebody, and so does the first place."""
+    known = KnownFacts(Scope(Space(), "user", "ana"))
+    assert known.add(told(around, pair[0]))
+    assert known.add(told(around, pair[1]))
 
 
 def test_ordinary_words_still_make_no_difference() -> None:

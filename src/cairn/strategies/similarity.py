@@ -21,11 +21,6 @@ _PLAIN = lexicon(
     can could my your our me us not no do does did have has had will would from by as so if then just"""
 )
 
-_FUNCTION = lexicon(
-    """a an the he she it they we i you this that these those there here his her its their our my your who which
-    what when where while after before since until if as so and but or because in on at by for from with to of is
-    are was were be been has have had do does did"""
-)
 _NAMED = lexicon(
     """january february march april may june july august september october november december monday tuesday
     wednesday thursday friday saturday sunday today yesterday tomorrow tonight morning afternoon evening night noon
@@ -42,10 +37,10 @@ _IDENTIFIER = re.compile(r"\d|[+#]$|[@/\\=]|\w[._:-]+\w|[^\W\d_][A-Z]|[a-z][A-Z]
 def particulars(text: str) -> tuple[str, ...]:
     """What tells two statements apart however alike the rest is, and so must be equal for one to stand for both.
 
-    Names and whoever comes first, numbers (as words, too), dates, identifiers and file names, quoted words, and
-    denials, in their order: who gave what to whom is told by it. In a script without capitals any word may be a
-    name, so there all of them count. Rather too much than too little: what is kept twice does less harm than what
-    is lost.
+    Every word with a capital and the first word of all, numbers (as words, too), dates, identifiers and file names,
+    quoted words, and denials, in their order: who gave what to whom is told by it. A capital is enough: "You" and
+    "An" are people's names, and "He" is another than "She". In a script without capitals any word may be a name, so
+    there all of them count. Rather too much than too little: what is kept twice does less harm than what is lost.
     """
     found = [" ".join(next(filter(None, quoted)).split()) for quoted in _QUOTED.findall(text)]
     first = True
@@ -58,8 +53,9 @@ def particulars(text: str) -> tuple[str, ...]:
             found.append(bare)
         elif (
             lower in _NAMED
+            or first
+            or bare[0].isupper()
             or any(letter.isalpha() and letter.lower() == letter.upper() for letter in bare)
-            or (lower not in _FUNCTION and (first or bare[0].isupper()))
         ):
             found.append(lower)
         first = False
