@@ -62,6 +62,14 @@ def test_c_plus_plus_differs_from_c():
     assert "csharp" in tokens("C# code")
 
 
+def test_the_mark_belongs_to_the_last_part():
+    """What stands before an apostrophe, a point or a hyphen is no part of the language's name."""
+    assert tokens("0'0#") == ["0_0", "0", "0sharp"]
+    assert "cplusplus" in tokens("Objective-C++")
+    assert tokens("a.b#")[-1] == "bsharp"
+    assert tokens("_#") == []
+
+
 @given(st.text(max_size=400))
 def test_tokens_are_bounded_and_storable(text):
     """No input breaks the cut; each token survives being joined by blanks and never exceeds its bound."""

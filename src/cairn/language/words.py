@@ -146,7 +146,9 @@ def _pieces(chunk: str) -> tuple[str, ...]:
         return (stem(chunk.lower()[:MAX_TOKEN]),)
     if chunk.endswith(("++", "#")):
         plain = chunk.rstrip("+#")
-        return (*_pieces(plain), plain.casefold()[:48] + ("plusplus" if chunk.endswith("++") else "sharp"))
+        named = [part.casefold()[:48] for part in _SEPARATORS.split(plain) if part][-1:]
+        mark = "plusplus" if chunk.endswith("++") else "sharp"
+        return (*_pieces(plain), *(part + mark for part in named))
     if "'" in chunk or "’" in chunk:
         head, _, tail = chunk.replace("’", "'").rpartition("'")
         if tail.lower() in {"s", ""}:
