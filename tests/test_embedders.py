@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -226,6 +229,27 @@ def test_a_half_installed_model_does_not_count(tmp_path):
     assert minilm.installed(tmp_path) == folder
     (folder / minilm.GRAPH).write_bytes(b"gra")
     assert minilm.installed(tmp_path) is None
+
+
+def test_a_model_without_its_packages_is_not_called_usable(tmp_path):
+    """Files that somebody left in the cache are no model where nothing can run them: the status says what to do."""
+    folder = tmp_path / "cairn" / "models" / minilm.FOLDER
+    folder.mkdir(parents=True)
+    (folder / minilm.GRAPH).write_bytes(b"graph")
+    (folder / minilm.TOKENIZER).write_bytes(b"{}")
+    stamp = {"model": minilm.MODEL_ID, "sizes": {minilm.GRAPH: 5, minilm.TOKENIZER: 2}}
+    (folder / minilm.STAMP).write_text(json.dumps(stamp))
+    code = (
+        "import sys; sys.modules['onnxruntime'] = None\n"
+        "from cairn.surfaces.cli import main; raise SystemExit(main(['model', 'status']))"
+    )
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+
+    assert done.returncode == 1
+    assert "not usable" in done.stdout and "onnxruntime" in done.stdout
+    assert "pip install '.[model]'" in done.stdout
 
 
 def test_auto_is_silent_and_a_named_provider_is_loud(tmp_path):

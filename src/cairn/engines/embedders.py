@@ -6,7 +6,6 @@ never searches by meaning never pays for it.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
 import time
@@ -59,16 +58,12 @@ def choose(settings: Settings) -> Embedder | None:
             timeout_seconds=chosen.timeout_seconds,
         )
     folder = minilm.installed(settings.models_dir)
-    missing = [name for name in ("onnxruntime", "tokenizers") if importlib.util.find_spec(name) is None]
+    missing = minilm.missing_packages()
     if folder is not None and not missing:
         return MiniLM(folder, threads=chosen.threads)
     if chosen.provider == "auto":
         return None
-    what = (
-        f"{', '.join(missing)} (install cairn-memory[model])"
-        if missing
-        else "the model: run `cairn model install`"
-    )
+    what = f"{missing}: {minilm.EXTRA}" if missing else "the model: run `cairn model install`"
     raise Misconfigured(f'embedding.provider = "minilm" needs {what}.', setting="embedding.provider")
 
 

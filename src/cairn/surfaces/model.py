@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cairn.config import models_dir
-from cairn.engines.minilm import install_model, installed
+from cairn.engines.minilm import EXTRA, install_model, installed, missing_packages
 from cairn.surfaces.output import Output
 
 
@@ -20,10 +20,13 @@ def install(source: str | None, output: Output, *, quiet: bool) -> int:
 
 
 def status(output: Output) -> int:
-    """Whether the model is there; exit code 1 where it is not."""
-    path = installed(models_dir())
-    output.value({"installed": path is not None, "path": str(path) if path else None})
-    output.line(
-        str(path) if path else "not installed: search works on words alone. Run `cairn model install`."
-    )
-    return 0 if path else 1
+    """Whether the model is there and can run; exit code 1 where search works on words alone."""
+    path, missing = installed(models_dir()), missing_packages()
+    output.value({"installed": path is not None and not missing, "path": str(path) if path else None})
+    if missing:
+        output.line(f"not usable: search works on words alone. It needs {missing}: {EXTRA}.")
+    else:
+        output.line(
+            str(path) if path else "not installed: search works on words alone. Run `cairn model install`."
+        )
+    return 0 if path and not missing else 1
