@@ -6,6 +6,11 @@ change. New examples are drawn by `make chaos` (`PART=properties`), which prints
 
 from hypothesis import HealthCheck, settings
 
+from cairn.engines import quiet
+
+# Tests that load the model themselves are processes of ours, too.
+quiet.hush()
+
 # A busy machine is not a failure: time is measured by benchmarks, not by property tests.
 settings.register_profile(
     "cairn", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None

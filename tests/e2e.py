@@ -52,6 +52,8 @@ def main() -> int:
             "tests/surfaces/test_scenario.py",
         ]
         step("quickstart and the one story", quick, cwd=clone, env=env)
+        alone = [python, "-m", "pytest", "-q", "tests/test_nothing_leaves.py"]
+        step("a server left alone for a minute", alone, cwd=clone, env={**env, "QUIET_SECONDS": "60"})
         wheels = Path(folder) / "wheels"
         build = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), "."]
         step("build the wheel", build, cwd=clone, env=env)

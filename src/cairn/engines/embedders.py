@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
-from cairn.engines import minilm
+from cairn.engines import minilm, quiet
 from cairn.errors import Misconfigured, Unavailable
 from cairn.language.words import tokens
 from cairn.seams import Embedder
@@ -136,6 +136,7 @@ class MiniLM:
     def _load(self) -> tuple[Any, Any]:
         with self._lock:
             if self._parts is None:
+                quiet.hush()  # before the import: onnxruntime reads the switch while it loads
                 import onnxruntime
                 from tokenizers import Tokenizer
 

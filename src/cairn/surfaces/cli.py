@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from cairn.engines import quiet
 from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
 from cairn.surfaces.output import Output
 from cairn.version import VERSION
@@ -101,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    quiet.hush()
     given = sys.argv[1:] if argv is None else list(argv)
     if argv is None:
         gc.set_threshold(
