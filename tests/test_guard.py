@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cairn.config import ServerSettings
-from cairn.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable
-from cairn.surfaces.guard import Guard, Refusal, is_loopback, parse_tokens
+from cairn.errors import Conflict, Forbidden, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.rights import parse_tokens
+from cairn.surfaces.guard import Guard, is_loopback, refusal_for
+from cairn.types import Space
 
 SECRET, READER = "s" * 24, "r" * 24
 
@@ -128,21 +130,23 @@ def test_tokens_are_required_and_compared():
 def test_grants_limit_reading_writing_and_scopes():
     """A token reaches only the apps, projects and owners it names, and may be for reading only."""
     full, reader = parse_tokens((SECRET, f"{READER} r app=acme project=web,api owner=alice"))
-    full.check(app="x", project="y", owners=["z"], write=True)
-    reader.check(app="acme", project="web", owners=["alice"])
-    for bad in (
-        {"app": "other", "project": "web", "owners": ["alice"]},
-        {"app": "acme", "project": "db", "owners": ["alice"]},
-        {"app": "acme", "project": "web", "owners": ["alice", "bob"]},
-        {"app": "acme", "project": "web", "owners": []},
-        {"app": "acme", "project": "web", "owners": ["alice"], "write": True},
+    full.reach_owners(Space("x", "y"), ["z"], write=True)
+    reader.reach_owners(Space("acme", "web"), ["alice"])
+    for space, owners, write in (
+        (Space("other", "web"), ["alice"], False),
+        (Space("acme", "db"), ["alice"], False),
+        (Space("acme", "web"), ["alice", "bob"], False),
+        (Space("acme", "web"), [], False),
+        (Space("acme", "web"), ["alice"], True),
     ):
-        with pytest.raises(Refusal) as caught:
-            reader.check(**bad)
-        assert caught.value.status == 403
+        with pytest.raises(Forbidden) as caught:
+            reader.reach_owners(space, owners, write=write)
+        assert refusal_for(caught.value).status == 403
 
 
-@pytest.mark.parametrize("line", ["short", f"{SECRET} rwx", f"{SECRET} owner="])
+@pytest.mark.parametrize(
+    "line", ["short", f"{SECRET} rwx", f"{SECRET} owner=", f"{SECRET} -owner", f"{SECRET} share=all"]
+)
 def test_malformed_tokens_are_named(line):
     """A token setting that cannot be read stops the start."""
     with pytest.raises(Misconfigured, match=r"server\.tokens"):

@@ -8,6 +8,7 @@ PUBLIC = {
     "Conflict",
     "ContentItem",
     "Evidence",
+    "Forbidden",
     "Freshness",
     "Hit",
     "Invalid",

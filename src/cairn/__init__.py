@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.errors import (
     CairnError,
     Conflict,
+    Forbidden,
     Invalid,
     Misconfigured,
     NotFound,
@@ -40,6 +41,7 @@ __all__ = [
     "Conflict",
     "ContentItem",
     "Evidence",
+    "Forbidden",
     "Freshness",
     "Hit",
     "Invalid",

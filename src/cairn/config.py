@@ -130,8 +130,9 @@ class KeepingSettings:
 class ServerSettings:
     """The HTTP server. Binding beyond loopback requires `tokens`.
 
-    A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o]"; what is left out is not limited. The
-    repositories below `project_roots` may be asked about over HTTP; none may without it.
+    A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin]"; what is left out is not
+    limited. A token with owners has the last three rights only where they are named; to another they are denied by
+    a minus (`-promote`). The repositories below `project_roots` may be asked about over HTTP; none may without it.
     """
 
     host: str = "127.0.0.1"

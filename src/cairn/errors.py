@@ -6,6 +6,7 @@
     │   ├── InvalidLocatorError              a key that could leave the root, or that no file can carry
     │   └── ProtocolError                    an empty or doubled backend name
     ├── Conflict                             written by someone else since it was read
+    ├── Forbidden       (PermissionError)    outside what the caller may do
     ├── Unavailable                          an engine or service cannot answer now; trying again is sensible
     │   └── StorageFailed   (OSError)        the disk refused: full, read-only, broken
     └── Misconfigured   (RuntimeError)       a setting is missing, unknown or at odds with another
@@ -50,6 +51,10 @@ class ProtocolError(Invalid):
 
 class Conflict(CairnError):
     """Someone else wrote since the caller read. Read again and retry."""
+
+
+class Forbidden(CairnError, PermissionError):
+    """Outside what the caller may do. Nothing was written."""
 
 
 class Unavailable(CairnError):

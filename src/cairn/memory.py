@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import TracebackType
@@ -135,10 +135,17 @@ class Memory:
         defer_extraction: bool = False,
         idempotency_key: str | None = None,
         mode: Literal["chat", "agent"] | None = None,
+        limited_to: Collection[str] | None = None,
     ) -> AddOutcome:
         """Keep `messages`, all or none, durably before this returns.
 
-        `status` is "accumulated", or "extracted" if a boundary closed a cell and its episode is on disk.
+        `status` is "accumulated", or "extracted" if a boundary closed a cell and its episode is on disk. A caller
+        `limited_to` some owners speaks only in their sessions, and those it begins are closed to other users.
+
+        Raises:
+            Invalid: something in the input breaks a rule.
+            Forbidden: the session is of somebody outside `limited_to`.
+            Conflict: the session was begun by a caller limited to others than a sender.
         """
         return await self._write(
             self._add,
@@ -148,6 +155,7 @@ class Memory:
             defer_extraction,
             idempotency_key,
             mode,
+            limited_to,
         )
 
     def _add(
@@ -158,6 +166,7 @@ class Memory:
         defer: bool,
         key: str | None,
         mode: str | None,
+        limited_to: Collection[str] | None,
     ) -> AddOutcome:
         from cairn.talk import parse_message
 
@@ -166,17 +175,28 @@ class Memory:
             for n, one in enumerate(messages)
         ]
         with self.parts.engine.foreground():
-            return self.parts.capture.add(space, session_id, parsed, defer=defer, key=key, mode=mode)
+            return self.parts.capture.add(
+                space, session_id, parsed, defer=defer, key=key, mode=mode, limited_to=limited_to
+            )
 
     async def flush(
-        self, session_id: str, app_id: str = "default", project_id: str = "default"
+        self,
+        session_id: str,
+        app_id: str = "default",
+        project_id: str = "default",
+        *,
+        limited_to: Collection[str] | None = None,
     ) -> FlushOutcome:
-        """Close the session's open stretch now; its episode is on disk before this returns."""
-        return await self._write(self._flush, Space(app_id, project_id), session_id)
+        """Close the session's open stretch now; its episode is on disk before this returns.
 
-    def _flush(self, space: Space, session_id: str) -> FlushOutcome:
+        Raises:
+            Forbidden: the session is of somebody outside `limited_to`.
+        """
+        return await self._write(self._flush, Space(app_id, project_id), session_id, limited_to)
+
+    def _flush(self, space: Space, session_id: str, limited_to: Collection[str] | None) -> FlushOutcome:
         with self.parts.engine.foreground():
-            return self.parts.capture.flush(space, session_id)
+            return self.parts.capture.flush(space, session_id, limited_to=limited_to)
 
     async def remember(
         self,
@@ -369,10 +389,20 @@ class Memory:
         return await self._read(showing.show, self.parts, Space(app_id, project_id), entry_id)
 
     async def unprocessed(
-        self, session_id: str, app_id: str = "default", project_id: str = "default"
+        self,
+        session_id: str,
+        app_id: str = "default",
+        project_id: str = "default",
+        *,
+        limited_to: Collection[str] | None = None,
     ) -> list[Message]:
-        """The messages of a session that are in no cell yet."""
-        return await self._read(self.parts.capture.unprocessed, Space(app_id, project_id), session_id)
+        """The messages of a session that are in no cell yet.
+
+        Raises:
+            Forbidden: the session is of somebody outside `limited_to`.
+        """
+        space = Space(app_id, project_id)
+        return await self._read(self.parts.capture.unprocessed, space, session_id, limited_to=limited_to)
 
     async def session_owners(
         self, session_id: str, app_id: str = "default", project_id: str = "default"

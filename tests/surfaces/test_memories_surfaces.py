@@ -387,7 +387,6 @@ def test_grants_hold_on_every_route(world):
     assert status == 200
     hers = verdict["memory"]["id"]
     assert world("alice", "GET", f"memories/{hers}")[0] == 200
-    assert world("alice", "POST", f"memories/{hers}/pin")[0] == 200
     assert world("alice", "GET", "memories?scope=user&owner=alice")[1]["total"] == 1
     bare = bobs.removeprefix("bob_")
     refused = [
@@ -407,6 +406,8 @@ def test_grants_hold_on_every_route(world):
         ),
         ("alice", "POST", "memories/search", {"query": "reef"}),
         ("alice", "DELETE", f"memories/{hers}", None),
+        ("alice", "POST", f"memories/{hers}/pin", None),
+        ("alice", "POST", f"memories/{hers}/promote", None),
         ("alice", "POST", "memories/sweep", {}),
         ("alice", "POST", "memories/consolidate", {}),
         ("alice", "POST", "missions/run-1/end", {"success": True}),

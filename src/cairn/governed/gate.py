@@ -67,13 +67,14 @@ def seed_score(importance: Importance, confidence: float) -> float:
     return max(IMPORTANCE_SCORE[importance], confidence)
 
 
-def merge(old: Record, new: Record, *, near: bool) -> Record:
+def merge(old: Record, new: Record, *, near: bool, vouched: bool = True) -> Record:
     """`old` after `new` turned out to say the same (A74).
 
     An exact duplicate leaves the text. A near one keeps the text that contains the other, or both on lines of
     their own. Importance, status and tier take the better of the two, a pin sticks, and having been seen again
     makes it surer. What comes from an untrusted origin may add to the count, and nothing else: it can neither
-    reword, raise nor promote what a person or an agent has said.
+    reword, raise nor promote what a person or an agent has said. Nor can a caller that nobody `vouched` for what was
+    promoted already.
     """
     seen = old.but(
         observation_count=old.observation_count + 1,
@@ -82,6 +83,8 @@ def merge(old: Record, new: Record, *, near: bool) -> Record:
         updated_at=new.updated_at,
     )
     if new.origin in UNTRUSTED and old.origin not in UNTRUSTED:
+        return seen
+    if not vouched and (old.status == "promoted" or old.pinned):
         return seen
     content = joined(old.content, new.content) if near else old.content
     status = max(old.status, new.status, key=_STATUS_RANK.__getitem__)

@@ -147,6 +147,7 @@ class Keeper:
         supersedes: str | None = None,
         created_at: datetime | None = None,
         gated: bool = True,
+        vouched: bool = True,
     ) -> Verdict:
         """Judge `content` and keep it, merge it into what says the same, or refuse it with a reason.
 
@@ -182,6 +183,8 @@ class Keeper:
             supersedes: The id this one replaces (set by `supersede`).
             created_at: When it was first known, for imports.
             gated: False lets code-derivable text in (for a person who insists).
+            vouched: False for a caller who may not let memories in: what it says stays a candidate, is an
+                agent's word where it names the agent, and does not reword what was promoted.
 
         Raises:
             Invalid: a scope, owner, field or text that no memory can have. Nothing was written.
@@ -195,6 +198,8 @@ class Keeper:
             if framed.strip():
                 return _refused("recalled", "Nothing but recalled memories is in it; those are kept already.")
             return _refused("empty", "There is no text to remember.")
+        if not vouched and agent_id is not None and origin == "human":
+            origin = "agent"
         if origin == "recalled":
             return _refused("recalled", "It was recalled, not said anew.")
         content, trigger, procedure, cut = self._without_secrets(content, trigger, procedure)
@@ -227,9 +232,9 @@ class Keeper:
                 trigger=trigger,
                 procedure=procedure,
             ),
-            strict=strict,
-            pinned=pinned,
-            status=status,
+            strict=strict and vouched,
+            pinned=pinned and vouched,
+            status=status if vouched or status == "archived" else None,
             tier=tier,
             confidence=confidence,
             now=now,
@@ -238,19 +243,21 @@ class Keeper:
         if fresh.origin in UNTRUSTED and (status == "promoted" or pinned or strict):
             notes.append(f"Origin {fresh.origin}: a candidate until a person promotes it.")
         with self.locked(where) as shelf:
-            verdict = self._decide(shelf, fresh, gated=gated, detail=" ".join(notes) or None)
+            verdict = self._decide(shelf, fresh, gated=gated, vouched=vouched, detail=" ".join(notes) or None)
         if verdict.memory is not None and verdict.accepted and verdict.reason != "recalled":
             if not verdict.deduped:
                 self._tell("memory_inserted", verdict.memory)
             self._tell("memory_upserted", verdict.memory)
         return verdict
 
-    def _decide(self, shelf: Shelf, fresh: Record, *, gated: bool, detail: str | None) -> Verdict:
+    def _decide(
+        self, shelf: Shelf, fresh: Record, *, gated: bool, vouched: bool, detail: str | None
+    ) -> Verdict:
         same = shelf.exact(fresh.content)
         near = None if same is not None else shelf.near(fresh.content)
         old = same or (near[0] if near is not None else None)
         if old is not None and old.id != fresh.supersedes:
-            return self._merge(old, fresh, near=same is None, detail=detail)
+            return self._merge(old, fresh, near=same is None, vouched=vouched, detail=detail)
         if gated and fresh.category != "procedure" and (why := gate.derivable(fresh.content)):
             return _refused("code_derivable", why)
         written = self.notebook.append(
@@ -259,7 +266,7 @@ class Keeper:
         kept = fresh.but(entry_id=written.entry_id, locator=written.locator)
         return Verdict(accepted=True, memory=self.row(kept, Stat()), detail=detail, lsn=written.lsn)
 
-    def _merge(self, old: Record, new: Record, *, near: bool, detail: str | None) -> Verdict:
+    def _merge(self, old: Record, new: Record, *, near: bool, vouched: bool, detail: str | None) -> Verdict:
         reason = "near_duplicate" if near else "duplicate"
         if new.origin == "agent" and self._was_just_read(old):
             return Verdict(
@@ -270,14 +277,14 @@ class Keeper:
                 merged_into_id=old.id,
                 detail="It repeats a memory that was just recalled; nothing was added.",
             )
-        merged = gate.merge(old, new, near=near)
+        merged = gate.merge(old, new, near=near, vouched=vouched)
         told = self.history_line(
             old, "merged", by=new.origin, reason=reason,
             old={"content": old.content, "status": old.status, "confidence": old.confidence},
             new={"content": new.content, "source_id": new.source_id, "session": new.source_session_id},
         )  # fmt: skip
         self.note_histories(old.scope.space, [told], sync=merged.content != old.content)
-        written = self.rewrite(old, lambda current: gate.merge(current, new, near=near))
+        written = self.rewrite(old, lambda current: gate.merge(current, new, near=near, vouched=vouched))
         self.access.record([(old.scope, old.entry_id)], said_again=True)
         return Verdict(
             accepted=True,

@@ -23,7 +23,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cairn.config import ServerSettings
-from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.errors import CairnError, Conflict, Forbidden, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.rights import OPEN, Grant, parse_tokens
 
 ASGIScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,6 +53,7 @@ class Refusal(Exception):
 
 # The one table from the exception tree to HTTP. The first match wins.
 _STATUSES: Sequence[tuple[type[BaseException], int, str]] = (
+    (Forbidden, 403, "FORBIDDEN"),
     (NotFound, 404, "NOT_FOUND"),
     (Conflict, 409, "CONFLICT"),
     (Invalid, 422, "INVALID_INPUT"),
@@ -86,61 +88,6 @@ def envelope(refusal: Refusal, request_id: str, path: str) -> bytes:
         },
     }
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What one token may do. None means not limited."""
-
-    digest: bytes
-    write: bool = True
-    apps: frozenset[str] | None = None
-    projects: frozenset[str] | None = None
-    owners: frozenset[str] | None = None
-
-    def check(self, *, app: str, project: str, owners: Sequence[str] = (), write: bool = False) -> None:
-        """Raise a 403 refusal unless the call stays inside the grant."""
-        if write and not self.write:
-            raise Refusal(403, "FORBIDDEN", "This token may only read.")
-        if self.apps is not None and app not in self.apps:
-            raise Refusal(403, "FORBIDDEN", f'This token does not reach app_id "{app}".')
-        if self.projects is not None and project not in self.projects:
-            raise Refusal(403, "FORBIDDEN", f'This token does not reach project_id "{project}".')
-        if self.owners is not None:
-            outside = [owner for owner in owners if owner not in self.owners]
-            if outside or not owners:
-                named = f' "{outside[0]}"' if outside else " without an owner"
-                raise Refusal(403, "FORBIDDEN", f"This token does not reach memory{named}.")
-
-
-OPEN_GRANT = Grant(digest=b"")
-
-
-def parse_tokens(lines: Sequence[str]) -> tuple[Grant, ...]:
-    """Read the `server.tokens` setting; see `ServerSettings`."""
-    grants = []
-    for line in lines:
-        secret, *rest = line.split()
-        if len(secret) < 16:
-            raise Misconfigured(
-                "server.tokens: a token needs at least 16 characters.", setting="server.tokens"
-            )
-        limits: dict[str, frozenset[str]] = {}
-        write = True
-        for word in rest:
-            name, equals, value = word.partition("=")
-            if word in {"r", "rw"}:
-                write = word == "rw"
-            elif equals and name in {"app", "project", "owner"} and value:
-                if value != "*":
-                    limits[f"{name}s"] = frozenset(value.split(","))
-            else:
-                raise Misconfigured(
-                    f'server.tokens: "{word}" is not understood; a token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o]".',
-                    setting="server.tokens",
-                )
-        grants.append(Grant(digest=hashlib.sha256(secret.encode()).digest(), write=write, **limits))
-    return tuple(grants)
 
 
 def is_loopback(host: str) -> bool:
@@ -264,7 +211,7 @@ class Guard:
 
     def _grant(self, path: str, headers: Mapping[bytes, bytes]) -> Grant:
         if not self.grants or path in _OPEN_PATHS:
-            return OPEN_GRANT
+            return OPEN
         scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
         digest = hashlib.sha256(secret.strip()).digest()
         found = None

@@ -14,6 +14,7 @@ import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,13 +25,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route as StarletteRoute
 
 from cairn.config import Settings
-from cairn.errors import CairnError, Misconfigured
+from cairn.errors import CairnError, Forbidden, Misconfigured
 from cairn.memory import Memory
 from cairn.retrieval.filters import plain_session
 from cairn.surfaces import kept, memories_http, project_http, time_http, views
 from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import Call, Endpoint, JsonResponse, contract, read_body, read_query
+from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.surfaces import schemas
@@ -42,10 +44,8 @@ VERSIONS = ("/api/v1", "/api/v2")
 
 async def add(call: Call) -> Any:
     body = cast("schemas.AddBody", call.body)
-    if call.grant.owners is not None:
-        owners = [str(message.get("sender_id")) for message in body.messages if isinstance(message, dict)]
-        call.allow(body.app_id, body.project_id, owners, write=True)
-    call.allow(body.app_id, body.project_id, list(call.grant.owners or ()), write=True)
+    senders = [str(message.get("sender_id")) for message in body.messages if isinstance(message, dict)]
+    call.grant.reach_owners(Space(body.app_id, body.project_id), senders, write=True)
     outcome = await call.memory.add(
         body.session_id,
         body.messages,
@@ -54,6 +54,7 @@ async def add(call: Call) -> Any:
         defer_extraction=body.defer_extraction or body.async_mode,
         idempotency_key=body.idempotency_key,
         mode=body.mode,
+        limited_to=call.grant.owners,
     )
     if body.async_mode:
         waiting = await call.memory.unprocessed(body.session_id, body.app_id, body.project_id)
@@ -65,20 +66,16 @@ async def add(call: Call) -> Any:
 
 async def flush(call: Call) -> Any:
     body = cast("schemas.FlushRequest", call.body)
-    if call.grant.owners is not None:
-        senders = await call.memory.session_owners(
-            body.session_id, app_id=body.app_id, project_id=body.project_id
-        )
-        call.allow(body.app_id, body.project_id, senders, write=True)
-    call.allow(body.app_id, body.project_id, list(call.grant.owners or ()), write=True)
-    outcome = await call.memory.flush(body.session_id, app_id=body.app_id, project_id=body.project_id)
+    space = Space(body.app_id, body.project_id)
+    call.grant.reach_owners(space, call.grant.owners or (), write=True)
+    outcome = await call.memory.flush(body.session_id, space.app, space.project, limited_to=call.grant.owners)
     return {"status": outcome.status, "lsn": outcome.lsn}
 
 
 async def search(call: Call) -> Any:
     body = cast("schemas.SearchRequest", call.body)
     owner = body.user_id or body.agent_id or ""
-    call.allow(body.app_id, body.project_id, [owner], write=False)
+    call.grant.reach_owners(Space(body.app_id, body.project_id), [owner])
     limit = call.memory.settings.server.max_query_chars
     if len(body.query) > limit:
         raise Refusal(
@@ -105,12 +102,15 @@ async def search(call: Call) -> Any:
         min_lsn=body.min_lsn,
         as_of=body.as_of,
     )
+    session = plain_session(body.filters) or ""
+    if result.unprocessed_messages and not await _sees_open_part(call, session, body):
+        result = replace(result, unprocessed_messages=())
     zone = call.memory.settings.zone
     data = views.search_result(
         result,
         app=body.app_id,
         project=body.project_id,
-        session_id=plain_session(body.filters) or "",
+        session_id=session,
         zone=zone,
     )
     if body.for_injection:
@@ -118,9 +118,18 @@ async def search(call: Call) -> Any:
     return data
 
 
+async def _sees_open_part(call: Call, session: str, at: schemas.Spaced) -> bool:
+    """Whether the caller may see what is not extracted yet: of sessions that hold nobody else's words."""
+    try:
+        await call.memory.unprocessed(session, at.app_id, at.project_id, limited_to=call.grant.owners)
+    except Forbidden:
+        return False
+    return True
+
+
 async def get(call: Call) -> Any:
     body = cast("schemas.GetRequest", call.body)
-    call.allow(body.app_id, body.project_id, [body.user_id or body.agent_id or ""], write=False)
+    call.grant.reach_owners(Space(body.app_id, body.project_id), [body.user_id or body.agent_id or ""])
     result = await call.memory.get(
         body.memory_type,
         user_id=body.user_id,
@@ -139,12 +148,12 @@ async def get(call: Call) -> Any:
 
 async def trigger(call: Call) -> Any:
     body = cast("schemas.TriggerRequest", call.body)
-    call.allow_everything(write=True)  # a strategy runs over every space
+    call.grant.reach_root(write=True)  # a strategy runs over every space
     return await call.memory.trigger(body.name, timeout=body.timeout, force=body.force)
 
 
 async def doctor(call: Call) -> Any:
-    call.allow_everything(write=False)
+    call.grant.reach_root()
     return {"findings": await call.memory.doctor()}
 
 

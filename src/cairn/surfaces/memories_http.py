@@ -1,7 +1,6 @@
 """The HTTP routes of governed memories: remember, look, correct, forget, and keeping as a whole.
 
-A token limited to owners reaches the memories of those owners alone: the project's memories, its core memory
-and everything that sweeps over a space belong to no owner and are refused to it.
+Each handler says whose memory it is about and what it does to it; `cairn.rights` decides.
 """
 
 from __future__ import annotations
@@ -9,11 +8,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from cairn.governed.core import core_scope
 from cairn.governed.memories import verdict_json
 from cairn.surfaces import kept, views
 from cairn.surfaces.guard import Refusal
 from cairn.surfaces.project_http import allowed_folder
 from cairn.surfaces.routes import Call, Endpoint
+from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
     from cairn.surfaces import schemas, schemas_kept
@@ -24,15 +25,20 @@ REMEMBER_MORE = (
 )  # fmt: skip
 
 
+def _space(at: schemas.SpaceQuery | schemas.Spaced) -> Space:
+    return Space(at.app_id, at.project_id)
+
+
 def _place(at: schemas_kept.Placed) -> dict[str, Any]:
     return {"scope": at.scope, "owner": at.owner, "app_id": at.app_id, "project_id": at.project_id}
 
 
 async def remember(call: Call) -> Any:
     body = cast("schemas_kept.RememberRequest", call.body)
-    call.allow(body.app_id, body.project_id, [body.owner or body.agent_id or ""], write=True)
-    if body.owner and body.agent_id:
-        call.allow(body.app_id, body.project_id, [body.agent_id], write=True)
+    scope = call.memory.parts.keeper.scope_of(_space(body), body.scope, body.owner, agent_id=body.agent_id)
+    call.grant.may_remember(scope, mode=body.mode, status=body.status, pinned=body.pinned)
+    if body.agent_id is not None:
+        call.grant.reach_owners(scope.space, [body.agent_id], write=True)
     more = {name: value for name in REMEMBER_MORE if (value := getattr(body, name)) is not None}
     verdict = await call.memory.remember(
         body.content,
@@ -45,6 +51,7 @@ async def remember(call: Call) -> Any:
         importance=body.importance,
         pinned=body.pinned,
         origin=body.origin,
+        vouched=call.grant.promote,
         **more,
     )
     return verdict_json(verdict)
@@ -52,10 +59,10 @@ async def remember(call: Call) -> Any:
 
 async def list_(call: Call) -> Any:
     query = cast("schemas_kept.MemoriesQuery", call.query)
-    if call.grant.owners is None:
-        call.allow_space(query.app_id, query.project_id, write=False)
+    if query.scope is None:
+        call.grant.reach_space(_space(query))
     else:
-        call.allow(query.app_id, query.project_id, [query.owner], write=False)
+        call.grant.reach_scope(call.memory.parts.keeper.scope_of(_space(query), query.scope, query.owner))
     page = await call.memory.memories.list(
         **_place(query),
         status=query.status,
@@ -71,7 +78,7 @@ async def list_(call: Call) -> Any:
 
 async def search(call: Call) -> Any:
     body = cast("schemas_kept.MemorySearchRequest", call.body)
-    call.allow(body.app_id, body.project_id, [body.owner], write=False)
+    call.grant.reach_scope(call.memory.parts.keeper.scope_of(_space(body), body.scope, body.owner))
     limit = call.memory.settings.server.max_query_chars
     if len(body.query) > limit:
         raise Refusal(
@@ -108,13 +115,16 @@ async def search(call: Call) -> Any:
 async def _reached(call: Call, *, write: bool) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The id and place a call names, and the memory's row, if the caller's token reaches it."""
     at = cast("schemas_kept.Placed", call.query)
-    memory_id = call.params["id"]
+    space, place, memory_id = _space(at), _place(at), call.params["id"]
     # The id says whose it is: a token learns nothing about what lies beyond it, not even that it is there.
-    owner = at.owner or "_".join(memory_id.split("_")[:-3])
-    call.allow(at.app_id, at.project_id, [owner], write=write)
-    row = await call.memory.memories.show(memory_id, **_place(at))
-    call.allow(at.app_id, at.project_id, [row["scope_owner_id"]], write=write)
-    return memory_id, _place(at), row
+    if owner := at.owner or "_".join(memory_id.split("_")[:-3]):
+        call.grant.reach_owners(space, [owner], write=write)
+    elif call.grant.owners is not None or at.scope == "project":
+        call.grant.reach_scope(Scope(space, "project", ""), write=write)
+        place["scope"] = "project"
+    row = await call.memory.memories.show(memory_id, **place)
+    call.grant.reach_scope(Scope(space, row["scope"], row["scope_owner_id"]), write=write)
+    return memory_id, place, row
 
 
 async def show(call: Call) -> Any:
@@ -122,26 +132,31 @@ async def show(call: Call) -> Any:
 
 
 async def edit(call: Call) -> Any:
-    memory_id, place, _ = await _reached(call, write=True)
+    memory_id, place, row = await _reached(call, write=True)
+    call.grant.may_reword(row)
     changes = cast("schemas_kept.EditRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
     return await call.memory.memories.edit(memory_id, **place, **changes)
 
 
 async def supersede(call: Call) -> Any:
-    memory_id, place, _ = await _reached(call, write=True)
+    memory_id, place, row = await _reached(call, write=True)
+    call.grant.may_reword(row)
     fields = cast("schemas_kept.SupersedeRequest", call.body).model_dump(
         exclude_unset=True, exclude_none=True
     )
+    fields["vouched"] = call.grant.promote
     return verdict_json(await call.memory.memories.supersede(memory_id, **place, **fields))
 
 
 async def pin(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
+    call.grant.may_pin("pin")
     return await call.memory.memories.pin(memory_id, **place)
 
 
 async def unpin(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
+    call.grant.may_pin("unpin")
     return await call.memory.memories.unpin(memory_id, **place)
 
 
@@ -152,19 +167,21 @@ async def archive(call: Call) -> Any:
 
 
 async def restore(call: Call) -> Any:
-    memory_id, place, _ = await _reached(call, write=True)
+    memory_id, place, row = await _reached(call, write=True)
+    call.grant.may_restore(row)
     return await call.memory.memories.restore(memory_id, **place)
 
 
 async def promote(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
+    call.grant.may_promote("promote")
     return await call.memory.memories.promote(memory_id, **place)
 
 
 async def forget(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
     # Forgetting reaches into every note of the space that says the same, whoever owns it.
-    call.allow_space(place["app_id"], place["project_id"], write=True)
+    call.grant.reach_space(Space(place["app_id"], place["project_id"]), write=True)
     return kept.receipt(await call.memory.memories.forget(memory_id, **place))
 
 
@@ -183,16 +200,18 @@ async def why(call: Call) -> Any:
 
 async def sweep(call: Call) -> Any:
     body = cast("schemas_kept.SweepRequest", call.body)
-    call.allow_space(body.app_id, body.project_id, write=not body.dry_run)
+    call.grant.reach_space(_space(body), write=not body.dry_run)
     return kept.sweep(await call.memory.memories.sweep(**body.model_dump()))
 
 
 async def consolidate(call: Call) -> Any:
     body = cast("schemas_kept.ConsolidateRequest", call.body)
-    call.allow_space(body.app_id, body.project_id, write=not body.dry_run)
+    call.grant.reach_space(_space(body), write=not body.dry_run)
+    if not body.dry_run:
+        call.grant.may_promote("consolidate")  # what it merges is promoted
     if body.undo is not None:
         space = {"app_id": body.app_id, "project_id": body.project_id}
-        call.allow_space(body.app_id, body.project_id, write=True)
+        call.grant.reach_space(_space(body), write=True)
         restored = await call.memory.memories.undo_consolidation(body.undo, **space)
         return {"run_id": body.undo, "dry_run": False, "merged": [], "restored": restored}
     return kept.consolidation(await call.memory.memories.consolidate(**body.model_dump(exclude={"undo"})))
@@ -200,32 +219,37 @@ async def consolidate(call: Call) -> Any:
 
 async def end_mission(call: Call) -> Any:
     body = cast("schemas_kept.MissionEndRequest", call.body)
-    call.allow_space(body.app_id, body.project_id, write=True)
+    call.grant.reach_space(_space(body), write=True)
     return asdict(await call.memory.memories.end_mission(call.params["run"], **body.model_dump()))
 
 
 async def core(call: Call) -> Any:
     at = cast("schemas_kept.CoreQuery", call.query)
-    call.allow(at.app_id, at.project_id, [at.agent], write=False)
+    call.grant.reach_scope(core_scope(_space(at), at.agent))
     return await call.memory.memories.core(**at.model_dump())
 
 
 async def set_core(call: Call) -> Any:
     at = cast("schemas_kept.CoreQuery", call.query)
-    call.allow(at.app_id, at.project_id, [at.agent], write=True)
+    call.grant.reach_scope(core_scope(_space(at), at.agent), write=True)
+    if not at.agent:
+        call.grant.may_promote(
+            "core memory of the project"
+        )  # what stands there is before every agent at once
     fields = cast("schemas_kept.CoreRequest", call.body).model_dump(exclude_unset=True, exclude_none=True)
     return await call.memory.memories.set_core(**at.model_dump(), **fields)
 
 
 async def skills(call: Call) -> Any:
     at = cast("schemas.SpaceQuery", call.query)
-    call.allow_space(at.app_id, at.project_id, write=False)
+    call.grant.reach_space(_space(at))
     return {"skills": [dict(row) for row in await call.memory.memories.skills(**at.model_dump())]}
 
 
 async def scan_skills(call: Call) -> Any:
     body = cast("schemas_kept.ScanRequest", call.body)
-    call.allow_space(body.app_id, body.project_id, write=True)
+    call.grant.reach_space(_space(body), write=True)
+    call.grant.may_promote("skills/scan")  # a skill file is a person's word
     folders = [str(allowed_folder(call, folder)) for folder in body.folders]
     report = await call.memory.memories.scan_skills(folders, app_id=body.app_id, project_id=body.project_id)
     return kept.scan(report)
@@ -233,7 +257,8 @@ async def scan_skills(call: Call) -> Any:
 
 async def import_skill(call: Call) -> Any:
     body = cast("schemas_kept.SkillImportRequest", call.body)
-    call.allow_space(body.app_id, body.project_id, write=True)
+    call.grant.reach_space(_space(body), write=True)
+    call.grant.may_promote("skills/import")
     report = await call.memory.memories.import_skill(
         f"{body.name}/SKILL.md", text=body.text, app_id=body.app_id, project_id=body.project_id
     )
@@ -243,14 +268,16 @@ async def import_skill(call: Call) -> Any:
 async def import_memories(call: Call) -> Any:
     body = cast("schemas_kept.ImportRequest", call.body)
     # An export may hold memories of every scope, whoever it is said to be about.
-    call.allow_space(body.app_id, body.project_id, write=True)
+    call.grant.reach_space(_space(body), write=True)
+    if body.trust:
+        call.grant.may_promote("trust")
     report = await call.memory.memories.import_from(**body.model_dump())
     return kept.imported(report)
 
 
 async def refresh(call: Call) -> Any:
     body = cast("schemas.Spaced", call.body)
-    call.allow_space(body.app_id, body.project_id, write=True)
+    call.grant.reach_space(_space(body), write=True)
     return kept.pages(await call.memory.memories.refresh(**body.model_dump()))
 
 

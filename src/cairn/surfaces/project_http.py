@@ -52,8 +52,7 @@ def _allowed_tree(call: Call, path: str) -> ProjectMemory:
     project = open_project(folder, writer=call.memory.parts.writer)
     if not _is_below(project.tree.resolve(), _roots(call)):
         raise _outside()
-    space = project.space
-    call.allow_space(space.app, space.project, write=False)
+    call.grant.reach_space(project.space)
     return project
 
 

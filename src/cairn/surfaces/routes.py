@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cairn.memory import Memory
-from cairn.surfaces.guard import Grant, Refusal
+from cairn.rights import Grant
+from cairn.surfaces.guard import Refusal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -26,21 +27,6 @@ class Call:
     grant: Grant
     params: dict[str, str]
     query: Any
-
-    def allow(self, app: str, project: str, owners: Sequence[str], *, write: bool) -> None:
-        """Raise a 403 refusal unless the caller's token reaches these owners of this space."""
-        self.grant.check(app=app, project=project, owners=owners, write=write)
-
-    def allow_space(self, app: str, project: str, *, write: bool) -> None:
-        """The same for a whole space: a token that is limited to owners does not reach it."""
-        self.grant.check(app=app, project=project, owners=(), write=write)
-
-    def allow_everything(self, *, write: bool) -> None:
-        """The same for the whole root: only a token without limits reaches it."""
-        grant = self.grant
-        if grant.apps is not None or grant.projects is not None or grant.owners is not None:
-            raise Refusal(403, "FORBIDDEN", "This token does not reach the root as a whole.")
-        grant.check(app="default", project="default", write=write)
 
 
 @dataclass(frozen=True, slots=True)

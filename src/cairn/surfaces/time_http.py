@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from cairn.surfaces.routes import Call, Endpoint
+from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.surfaces import schemas, schemas_kept
@@ -45,7 +46,7 @@ async def restore(call: Call) -> Any:
 
 def _reached(call: Call, at: schemas.SpaceQuery | schemas.Spaced, *, write: bool) -> dict[str, Any]:
     """The space a call names, if the caller's token reaches all of it."""
-    call.allow_space(at.app_id, at.project_id, write=write)
+    call.grant.reach_space(Space(at.app_id, at.project_id), write=write)
     return {"app_id": at.app_id, "project_id": at.project_id}
 
 

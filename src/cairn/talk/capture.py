@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -142,6 +142,7 @@ class Capture:
         key: str | None = None,
         mode: str | None = None,
         prompts: Mapping[str, str] | None = None,
+        limited_to: Collection[str] | None = None,
     ) -> AddOutcome:
         """Keep `messages`, all of them or none, and extract what they close.
 
@@ -155,9 +156,13 @@ class Capture:
             key: An idempotency key of the caller's choice.
             mode: "chat" or "agent" for the cells these messages end up in; the setting otherwise.
             prompts: Prompt texts by name, for this call's extraction only.
+            limited_to: The owners the caller may act for, where he may not for all: a session of anybody else is
+                refused, and one that such a caller begins is closed to other users.
 
         Raises:
             Invalid: something in the input breaks a rule; nothing was written.
+            Forbidden: the session is of somebody outside `limited_to`; nothing was written.
+            Conflict: the session was begun for others than a sender; nothing was written.
             StorageFailed: the disk refused. If it refused the messages the inbox is as before; if it refused
                 an episode, the messages are kept and the next call tries again.
         """
@@ -168,7 +173,9 @@ class Capture:
         if self._redact is not None:
             redact = self._redact
             kept = tuple(incoming.redacted(message, redact) for message in kept)
-        added = self._inbox.add(space, session_id, kept, defer=defer, key=key, mode=mode)
+        added = self._inbox.add(
+            space, session_id, kept, defer=defer, key=key, mode=mode, limited_to=limited_to
+        )
         lsn = 0
         if not defer:
             lsn, _ = self._finish_all(space, session_id, added.cells, added.unfinished, prompts)
@@ -176,11 +183,16 @@ class Capture:
         return AddOutcome(added.status, added.count, lsn, cells)
 
     def flush(
-        self, space: Space, session_id: str, *, prompts: Mapping[str, str] | None = None
+        self,
+        space: Space,
+        session_id: str,
+        *,
+        prompts: Mapping[str, str] | None = None,
+        limited_to: Collection[str] | None = None,
     ) -> FlushOutcome:
         """Close the open stretch now and write its episodes before answering."""
         checked_session_id(session_id)
-        cells, unfinished = self._inbox.flush(space, session_id)
+        cells, unfinished = self._inbox.flush(space, session_id, limited_to=limited_to)
         lsn, finished = self._finish_all(space, session_id, cells, unfinished, prompts, patient=True)
         return FlushOutcome("extracted", lsn, finished) if finished else FlushOutcome("no_extraction")
 
@@ -190,9 +202,11 @@ class Capture:
             busy = frozenset(self._busy)
             return self._idle.wait_for(lambda: not busy & self._busy, timeout)
 
-    def unprocessed(self, space: Space, session_id: str) -> list[Message]:
+    def unprocessed(
+        self, space: Space, session_id: str, *, limited_to: Collection[str] | None = None
+    ) -> list[Message]:
         """What was said in a session and is in no cell yet."""
-        return self._inbox.open_messages(space, checked_session_id(session_id))
+        return self._inbox.open_messages(space, checked_session_id(session_id), limited_to=limited_to)
 
     def recover(self, *, everywhere: bool = False) -> int:
         """Finish the cells that a crash left between cut and episode; returns how many there were.

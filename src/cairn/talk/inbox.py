@@ -14,12 +14,13 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from cairn import rights
 from cairn.config import CaptureSettings
 from cairn.errors import Conflict, Invalid
 from cairn.seams import Clock, Embedder, Journals, Locator, Locks
@@ -86,6 +87,8 @@ class _Session:
         self.mode = ""
         self.turns: deque[_Turn] = deque()
         self.due: list[Cut] = []
+        self.spoke: set[tuple[str, str]] = set()
+        self.begun_for: frozenset[str] | None = None
         self.batches: OrderedDict[str, _Batch] = OrderedDict()
         self.pending: dict[str, tuple[CellRecord, int]] = {}
 
@@ -101,6 +104,8 @@ class _Session:
         if line["t"] == "add":
             first = max(int(line.get("n", 0)), self.next_ordinal)
             raws = line["messages"]
+            if self.next_ordinal == 0 and isinstance(line.get("for"), list):
+                self.begun_for = frozenset(str(owner) for owner in line["for"])
             for ordinal, raw in enumerate(raws, first):
                 if raw is not None:
                     self.notice(ordinal, message_from(raw, ""), start)
@@ -110,9 +115,15 @@ class _Session:
         elif line["t"] == "done":
             self.pending.pop(line["cell"], None)
 
+    @property
+    def owners(self) -> frozenset[str]:
+        """Whose the session is, by all that was said in it."""
+        return rights.session_owners(self.spoke)
+
     def notice(self, ordinal: int, message: Message, unit: int) -> None:
         """Let the boundary rules see a message, once."""
         self.due += self.stretch.take(ordinal, message)
+        self.spoke.add((message.role, message.sender_id))
         self.turns.append(_Turn(ordinal, message.sender_id, message.role, message.timestamp, unit))
 
     def enter(self, first: int, count: int, digest: str, key: str | None, mode: str | None) -> None:
@@ -178,11 +189,13 @@ class Inbox:
         defer: bool = False,
         key: str | None = None,
         mode: str | None = None,
+        limited_to: Collection[str] | None = None,
     ) -> Added:
         """Append `messages` as one durable unit, with the cuts they bring unless `defer` is set.
 
         The same call again (the same `key`, or without one the very same messages) is kept once and answered as
-        before. A key that was used for other messages raises `Invalid`.
+        before. A key that was used for other messages raises `Invalid`, a session that the caller does not reach
+        `Forbidden`, and one that is closed to a sender `Conflict`.
         """
         place = session_locator(space, session_id)
         said = json.dumps([message_to(m) for m in messages], ensure_ascii=False, separators=(",", ":"))
@@ -190,13 +203,16 @@ class Inbox:
         _check_key(key)
         with self._holding(place):
             session = self._current(session_id, place)
+            rights.check_session(session_id, session.owners, limited_to)
+            users = (message.sender_id for message in messages if message.role == "user")
+            rights.check_newcomers(session_id, session.begun_for, users)
             repeat = self._repeat(session, digest, key)
             if repeat is not None:
                 unfinished = tuple(cell for cell, _ in session.pending.values())
                 return Added(repeat.status, repeat.count, (), unfinished, True, tuple(repeat.cells))
             before = tuple(cell for cell, _ in session.pending.values())
             try:
-                cells = self._append(space, session, messages, said, digest, defer, key, mode)
+                cells = self._append(space, session, messages, said, digest, defer, key, mode, limited_to)
             except BaseException:
                 # The rules have seen messages the log does not hold: read it anew next time.
                 self._forget(place)
@@ -213,12 +229,15 @@ class Inbox:
         defer: bool,
         key: str | None,
         mode: str | None,
+        limited_to: Collection[str] | None,
     ) -> list[CellRecord]:
         first, start = session.next_ordinal, session.offset
         for ordinal, message in enumerate(messages, first):
             session.notice(ordinal, message, start)
         head: dict[str, Any] = {"t": "add", "n": first, "batch": digest, "at": self._now()}
-        head |= {name: value for name, value in (("key", key), ("mode", mode)) if value is not None}
+        begun_for = sorted(limited_to) if first == 0 and limited_to is not None else None
+        more = (("key", key), ("mode", mode), ("for", begun_for))
+        head |= {name: value for name, value in more if value is not None}
         line = f'{json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1]},"messages":{said}}}'
         cells = [] if defer else self._cells(space, session, session.due, mode or session.mode)
         if cells:
@@ -227,15 +246,20 @@ class Inbox:
             session.place, [line, *(self._cut_line(c, digest) for c in cells)]
         )
         session.enter(first, len(messages), digest, key, mode)
+        if begun_for is not None:
+            session.begun_for = frozenset(begun_for)
         for cell in cells:
             session.close(cell, digest)
         return cells
 
-    def flush(self, space: Space, session_id: str) -> tuple[tuple[CellRecord, ...], tuple[CellRecord, ...]]:
+    def flush(
+        self, space: Space, session_id: str, *, limited_to: Collection[str] | None = None
+    ) -> tuple[tuple[CellRecord, ...], tuple[CellRecord, ...]]:
         """Cut everything that is open; returns the new cells and those an earlier call left unfinished."""
         place = session_locator(space, session_id)
         with self._holding(place):
             session = self._current(session_id, place)
+            rights.check_session(session_id, session.owners, limited_to)
             before = tuple(cell for cell, _ in session.pending.values())
             if session.next_ordinal == session.cut_upto:
                 return (), before
@@ -249,11 +273,14 @@ class Inbox:
                 session.close(cell, None)
             return tuple(cells), before
 
-    def open_messages(self, space: Space, session_id: str) -> list[Message]:
+    def open_messages(
+        self, space: Space, session_id: str, *, limited_to: Collection[str] | None = None
+    ) -> list[Message]:
         """The messages that no cell holds yet, in order."""
         place = session_locator(space, session_id)
         with self._holding(place):
             session = self._current(session_id, place)
+            rights.check_session(session_id, session.owners, limited_to)
             if not session.turns:
                 return []
             return self._read(space, session_id, session.turns[0].unit, session.cut_upto).open_messages

@@ -8,7 +8,8 @@
     {"t": "corrected", "cell": "mc_...", "owner": ["user", "u1"], "messages": [{"n": 3, "content": "..."}]}
     {"t": "followed", "cell": "mc_...", "owner": ["user", "u1"]}            what was derived agrees with that
 
-`n` is the ordinal of the line's first message; a cell holds the messages `first <= ordinal < upto`. What lies
+`n` is the ordinal of the line's first message. Where a caller limited to some owners began the session, its first
+line names them in `"for": ["alice"]`, and no other user's words are taken in after it. A cell holds the messages `first <= ordinal < upto`. What lies
 beyond the last cut is the un-extracted inbox. A message that was forgotten leaves `null` in its place, so that
 ordinals, and with them message ids, never shift. What an owner corrected in the cell's episode stands in a line
 of its own, whole each time: what was said stays, and what holds for that owner is known from this file alone.

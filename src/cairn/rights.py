@@ -1,0 +1,214 @@
+"""Who may do what: the one place that decides, for every surface that knows its caller.
+
+A grant is what one token may do. What it is asked about is always one of four things: an owner's memory, the
+project's own, a space as a whole, or the root as a whole.
+
+    owner    users, agents and runs by id: inside `owner=`, where the token names owners
+    project  memories that belong to nobody: a right of its own (`share`) for a token limited to owners
+    space    what tells or changes everybody's (log, diff, sweep, forget): no token that is limited to owners
+    root     every space at once: no token that is limited at all
+
+Letting a memory in (`promote`) and keeping it at hand (`pin`) are rights of their own, too: without them the
+words of a caller stay a candidate, and what was let in is not reworded. A session belongs to who began it:
+see `check_session` and `check_newcomers`, which the inbox asks under the session's lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cairn.errors import Conflict, Forbidden, Misconfigured
+from cairn.types import Scope, Space
+
+_MIN_SECRET = 16
+_RIGHTS = ("share", "promote", "pin")
+_FORM = "SECRET [r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin]"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one token may do. None means not limited."""
+
+    digest: bytes = b""
+    write: bool = True
+    apps: frozenset[str] | None = None
+    projects: frozenset[str] | None = None
+    owners: frozenset[str] | None = None
+    share: bool = True
+    promote: bool = True
+    pin: bool = True
+
+    # ------------------------------------------------------------ what it reaches
+
+    def reach_owners(self, space: Space, owners: Collection[str], *, write: bool = False) -> None:
+        """Raise `Forbidden` unless the memory of each of `owners` (at least one) may be reached."""
+        self._reach(space, write=write)
+        if self.owners is not None:
+            outside = [owner for owner in owners if owner not in self.owners]
+            if outside or not owners:
+                named = f' "{outside[0][:128]}"' if outside and outside[0] else " without an owner"
+                raise Forbidden(f"This token does not reach memory{named}.")
+
+    def reach_scope(self, scope: Scope, *, write: bool = False) -> None:
+        """Raise `Forbidden` unless memories of `scope` may be reached: an owner's, or the project's."""
+        if scope.track != "project":
+            self.reach_owners(scope.space, [scope.owner], write=write)
+            return
+        self._reach(scope.space, write=write)
+        if not self.share and (write or self.owners is not None):
+            raise Forbidden(
+                "This token does not reach the project's own memory. Name a scope and an owner, or give the "
+                'token the word "share".'
+            )
+
+    def reach_space(self, space: Space, *, write: bool = False) -> None:
+        """Raise `Forbidden` unless everybody's memory in `space` may be reached."""
+        self._reach(space, write=write)
+        if self.owners is not None:
+            raise Forbidden("This token does not reach memory without an owner: it is limited to owners.")
+        if write and not self.share:
+            raise Forbidden('This token may not change what is the project\'s: it lacks the word "share".')
+
+    def reach_root(self, *, write: bool = False) -> None:
+        """Raise `Forbidden` unless the token is not limited at all."""
+        if self.apps is not None or self.projects is not None:
+            raise Forbidden("This token does not reach the root as a whole.")
+        self.reach_space(Space(), write=write)
+
+    def _reach(self, space: Space, *, write: bool) -> None:
+        if write and not self.write:
+            raise Forbidden("This token may only read.")
+        if self.apps is not None and space.app not in self.apps:
+            raise Forbidden(f'This token does not reach app_id "{space.app}".')
+        if self.projects is not None and space.project not in self.projects:
+            raise Forbidden(f'This token does not reach project_id "{space.project}".')
+
+    # ------------------------------------------------------------ what it may let in
+
+    def may_promote(self, what: str) -> None:
+        """Raise `Forbidden` unless the token may let memories in; `what` names the field or the call."""
+        if not self.promote:
+            raise Forbidden(
+                f"{what}: this token may not promote. Its words are kept as candidates without it, until somebody "
+                'who may lets them in; a token may with the word "promote".'
+            )
+
+    def may_pin(self, what: str) -> None:
+        """Raise `Forbidden` unless the token may pin, which also promotes."""
+        if not self.pin:
+            raise Forbidden(f'{what}: this token may not pin. A token may with the word "pin".')
+
+    def may_remember(self, scope: Scope, *, mode: str, status: str | None, pinned: bool) -> None:
+        """Raise `Forbidden` unless a memory of `scope` may be written, and let in as it is asked for."""
+        self.reach_scope(scope, write=True)
+        if pinned:
+            self.may_pin("pinned")
+        if mode == "strict":
+            self.may_promote('mode "strict"')
+        if status == "promoted":
+            self.may_promote('status "promoted"')
+
+    def may_reword(self, row: Mapping[str, Any]) -> None:
+        """Raise `Forbidden` unless the memory of this row may be changed: what was let in, by who may let in."""
+        if row["status"] == "promoted" or row["pinned"]:
+            self.may_promote(f"{row['id']} is promoted")
+
+    def may_restore(self, row: Mapping[str, Any]) -> None:
+        """Raise `Forbidden` unless this archived memory may come back with the status it had."""
+        if row["promoted_at"]:
+            self.may_promote(f"{row['id']} was promoted")
+
+
+OPEN = Grant()
+
+
+def parse_tokens(lines: Sequence[str]) -> tuple[Grant, ...]:
+    """Read the `server.tokens` setting; see `ServerSettings`.
+
+    Raises:
+        Misconfigured: a token that is too short, or a word of it that has no meaning.
+    """
+    return tuple(_grant(line) for line in lines)
+
+
+def _grant(line: str) -> Grant:
+    secret, *words = line.split()
+    if len(secret) < _MIN_SECRET:
+        raise Misconfigured(
+            f"server.tokens: a token needs at least {_MIN_SECRET} characters.", setting="server.tokens"
+        )
+    limits: dict[str, frozenset[str]] = {}
+    named: dict[str, bool] = {}
+    write = True
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word in {"r", "rw"}:
+            write = word == "rw"
+        elif word.removeprefix("-") in _RIGHTS:
+            named[word.removeprefix("-")] = not word.startswith("-")
+        elif equals and name in {"app", "project", "owner"} and value:
+            if value != "*":
+                limits[name] = frozenset(value.split(","))
+        else:
+            raise Misconfigured(
+                f'server.tokens: "{word}" is not understood; a token is "{_FORM}".', setting="server.tokens"
+            )
+    # Who is limited to owners has the further rights only by name; who is not can be denied them by name.
+    usual = "owner" not in limits
+    return Grant(
+        digest=hashlib.sha256(secret.encode()).digest(),
+        write=write,
+        apps=limits.get("app"),
+        projects=limits.get("project"),
+        owners=limits.get("owner"),
+        share=named.get("share", usual),
+        promote=named.get("promote", usual),
+        pin=named.get("pin", usual),
+    )
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def session_owners(turns: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Whose a session is, by the (role, sender) of all that was said in it.
+
+    Every user's; where none has spoken the assistants', else whoever spoke. What an assistant said to a user is the
+    user's.
+    """
+    spoke: dict[str, set[str]] = {}
+    for role, sender in turns:
+        spoke.setdefault(role, set()).add(sender)
+    for role in ("user", "assistant"):
+        if role in spoke:
+            return frozenset(spoke[role])
+    return frozenset().union(*spoke.values())
+
+
+def check_session(session_id: str, owners: Collection[str], limited_to: Collection[str] | None) -> None:
+    """Raise `Forbidden` where a caller limited to some owners asks for a session of anybody else."""
+    if limited_to is not None and not set(owners) <= set(limited_to):
+        raise Forbidden(
+            f'Session "{session_id[:200]}" holds words of somebody else, whom this caller does not reach: use another '
+            "session_id. Nothing was written.",
+            session_id=session_id,
+        )
+
+
+def check_newcomers(session_id: str, begun_for: Collection[str] | None, users: Iterable[str]) -> None:
+    """Raise `Conflict` where another user would speak in a session that somebody began for himself.
+
+    Without this, who begins a session under an id that he guesses gets a share in what is said there later.
+    """
+    if begun_for is None:
+        return
+    strangers = [user for user in users if user not in begun_for]
+    if strangers:
+        raise Conflict(
+            f'Session "{session_id[:200]}" was begun by a caller limited to {", ".join(sorted(begun_for))[:200]}: '
+            f'"{strangers[0][:128]}" cannot speak in it. Use another session_id. Nothing was written.',
+            session_id=session_id,
+        )

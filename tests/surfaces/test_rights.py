@@ -1,0 +1,436 @@
+"""Who may do what over HTTP: every route against every kind of token, and sessions against their neighbours."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cairn
+from cairn.config import load
+from cairn.memory import Memory
+from cairn.surfaces.http import VERSIONS, build_app
+from tests.surfaces.served import serving
+
+CANARY = "quillheron"
+SKILL = "---\nname: knots\ndescription: How knots are tied.\n---\n\n1. Tie the knot.\n"
+REACH = {
+    "all": "rw",
+    "reader": "r",
+    "alice": "rw owner=alice",
+    "bob": "rw owner=bob",
+    "sharing-bob": "rw owner=bob share promote pin",
+    "acme": "rw app=acme",
+    "elsewhere": "rw project=elsewhere",
+    "no-share": "rw -share",
+    "no-promote": "rw -promote",
+    "no-pin": "rw -pin",
+}
+BEYOND = ("bob", "acme", "elsewhere")
+
+
+def secret(who: str) -> str:
+    return f"{who}-0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One route, called about what is Alice's, the project's, or everybody's: who besides is refused."""
+
+    body: Any = None
+    query: str = ""
+    writes: bool = False
+    needs: tuple[str, ...] = ()
+    closed: bool = True  # False for what tells of nobody's memory
+    status: int = 200
+
+
+SAID = [{"sender_id": "alice", "role": "user", "timestamp": 1780300000000, "content": "Tea, please."}]
+PATH = "?path={repo}"
+
+# Every route of the application has its line here; a new one without fails `test_every_route_has_a_case`.
+CASES: dict[tuple[str, str], Case] = {
+    ("GET", "/health"): Case(closed=False),
+    ("GET", "/metrics"): Case(closed=False),
+    ("GET", "/openapi.json"): Case(closed=False),
+    ("GET", "/docs"): Case(closed=False),
+    ("POST", "/memory/add"): Case({"session_id": "hers", "messages": SAID}, writes=True),
+    ("POST", "/memory/flush"): Case({"session_id": "hers"}, writes=True),
+    ("POST", "/memory/search"): Case({"user_id": "alice", "query": CANARY, "evidence": 3}),
+    ("POST", "/memory/get"): Case({"user_id": "alice", "memory_type": "episode"}),
+    ("POST", "/ome/trigger"): Case({"name": "extract_atomic_facts"}, writes=True, needs=("share",)),
+    ("GET", "/doctor"): Case(),
+    ("POST", "/memories"): Case(
+        {"content": "Alice's boat is called Petrel.", "scope": "user", "owner": "alice"}, writes=True
+    ),
+    ("GET", "/memories"): Case(query="?scope=user&owner=alice"),
+    ("POST", "/memories/search"): Case({"query": CANARY, "scope": "user", "owner": "alice"}),
+    ("POST", "/memories/import"): Case(
+        {"source": "claude", "text": "- Alice keeps a log.", "owner": "alice", "trust": True},
+        writes=True,
+        needs=("share", "promote"),
+    ),
+    ("POST", "/memories/sweep"): Case({}, writes=True, needs=("share",)),
+    ("POST", "/memories/consolidate"): Case({}, writes=True, needs=("share", "promote")),
+    ("GET", "/memories/{id}"): Case(),
+    ("PATCH", "/memories/{id}"): Case({"content": "It was reworded."}, writes=True, needs=("promote",)),
+    ("DELETE", "/memories/{id}"): Case(writes=True, needs=("share",)),
+    ("POST", "/memories/{id}/supersede"): Case(
+        {"content": "It was replaced by this.", "reason": "news"}, writes=True, needs=("promote",)
+    ),
+    ("POST", "/memories/{id}/pin"): Case(writes=True, needs=("pin",)),
+    ("POST", "/memories/{id}/unpin"): Case(writes=True, needs=("pin",)),
+    ("POST", "/memories/{id}/archive"): Case(writes=True),
+    ("POST", "/memories/{id}/restore"): Case(writes=True, needs=("promote",)),
+    ("POST", "/memories/{id}/promote"): Case(writes=True, needs=("promote",)),
+    ("GET", "/memories/{id}/history"): Case(),
+    ("GET", "/memories/{id}/why"): Case(),
+    ("POST", "/missions/{run}/end"): Case({"success": True}, writes=True, needs=("share",)),
+    ("GET", "/core"): Case(),
+    ("PUT", "/core"): Case({"notes": ["Mind the tide."]}, writes=True, needs=("share", "promote")),
+    ("GET", "/skills"): Case(),
+    ("POST", "/skills/scan"): Case({}, writes=True, needs=("share", "promote")),
+    ("POST", "/skills/import"): Case(
+        {"name": "knots", "text": SKILL}, writes=True, needs=("share", "promote")
+    ),
+    ("POST", "/refresh"): Case({}, writes=True, needs=("share",)),
+    ("GET", "/log"): Case(),
+    ("GET", "/checkpoints"): Case(),
+    ("POST", "/checkpoints"): Case({"label": "here"}, writes=True, needs=("share",)),
+    ("GET", "/diff"): Case(query="?target=chk-000001"),
+    ("POST", "/restore"): Case({"target": "chk-000001"}, writes=True, needs=("share",)),
+    ("GET", "/project/status"): Case(query=PATH),
+    ("POST", "/project/query"): Case({"path": "{repo}", "question": "what is this"}),
+    ("GET", "/project/validate"): Case(query=PATH),
+    ("POST", "/project/consolidate"): Case({"path": "{repo}"}),
+}
+
+
+class World:
+    """A running server with all the tokens, and what Alice has in it."""
+
+    def __init__(self, server: Any, base: Path) -> None:
+        self.server = server
+        self.base = base
+        self.repo = str(base / "repos" / "tides")
+        self.count = 0
+
+    def call(self, who: str | None, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {secret(who)}"} if who else {}
+        return self.server.call(method, path, body, headers=headers)
+
+    def v1(self, who: str | None, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        status, answer = self.call(who, method, f"/api/v1{path}", body)
+        return status, answer.get("data") or answer.get("error")
+
+    def fresh(self, *, archived: bool = False) -> str:
+        """A promoted memory of Alice's that nobody else has touched."""
+        self.count += 1
+        body = {
+            "content": f"Alice's {CANARY} number {self.count} nests in bay {self.count}.",
+            "scope": "user",
+        }
+        status, verdict = self.v1(
+            "all", "POST", "/memories", {**body, "owner": "alice", "status": "promoted"}
+        )
+        assert status == 200
+        made = verdict["memory"]["id"]
+        if archived:
+            assert self.v1("all", "POST", f"/memories/{made}/archive")[0] == 200
+        return made
+
+    def truth(self) -> dict[str, str]:
+        """Every file of the root that is no index, cache or lock, by its hash."""
+        root = self.base / "root"
+        out = {}
+        for path in sorted(root.rglob("*")):
+            place = path.relative_to(root)
+            if path.is_file() and not place.parts[0].startswith("."):
+                out[str(place)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return out
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    base = tmp_path_factory.mktemp("rights")
+    repo = base / "repos" / "tides"
+    repo.mkdir(parents=True)
+    (repo / "README.md").write_text("# Tides\n\nReads tide tables.\n")
+    clean = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "PATH": os.environ["PATH"]}
+    subprocess.run(["git", "init", "-q", str(repo)], check=True, env=clean)
+    cairn.open_project(repo).init()
+    env = {
+        "CAIRN_SERVER__TOKENS": ";".join(f"{secret(who)} {reach}" for who, reach in REACH.items()),
+        "CAIRN_SERVER__PROJECT_ROOTS": str(base / "repos"),
+        "CAIRN_EMBEDDING__PROVIDER": "none",
+        "CAIRN_STRATEGIES__ENABLED": "false",
+    }
+    with serving(base / "root", env=env) as server:
+        made = World(server, base)
+        said = [{**SAID[0], "content": f"My {CANARY} is grey."}]
+        assert made.v1("all", "POST", "/memory/add", {"session_id": "hers", "messages": said})[0] == 200
+        assert made.v1("all", "POST", "/memory/flush", {"session_id": "hers"})[0] == 200
+        said = [{**SAID[0], "content": f"My open {CANARY} is blue."}]
+        assert made.v1("all", "POST", "/memory/add", {"session_id": "hers", "messages": said})[0] == 200
+        assert made.v1("all", "POST", "/memories", {"content": f"The project's {CANARY}."})[0] == 200
+        assert made.v1("all", "POST", "/checkpoints", {"label": "start"})[0] == 200
+        yield made
+
+
+def filled(world: World, path: str, case: Case, memory: str) -> tuple[str, Any]:
+    """The path and body of a case, about `memory`."""
+    path = (path + case.query).replace("{id}", memory).replace("{run}", "run-1")
+    body = case.body
+    if isinstance(body, dict) and "path" in body:
+        body = {**body, "path": world.repo}
+    return path.replace("{repo}", world.repo), body
+
+
+def prefixes(path: str) -> tuple[str, ...]:
+    return ("",) if path in {"/health", "/metrics", "/openapi.json", "/docs"} else VERSIONS
+
+
+def test_every_route_has_a_case(tmp_path):
+    """A route that nobody thought of here would be one whose rights nobody thought of."""
+    app: Any = build_app(Memory(load(tmp_path)), own=False)
+    found = set()
+    for route in app.app.routes:
+        path = next((route.path.removeprefix(v) for v in VERSIONS if route.path.startswith(v)), route.path)
+        found |= {(method, path) for method in route.methods - {"HEAD"}}
+    assert found == set(CASES)
+
+
+@pytest.mark.parametrize(("method", "path"), [*CASES], ids=[f"{m} {p}" for m, p in CASES])
+def test_a_route_is_refused_to_all_who_may_not(world, method, path):
+    """No token, a wrong one, one of another owner, app or project, one for reading, one without the right: each is
+    refused by status and code, nothing is written, and no word of Alice's is told.
+    """
+    case = CASES[method, path]
+    target = world.fresh(archived=path.endswith("/restore"))
+    world.v1("all", "GET", "/log")  # what was done so far is on record before the files are compared
+    before = world.truth()
+    for prefix in prefixes(path):
+        at, body = filled(world, prefix + path, case, target)
+        refused: list[tuple[str | None, int, str]] = []
+        if path != "/health":
+            refused += [(None, 401, "UNAUTHORIZED"), ("nobody", 401, "UNAUTHORIZED")]
+        if case.closed:
+            refused += [(who, 403, "FORBIDDEN") for who in BEYOND]
+        if case.closed and path != "/core":  # "share" reaches the project's own, and no other owner
+            refused += [("sharing-bob", 403, "FORBIDDEN")]
+        if case.writes:
+            refused += [("reader", 403, "FORBIDDEN")]
+        refused += [(f"no-{right}", 403, "FORBIDDEN") for right in case.needs]
+        for who, status, code in refused:
+            got, answer = world.call(who, method, at, body)
+            assert (got, answer["error"]["code"]) == (status, code), (who, answer)
+            assert CANARY not in str(answer), (who, answer)
+    assert world.truth() == before
+    for prefix in prefixes(path):
+        at, body = filled(world, prefix + path, case, world.fresh(archived=path.endswith("/restore")))
+        got, answer = world.call("all" if case.writes else "reader", method, at, body)
+        assert got == case.status, answer
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def said(who: str, words: str, *, days: int = 0, role: str = "user") -> dict[str, Any]:
+    at = 1780300000000 + days * 86_400_000
+    return {"sender_id": who, "role": role, "timestamp": at, "content": words}
+
+
+def words_of(world: World, who: str, owner: str) -> str:
+    """All that a token can read of an owner: pages, hits, evidence and open parts."""
+    look = {"user_id": owner, "query": CANARY, "evidence": 20, "consistency": "strong", "method": "keyword"}
+    calls = [
+        world.v1(who, "POST", "/memory/get", {"user_id": owner, "memory_type": "episode"}),
+        world.v1(who, "POST", "/memory/search", look),
+        *(
+            world.v1(who, "POST", "/memory/search", {**look, "filters": {"session_id": session}})
+            for session in ("hers-alone", "room", "shared-by-accident", "main")
+        ),
+        world.v1(who, "GET", f"/memories?scope=user&owner={owner}"),
+    ]
+    assert [status for status, _ in calls] == [200] * len(calls)
+    return str(calls)
+
+
+def test_nobody_joins_a_session_of_somebody_else(world):
+    """A token for Bob neither speaks in Alice's open session, nor closes it, nor learns a word of it."""
+    hers = {"session_id": "hers-alone", "messages": [said("alice", f"My {CANARY} has a secret nest.")]}
+    assert world.v1("alice", "POST", "/memory/add", hers)[0] == 200
+    before = world.truth()
+    for messages in (
+        [said("bob", "x")],
+        [said("bob", "x", days=3)],
+        [said("bob", "x"), said("bob", "y", days=3)],
+        [said("bob", "x", role="assistant")],
+    ):
+        for more in ({}, {"defer_extraction": True}, {"async_mode": True}, {"idempotency_key": "k"}):
+            body = {"session_id": "hers-alone", "messages": messages, **more}
+            status, error = world.v1("bob", "POST", "/memory/add", body)
+            assert (status, error["code"]) == (403, "FORBIDDEN")
+            assert '"hers-alone"' in error["message"]
+            assert "another session_id" in error["message"]
+    status, error = world.v1("bob", "POST", "/memory/add", hers)
+    assert (status, error["code"]) == (403, "FORBIDDEN")
+    assert world.v1("bob", "POST", "/memory/flush", {"session_id": "hers-alone"})[0] == 403
+    assert world.truth() == before
+    assert (
+        world.v1("alice", "POST", "/memory/flush", {"session_id": "hers-alone"})[1]["status"] == "extracted"
+    )
+    assert "secret nest" not in words_of(world, "bob", "bob")
+    assert "secret nest" in words_of(world, "alice", "alice")
+
+
+def test_who_begins_a_session_gets_no_share_in_what_others_say(world):
+    """Bob begins a session under an id he guessed: whoever speaks for Alice there is refused by name, not mixed in."""
+    mine = {"session_id": "main", "messages": [said("bob", "x")]}
+    assert world.v1("bob", "POST", "/memory/add", mine)[0] == 200
+    hers = {"session_id": "main", "messages": [said("alice", f"My {CANARY} moved on Monday.")]}
+    before = world.truth()
+    assert world.v1("alice", "POST", "/memory/add", hers)[0] == 403
+    status, error = world.v1("all", "POST", "/memory/add", hers)
+    assert (status, error["code"]) == (409, "CONFLICT")
+    assert '"main"' in error["message"]
+    assert "another session_id" in error["message"]
+    assert world.truth() == before
+    # What an assistant answers him is his, and comes from the application that has him call.
+    answered = [said("helper", "At your service.", role="assistant")]
+    assert world.v1("all", "POST", "/memory/add", {"session_id": "main", "messages": answered})[0] == 200
+    again = {"session_id": "main", "messages": [said("bob", "Thank you.")]}
+    assert world.v1("bob", "POST", "/memory/add", again)[0] == 200
+    assert world.v1("bob", "POST", "/memory/flush", {"session_id": "main"})[1]["status"] == "extracted"
+    assert "moved on Monday" not in words_of(world, "bob", "bob")
+
+
+def test_the_open_part_of_a_session_is_told_to_those_it_belongs_to(world):
+    """Two users of one application under one session id: neither's token sees what is open there."""
+    first = [said("bob", f"Bob saw a {CANARY}."), said("bob", "That was all.", days=3)]
+    assert (
+        world.v1("all", "POST", "/memory/add", {"session_id": "shared-by-accident", "messages": first})[0]
+        == 200
+    )
+    assert world.v1("all", "POST", "/memory/flush", {"session_id": "shared-by-accident"})[0] == 200
+    look = {"user_id": "bob", "query": CANARY, "filters": {"session_id": "shared-by-accident"}}
+    hers = [said("alice", f"Alice's {CANARY} sleeps.", days=9)]
+    assert (
+        world.v1("all", "POST", "/memory/add", {"session_id": "shared-by-accident", "messages": hers})[0]
+        == 200
+    )
+    look["consistency"] = "strong"
+    assert "sleeps" in str(world.v1("all", "POST", "/memory/search", look))
+    assert "sleeps" not in words_of(world, "bob", "bob")
+    assert world.v1("bob", "POST", "/memory/flush", {"session_id": "shared-by-accident"})[0] == 403
+
+
+def test_a_trusted_caller_keeps_group_chats(world):
+    """Without a limit to owners several people speak in one session, and each has its episode."""
+    talk = [
+        said("alice", "Shall we meet?"),
+        said("bob", "At noon."),
+        said("helper", "Noted.", role="assistant"),
+    ]
+    assert world.v1("all", "POST", "/memory/add", {"session_id": "room", "messages": talk})[0] == 200
+    assert world.v1("alice", "POST", "/memory/add", {"session_id": "room", "messages": [talk[0]]})[0] == 403
+    assert world.v1("all", "POST", "/memory/flush", {"session_id": "room"})[1]["status"] == "extracted"
+    assert "At noon." in words_of(world, "alice", "alice")
+
+
+def test_nothing_is_to_flush_in_a_session_that_is_not_there(world):
+    assert world.v1("bob", "POST", "/memory/flush", {"session_id": "never"})[1]["status"] == "no_extraction"
+
+
+def test_a_session_stays_closed_after_a_restart(tmp_path):
+    """Whose a session is stands in its log: another process knows it, too."""
+    tokens = ";".join(f"{secret(who)} {REACH[who]}" for who in ("all", "alice", "bob"))
+    env = {"CAIRN_SERVER__TOKENS": tokens, "CAIRN_EMBEDDING__PROVIDER": "none"}
+    for turn in (1, 2):
+        with serving(tmp_path / "root", env=env) as server:
+            world = World(server, tmp_path)
+            mine = {"session_id": "s", "messages": [said("bob", f"turn {turn}")]}
+            assert world.v1("bob", "POST", "/memory/add", mine)[0] == 200
+            hers = {"session_id": "s", "messages": [said("alice", "hello")]}
+            assert world.v1("alice", "POST", "/memory/add", hers)[0] == 403
+            assert world.v1("all", "POST", "/memory/add", hers)[0] == 409
+
+
+# ---------------------------------------------------------------- letting in
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"agent_id": "bob"},
+        {"agent_id": "bob", "mode": "strict", "pinned": True, "category": "convention"},
+        {"scope": "project"},
+        {"scope": "project", "agent_id": "bob"},
+        {"scope": "user", "owner": "bob", "mode": "strict", "category": "convention"},
+        {"scope": "user", "owner": "bob", "pinned": True},
+        {"scope": "user", "owner": "bob", "status": "promoted"},
+        {"scope": "agent", "agent_id": "bob", "status": "promoted"},
+        {"scope": "user", "agent_id": "alice"},
+        {"scope": "user", "owner": "bob", "agent_id": "alice"},
+        {"scope": "mission", "owner": "run-7"},
+    ],
+)
+def test_an_owner_writes_neither_for_all_nor_past_the_gate(world, body):
+    """A token limited to owners writes candidates of theirs: an agent's name makes no owner of the project."""
+    before = world.truth()
+    status, error = world.v1(
+        "bob", "POST", "/memories", {"content": f"Everybody obeys the {CANARY}.", **body}
+    )
+    assert (status, error["code"]) == (403, "FORBIDDEN")
+    assert world.truth() == before
+
+
+def test_the_word_of_an_agent_is_a_candidate_until_it_is_let_in(world):
+    """Without the right nothing the agent says is promoted or rewords what is; with it a person lets it in."""
+    mine = {"content": "Tides are read before noon.", "scope": "agent", "agent_id": "bob"}
+    status, verdict = world.v1("bob", "POST", "/memories", mine)
+    assert (status, verdict["memory"]["status"], verdict["memory"]["origin"]) == (200, "candidate", "agent")
+    made = verdict["memory"]["id"]
+    assert world.v1("bob", "PATCH", f"/memories/{made}", {"content": "Tides are read at noon."})[0] == 200
+    assert world.v1("bob", "POST", f"/memories/{made}/promote")[0] == 403
+    assert world.v1("sharing-bob", "POST", f"/memories/{made}/promote")[1]["status"] == "promoted"
+    for method, path, body in (
+        ("PATCH", f"/memories/{made}", {"content": "Tides are never read."}),
+        ("POST", f"/memories/{made}/supersede", {"content": "Tides are never read.", "reason": "x"}),
+        ("POST", f"/memories/{made}/pin", None),
+    ):
+        assert world.v1("bob", method, path, body)[0] == 403
+    # Nearly the same again: it is counted, and the words that were let in stay as they are.
+    long = "Read the tide table of the north harbour before every single trip out to the far island"
+    kept = {"content": f"{long} early.", "scope": "user", "owner": "bob", "status": "promoted"}
+    kept = world.v1("sharing-bob", "POST", "/memories", kept)[1]["memory"]["id"]
+    near = {"content": f"{long} never.", "scope": "user", "owner": "bob", "importance": "high"}
+    status, verdict = world.v1("bob", "POST", "/memories", near)
+    assert (status, verdict["reason"], verdict["memory"]["id"]) == (200, "near_duplicate", kept)
+    found = world.v1("bob", "GET", f"/memories/{kept}?scope=user&owner=bob")[1]
+    assert (found["content"], found["importance"], found["observation_count"]) == (
+        f"{long} early.",
+        "medium",
+        2,
+    )
+
+
+def test_sharing_is_a_right_of_its_own(world):
+    """With it an owner's token reads and writes what is the project's, and still no other owner's."""
+    status, verdict = world.v1("sharing-bob", "POST", "/memories", {"content": "The pier is closed in May."})
+    assert (status, verdict["memory"]["scope"]) == (200, "project")
+    made = verdict["memory"]["id"]
+    assert world.v1("sharing-bob", "GET", f"/memories/{made}")[0] == 200
+    assert world.v1("bob", "GET", f"/memories/{made}")[0] == 403
+    assert world.v1("sharing-bob", "GET", "/memories?scope=project")[0] == 200
+    assert world.v1("sharing-bob", "GET", "/memories")[0] == 403
+    hers = world.fresh().removeprefix("alice_")
+    status, error = world.v1("sharing-bob", "GET", f"/memories/{hers}")
+    assert status in {403, 404}
+    assert "alice" not in error["message"]
