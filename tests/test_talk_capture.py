@@ -91,7 +91,7 @@ def test_the_transcript_of_a_cell_stays_and_is_traced_by_its_id(kit):
 
 
 def test_every_user_of_a_group_chat_gets_the_episode(kit):
-    """E36: one episode for each user in the cell; the assistant, who is no user, gets none."""
+    """E36: one episode for each user of the session; the assistant, who is no user, gets none."""
     kit.add(
         "s1",
         said("Shall we hike?"),
@@ -103,6 +103,33 @@ def test_every_user_of_a_group_chat_gets_the_episode(kit):
     assert sorted(owner for owner, _ in kit.episodes()) == ["ann", "ben"]
     assert len({entry.inline["parent_id"] for _, entry in kit.episodes()}) == 1
     assert [(scope.owner, eid) for scope, eid in kit.events[0].episodes] == [("ann", "ep_20230508_00000001"), ("ben", "ep_20230508_00000001")]  # fmt: skip
+
+
+def test_a_long_run_belongs_to_the_person_it_is_for_in_every_cell(kit):
+    """One request, then cells of nothing but an assistant's and its tools' messages: each is the person's."""
+    kit.add("s1", said("Migrate the billing tables, please."))
+    for step in range(1, 7):
+        role = "tool" if step % 2 else "assistant"
+        kit.add("s1", said(f"step {step} marker{step:02d}", step, who="bot", role=role, tool_call_id="c1" if role == "tool" else None))  # fmt: skip
+        kit.flush()
+
+    assert {owner for owner, _ in kit.episodes()} == {"ann"}
+    assert all(f"marker{step:02d}" in kit.told("ann") for step in range(1, 7))
+    assert {cell.owners for cell in kit.log().cells} == {(("user", "ann"),)}
+
+
+def test_who_joins_later_has_what_was_said_since(kit):
+    """A person owns what is said from the first cell they speak in, whoever speaks in the cells after it."""
+    kit.add("s1", said("The door code is 4411."))
+    kit.flush()
+    kit.add("s1", said("Hello, I am new here.", 1, who="ben"))
+    kit.flush()
+    Kit(kit.folder).add("s1", said("We meet on Monday.", 2))
+    Kit(kit.folder).flush()
+
+    assert "4411" not in kit.told("ben")
+    assert "Monday" in kit.told("ben")
+    assert "new here" in kit.told("ann")
 
 
 def test_a_cell_without_a_user_belongs_to_its_agents(kit):

@@ -86,6 +86,7 @@ class _Session:
         self.cut_upto = 0
         self.mode = ""
         self.turns: deque[_Turn] = deque()
+        self.people: dict[str, int] = {}
         self.due: list[Cut] = []
         self.spoke: set[tuple[str, str]] = set()
         self.begun_for: frozenset[str] | None = None
@@ -124,6 +125,8 @@ class _Session:
         """Let the boundary rules see a message, once."""
         self.due += self.stretch.take(ordinal, message)
         self.spoke.add((message.role, message.sender_id))
+        if message.role == "user":
+            self.people.setdefault(message.sender_id, ordinal)
         self.turns.append(_Turn(ordinal, message.sender_id, message.role, message.timestamp, unit))
 
     def enter(self, first: int, count: int, digest: str, key: str | None, mode: str | None) -> None:
@@ -339,7 +342,7 @@ class Inbox:
                         first,
                         cut.upto,
                         _day(turns[0].timestamp, self._zone),
-                        _owners(turns),
+                        _owners(turns, [who for who, since in session.people.items() if since < cut.upto]),
                         cut.reason,
                         mode or self._settings.mode,
                         self._now(),
@@ -441,10 +444,16 @@ def _day(timestamp: int, zone: ZoneInfo) -> str:
     return said_at(timestamp, zone).date().isoformat()
 
 
-def _owners(turns: Sequence[_Turn]) -> tuple[tuple[str, str], ...]:
-    """Whose episode it is: every user's in the cell; without one, the assistants', else whoever spoke."""
-    for track, role in (("user", "user"), ("agent", "assistant"), ("agent", "tool")):
+def _owners(turns: Sequence[_Turn], people: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Whose episode it is: everyone's who has spoken in the session by then, in this cell or before it.
+
+    A long run of an assistant's steps falls into cells without a person's word; it is still theirs it was done
+    for. Where no person has spoken, it is the assistants', else whoever spoke.
+    """
+    if people:
+        return tuple(("user", sender) for sender in people)
+    for role in ("assistant", "tool"):
         found = dict.fromkeys(turn.sender_id for turn in turns if turn.role == role)
         if found:
-            return tuple((track, sender) for sender in found)
+            return tuple(("agent", sender) for sender in found)
     return ()
