@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -207,6 +207,11 @@ def models_dir(environ: Mapping[str, str] | None = None) -> Path:
     env = os.environ if environ is None else environ
     cache = env.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "cairn" / "models"
+
+
+def inherited(*, without: str, but: Collection[str] = ()) -> dict[str, str]:
+    """The environment for a child process: this one's, less what begins with `without` and is not in `but`."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(without) or k in but}
 
 
 SECTIONS: dict[str, type[Any]] = {

@@ -266,7 +266,9 @@ def _marker_lines(tree: Path, files: Mapping[str, int], *, has_git: bool) -> Ite
             if size > MAX_TEXT_BYTES and language_of(name)
         ]
         wanted = [f":(glob)**/*{ending}" for ending in LANGUAGES]
-        out = git.git(tree, "grep", "-nIE", "--untracked", "-e", _GREP, "--", *wanted, *large[:500])
+        out = git.git(
+            tree, "grep", "-nIE", "--untracked", "--no-textconv", "-e", _GREP, "--", *wanted, *large[:500]
+        )
         for row in (out or "").splitlines():
             path, _, rest = row.partition(":")
             line, _, text = rest.partition(":")

@@ -1,17 +1,58 @@
-"""What git can tell about a work tree, by asking the `git` program. A plain folder answers "nothing"."""
+"""What git can tell about a work tree, by asking the `git` program. A plain folder answers "nothing".
+
+A repository's own settings can name programs for git to run, and its author may be anybody: every call passes
+through `git`, which overrules each such setting, refuses every transport and leaves out the variables that would
+point git elsewhere.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.config import inherited
 from cairn.types import Space, checked_id
 
 _TIMEOUT = 20.0
+# The command line wins over every file, included ones too. Filters, textconv and external diffs have names of the
+# repository's choice and cannot be overruled here: no command below looks at content in a way that runs them.
+_OVERRULED = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.pager=cat",
+    "core.editor=false",
+    "core.sshCommand=false",
+    "core.gitProxy=false",
+    "core.askPass=false",
+    "core.alternateRefsCommand=:",
+    "core.attributesFile=/dev/null",
+    "credential.helper=",
+    "diff.external=",
+    "interactive.diffFilter=false",
+    "log.showSignature=false",
+    "gpg.program=false",
+    "gpg.ssh.program=false",
+    "gpg.x509.program=false",
+    "protocol.allow=never",
+    "safe.bareRepository=explicit",
+    "submodule.recurse=false",
+    "color.ui=false",
+)
+_CALL = ("git", "--no-pager", "--no-optional-locks", *(word for line in _OVERRULED for word in ("-c", line)))
+# Who runs us may say where their own settings lie; a hook's GIT_DIR or a GIT_SSH would lead git astray.
+_KEPT = frozenset({"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"})
+_SAFE = {
+    "GIT_ALLOW_PROTOCOL": "none",  # wins over protocol.<name>.allow, which a repository may set
+    "GIT_NO_LAZY_FETCH": "1",  # a partial clone fetches what it lacks by the remote's own program
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ATTR_NOSYSTEM": "1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +70,8 @@ def git(tree: Path, *arguments: str) -> str | None:
     """The output of a git command in `tree`, or None where it fails or git is missing."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(tree), *arguments],
+            [*_CALL, "-C", str(tree), *arguments],
+            env={**inherited(without="GIT_", but=_KEPT), **_SAFE},
             capture_output=True,
             timeout=_TIMEOUT,
             check=False,
@@ -41,9 +83,12 @@ def git(tree: Path, *arguments: str) -> str | None:
 
 
 def top_of(folder: Path) -> Path:
-    """The work tree `folder` belongs to, or `folder` itself where there is no git."""
-    top = git(folder, "rev-parse", "--show-toplevel")
-    return Path(top.strip()) if top and top.strip() else folder.absolute()
+    """The work tree `folder` belongs to, or `folder` itself where there is no git.
+
+    A repository can name any folder its work tree (`core.worktree`); one without a `.git` is not believed.
+    """
+    top = (git(folder, "rev-parse", "--show-toplevel") or "").strip()
+    return Path(top) if top and os.path.lexists(os.path.join(top, ".git")) else folder.absolute()
 
 
 def common_dir(tree: Path) -> Path | None:
@@ -96,7 +141,17 @@ def tracked_files(tree: Path) -> list[str] | None:
 def recent_commits(tree: Path, limit: int = 60) -> list[Commit]:
     """The newest commits with the files they touched, newest first; [] in a repository without any."""
     fields = "%x1e%H%x1f%cI%x1f%s%x1f%b%x1f"
-    out = git(tree, "log", f"-{limit}", "--no-merges", "--name-only", "-M", f"--format={fields}")
+    ask = (
+        "log",
+        f"-{limit}",
+        "--no-merges",
+        "--name-only",
+        "--no-ext-diff",
+        "--no-textconv",
+        f"--format={fields}",
+    )
+    # Following renames needs the files themselves, which a partial clone may lack and which are not fetched.
+    out = git(tree, *ask, "-M") or git(tree, *ask, "--no-renames")
     commits = []
     for record in (out or "").split("\x1e")[1:]:
         parts = record.split("\x1f")
@@ -132,12 +187,14 @@ def ease_merges(tree: Path, entry_files: Sequence[str]) -> None:
     Nothing committed changes; a clone without the driver meets an ordinary one-line conflict at worst.
     """
     shared = common_dir(tree)
-    if shared is None:
+    if shared is None or (shared / "config").is_symlink():
         return
     if (git(tree, "config", "--local", "merge.cairn-entry.driver") or "").rstrip("\n") != _DRIVER:
         git(tree, "config", "--local", "merge.cairn-entry.name", "keep one Cairn entry block")
         git(tree, "config", "--local", "merge.cairn-entry.driver", _DRIVER)
     attributes = shared / "info" / "attributes"
+    if attributes.is_symlink() or attributes.parent.is_symlink():
+        return  # what a link points to is no part of this repository
     try:
         text = attributes.read_text(encoding="utf-8") if attributes.exists() else ""
         missing = [
