@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 
 def free_port() -> int:
@@ -42,13 +42,27 @@ class Server:
         except ValueError:
             return answer.status, text.decode("utf-8", "replace")
 
+    def raw(self, data, *, end=False):
+        """Send bytes as they are, end the sending side if told to, and return all that is answered."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            connection.sendall(data)
+            if end:
+                connection.shutdown(socket.SHUT_WR)
+            answer = b""
+            while piece := connection.recv(65536):
+                answer += piece
+        return answer
+
     def post(self, name, body, **kwargs):
         return self.call("POST", f"/api/v1/{name}", body, **kwargs)
 
 
 @contextmanager
-def serving(root, *options, env=None):
-    """Start `cairn server start` on `root`; stop it with SIGTERM and check that it ended well."""
+def serving(root, *options, env=None, log=None):
+    """Start `cairn server start` on `root`; stop it with SIGTERM and check that it ended well.
+
+    What it logs goes to the file `log`, if one is named.
+    """
     port = free_port()
     command = [
         sys.executable,
@@ -62,7 +76,10 @@ def serving(root, *options, env=None):
         str(port),
     ]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
-    process = subprocess.Popen([*command, *options], env={**clean, **(env or {})}, stdout=subprocess.DEVNULL)
+    with open(log, "ab") if log else nullcontext() as errors:
+        process = subprocess.Popen(
+            [*command, *options], env={**clean, **(env or {})}, stdout=subprocess.DEVNULL, stderr=errors
+        )
     server = Server(process, port)
     try:
         deadline = time.monotonic() + 30

@@ -16,11 +16,10 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from cairn.config import ServerSettings
 from cairn.errors import CairnError, Conflict, Forbidden, Invalid, Misconfigured, NotFound, Unavailable
@@ -36,6 +35,9 @@ log = logging.getLogger("cairn.http")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN_PATHS = frozenset({"/health"})
+_ONCE = (b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type", b"content-length")
+_HOST = re.compile(r"(?:\[(?P<six>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9._-]{1,253}))(?::\d{1,5})?")
+_HUNG_UP = 499  # nobody reads this answer; the figure says that it was not the server's fault
 
 
 class Refusal(Exception):
@@ -118,7 +120,8 @@ class Guard:
                 "Set server.tokens, or bind to 127.0.0.1.",
                 setting="server.tokens",
             )
-        self._hosts = _LOOPBACK_NAMES | {self.settings.host.strip("[]")} | set(self.settings.allowed_hosts)
+        named = (self.settings.host.strip("[]"), *self.settings.allowed_hosts)
+        self._hosts = _LOOPBACK_NAMES | {name.lower() for name in named}
         self._origins = set(self.settings.allowed_origins)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -143,6 +146,7 @@ class Guard:
             await send(message)
 
         try:
+            _check_once(scope["headers"])
             self._check_caller(headers)
             state["grant"] = self._grant(scope["path"], headers)
             limited = _BodyLimit(receive, headers, self.settings)
@@ -185,26 +189,28 @@ class Guard:
 
     def _check_caller(self, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
-        name = _host_name(host)
+        parts = _HOST.fullmatch(host.lower())
+        if host and parts is None:
+            raise Refusal(
+                400, "BAD_REQUEST", f'Host "{_shown(host)}" is malformed: send a name or address and a port.'
+            )
+        name = (parts["six"] or parts["name"]) if parts is not None else ""
         # With tokens on a public address the name in Host is not known beforehand, and the token protects.
         if name not in self._hosts and (is_loopback(self.settings.host) or self.settings.allowed_hosts):
-            shown = host[:80].encode("unicode_escape").decode("ascii")
             raise Refusal(
                 403,
                 "FORBIDDEN",
-                f'Host "{shown}" is not served here. Add it to server.allowed_hosts if it is yours.',
+                f'Host "{_shown(host)}" is not served here. Add it to server.allowed_hosts if it is yours.',
             )
         origin = headers.get(b"origin")
         if origin is not None:
             text = origin.decode("latin-1")
-            parts = urlsplit(text)
-            same = parts.netloc == host and parts.scheme in {"http", "https"}
-            if not same and text not in self._origins:
-                shown = text[:80].encode("unicode_escape").decode("ascii")
+            own = {f"http://{host}", f"https://{host}"} if host else set()
+            if text not in own and text not in self._origins:
                 raise Refusal(
                     403,
                     "FORBIDDEN",
-                    f'Pages from "{shown}" may not call this server. See server.allowed_origins.',
+                    f'Pages from "{_shown(text)}" may not call this server. See server.allowed_origins.',
                 )
         elif headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
             raise Refusal(403, "FORBIDDEN", "Pages of other sites may not call this server.")
@@ -256,6 +262,10 @@ class _BodyLimit:
             self._done = not message.get("more_body", False)
             if self._seen > self._limit:
                 raise self._too_large()
+        elif message["type"] == "http.disconnect":
+            raise Refusal(
+                _HUNG_UP, "BAD_REQUEST", "The connection ended before the body did; nothing was written."
+            )
         return message
 
     def _too_large(self) -> Refusal:
@@ -266,10 +276,17 @@ class _BodyLimit:
         )
 
 
-def _host_name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
+def _check_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse a header that says who calls or what follows twice: two readers could each believe another one."""
+    names = [name for name, _ in headers]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise Refusal(400, "BAD_REQUEST", f"The header {name.decode()} is there more than once.")
+
+
+def _shown(text: str) -> str:
+    """The beginning of a header's value, harmless wherever it is printed."""
+    return text[:80].encode("unicode_escape").decode("ascii")
 
 
 async def _send_refusal(send: Send, refusal: Refusal, request_id: str, path: str) -> None:
