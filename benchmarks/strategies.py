@@ -18,6 +18,7 @@ from typing import Any
 from cairn import open_blocking
 from cairn.config import load
 from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.notes.notebook import Draft, Notebook
@@ -75,7 +76,7 @@ class _World:
             locks=locks,
             clock=clock,
             settings=settings,
-            index_dir=root / ".index",
+            jobs=SqliteJobs(root / ".index"),
         )
         self.notebook = notebook
         self.capture = Capture(

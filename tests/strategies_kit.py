@@ -11,6 +11,7 @@ from typing import Any
 
 from cairn.config import Settings, load
 from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.notes.kinds import KINDS
@@ -81,11 +82,11 @@ class World:
             locks=self.locks,
             clock=self.clock,
             settings=self.settings,
-            index_dir=self.directory / ".index",
+            jobs=SqliteJobs(self.directory / ".index"),
             strategies=strategies,
             **self.more,
         )
-        weakref.finalize(engine, engine.state.close)
+        weakref.finalize(engine, engine.jobs.close)
         return engine
 
     def talk(

@@ -78,7 +78,7 @@ def tell(memory: BlockingMemory, *texts: str, session: str = "s") -> None:
 
 
 def settled(memory: BlockingMemory) -> bool:
-    counts = memory.memory.parts.engine.state.counts()
+    counts = memory.memory.parts.engine.jobs.counts()
     return not any(one.get("pending") or one.get("running") for one in counts.values())
 
 
@@ -341,7 +341,7 @@ def test_an_edit_beside_a_lost_index_file_is_followed(tmp_path):
         tell(memory, "I adopted a heron called Zaphodine.")
         soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
     with opened(tmp_path) as memory:  # a start after which the engine knows the session as it is
-        soon(lambda: bool(memory.memory.parts.engine.state.seen()))
+        soon(lambda: bool(memory.memory.parts.engine.jobs.seen()))
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     for file in (tmp_path / ".index/sqlite").glob("index.db*"):
         file.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ import pytest
 
 from cairn.engines import database
 from cairn.engines.database import Database, _Connection
+from cairn.engines.jobs import SqliteJobs
 from cairn.engines.sqlite import MAX_RETRIES, SqliteState
 from cairn.seams import Noticed
 
@@ -288,3 +290,28 @@ def test_a_connection_that_never_opened_ends_quietly(tmp_path):
     with pytest.raises(sqlite3.OperationalError):
         sqlite3.connect(tmp_path / "gone" / "x.db", factory=_Connection)
     gc.collect()
+
+
+def test_another_programs_database_is_set_aside_whole(tmp_path):
+    """A file with tables and without our mark is kept under another name, and ours is made beside it."""
+    path = tmp_path / "system.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE md_change_state (path TEXT)")
+        db.execute("INSERT INTO md_change_state VALUES ('theirs')")
+        db.commit()
+    ours = Database(path, "CREATE TABLE md_change_state (lsn INTEGER)", version=7)
+    ours.write(lambda db: db.execute("INSERT INTO md_change_state VALUES (1)"))
+    assert ours.read(lambda db: db.execute("SELECT lsn FROM md_change_state").fetchall()) == [(1,)]
+    ours.close()
+    with contextlib.closing(sqlite3.connect(f"{path}.foreign")) as db:
+        assert db.execute("SELECT path FROM md_change_state").fetchall() == [("theirs",)]
+
+
+def test_a_job_queue_made_anew_says_so_until_its_work_is_found(tmp_path):
+    """Also to a process that did not make it; the mark is in the file."""
+    maker, other = SqliteJobs(tmp_path), SqliteJobs(tmp_path)
+    assert maker.is_new and other.is_new
+    maker.set_found(now=1.0)
+    assert not maker.is_new and not other.is_new
+    maker.close()
+    other.close()

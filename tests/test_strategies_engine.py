@@ -81,7 +81,7 @@ def test_state_lives_in_ome_db(world: World):
     assert (world.directory / ".index/sqlite/ome.db").exists()
     world.run()
     assert {run.status for run in world.engine.runs()} == {"done", "skipped"}
-    assert sum(world.engine.state.counters().values()) == 6
+    assert sum(world.engine.jobs.counters().values()) == 6
 
 
 def test_a_vanished_queue_is_found_again_from_the_notes(world: World):
@@ -117,12 +117,12 @@ def test_recover_leaves_nothing_running(world: World):
     """A job that a dead engine was running is ready again at once."""
     world.engine.handle(world.talk(TALK))
     now = world.clock.now().timestamp()
-    world.engine.state.claim(["extract_atomic_facts"], 10, now=now, far=now + 1000)
-    assert world.engine.state.counts()["extract_atomic_facts"] == {"running": 2}
+    world.engine.jobs.claim(["extract_atomic_facts"], 10, now=now, far=now + 1000)
+    assert world.engine.jobs.counts()["extract_atomic_facts"] == {"running": 2}
 
     successor = world.fresh_engine()
     assert successor.recover() >= 2
-    assert "running" not in successor.state.counts()["extract_atomic_facts"]
+    assert "running" not in successor.jobs.counts()["extract_atomic_facts"]
 
 
 def test_a_failure_is_retried_with_backoff_then_set_aside_with_its_reason(world: World):
@@ -277,17 +277,17 @@ def test_a_gate_counts_events_before_it_opens(world: World):
     world.configure("[strategies.extract_user_profile.gate]\nthreshold = 3\ncooldown_seconds = 60\n")
     for n in range(2):
         world.run(world.talk(TALK, session=f"s{n}"))
-    assert world.engine.state.counts()["extract_user_profile"] == {"held": 4}
+    assert world.engine.jobs.counts()["extract_user_profile"] == {"held": 4}
 
     world.run(world.talk(TALK, session="s2"))
-    assert "held" not in world.engine.state.counts()["extract_user_profile"]
+    assert "held" not in world.engine.jobs.counts()["extract_user_profile"]
 
     for n in range(3, 6):
         world.run(world.talk(TALK, session=f"s{n}"))
-    assert world.engine.state.counts()["extract_user_profile"]["held"] == 6
+    assert world.engine.jobs.counts()["extract_user_profile"]["held"] == 6
     world.clock.forward(seconds=61)
     world.run()
-    assert "held" not in world.engine.state.counts()["extract_user_profile"]
+    assert "held" not in world.engine.jobs.counts()["extract_user_profile"]
 
 
 def test_idle_seconds_wait_for_quiet(world: World):
@@ -363,8 +363,7 @@ def test_a_schedule_is_kept_and_a_long_sleep_runs_it_once(world: World):
     world.configure("[strategies.reflect_episodes]\nenabled = true\n")
     world.run()
     assert (
-        world.engine.state.schedule("reflect_episodes")[1]
-        == datetime(2026, 11, 16, 2, tzinfo=UTC).timestamp()
+        world.engine.jobs.schedule("reflect_episodes")[1] == datetime(2026, 11, 16, 2, tzinfo=UTC).timestamp()
     )  # type: ignore[index]
     world.clock.forward(days=40)
 

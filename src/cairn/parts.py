@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from cairn.config import Settings
 from cairn.daemon import Chore, Daemon
 from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
 from cairn.engines.lance import LanceMirror, MirrorProcess
 from cairn.engines.locks import FileLocks
@@ -314,6 +315,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             settings=settings,
         )
         undo.callback(keeper.close)
+        jobs = SqliteJobs(index_dir)
         engine = Engine(
             root=root,
             notebook=notebook,
@@ -323,7 +325,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             settings=settings,
             writer=writer,
             embedder=embedder,
-            index_dir=index_dir,
+            jobs=jobs,
             redact=redactor,
         )
         undo.callback(engine.close)

@@ -14,14 +14,14 @@ import inspect
 import itertools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cairn.errors import Invalid, InvalidLocatorError, Misconfigured, ProtocolError
-from cairn.types import Change, is_device_name
+from cairn.types import Change, Job, Queued, Run, is_device_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "Embedder",
     "Info",
     "InvalidLocatorError",
+    "Jobs",
     "JournalSlice",
     "Journals",
     "Locator",
@@ -490,6 +491,96 @@ class State(Protocol):
         ...
 
     def counts(self) -> QueueCounts: ...
+
+
+class Jobs(Protocol):
+    """The queue of the strategies: one job per (strategy, input), gates that hold jobs back, schedules.
+
+    It lives in the index directory and may be lost with it: the notes and session logs say what is to be done.
+    """
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was made anew since it was last found from the notes, by whatever process."""
+        ...
+
+    def set_found(self, *, now: float) -> None:
+        """All work the notes hold is queued: `is_new` is over."""
+        ...
+
+    def enqueue(self, queued: Sequence[Queued], *, now: float) -> int:
+        """Queue the asks that are not known yet, count them, and return how many were new."""
+        ...
+
+    def open_gates(self, strategy: str, threshold: int, cooldown: float, *, now: float) -> int:
+        """Let the held jobs go whose key has counted `threshold` events and is past its cooldown."""
+        ...
+
+    def free_held(self, strategy: str, *, dead_too: bool, now: float) -> int:
+        """Make the held jobs of a strategy pending and due, and its dead ones too if wanted."""
+        ...
+
+    def claim(self, strategies: Sequence[str], limit: int, *, now: float, far: float) -> list[Job]:
+        """Take up to `limit` due jobs of one strategy and mark them running; a due time beyond `far` is due too."""
+        ...
+
+    def finish(self, ended: Iterable[tuple[int, str, str, Sequence[str]]], *, now: float) -> None:
+        """Record (job id, status, reason, outputs) for jobs that are still running."""
+        ...
+
+    def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
+        """Put running jobs back: (job id, reason, due at). `count=False` takes the attempt back as well."""
+        ...
+
+    def revive(self) -> int:
+        """Return every running job to the queue. Only the holder of the engine's lease calls it."""
+        ...
+
+    def prune(self, before: float) -> int:
+        """Drop records of runs that ended before `before`."""
+        ...
+
+    def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:
+        """(cron, next time, last time) of a strategy, if it has one."""
+        ...
+
+    def set_schedule(self, strategy: str, cron: str, next_at: float | None, last_at: float | None) -> None:
+        """Remember when a strategy is due; no time removes it."""
+        ...
+
+    def seen(self) -> dict[str, int]:
+        """How long each session log was when its cells were last looked at."""
+        ...
+
+    def set_seen(self, sizes: dict[str, int]) -> None:
+        """Remember how long each session log was."""
+        ...
+
+    def forget_seen(self) -> None:
+        """Let every session log be looked at again."""
+        ...
+
+    def due(self, strategies: Sequence[str], *, now: float, far: float) -> bool:
+        """Whether any of `strategies` has work to claim, or work that somebody claimed, alive or dead."""
+        ...
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many jobs each strategy has in each status."""
+        ...
+
+    def counters(self) -> dict[tuple[str, str], int]:
+        """The event counters, by strategy and gate key."""
+        ...
+
+    def known(self, strategy: str) -> set[str]:
+        """The inputs of `strategy` that have a record."""
+        ...
+
+    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[Run]:
+        """Run records, newest first."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Embedder(Protocol):

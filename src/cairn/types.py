@@ -282,3 +282,84 @@ class Verdict:
     merged_into_id: str | None = None
     detail: str | None = None
     lsn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One input for one strategy. `input` names what is consumed and makes a second run a no-op."""
+
+    strategy: str
+    input: str
+    scope: Scope
+    cell_id: str = ""
+    session_id: str = ""
+    day: str = ""
+    entry_id: str = ""
+
+    def payload(self) -> dict[str, str]:
+        """The ask as JSON values, for the queue."""
+        space = self.scope.space
+        return {
+            "app": space.app,
+            "project": space.project,
+            "track": self.scope.track,
+            "owner": self.scope.owner,
+            "cell": self.cell_id,
+            "session": self.session_id,
+            "day": self.day,
+            "entry": self.entry_id,
+        }
+
+    @classmethod
+    def of(cls, strategy: str, input: str, payload: Mapping[str, Any]) -> Ask:
+        """The ask that `payload` was made from."""
+        space = Space(str(payload["app"]), str(payload["project"]))
+        return cls(
+            strategy,
+            input,
+            Scope(space, payload["track"], str(payload["owner"])),
+            str(payload.get("cell", "")),
+            str(payload.get("session", "")),
+            str(payload.get("day", "")),
+            str(payload.get("entry", "")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An ask that is being worked on; `attempt` counts from 1."""
+
+    id: int
+    ask: Ask
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run record. Times are epoch seconds; `status` is one of held, pending, running, done, skipped, dead."""
+
+    id: int
+    strategy: str
+    input: str
+    status: str
+    attempts: int
+    due_at: float
+    enqueued_at: float
+    started_at: float | None
+    finished_at: float | None
+    reason: str
+    outputs: tuple[str, ...]
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """An ask on its way into the queue: what it is counted under, whether a gate holds it, when it is due.
+
+    A due time in the future means "when things are quiet": it moves the waiting jobs of the same key along.
+    """
+
+    ask: Ask
+    key: str
+    held: bool
+    due_at: float

@@ -57,7 +57,7 @@ def check(root: Path) -> dict[str, int]:
     """Every finished cell has its derived kinds, once."""
     _, engine = strategies_worker.parts(root)
     kit = engine._kit
-    counts = engine.state.counts()
+    counts = engine.jobs.counts()
     assert not any({"running", "pending", "dead"} & set(c) for c in counts.values()), counts
     ana, ops = Scope(Space(), "user", "ana"), Scope(Space(), "agent", "ops")
     facts: Counter[tuple[str, str]] = Counter()

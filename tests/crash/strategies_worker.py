@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cairn.config import load
 from cairn.engines.files import DeviceLocalBackend
+from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.notes.notebook import Notebook
@@ -88,7 +89,7 @@ def parts(root: Path) -> tuple[Capture, Engine]:
         locks=locks,
         clock=SystemClock(),
         settings=settings,
-        index_dir=root / ".index",
+        jobs=SqliteJobs(root / ".index"),
     )
     capture = Capture(
         storage=storage,

@@ -1,4 +1,4 @@
-"""A SQLite file that may vanish, break or be busy at any moment, and a caller who never hears of it.
+"""A SQLite file that reopens itself: it may vanish, break, be busy or be another program's at any moment.
 
 Everything under `.index/` is disposable while the service runs. So each use looks whether the file it has
 open is still the file that is there (one `stat`), opens anew where it is not, sets a broken file aside and
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
@@ -28,16 +29,32 @@ _VANISHING_SECONDS = 1.0
 _GIVEN_UP_SECONDS = 5.0
 _LOGS = ("-wal", "-shm")
 _SIDE_FILES = (*_LOGS, "-journal")
-_BROKEN = ("malformed", "not a database", "disk image", "file is encrypted", "unsupported file format")
-_LOST = (
-    "no such table",
-    "unable to open",
-    "readonly database",
-    "disk i/o error",
-    "vtable constructor failed",
-)
+_BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+_LOST = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
+_PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_INTERRUPT}
+_MOST_STRIKES = 6
+
+log = logging.getLogger("cairn.index")
 
 T = TypeVar("T")
+
+
+class _Vanishing(sqlite3.OperationalError):
+    """The file, or its log, was removed or replaced while it was opened."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+
+class _Busy(sqlite3.OperationalError):
+    """Readers hold on, or the connection was closed by a thread that noticed a new file first."""
+
+    sqlite_errorcode = sqlite3.SQLITE_BUSY
+
+
+class _OtherVersion(sqlite3.DatabaseError):
+    """The file has another schema than ours."""
+
+    sqlite_errorcode = sqlite3.SQLITE_FORMAT
 
 
 class _Connection(sqlite3.Connection):
@@ -85,7 +102,13 @@ class Database:
 
     def read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
         """Run `ask` on this thread's reading connection; again on a fresh file if the old one is lost."""
-        return self._living(lambda: ask(self._reader()))
+
+        def once() -> T:
+            connection = self._reader()
+            with _noticing_close(connection):
+                return ask(connection)
+
+        return self._living(once)
 
     def write(self, change: Callable[[sqlite3.Connection], T], *, patience: float = _BUSY_SECONDS) -> T:
         """Run `change` in one immediate transaction. It may be run again, so it must only touch the database.
@@ -97,15 +120,17 @@ class Database:
         def once() -> T:
             with self._lock:
                 self._current()
-                assert self._writer is not None
-                self._writer.execute("BEGIN IMMEDIATE")
-                try:
-                    result = change(self._writer)
-                    self._writer.execute("COMMIT")
-                except BaseException:
-                    with contextlib.suppress(sqlite3.Error):
-                        self._writer.execute("ROLLBACK")
-                    raise
+                writer = self._writer
+                assert writer is not None
+                with _noticing_close(writer):
+                    writer.execute("BEGIN IMMEDIATE")
+                    try:
+                        result = change(writer)
+                        writer.execute("COMMIT")
+                    except BaseException:
+                        with contextlib.suppress(sqlite3.Error):
+                            writer.execute("ROLLBACK")
+                        raise
                 return result
 
         return self._living(once, patience)
@@ -142,7 +167,7 @@ class Database:
                 self._writer.execute("VACUUM main")
                 busy = self._writer.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()[0]
                 if busy:
-                    raise sqlite3.OperationalError("database is locked")
+                    raise _Busy("database is locked")
                 return True
 
         try:
@@ -168,32 +193,27 @@ class Database:
                 raise Unavailable(f"{self.path.name} is closed: the memory was shut down.")
             try:
                 return act()
-            except sqlite3.ProgrammingError as error:
-                # Closed under us, because the file was replaced or the memory shut down: look again.
-                if "closed" not in str(error) or time.monotonic() > deadline:
-                    raise
             except sqlite3.DatabaseError as error:
-                text = str(error).lower()
-                if any(word in text for word in _BROKEN):
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
+                trouble = Unavailable(f"{self.path.name} cannot be used: {error}.")
+                if code in _BROKEN:
                     self._set_aside()
-                elif "no such table" in text or "vtable" in text:
-                    # Whole again by now, or whole all along: the second is our own mistake, not damage.
+                elif code == sqlite3.SQLITE_ERROR:
+                    # A table is missing, or being made: whole again by now, or whole all along. The second is our own mistake.
                     strikes += 1
                     if self._unreadable():
                         self._set_aside()
-                    elif strikes > 3:
-                        raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
-                elif any(word in text for word in _LOST):
+                    elif strikes > _MOST_STRIKES:
+                        raise trouble from error
+                elif code in _LOST:
                     self._drop()
                     if time.monotonic() > began + self._hope():
                         self._gave_up_at = time.monotonic()
-                        raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
-                elif not any(
-                    word in text for word in ("locked", "busy", "schema", "interrupted", "already exists")
-                ):
-                    raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
+                        raise trouble from error
+                elif code not in _PASSING:
+                    raise trouble from error
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
+                    raise trouble from error
             except OSError as error:
                 # A folder that is being removed under us shows as missing, or as there and not there.
                 passing = isinstance(error, FileNotFoundError | FileExistsError)
@@ -219,7 +239,7 @@ class Database:
                 if not self._is_whole():
                     # Its log went while this opened: it would read a file without what was committed last.
                     opened.close()
-                    raise sqlite3.OperationalError("unable to open: its files are being removed")
+                    raise _Vanishing("unable to open: its files are being removed")
                 held = (self._epoch, opened)
                 self._readers.add(opened)
             self._local.held = held
@@ -272,9 +292,9 @@ class Database:
                 found = self._found()
                 if found is None or found[:2] != before:
                     # Another file took its name meanwhile: what is open has no name any more, nobody else sees it.
-                    raise sqlite3.OperationalError("unable to open: the file was replaced")
+                    raise _Vanishing("unable to open: the file was replaced")
                 if 0 in found[2:] and _has_log(self._writer):
-                    raise sqlite3.OperationalError("unable to open: its files are being removed")
+                    raise _Vanishing("unable to open: its files are being removed")
                 self._epoch += 1
                 self._attached_epochs = attached
                 self._identity = found
@@ -331,8 +351,8 @@ class Database:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        if found not in {0, self._version}:
-            raise sqlite3.DatabaseError("unsupported file format")
+        if found not in {0, self._version} or (found == 0 and _is_foreign(connection)):
+            raise _OtherVersion(f"it has schema version {found}, not {self._version}")
         if found == 0:
             # Where the guard vanished with its folder, two may get here: the second finds a table and looks again.
             connection.executescript(
@@ -357,15 +377,25 @@ class Database:
                     writer.close()
 
     def _set_aside(self) -> None:
-        """Move a file that cannot be read out of the way, unless someone already did."""
+        """Move a file that cannot be read, or is not ours, out of the way, unless someone already did."""
         with self._lock:
             mine = self._identity
             self._drop()
             with contextlib.suppress(OSError), self._guarded():
                 if mine not in {None, self._found()} or (mine is None and not self._unreadable()):
                     return
-                os.replace(self.path, f"{self.path}.damaged")
+                aside = f"{self.path}.{'foreign' if self._is_of_others() else 'damaged'}"
+                os.replace(self.path, aside)
                 self._unlink()
+                log.warning(
+                    "%s was set aside as %s; it is made anew.", self.path.name, os.path.basename(aside)
+                )
+
+    def _is_of_others(self) -> bool:
+        """Whether the file is a sound database without our mark: another program's, or an old version's."""
+        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(self.path)) as db:
+            return _is_foreign(db)
+        return False
 
     def _unlink(self) -> None:
         for suffix in ("", *_SIDE_FILES):
@@ -381,7 +411,7 @@ class Database:
             finally:
                 connection.close()
         except sqlite3.DatabaseError as error:
-            return "locked" not in str(error)
+            return error.sqlite_errorcode & 0xFF not in _PASSING
 
 
 def _inode(path: str) -> int:
@@ -393,3 +423,28 @@ def _inode(path: str) -> int:
 
 def _has_log(connection: sqlite3.Connection) -> bool:
     return str(connection.execute("PRAGMA journal_mode").fetchone()[0]) == "wal"
+
+
+def _is_foreign(connection: sqlite3.Connection) -> bool:
+    """Whether there are tables, and none of them is the one that every file of ours has."""
+    names = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return bool(names) and "birth" not in names
+
+
+@contextlib.contextmanager
+def _noticing_close(connection: sqlite3.Connection) -> Iterator[None]:
+    """A use of a connection that another thread closed, because it saw a new file first, is tried again."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        if _is_open(connection):
+            raise
+        raise _Busy("the connection was closed") from None
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.total_changes  # noqa: B018 -- it raises on a closed connection
+    except sqlite3.ProgrammingError:
+        return False
+    return True

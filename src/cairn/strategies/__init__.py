@@ -11,12 +11,12 @@ queue, lease, retries, records. A new strategy is one file, and one line in `reg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.types import CellEvent, Scope, Space
+from cairn.types import Ask, CellEvent, Job, Scope
 
 if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
@@ -58,56 +58,6 @@ class Schedule:
 
 
 Event = CellEvent | CaseEvent | EditEvent | Schedule
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One input for one strategy. `input` names what is consumed and makes a second run a no-op."""
-
-    strategy: str
-    input: str
-    scope: Scope
-    cell_id: str = ""
-    session_id: str = ""
-    day: str = ""
-    entry_id: str = ""
-
-    def payload(self) -> dict[str, str]:
-        """The ask as JSON values, for the queue."""
-        space = self.scope.space
-        return {
-            "app": space.app,
-            "project": space.project,
-            "track": self.scope.track,
-            "owner": self.scope.owner,
-            "cell": self.cell_id,
-            "session": self.session_id,
-            "day": self.day,
-            "entry": self.entry_id,
-        }
-
-    @classmethod
-    def of(cls, strategy: str, input: str, payload: Mapping[str, Any]) -> Ask:
-        """The ask that `payload` was made from."""
-        space = Space(str(payload["app"]), str(payload["project"]))
-        return cls(
-            strategy,
-            input,
-            Scope(space, payload["track"], str(payload["owner"])),
-            str(payload.get("cell", "")),
-            str(payload.get("session", "")),
-            str(payload.get("day", "")),
-            str(payload.get("entry", "")),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """An ask that is being worked on; `attempt` counts from 1."""
-
-    id: int
-    ask: Ask
-    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
-from cairn.seams import Clock, Embedder, Journals, Locator, Locks, Writer
+from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
 from cairn.strategies.cells import Cells
 from cairn.strategies.cron import Cron
 from cairn.strategies.options import LiveOptions, Options
 from cairn.strategies.reflection import Undone, undo
 from cairn.strategies.registry import all_strategies
-from cairn.strategies.state import EngineState, Queued, Run
-from cairn.types import Scope, Space
+from cairn.types import Queued, Run, Scope, Space
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -88,7 +86,7 @@ class Engine:
         settings: The display zone and the switch for the whole engine.
         writer: The language model, if one is configured.
         embedder: Gives the embedder when one can be had.
-        index_dir: The directory of the index; `sqlite/ome.db` is made in it.
+        jobs: The queue.
         redact: Applied to every text before it is written.
         strategies: Which strategies there are (all of them by default).
     """
@@ -104,7 +102,7 @@ class Engine:
         settings: Settings,
         writer: Writer | None = None,
         embedder: Callable[[], Embedder | None] = lambda: None,
-        index_dir: Path,
+        jobs: Jobs,
         redact: Callable[[str], str] | None = None,
         strategies: Sequence[Strategy] | None = None,
     ) -> None:
@@ -113,7 +111,7 @@ class Engine:
         self._on = settings.strategies.enabled
         self._notebook = notebook
         self._root = root
-        self.state = EngineState(index_dir / "sqlite")
+        self.jobs = jobs
         self._cells = Cells(notebook, journals, self.step_aside)
         self._last_call = 0.0
         self._waiting_people = 0
@@ -145,7 +143,7 @@ class Engine:
         return self._kit
 
     def close(self) -> None:
-        self.state.close()
+        self.jobs.close()
 
     # -- events
 
@@ -165,7 +163,7 @@ class Engine:
     def look_again(self) -> None:
         """Nobody knows any more what was edited: go through everything, now or, should this process end, later."""
         if self._on:
-            self.state.forget_seen()
+            self.jobs.forget_seen()
             self._look_again = True
             self._work.set()
 
@@ -184,7 +182,7 @@ class Engine:
             }[gate.event_field]
             held = gate.threshold > 1 or gate.cooldown_seconds > 0
             queued.append(Queued(ask, key, held, now + chosen.idle_seconds))
-        made = self.state.enqueue(queued, now=now)
+        made = self.jobs.enqueue(queued, now=now)
         if made:
             self._work.set()
         return made
@@ -257,8 +255,8 @@ class Engine:
             return False
         now = self._now()
         # The read comes first: it is what notices that the queue vanished.
-        waiting = self.state.due([only] if only else self._active(), now=now, far=self._far(now))
-        lost = self.state.born or self._look_again
+        waiting = self.jobs.due([only] if only else self._active(), now=now, far=self._far(now))
+        lost = self.jobs.is_new or self._look_again
         return waiting or lost or (not only and self._clocks_due(now))
 
     def run_due(self, limit: int = 1024, *, seconds: float = 10.0, only: str = "") -> int:
@@ -285,15 +283,15 @@ class Engine:
             held.callback(self._one_at_a_time.release)
             if not held.enter_context(self._locks.lease(LEASE)):
                 return 0
-            self.state.revive()
-            if self.state.born or self._look_again:
+            self.jobs.revive()
+            if self.jobs.is_new or self._look_again:
                 self._look_again = False
                 self._discover(everything=True)
             while ended < limit and time.monotonic() < deadline:
                 self._turn_clocks()
                 now = self._now()
                 size = min(limit - ended, MODEL_BATCH if self._kit.writer else BATCH)
-                jobs = self.state.claim(names(), size, now=now, far=self._far(now))
+                jobs = self.jobs.claim(names(), size, now=now, far=self._far(now))
                 if not jobs:
                     self._cells.let_go()
                     break
@@ -327,7 +325,7 @@ class Engine:
     def _put_back(self, jobs: Sequence[Job], error: Exception) -> None:
         """Let jobs wait for a disk or a lock; that is nobody's failure and costs no attempt."""
         due = self._now() + WAIT_WHEN_UNAVAILABLE
-        self.state.retry(((job.id, _named(error), due) for job in jobs), count=False)
+        self.jobs.retry(((job.id, _named(error), due) for job in jobs), count=False)
 
     def _record(self, outcomes: Sequence[Outcome]) -> None:
         """First the journal, which outlives the index, then the queue."""
@@ -350,7 +348,7 @@ class Engine:
             (o.job.id, "done" if o.status == "wrote" else "skipped", o.reason, o.outputs[:64])
             for o in outcomes
         )
-        self.state.finish(ended, now=self._now())
+        self.jobs.finish(ended, now=self._now())
         follow = [
             ask
             for outcome in outcomes
@@ -366,9 +364,9 @@ class Engine:
             self._record([Outcome(job, "skipped", f"what it consumes is gone: {error}")])
             return 1
         if job.attempt > self._settings_of(job.ask.strategy).max_retries:
-            self.state.finish([(job.id, "dead", _named(error), ())], now=now)
+            self.jobs.finish([(job.id, "dead", _named(error), ())], now=now)
             return 1
-        self.state.retry([(job.id, _named(error), now + min(2.0 ** (job.attempt - 1), LONGEST_BACKOFF))])
+        self.jobs.retry([(job.id, _named(error), now + min(2.0 ** (job.attempt - 1), LONGEST_BACKOFF))])
         return 0
 
     # -- schedules
@@ -381,12 +379,12 @@ class Engine:
         for name in self._active():
             chosen = self._settings_of(name)
             if chosen.cron:
-                row = self.state.schedule(name)
+                row = self.jobs.schedule(name)
                 if row is None or row[0] != chosen.cron or row[1] <= now:
                     return True
             if chosen.scan_interval_seconds and self._scan_due(name, chosen, now):
                 return True
-            if (chosen.gate.threshold > 1 or chosen.gate.cooldown_seconds) and self.state.counts().get(
+            if (chosen.gate.threshold > 1 or chosen.gate.cooldown_seconds) and self.jobs.counts().get(
                 name, {}
             ).get("held"):
                 return True
@@ -403,29 +401,29 @@ class Engine:
             chosen = self._settings_of(name)
             if chosen.cron:
                 self._turn_cron(name, chosen.cron, now)
-            elif (row := self.state.schedule(name)) is not None:
-                self.state.set_schedule(name, row[0], None, None)
+            elif (row := self.jobs.schedule(name)) is not None:
+                self.jobs.set_schedule(name, row[0], None, None)
             if chosen.scan_interval_seconds and self._scan_due(name, chosen, now):
                 self._scanned[name] = now
                 self._discover(only=name, everything=True)
             gate = chosen.gate
             if gate.threshold > 1 or gate.cooldown_seconds:
-                self.state.open_gates(name, gate.threshold, gate.cooldown_seconds, now=now)
+                self.jobs.open_gates(name, gate.threshold, gate.cooldown_seconds, now=now)
 
     def _turn_cron(self, name: str, cron: str, now: float) -> None:
         local = datetime.fromtimestamp(now, UTC).astimezone(self._kit.zone)
         coming = Cron.parse(cron).next(local)
         assert coming is not None
-        row = self.state.schedule(name)
+        row = self.jobs.schedule(name)
         if row is None or row[0] != cron:
-            self.state.set_schedule(name, cron, coming.timestamp(), None)
+            self.jobs.set_schedule(name, cron, coming.timestamp(), None)
         elif row[1] <= now:
             due = datetime.fromtimestamp(row[1], UTC)
             self._enqueue(self._asked_by_clock(name, due))
-            self.state.set_schedule(name, cron, coming.timestamp(), row[1])
+            self.jobs.set_schedule(name, cron, coming.timestamp(), row[1])
         elif coming.timestamp() < row[1]:
             # The clock was set back: what lay ahead is now too far ahead.
-            self.state.set_schedule(name, cron, coming.timestamp(), None)
+            self.jobs.set_schedule(name, cron, coming.timestamp(), None)
 
     def _asked_by_clock(self, name: str, due: datetime) -> builtins.list[Ask]:
         strategy = self._strategies[name]
@@ -448,9 +446,9 @@ class Engine:
         with self._one_at_a_time, self._locks.lease(LEASE) as mine:
             if not mine:
                 return 0
-            back = self.state.revive()
-            self.state.prune(self._now() - KEEP_RECORDS_SECONDS)
-            return back + self._discover(everything=self.state.born)
+            back = self.jobs.revive()
+            self.jobs.prune(self._now() - KEEP_RECORDS_SECONDS)
+            return back + self._discover(everything=self.jobs.is_new)
 
     def discover(self) -> int:
         """Find every input in the notes and session logs that was never worked on; return how many are new."""
@@ -458,17 +456,16 @@ class Engine:
             return self._discover(everything=True) if mine else 0
 
     def _discover(self, *, only: str = "", everything: bool) -> int:
-        if self.state.born:
+        if self.jobs.is_new:
             # A queue made anew knows of nothing, so everything is looked for, whoever asked.
             only, everything = "", True
-            self.state.born = False
-        events, sizes = self._cells.events({} if everything else self.state.seen())
+        events, sizes = self._cells.events({} if everything else self.jobs.seen())
         done = self._journalled({event.space for event in events} | set(self._cells.spaces()))
         asks: list[Ask] = []
         for name, strategy in self._strategies.items():
             if only and name != only:
                 continue
-            known = self.state.known(name)
+            known = self.jobs.known(name)
             kit = replace(self._kit, options=self._settings_of(name))
             fresh = [
                 ask
@@ -479,7 +476,8 @@ class Engine:
             asks += [ask for ask in fresh if ask.input not in finished]
         made = self._enqueue(asks)
         if not only:
-            self.state.set_seen(sizes)
+            self.jobs.set_seen(sizes)
+            self.jobs.set_found(now=self._now())
         return made
 
     def _journalled(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
@@ -497,16 +495,14 @@ class Engine:
 
     def list(self) -> builtins.list[StrategyStatus]:
         """Every strategy with its settings, counts and last run."""
-        counts = self.state.counts()
+        counts = self.jobs.counts()
         out = []
         for name, strategy in self._strategies.items():
             chosen = self._settings_of(name)
-            row = self.state.schedule(name)
-            last = [run for run in self.state.runs(strategy=name, limit=1) if run.finished_at]
-            dead = self.state.runs(strategy=name, status="dead", limit=1)
-            troubled = [
-                run for run in self.state.runs(strategy=name, status="pending", limit=1) if run.reason
-            ]
+            row = self.jobs.schedule(name)
+            last = [run for run in self.jobs.runs(strategy=name, limit=1) if run.finished_at]
+            dead = self.jobs.runs(strategy=name, status="dead", limit=1)
+            troubled = [run for run in self.jobs.runs(strategy=name, status="pending", limit=1) if run.reason]
             trouble = dead or troubled
             out.append(
                 StrategyStatus(
@@ -533,7 +529,7 @@ class Engine:
         """Run records, newest first."""
         if strategy:
             self._named_strategy(strategy)
-        return self.state.runs(strategy=strategy, status=status, limit=limit)
+        return self.jobs.runs(strategy=strategy, status=status, limit=limit)
 
     def trigger(self, name: str, *, timeout: float = 60.0, force: bool = False) -> TriggerResult:
         """Run one strategy now on everything it has not worked on, and wait for it.
@@ -551,7 +547,7 @@ class Engine:
             raise Invalid(f"timeout = {timeout} is not a positive number of seconds.", field="timeout")
         if not force and (not self._on or name not in self._active()):
             return TriggerResult(name, "disabled")
-        before = self.state.counts().get(name, {})
+        before = self.jobs.counts().get(name, {})
         deadline = time.monotonic() + timeout
         asked = False
         while True:
@@ -564,10 +560,10 @@ class Engine:
                             self._enqueue(list(strategy.scheduled(Schedule(name, self._clock.now()), kit)))
                         else:
                             self._discover(only=name, everything=True)
-                        self.state.free_held(name, dead_too=force, now=self._now())
+                        self.jobs.free_held(name, dead_too=force, now=self._now())
             if asked:
                 self._drain(lambda: (name,), 10**9, deadline)
-            counts = self.state.counts().get(name, {})
+            counts = self.jobs.counts().get(name, {})
             left = counts.get("pending", 0) + counts.get("running", 0)
             late = time.monotonic() >= deadline
             if (asked and not left) or late:

@@ -1,28 +1,22 @@
-"""`ome.db`: what is queued, what ran, what is counted, what is scheduled. Disposable at any moment.
+"""`ome.db`: the jobs of the strategies: what is queued, what ran, what is counted, what is scheduled.
 
-One SQLite file under the index directory. Anyone may enqueue; the holder of the engine lease claims. A file
-that vanishes while it is open is noticed by its identity on disk and made anew, and `born` tells the engine
-that the queue must be found again from the notes.
+One SQLite file under the index directory, disposable at any moment. Anyone may enqueue; the holder of the
+engine's lease claims. A file made anew says so (`is_new`) until the queue has been found again from the notes.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cairn.errors import Unavailable
-from cairn.strategies import Ask, Job
+from cairn.engines.database import Database
+from cairn.types import Ask, Job, Queued, Run
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -39,56 +33,32 @@ CREATE TABLE counters (
     PRIMARY KEY (strategy, key)
 ) WITHOUT ROWID;
 CREATE TABLE schedules (strategy TEXT PRIMARY KEY, cron TEXT NOT NULL, next_at REAL NOT NULL, last_at REAL);
+CREATE TABLE found_again (at REAL NOT NULL);
 CREATE TABLE seen (session TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run record. Times are epoch seconds; `status` is one of held, pending, running, done, skipped, dead."""
-
-    id: int
-    strategy: str
-    input: str
-    status: str
-    attempts: int
-    due_at: float
-    enqueued_at: float
-    started_at: float | None
-    finished_at: float | None
-    reason: str
-    outputs: tuple[str, ...]
-    ask: Ask
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """An ask on its way into the queue: what it is counted under, whether a gate holds it, when it is due.
-
-    A due time in the future means "when things are quiet": it moves the waiting jobs of the same key along.
-    """
-
-    ask: Ask
-    key: str
-    held: bool
-    due_at: float
-
-
-class EngineState:
-    """The queue of the strategies. Synchronous, thread-safe, shared with other processes."""
+class SqliteJobs:
+    """The queue of the strategies in SQLite. Synchronous, thread-safe, shared with other processes."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "ome.db"
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
-        self.born = False
+        self._database = Database(directory / "sqlite" / "ome.db", _SCHEMA, version=2)
 
     def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self._database.close()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this file was made since the queue was last found in the notes, by whatever process."""
+        return not self._read("SELECT 1 FROM found_again")
+
+    def set_found(self, *, now: float) -> None:
+        """The queue has been found again from the notes: `is_new` is over."""
+        self._write(
+            lambda db: db.execute(
+                "INSERT INTO found_again SELECT ? WHERE NOT EXISTS (SELECT 1 FROM found_again)", (now,)
+            )
+        )
 
     # -- the queue
 
@@ -318,90 +288,8 @@ class EngineState:
             for *row, outputs, payload in rows
         ]
 
-    # -- the file
-
     def _read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        return self._do(lambda db: db.execute(sql, values).fetchall())
+        return self._database.read(lambda db: db.execute(sql, values).fetchall())
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def inside(db: sqlite3.Connection) -> T:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                out = work(db)
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
-            return out
-
-        return self._do(inside)
-
-    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the file that is there now; once more if it was taken away meanwhile."""
-        with self._lock:
-            for attempt in range(3):
-                try:
-                    out = work(self._open())
-                except (sqlite3.Error, OSError) as error:
-                    if self._connection is not None:
-                        self._connection.close()
-                        self._connection = None
-                    if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
-                        self._set_aside()
-                    if attempt == 2:
-                        raise Unavailable(
-                            f"The strategy queue {self._path.name} cannot be used now: {error}."
-                        ) from error
-                    continue
-                if self._on_disk() == self._identity:
-                    return out
-            raise Unavailable(f"The strategy queue {self._path.name} keeps vanishing; try again.")
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is not None:
-            if self._on_disk() == self._identity:
-                return self._connection
-            self._connection.close()
-            self._connection = None
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        before = self._on_disk()
-        db = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
-        try:
-            db.execute("PRAGMA busy_timeout = 30000")
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute("BEGIN IMMEDIATE")
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version != SCHEMA_VERSION:
-                tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-                for (table,) in tables:
-                    db.execute(f'DROP TABLE IF EXISTS "{table}"')
-                for statement in _SCHEMA.split(";"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                self.born = True
-            db.execute("COMMIT")
-            if self._on_disk() != before:
-                raise sqlite3.OperationalError("the file was replaced while it was opened")
-        except BaseException:
-            db.close()
-            raise
-        self._connection, self._identity = db, before
-        return db
-
-    def _on_disk(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _set_aside(self) -> None:
-        """Move a damaged file out of the way; it can be made anew from the notes."""
-        for suffix in ("", "-wal", "-shm"):
-            try:
-                os.replace(f"{self._path}{suffix}", f"{self._path}.damaged{suffix}")
-            except OSError:
-                continue
+        return self._database.write(work)
