@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from cairn.config import Settings
 from cairn.daemon import Chore, Daemon
+from cairn.engines import allocator
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
@@ -143,6 +144,7 @@ class Parts:
                 Chore("sweep temporary files", 6 * 3600.0, self._sweep_leftovers, apart=True),
                 Chore("sweep memories", 30.0, self.sweep_due, apart=True),
                 Chore("record edits", 60.0, self.observer.look_around, apart=True),
+                Chore("give memory back", 60.0, allocator.trim, apart=True),
             ],
         )
         self.daemon.start()

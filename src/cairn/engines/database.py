@@ -342,6 +342,9 @@ class Database:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute("PRAGMA journal_size_limit=16777216")
+            connection.execute(
+                "PRAGMA cache_size=-512"
+            )  # kB, of each of some twenty connections: the system caches pages
             for name, database in self._attached.items():
                 connection.execute(f"ATTACH DATABASE ? AS {name}", (str(database.path),))
         except BaseException:

@@ -10,6 +10,7 @@ and the frontmatter keys that belong to the Notebook stays as it is, byte for by
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import threading
@@ -43,7 +44,7 @@ OnChange = Callable[[Sequence[tuple[Locator, ChangeType]]], int]
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 50
-_RECENT_CHARS = 4_000_000
+_MOST_RECENT = 4096  # notes whose hash and highest sequence are kept, some 200 bytes each
 _FIRST_EIGHT = itemgetter(slice(0, 8))
 _COUNT = re.compile(r"^entry_count:[ ]+([0-9]{1,9})[ ]*(?=\r?$)", re.MULTILINE)
 _APPENDED = re.compile(r"^last_appended_at:[ ]+(?:'[^'\n]*'|null)[ ]*(?=\r?$)", re.MULTILINE)
@@ -140,7 +141,7 @@ class Notebook:
         self._lock_seconds = lock_seconds
         self._guard = threading.Lock()
         self._queues: dict[str, _Queue] = {}
-        self._recent: dict[str, tuple[str, int]] = {}
+        self._recent: dict[str, tuple[bytes, int]] = {}
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -333,20 +334,17 @@ class Notebook:
             )
         counted = _COUNT.search(text, head.start, head.end)
         count = int(counted.group(1)) if counted is not None else _read_count(text[head.start : head.end])
-        kept, highest = self._recent.pop(locator.key, ("", 0))
-        if kept == text:
+        kept, highest = self._recent.get(locator.key, (b"", 0))
+        if kept == _digest(text):
             return max(count, highest)
-        del kept  # long notes: let their memory be used again at once
         return max(count, _highest_in(text, f"<!-- entry:{kind.prefix}_{day.replace('-', '')}_"))
 
     def _remember(self, locator: Locator, text: str, highest: int) -> None:
-        """Keep the note just written, so that the next append need not look through it again."""
+        """Keep the hash and the count of the note just written: the next append need not look through it again."""
         with self._guard:
             self._recent.pop(locator.key, None)
-            self._recent[locator.key] = (text, highest)
-            while (
-                len(self._recent) > 1 and sum(len(kept) for kept, _ in self._recent.values()) > _RECENT_CHARS
-            ):
+            self._recent[locator.key] = (_digest(text), highest)
+            if len(self._recent) > _MOST_RECENT:
                 del self._recent[next(iter(self._recent))]
 
     def _counted(self, place: Place, text: str, count: int) -> str:
@@ -589,6 +587,10 @@ def _highest_in(text: str, start: str) -> int:
             if len(digits) in {4, 8} and digits.isascii() and digits.isdecimal():
                 highest = max(highest, int(digits))
     return highest
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _read_count(head: str) -> int:

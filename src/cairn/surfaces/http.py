@@ -332,8 +332,10 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     """
     import uvicorn
 
+    from cairn.engines import allocator
     from cairn.surfaces.logs import configure
 
+    allocator.settle()
     configure(settings.logging)
     listeners = _listeners(settings.server.host, settings.server.port)
     # A request re-takes the interpreter lock after each flush to disk; it should not wait 5 ms for background text work.
