@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cairn.config import SECRET_KEYS
 from cairn.engines.tree import trouble_writing
 from cairn.errors import CairnError
 from cairn.notes.conflicts import conflict_copies
@@ -66,7 +67,11 @@ def repair(parts: Parts) -> list[dict[str, Any]]:
     """Mend what is safe to mend in every space; each item says what was done."""
     from cairn.governed import checks
 
-    return [
+    mended = []
+    if _open_keys(parts):
+        (parts.settings.root / "cairn.toml").chmod(0o600)
+        mended.append({"where": "cairn.toml", "what": "is readable by you alone now", "code": "open-keys"})
+    return mended + [
         {"where": one.where, "what": one.message, "code": one.code}
         for space in parts.keeper.spaces()
         for one in checks.repair(parts.keeper, space)
@@ -90,6 +95,27 @@ def _root(parts: Parts) -> Finds:
                 f"{name} ({place}) cannot be written: {trouble}",
                 "make it writable; until then what is there can be read, and nothing new is kept",
             )
+
+
+def _settings(parts: Parts) -> Finds:
+    if _open_keys(parts):
+        yield finding(
+            "warn",
+            f"{parts.settings.root / 'cairn.toml'} holds keys or tokens and can be read by other users of this machine",
+            "run `cairn doctor --fix`, or chmod 600 the file",
+        )
+
+
+def _open_keys(parts: Parts) -> bool:
+    """Whether the settings hold a secret and their file is not its owner's alone."""
+    origins = parts.settings.origins
+    held = [name for name in origins if name.partition(".")[2] in SECRET_KEYS]
+    if not any(origins[name].startswith("cairn.toml") for name in held):
+        return False
+    try:
+        return bool((parts.settings.root / "cairn.toml").stat().st_mode & 0o077)
+    except FileNotFoundError:
+        return False
 
 
 def _notes(parts: Parts) -> Finds:
@@ -208,6 +234,7 @@ def _memory_finding(one: Finding) -> dict[str, Any]:
 
 _LOOKS: Sequence[tuple[str, Callable[[Parts], Finds]]] = (
     ("the root", _root),
+    ("the settings", _settings),
     ("the notes", _notes),
     ("stray files", _strays),
     ("the index", _index),

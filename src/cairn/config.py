@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,12 @@ from cairn.errors import Misconfigured
 
 ENV_PREFIX = "CAIRN_"
 SECRET_KEYS = frozenset({"api_key", "tokens"})
+# A secret in a comment, with the lines of its list; the empty value of the starter is none.
+_SWITCHED_OFF = re.compile(
+    rf"""^[ \t]*\#[ \t]*(?:{"|".join(sorted(SECRET_KEYS))})[ \t]*=(?![ \t]*(?:""|\[\])[ \t]*$)
+        [ \t]*(?:\[[^\]\n]*\n(?:[ \t]*\#[^\]\n]*\n)*[^\n]*|[^\n]*)\n?""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,6 +442,38 @@ def _read_toml(path: Path) -> dict[str, tuple[Any, str]]:
                 f"{section}.", (None, f"{path.name}, line {_line_of(text, '', '[' + section)}")
             ) if section not in SECTIONS else None
     return out
+
+
+def without_secrets(text: str) -> tuple[str, list[str]] | None:
+    """The text of a `cairn.toml` without its keys and tokens, and the names of those that were taken out.
+
+    The statements go as a whole, switched off ones too; every other line stays. None where that cannot be done with certainty: the text
+    is no TOML, or a secret stands in a form that is not a line of its own.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+    lines = text.splitlines(keepends=True)
+    taken = []
+    for section, table in data.items():
+        for key in [key for key in table if key in SECRET_KEYS] if isinstance(table, dict) else ():
+            if table.pop(key):
+                taken.append(f"{section}.{key}")
+            start = _line_of("".join(lines), section, key) - 1
+            rest = (lines[:start] + lines[end:] for end in range(start + 1, len(lines) + 1))
+            shorter = next((kept for kept in rest if _means("".join(kept), data)), None)
+            if shorter is None:
+                return None
+            lines = shorter
+    return _SWITCHED_OFF.sub("", "".join(lines)), taken
+
+
+def _means(text: str, data: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == data
+    except tomllib.TOMLDecodeError:
+        return False
 
 
 def _line_of(text: str, section: str, key: str) -> int:

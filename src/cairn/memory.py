@@ -518,9 +518,12 @@ class Memory:
 
     # ------------------------------------------------------------ as a whole
 
-    async def export_to(self, target: str) -> dict[str, Any]:
-        """Copy the truth into a new folder or a .tar.gz archive."""
-        return await self._write(upkeep.export_to, self.parts, target)
+    async def export_to(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
+        """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone.
+
+        API keys and tokens of the settings are left out, and named in the answer, unless `with_secrets` is given.
+        """
+        return await self._write(upkeep.export_to, self.parts, target, with_secrets=with_secrets)
 
     async def import_from(self, source: str) -> dict[str, Any]:
         """Bring in an export, a folder or another program's memory root; nothing here is overwritten."""

@@ -6,8 +6,10 @@ import re
 import time
 from typing import Any
 
+from cairn.config import without_secrets
 from cairn.engines import transfer
 from cairn.errors import Invalid, NotFound
+from cairn.governed.secrets import redact
 from cairn.notes.conflicts import merged
 from cairn.notes.kinds import place_of
 from cairn.parts import Parts
@@ -17,6 +19,8 @@ from cairn.talk.sessions import SessionLog, session_locator
 from cairn.types import Space
 from cairn.version import VERSION
 
+# Copies of the settings that editors and sync programs leave beside them, and environment files.
+_MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
 _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
 
 
@@ -221,16 +225,39 @@ def gauges(parts: Parts) -> dict[str, tuple[str, float]]:
 # ---------------------------------------------------------------- moving it as a whole
 
 
-def export_to(parts: Parts, target: str) -> dict[str, Any]:
+def export_to(parts: Parts, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
     """Copy the truth; see `engines/transfer.py`.
+
+    API keys and tokens stay here unless `with_secrets` asks for them; `left_out` names what did.
 
     Raises:
         Invalid: the target lies in the root itself, where it would be read as memory.
     """
     if transfer.lies_in(target, parts.settings.root):
         raise Invalid(f"{target} lies in the memory root: choose a place outside of it.", target=target)
-    done = transfer.export(parts.storage, target)
-    return {"target": target, "files": done.imported, "bytes": done.bytes}
+    left_out: list[str] = []
+
+    def keep(locator: Locator, text: str) -> str | None:
+        return (
+            text if with_secrets or len(locator.parts) > 1 else _without_secrets(locator.name, text, left_out)
+        )
+
+    done = transfer.export(parts.storage, target, keep)
+    return {"target": target, "files": done.imported, "bytes": done.bytes, "left_out": left_out}
+
+
+def _without_secrets(name: str, text: str, left_out: list[str]) -> str | None:
+    """A file at the top of the root without keys and tokens; None for one that stays here as a whole."""
+    if name == "cairn.toml":
+        found = without_secrets(text)
+        if found is not None:
+            rest = redact(found[0])  # a password in an address, a key that was commented out
+            left_out += [*found[1], *(f"{name}: {kind}" for kind in rest.kinds)]
+            return rest.text
+    elif not _MAY_HOLD_KEYS.search(name):
+        return text
+    left_out.append(name)
+    return None
 
 
 def import_from(parts: Parts, source: str) -> dict[str, Any]:

@@ -320,7 +320,7 @@ class Database:
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """One process at a time creates or replaces the file, unless the whole folder vanishes meanwhile."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.path.parent / ".opening", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -120,7 +120,7 @@ class LanceMirror:
         """Bring the mirror up to the index's version; returns how many rows were written or removed."""
         # Before the lock: importing takes seconds on a busy machine, and a scrub waits for the lock.
         self._lancedb = self._lancedb or _imported()
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -343,6 +343,7 @@ def _where(scope: Scope) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Follow once, at low priority."""
+    os.umask(0o077)  # a process of our own: LanceDB names no mode for the files it makes
     with suppress(OSError):
         os.nice(10)
     directory = Path(argv[1])

@@ -1,6 +1,7 @@
 """Export and import: a whole memory as a folder or an archive, from one storage to another.
 
-Only the truth travels: `.index/` and `.tmp/` are made anew where they are missing. An import never overwrites:
+Only the truth travels: `.index/` and `.tmp/` are made anew where they are missing. What is written is readable by
+its owner alone. An import never overwrites:
 what is the same is left, daily notes are merged entry by entry, a longer journal that begins with ours replaces
 it, and whatever else differs is put beside ours under another name and reported.
 """
@@ -26,6 +27,7 @@ _MAX_FILE_BYTES = 512 * 1024 * 1024
 _ATTEMPTS = 20
 
 Merge = Callable[[Locator, str, str], str]
+Keep = Callable[[Locator, str], str | None]
 
 
 @dataclass(slots=True)
@@ -51,8 +53,13 @@ def truth_files(storage: StorageBackend) -> Iterator[Locator]:
             yield top
 
 
-def export(storage: StorageBackend, target: str) -> Transfer:
+def export(storage: StorageBackend, target: str, keep: Keep = lambda _, text: text) -> Transfer:
     """Copy the truth into `target`: a new or empty folder, or a name that ends in .tar.gz.
+
+    Args:
+        storage: The root to copy.
+        target: Where to; the folder is made private to its owner, the archive is mode 0600.
+        keep: Gives the text to copy for each file; None leaves the file out.
 
     Raises:
         Conflict: the target is there and not empty.
@@ -60,16 +67,17 @@ def export(storage: StorageBackend, target: str) -> Transfer:
     """
     place = _place(target)
     if place.name.endswith(_ARCHIVES):
-        return _export_archive(storage, place)
+        return _export_archive(storage, place, keep)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise Conflict(
             f"{target} is there already and not an empty folder. Choose another name.", target=target
         )
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.chmod(0o700)  # an empty one may be open to others
     except OSError as error:
         raise Unavailable(f"{target} cannot be made: {error.strerror or error}.", target=target) from None
-    return _copy(storage, DeviceLocalBackend(place))
+    return _copy(storage, DeviceLocalBackend(place), keep)
 
 
 def lies_in(target: str, root: Path) -> bool:
@@ -84,25 +92,28 @@ def _place(name: str) -> Path:
     return Path(name).expanduser()
 
 
-def _copy(source: StorageBackend, target: StorageBackend) -> Transfer:
+def _copy(source: StorageBackend, target: StorageBackend, keep: Keep) -> Transfer:
     done = Transfer()
     for locator in truth_files(source):
-        text = source.read(locator)
+        text = keep(locator, source.read(locator))
+        if text is None:
+            continue
         target.write(locator, text)
         done.imported += 1
         done.bytes += len(text.encode("utf-8"))
     return done
 
 
-def _export_archive(storage: StorageBackend, place: Path) -> Transfer:
+def _export_archive(storage: StorageBackend, place: Path, keep: Keep) -> Transfer:
     if place.exists():
         raise Conflict(f"{place} is there already. Choose another name.", target=str(place))
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = place.with_name(f".{place.name}.tmp.{os.getpid()}")
     try:
         with tempfile.TemporaryDirectory(prefix="cairn-export-") as scratch:
-            done = _copy(storage, DeviceLocalBackend(scratch))
-            with tarfile.open(unfinished, "w:gz") as archive:
+            done = _copy(storage, DeviceLocalBackend(scratch), keep)
+            file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(file, "wb") as handle, tarfile.open(fileobj=handle, mode="w:gz") as archive:
                 archive.add(scratch, arcname=".", recursive=True)
         os.replace(unfinished, place)
     finally:

@@ -229,7 +229,7 @@ class Tree:
     def _make_directory(self, fd: int, name: str, key: str) -> int:
         self.check_new(fd, name, key)
         with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=fd)
+            os.mkdir(name, _as_open_as(fd, 0o777), dir_fd=fd)
         inner = os.open(name, _DIRECTORY, dir_fd=fd)
         self.note_new(fd, name)
         os.fsync(fd)
@@ -264,8 +264,9 @@ class Tree:
 
     def open_file(self, fd: int, name: str, key: str, flags: int = _FILE) -> int:
         """Open a regular file below an open directory; links, folders, pipes and devices are refused."""
+        mode = _as_open_as(fd, 0o666) if flags & os.O_CREAT else 0
         try:
-            file = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666, dir_fd=fd)
+            file = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=fd)
         except FileNotFoundError:
             raise absent(key) from None
         except FileExistsError:
@@ -315,9 +316,8 @@ class Tree:
         with self.parent(locator, make=True) as (fd, name):
             mode = self._mode_before(fd, name, key)
             temp = _temp_name(name)
-            file = os.open(
-                temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=fd
-            )
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(temp, flags, _as_open_as(fd, 0o666), dir_fd=fd)
             try:
                 try:
                     if mode is not None:
@@ -484,6 +484,11 @@ def write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def _as_open_as(directory: int, most: int) -> int:
+    """The mode of something new: no reader or writer more than its folder has, so a private root stays private."""
+    return most & (stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)
 
 
 def _temp_name(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import textwrap
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -35,10 +36,16 @@ def _toml(value: Any) -> str:
 
 
 def write_starter(root: Path, *, force: bool = False) -> bool:
-    """Put the starter into `root` unless one is there; True if it was written."""
+    """Put the starter into `root` unless one is there; True if it was written.
+
+    Keys and tokens will be written there: the file is its owner's alone, and so is a root that is made.
+    """
     target = root / "cairn.toml"
     if target.exists() and not force:
         return False
-    root.mkdir(parents=True, exist_ok=True)
-    target.write_text(starter_text(), encoding="utf-8")
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "w", encoding="utf-8") as handle:
+        os.chmod(target, 0o600)  # one that was there keeps its mode otherwise
+        handle.write(starter_text())
     return True

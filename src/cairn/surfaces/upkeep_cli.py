@@ -71,6 +71,11 @@ def add_commands(commands: Commands) -> None:
         examples="  cairn export backup.tar.gz",
     )
     command.add_argument("target", help="a new folder, or a name ending in .tar.gz")
+    command.add_argument(
+        "--with-secrets",
+        action="store_true",
+        help="take API keys and tokens along, which stay here otherwise",
+    )
     command = commands.add(
         "import",
         import_,
@@ -211,9 +216,11 @@ def server_start(args: argparse.Namespace, output: Output) -> int:
 
 def export(args: argparse.Namespace, output: Output) -> int:
     with opened(args, reading=True) as memory:
-        done = memory.export_to(args.target)
+        done = memory.export_to(args.target, with_secrets=args.with_secrets)
     output.value(done)
     output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")
+    if done["left_out"]:
+        output.line(f"Left out: {', '.join(done['left_out'])} (--with-secrets takes them along).")
     return 0
 
 
