@@ -36,13 +36,14 @@ serve: setup     ## the HTTP server on ~/.cairn, loopback port 8000
 test: setup lint ## lint, then every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-lint: $(VENV)/.ready ## ruff, types, layers, seam and time-zone gates
+lint: $(VENV)/.ready ## ruff, types, layers, and the gates: seam, time zones, no stopwatch in a test
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/check_seam.py
 	@$(BIN)/python tools/check_clock.py
+	@$(BIN)/python tools/check_waits.py
 
 format: $(VENV)/.ready ## format and mend what ruff can mend
 	@$(BIN)/ruff format .

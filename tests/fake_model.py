@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +21,6 @@ MISBEHAVIOURS = (
     "garbage", "empty", "html", "not-chat", "truncated", "braces-broken", "wrong-shape", "number", "deep", "refusal", "filtered",
     "cut-off", "400", "401", "404", "429", "500", "503", "hang", "drip", "disconnect", "huge-header", "nul", "empty-fields",
 )  # fmt: skip
-_HANG_SECONDS = 5.0
 
 
 class FakeModel:
@@ -41,7 +39,7 @@ class FakeModel:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
-        self.stopped = threading.Event()
+        self.released = threading.Event()  # set by a test: what hangs or drips ends
 
     def __enter__(self) -> FakeModel:
         fake = self
@@ -75,7 +73,7 @@ class FakeModel:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.stopped.set()
+        self.released.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -115,7 +113,7 @@ def _serve(fake: FakeModel, handler: BaseHTTPRequestHandler, body: dict[str, Any
     if behaviour == "no-strict" and body.get("response_format", {}).get("type") == "json_schema":
         return _send(handler, 422, '{"error": {"message": "json_schema is not supported"}}')
     if behaviour == "hang":
-        fake.stopped.wait(_HANG_SECONDS)
+        fake.released.wait()
         return None
     if behaviour == "disconnect":
         handler.connection.close()
@@ -124,8 +122,7 @@ def _serve(fake: FakeModel, handler: BaseHTTPRequestHandler, body: dict[str, Any
         handler.send_response(200)
         handler.send_header("Content-Length", "100000")
         handler.end_headers()
-        end = time.monotonic() + _HANG_SECONDS
-        while time.monotonic() < end and not fake.stopped.wait(0.05):
+        while not fake.released.wait(0.05):
             handler.wfile.write(b" ")
             handler.wfile.flush()
         return None

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from cairn.blocking import BlockingMemory
 from cairn.errors import StorageFailed
 from cairn.notes.notebook import Notebook
 from cairn.strategies import corrections
+from tests.waiting import until
 
 NOW = 1_780_000_000_000
 DAY = "2026-05-28"
@@ -59,14 +59,6 @@ def says(memory: BlockingMemory, word: str, user: str = "alice") -> bool:
     return word in json.dumps(answer(memory, word, user))
 
 
-def soon(true: Callable[[], bool], seconds: float = 10.0) -> float:
-    begin = time.monotonic()
-    while not true():
-        assert time.monotonic() - begin < seconds, "it did not come true in time"
-        time.sleep(0.01)
-    return time.monotonic() - begin
-
-
 def derived(root: Path, word: str) -> bool:
     """Whether a fact of alice's holds `word`."""
     return note(root, "atomic_fact").exists() and word in note(root, "atomic_fact").read_text()
@@ -80,6 +72,11 @@ def tell(memory: BlockingMemory, *texts: str, session: str = "s") -> None:
 def settled(memory: BlockingMemory) -> bool:
     counts = memory.memory.parts.engine.jobs.counts()
     return not any(one.get("pending") or one.get("running") for one in counts.values())
+
+
+def quiet(memory: BlockingMemory) -> bool:
+    """Every change is indexed, and so every edit told to the engine, and the engine is done with all of them."""
+    return not memory.memory.parts.indexer.status().pending and settled(memory)
 
 
 def log(root: Path, session: str = "s") -> list[dict[str, Any]]:
@@ -96,14 +93,13 @@ def test_a_corrected_word_is_gone_from_search_within_a_moment(tmp_path):
             "I'm going to visit Berta in Romeville tomorrow.",
             "My sister plays the tuba every weekend.",
         )
-        soon(lambda: derived(tmp_path, "Romeville") and settled(memory) and says(memory, "Romeville"))
+        until(lambda: derived(tmp_path, "Romeville") and settled(memory) and says(memory, "Romeville"))
         tuba = [line for line in note(tmp_path, "atomic_fact").read_text().splitlines() if "tuba" in line]
         assert "Romeville" in note(tmp_path, "foresight").read_text()
-        time.sleep(0.3)  # the watcher must see two different times
         edit(note(tmp_path), "Romeville", "Milanburg")
-        soon(lambda: says(memory, "Milanburg"))
-        soon(lambda: not says(memory, "Romeville"))
-        soon(lambda: derived(tmp_path, "Milanburg") and settled(memory))
+        until(lambda: says(memory, "Milanburg"))
+        until(lambda: not says(memory, "Romeville"))
+        until(lambda: derived(tmp_path, "Milanburg") and settled(memory))
         assert not derived(tmp_path, "Romeville")
         assert "Romeville" not in note(tmp_path, "foresight").read_text()
         assert "Milanburg" in note(tmp_path, "foresight").read_text()
@@ -121,7 +117,7 @@ def test_an_edit_while_nothing_ran_is_followed_at_the_next_look(tmp_path):
     """A lone search that never had a server still finds no old word, and an index made anew says the same."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     with opened(tmp_path, background=False) as memory:
         assert not says(memory, "Zaphodine")
@@ -140,11 +136,11 @@ def test_an_edit_and_a_lost_index_at_once_are_followed_too(tmp_path):
     """Nobody knows any more that the episode read otherwise: the messages themselves tell."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     shutil.rmtree(tmp_path / ".index")
     with opened(tmp_path) as memory:
-        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+        until(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
         assert derived(tmp_path, "Trillianne")
 
 
@@ -152,16 +148,15 @@ def test_undoing_an_edit_brings_the_old_facts_back_and_doing_it_again_takes_them
     """There and back twice: the facts always say what the episode says, and nothing piles up."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
         first = sorted(
             line for line in note(tmp_path, "atomic_fact").read_text().splitlines() if "alice " in line
         )
         for _ in range(2):
             for old, new in (("Zaphodine", "Trillianne"), ("Trillianne", "Zaphodine")):
-                time.sleep(0.2)
                 edit(note(tmp_path), old, new)
-                soon(lambda new=new: derived(tmp_path, new) and says(memory, new))  # type: ignore[misc]
-                soon(lambda old=old: not says(memory, old) and settled(memory))  # type: ignore[misc]
+                until(lambda new=new: derived(tmp_path, new) and says(memory, new))  # type: ignore[misc]
+                until(lambda old=old: not says(memory, old) and settled(memory))  # type: ignore[misc]
         now = sorted(
             line for line in note(tmp_path, "atomic_fact").read_text().splitlines() if "alice " in line
         )
@@ -172,12 +167,11 @@ def test_a_line_taken_out_leaves_no_fact_and_no_evidence(tmp_path):
     """A turn that a person removes is not said any more; the turns around it are."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and derived(tmp_path, "plumber") and settled(memory))
-        time.sleep(0.3)
+        until(lambda: derived(tmp_path, "Zaphodine") and derived(tmp_path, "plumber") and settled(memory))
         text = note(tmp_path).read_text()
         lines = [line for line in text.splitlines() if "Zaphodine" not in line or line.startswith("#")]
         note(tmp_path).write_text("\n".join(lines) + "\n")
-        soon(lambda: not says(memory, "Zaphodine") and settled(memory))
+        until(lambda: not says(memory, "Zaphodine") and settled(memory))
         assert not derived(tmp_path, "Zaphodine")
         assert derived(tmp_path, "plumber")
 
@@ -191,14 +185,14 @@ def test_what_a_person_wrote_or_changed_or_removed_stays_so(tmp_path):
             "I bought Zaphodine a red boat.",
             "I work as a plumber in Porto.",
         )
-        soon(lambda: derived(tmp_path, "boat") and derived(tmp_path, "plumber") and settled(memory))
+        until(lambda: derived(tmp_path, "boat") and derived(tmp_path, "plumber") and settled(memory))
     facts = note(tmp_path, "atomic_fact")
     head, *entries = facts.read_text().split("<!-- entry:")
     entries = [e.replace("red boat", "red boat, made of cork") for e in entries if "plumber" not in e]
     facts.write_text("<!-- entry:".join([head, *entries]))
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     with opened(tmp_path) as memory:
-        soon(lambda: derived(tmp_path, "Trillianne") and settled(memory))
+        until(lambda: derived(tmp_path, "Trillianne") and settled(memory))
         text = facts.read_text()
         assert "Zaphodine a red boat, made of cork" in text
         assert "called Zaphodine" not in text
@@ -209,13 +203,12 @@ def test_a_save_that_empties_the_file_first_is_followed(tmp_path):
     """An editor that truncates and then writes: the rows are gone for a moment, the edit is an edit all the same."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory) and says(memory, "Zaphodine"))
-        time.sleep(0.3)
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory) and says(memory, "Zaphodine"))
         text = note(tmp_path).read_text()
         note(tmp_path).write_text("")
-        soon(lambda: not answer(memory, "heron")["episodes"])
+        until(lambda: not answer(memory, "heron")["episodes"])
         note(tmp_path).write_text(text.replace("Zaphodine", "Trillianne"))
-        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+        until(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
         assert not derived(tmp_path, "Zaphodine")
 
 
@@ -226,12 +219,11 @@ def test_a_correction_far_back_in_a_long_session_is_followed(tmp_path):
             filler = " ".join(f"word{n}x{i}" for i in range(3000))
             memory.add("s", [said(f"I adopted a heron called {name}.", NOW + n), said(filler, NOW + n)])
             memory.flush("s")
-        soon(lambda: all(derived(tmp_path, name) for name in ("Zaphodine", "Fordette")) and settled(memory))
-        soon(lambda: says(memory, "Fordette"))
-        time.sleep(0.3)
+        until(lambda: all(derived(tmp_path, name) for name in ("Zaphodine", "Fordette")) and settled(memory))
+        until(lambda: says(memory, "Fordette"))
         edit(note(tmp_path), "Zaphodine", "Trillianne")
-        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
-        soon(lambda: settled(memory))
+        until(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+        until(lambda: settled(memory))
         shown = answer(memory, "heron called", consistency="strong")["evidence"]
         assert sorted(one["text"].split()[-1] for one in shown if "heron" in one["text"]) == [
             "Fordette.",
@@ -246,10 +238,9 @@ def test_only_the_owner_who_corrected_is_corrected(tmp_path):
         talk = [said("I adopted a heron called Zaphodine."), said("What a lovely name!", NOW + 1000, "bob")]
         memory.add("s", talk, defer_extraction=True)
         memory.flush("s")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory) and says(memory, "Zaphodine", "bob"))
-        time.sleep(0.3)
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory) and says(memory, "Zaphodine", "bob"))
         edit(note(tmp_path), "Zaphodine", "Trillianne")
-        soon(lambda: not says(memory, "Zaphodine") and settled(memory))
+        until(lambda: not says(memory, "Zaphodine") and settled(memory))
         assert says(memory, "Zaphodine", "bob")
         assert "Zaphodine" in note(tmp_path, "atomic_fact", "bob").read_text()
 
@@ -258,18 +249,17 @@ def test_our_own_writes_lead_to_nothing_and_reextract_takes_a_correction_back(tm
     """`reextract` of an untouched episode records nothing; of a corrected one it restores what was said."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
         before = note(tmp_path, "atomic_fact").read_text()
         memory.reextract(session_id="s")
-        time.sleep(0.5)
-        assert settled(memory)
+        until(lambda: quiet(memory))
         assert [line["t"] for line in log(tmp_path)] == ["add", "cut", "done"]
         assert note(tmp_path, "atomic_fact").read_text() == before
         edit(note(tmp_path), "Zaphodine", "Trillianne")
-        soon(lambda: not says(memory, "Zaphodine") and derived(tmp_path, "Trillianne"))
+        until(lambda: not says(memory, "Zaphodine") and derived(tmp_path, "Trillianne"))
         memory.reextract(session_id="s")
-        soon(lambda: says(memory, "Zaphodine") and derived(tmp_path, "Zaphodine"))
-        soon(lambda: not says(memory, "Trillianne") and settled(memory))
+        until(lambda: says(memory, "Zaphodine") and derived(tmp_path, "Zaphodine"))
+        until(lambda: not says(memory, "Trillianne") and settled(memory))
         assert log(tmp_path)[-2]["messages"] == []
 
 
@@ -277,7 +267,7 @@ def test_a_model_written_episode_is_left_alone(tmp_path):
     """Its Content is not the messages, so an edit says nothing about which of them is wrong."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
     edit(note(tmp_path), "**writer**: deterministic", "**writer**: model:x")
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     with opened(tmp_path, background=False) as memory:
@@ -313,7 +303,7 @@ def test_a_death_at_any_step_is_made_good(tmp_path, monkeypatch, step):
     """Whatever was written before the end, the next one to look finishes it; also after another edit."""
     with opened(tmp_path) as memory:
         tell(memory, "I live in Romeville with my cat.", "I'm going to visit Berta in Romeville tomorrow.")
-        soon(lambda: derived(tmp_path, "Romeville") and settled(memory))
+        until(lambda: derived(tmp_path, "Romeville") and settled(memory))
     edit(note(tmp_path), "Romeville", "Milanburg")
     with dying(monkeypatch, step), opened(tmp_path, background=False) as memory:
         answer(memory, "Milanburg")
@@ -324,9 +314,9 @@ def test_a_death_at_any_step_is_made_good(tmp_path, monkeypatch, step):
     new = "Milanburg" if step % 2 else "Turinstadt"
     with opened(tmp_path, background=True) as memory:
         memory.trigger("follow_corrections")
-        soon(lambda: says(memory, new) and settled(memory))
+        until(lambda: says(memory, new) and settled(memory))
         for old in {"Romeville", "Milanburg"} - {new}:
-            soon(lambda old=old: not says(memory, old))  # type: ignore[misc]
+            until(lambda old=old: not says(memory, old))  # type: ignore[misc]
             assert not derived(tmp_path, old)
             assert old not in note(tmp_path, "foresight").read_text()
         assert derived(tmp_path, new)
@@ -339,14 +329,14 @@ def test_an_edit_beside_a_lost_index_file_is_followed(tmp_path):
     """The rows were lost and the strategies' queue was not (a new version's rows, say): the edit is found."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
     with opened(tmp_path) as memory:  # a start after which the engine knows the session as it is
-        soon(lambda: bool(memory.memory.parts.engine.jobs.seen()))
+        until(lambda: bool(memory.memory.parts.engine.jobs.seen()))
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     for file in (tmp_path / ".index/sqlite").glob("index.db*"):
         file.unlink()
     with opened(tmp_path) as memory:
-        soon(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
+        until(lambda: says(memory, "Trillianne") and not says(memory, "Zaphodine"))
 
 
 def test_an_episode_edited_before_it_was_ever_indexed_is_followed(tmp_path):
@@ -363,13 +353,11 @@ def test_forgetting_reaches_what_was_corrected(tmp_path):
     """Words that came in by a correction are taken out of the session's log, too, and nothing brings them back."""
     with opened(tmp_path) as memory:
         tell(memory, "I adopted a heron called Zaphodine.", "I work as a plumber in Porto.")
-        soon(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
-        time.sleep(0.3)
+        until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
         edit(note(tmp_path), "Zaphodine", "Trillianne")
-        soon(lambda: derived(tmp_path, "Trillianne") and not says(memory, "Zaphodine") and settled(memory))
+        until(lambda: derived(tmp_path, "Trillianne") and not says(memory, "Zaphodine") and settled(memory))
         memory.memories.forget(words=["Trillianne"])
-        time.sleep(0.5)
-        soon(lambda: settled(memory))
+        until(lambda: quiet(memory))
         assert not says(memory, "Trillianne")
         assert says(memory, "plumber")
     for file in (tmp_path / "default_app").rglob("*.*"):
@@ -403,7 +391,7 @@ def test_a_killed_process_leaves_nothing_half_done(tmp_path, step):
     """kill -9 before the record, between facts and plans, and before the last line: the next one to look ends it."""
     with opened(tmp_path) as memory:
         tell(memory, "I live in Romeville with my cat.", "I'm going to visit Berta in Romeville tomorrow.")
-        soon(lambda: derived(tmp_path, "Romeville") and settled(memory))
+        until(lambda: derived(tmp_path, "Romeville") and settled(memory))
     edit(note(tmp_path), "Romeville", "Milanburg")
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(step)], check=False)
     assert done.returncode == -signal.SIGKILL

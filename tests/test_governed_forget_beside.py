@@ -18,6 +18,7 @@ from cairn.engines.rows import SqliteIndex
 from cairn.governed import derived, forget, pages
 from cairn.notes.notebook import Notebook
 from cairn.types import Message, Scope, Space
+from tests.waiting import LONG
 
 CANARY = "zebra" + "crossing77"
 SAID = [
@@ -59,7 +60,7 @@ class Held:
         def call(*args: Any, **more: Any) -> Any:
             if when(*args) and not self.reached.is_set():
                 self.reached.set()
-                assert self.go.wait(30)
+                assert self.go.wait(LONG)
             return real(*args, **more)
 
         monkeypatch.setattr(owner, name, call)
@@ -69,14 +70,14 @@ class Held:
         """Run `act` beside the block until it is held; let it go on after a while, or at the block's end."""
         thread = threading.Thread(target=act)
         thread.start()
-        assert self.reached.wait(30)
+        assert self.reached.wait(LONG)
         if release_after is not None:
             threading.Timer(release_after, self.go.set).start()
         try:
             yield
         finally:
             self.go.set()
-            thread.join(30)
+            thread.join(LONG)
             assert not thread.is_alive()
 
 
@@ -140,7 +141,7 @@ def test_tables_being_written_are_waited_for(memory, monkeypatch):
     def slow(db: Any, keeper: Any, space: Any) -> int:
         rows = keeper.list(space)[0]
         reached.set()
-        assert go.wait(30)
+        assert go.wait(LONG)
         with db:
             db.execute("CREATE TABLE IF NOT EXISTS copied(rows TEXT)")
             db.execute("INSERT INTO copied VALUES (?)", (str(rows),))
@@ -150,10 +151,10 @@ def test_tables_being_written_are_waited_for(memory, monkeypatch):
     monkeypatch.setattr(derived, "sync", slow)
     thread = threading.Thread(target=lambda: parts.tables.sync(parts.keeper))
     thread.start()
-    assert reached.wait(30)
+    assert reached.wait(LONG)
     threading.Timer(1.5, go.set).start()
     forgotten(memory)
-    thread.join(30)
+    thread.join(LONG)
     assert holding(memory.settings.root) == []
 
 

@@ -15,6 +15,7 @@ from cairn.governed.memories import durability, verdict_json
 from cairn.governed.records import AGENT_CATEGORIES, CATEGORIES
 from cairn.types import Scope, Space
 from tests.governed_world import PROJECT, SPACE, World
+from tests.waiting import LONG
 
 
 @pytest.fixture
@@ -647,7 +648,7 @@ def test_eight_processes_remembering_the_same_hundred_facts_end_with_a_hundred(t
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(110)
+        worker.join(LONG)
         assert worker.exitcode == 0
     records = World(tmp_path).keeper.records(PROJECT)
     assert len(records) == 100

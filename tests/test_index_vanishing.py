@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +12,7 @@ import cairn
 from cairn.retrieval.indexer import Indexer
 from cairn.types import Message
 from tests.index_world import World
+from tests.waiting import until
 
 
 async def _said(memory, count: int) -> None:
@@ -28,25 +28,26 @@ async def _run(folder) -> None:
         result = await memory.search("river", user_id="ann", method="keyword", top_k=50, consistency="strong")
         assert len(result.episodes) == 12
         stop = threading.Event()
+        asked = 0
 
         def remove() -> None:
-            for _ in range(8):
+            for turn in range(1, 9):
                 shutil.rmtree(folder / ".index", ignore_errors=True)
-                time.sleep(0.15)
+                until(lambda turn=turn: asked >= 5 * turn or stop.is_set())
             stop.set()
 
         thread = threading.Thread(target=remove)
         thread.start()
-        asked = marked = 0
-        while not stop.is_set():
-            found = await memory.search("river", user_id="ann", method="keyword", top_k=50)
-            listed = await memory.get("episode", user_id="ann", page_size=50)
-            asked += 1
-            marked += found.freshness.state == "rebuilding"
-            assert len(found.episodes) == 12, found.freshness
-            assert listed.total_count == 12 or listed.freshness.state == "rebuilding", listed.freshness
-        thread.join()
-        assert asked > 0
+        try:
+            while not stop.is_set():
+                found = await memory.search("river", user_id="ann", method="keyword", top_k=50)
+                listed = await memory.get("episode", user_id="ann", page_size=50)
+                asked += 1
+                assert len(found.episodes) == 12, found.freshness
+                assert listed.total_count == 12 or listed.freshness.state == "rebuilding", listed.freshness
+        finally:
+            stop.set()
+            thread.join()
         await memory.search("river", user_id="ann", consistency="strong")
         listed = await memory.get("episode", user_id="ann", consistency="strong")
         assert (listed.total_count, listed.freshness.state) == (12, "fresh")

@@ -15,6 +15,7 @@ from cairn.engines.lance import LanceMirror, MirrorProcess
 from cairn.engines.rows import SqliteIndex
 from cairn.notes.notebook import Draft
 from tests.index_world import ALICE, BOB, DAY, World
+from tests.waiting import until
 
 EMBEDDER = HashingEmbedder(64)
 pytestmark = pytest.mark.xdist_group("lance")  # importing LanceDB costs seconds: once is enough
@@ -133,11 +134,7 @@ def test_the_follower_is_a_process_that_starts_when_due(tmp_path):
     """Many rows at once start it; it writes the mirror and ends; the service itself imports nothing."""
     world = LargeWorld(tmp_path, rows=40)
     follower = MirrorProcess(world.folder / ".index", world.index, world.mirror, many=30, apart_seconds=0.0)
-    begin = time.monotonic()
-    while world.mirror.watermark().get("version") != world.index.version():
-        follower()
-        time.sleep(0.1)
-        assert time.monotonic() - begin < 60
+    until(lambda: follower() or world.mirror.watermark().get("version") == world.index.version())
     follower.stop()
     code = (
         "import sys, pathlib; from cairn.engines.lance import LanceMirror, MirrorProcess;"

@@ -18,6 +18,7 @@ from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook
 from cairn.seams import Locator, StorageBackend, content_hash
 from cairn.types import Entry, Scope, Space
+from tests.waiting import LONG, until
 
 ALICE = Scope(Space(), "user", "alice")
 DAY = "2026-06-01"
@@ -543,7 +544,7 @@ def run_together(work: object, count: int) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LONG)
     assert errors == []
 
 
@@ -648,9 +649,8 @@ def test_a_settled_file_is_compared_by_its_times_and_a_fresh_one_by_its_content(
     assert text == "one"
     assert fresh.endswith(content_hash("one"))
 
-    threading.Event().wait(0.08)
+    until(lambda: storage.read_version(NOTE)[1].startswith("stat:"))
     text, settled = storage.read_version(NOTE)
-    assert settled.startswith("stat:")
     (tmp_path / NOTE.key).write_text("two")
     for version in (fresh, settled):
         with pytest.raises(Conflict):
@@ -694,7 +694,7 @@ def test_a_lock_that_is_not_free_is_named_in_time():
 
     def hold() -> None:
         with locks.hold(NOTE.key):
-            done.wait(10)
+            done.wait(LONG)
 
     thread = threading.Thread(target=hold)
     thread.start()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 
 import pytest
 
 from cairn.surfaces.cli import build_parser, main
 from tests.project_kit import failures, git, make_repo, open_at, ready_repo, state
 from tests.test_project_imports import make_sessions
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -116,9 +116,7 @@ def test_the_runner_starts_once_and_stops(tree, run):
         assert started["pid"] != os.getpid()
         again = json.loads(run("project", "automate", "ensure-running", "--json", "-C", tree))
         assert (again["started"], again["pid"]) == (False, started["pid"])
-        until = time.monotonic() + 20
-        while time.monotonic() < until and not (tree / ".cairn/automation/latest-run.json").exists():
-            time.sleep(0.05)
+        until((tree / ".cairn/automation/latest-run.json").exists)
         assert (
             json.loads(run("project", "automate", "status", "--json", "-C", tree))["latestRun"]["status"]
             == "idle"

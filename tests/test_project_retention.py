@@ -14,6 +14,7 @@ from cairn.errors import NotFound
 from cairn.project.automate import LEASE, Runner, run_once, runner_status
 from tests.project_kit import SetClock, event_lines, failures, git, open_at, ready_repo, state, tree_bytes
 from tests.test_project_imports import make_sessions
+from tests.waiting import LONG
 
 
 @pytest.fixture
@@ -235,13 +236,13 @@ def test_one_runner_per_work_tree(project, tree):
     thread = threading.Thread(target=Runner(project).run, args=(stop, lambda _: ran.set()))
     thread.start()
     try:
-        assert ran.wait(20)
+        assert ran.wait(LONG)
         value = runner_status(project.record_.storage, open_at(tree).locks)
         assert (value["running"], value["pid"]) == (True, os.getpid())
         assert Runner(open_at(tree)).run(threading.Event()) is False
     finally:
         stop.set()
-        thread.join(20)
+        thread.join(LONG)
     assert runner_status(project.record_.storage, project.locks)["running"] is False
     assert not (tree / ".cairn/automation/daemon.json").exists()
 

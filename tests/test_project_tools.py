@@ -11,6 +11,7 @@ import pytest
 from cairn.errors import CairnError
 from cairn.project.tools import TOOLS, call
 from tests.project_kit import event_lines, failures, make_repo, open_at, ready_repo
+from tests.waiting import LONG
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_many_processes_record_at_once(tree):
     )
     here = Path(__file__).parent.parent
     workers = [subprocess.Popen([sys.executable, "-c", code, str(tree), str(n)], cwd=here) for n in range(4)]
-    assert [worker.wait(60) for worker in workers] == [0] * 4
+    assert [worker.wait(LONG) for worker in workers] == [0] * 4
     events = event_lines(tree)
     assert [event["id"] for event in events] == [f"evt-{n:06d}" for n in range(1, 102)]
     assert {event["summary"] for event in events[1:]} == {f"{w} {n}" for w in range(4) for n in range(25)}

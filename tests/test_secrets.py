@@ -7,11 +7,11 @@ import itertools
 import json
 import random
 import string
-import time
 
 import pytest
 
 from cairn.governed.secrets import redact
+from tests.waiting import calls_of
 
 UPPER = string.ascii_uppercase + string.digits
 ALNUM = string.ascii_letters + string.digits
@@ -254,18 +254,12 @@ def test_letters_that_change_length_with_their_case_do_not_shift_the_cut() -> No
     assert done.text == "İİİ password: [redacted: password] İ"
 
 
-def test_an_ordinary_message_costs_microseconds() -> None:
-    """Secrets: 200 characters of talk are checked in well under 50 microseconds (allowing a busy machine)."""
+def test_an_ordinary_message_meets_no_pattern() -> None:
+    """Secrets: talk without any anchor is looked at by plain substrings alone, so it costs microseconds."""
     text = "I went to the market with Caroline yesterday and we bought apples. " * 3
-    best = min(_timed(text) for _ in range(7))
-    assert best < 150e-6
-
-
-def _timed(text: str) -> float:
-    begin = time.perf_counter()
-    for _ in range(200):
-        redact(text)
-    return (time.perf_counter() - begin) / 200
+    work = calls_of(lambda: redact(text))
+    assert not work.keys() & {"search", "match", "fullmatch", "finditer", "findall", "sub", "split"}
+    assert work.total() < 20, work
 
 
 @pytest.mark.parametrize(
@@ -282,7 +276,6 @@ def _timed(text: str) -> float:
     ids=["names", "one word", "key heads", "colons", "aws", "curl", "jwt heads"],
 )
 def test_hostile_texts_take_linear_time(text: str) -> None:
-    """Secrets: no text makes the rules backtrack without end."""
-    begin = time.perf_counter()
-    redact(text)
-    assert time.perf_counter() - begin < 5
+    """Secrets: no text makes the rules backtrack without end: half as much text, half the work, and it ends."""
+    half = calls_of(lambda: redact(text[: len(text) // 2])).total()
+    assert calls_of(lambda: redact(text)).total() < 3 * half + 100

@@ -17,6 +17,7 @@ from cairn.errors import CairnError, Invalid, StorageFailed, Unavailable
 from cairn.talk.sessions import message_id, session_locator
 from cairn.types import ContentItem, Space, ToolCall
 from tests.talk_kit import MAY_8, SPACE, Kit, said
+from tests.waiting import LONG
 
 
 class Later:
@@ -718,13 +719,13 @@ def test_a_flush_waits_for_the_thread_that_finishes_its_cell(kit, monkeypatch):
 
     def slow(*args, **kwargs):
         began.set()
-        go_on.wait(10)
+        go_on.wait(LONG)
         return write(*args, **kwargs)
 
     monkeypatch.setattr(kit.capture, "_write", slow)
     first = threading.Thread(target=kit.flush)
     first.start()
-    assert began.wait(10)
+    assert began.wait(LONG)
     threading.Timer(0.3, go_on.set).start()
     kit.flush()
     assert len(list(kit.episodes())) == 1

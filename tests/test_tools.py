@@ -9,6 +9,7 @@ from tools.check_clock import main as check_clock
 from tools.check_clock import naive_in
 from tools.check_seam import VERBS, leaks_in
 from tools.check_seam import main as check_seam
+from tools.check_waits import main as check_waits
 
 ROOT = Path(__file__).parent.parent
 
@@ -113,23 +114,29 @@ def test_a_time_with_a_zone_passes(call):
 
 
 @pytest.mark.parametrize(
-    ("check", "bad"), [(check_seam, backend("Path")), (check_clock, "x = datetime.now()\n")]
+    ("check", "bad"),
+    [
+        (check_seam, backend("Path")),
+        (check_clock, "x = datetime.now()\n"),
+        (check_waits, "import time\nassert time.monotonic() < 5\n"),
+        (check_waits, "from time import perf_counter as now\n"),
+    ],
 )
 def test_exit_codes(tmp_path, capsys, check, bad):
     """S69: 0 clean, 1 found, 2 when there is nothing to check or a file is not Python."""
     assert check(["x", str(tmp_path)]) == 2
     assert check(["x", str(tmp_path / "none")]) == 2
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a.py").write_text("x = 1\n")
+    (tmp_path / "sub" / "test_a.py").write_text("x = 1\n")
     assert check(["x", str(tmp_path)]) == 0
-    (tmp_path / "sub" / "b.py").write_text(bad)
+    (tmp_path / "sub" / "test_b.py").write_text(bad)
     assert check(["x", str(tmp_path)]) == 1
-    assert "b.py:" in capsys.readouterr().out
-    (tmp_path / "sub" / "c.py").write_text("def (")
+    assert "test_b.py:" in capsys.readouterr().out
+    (tmp_path / "sub" / "test_c.py").write_text("def (")
     assert check(["x", str(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("tool", ["check_seam", "check_clock"])
+@pytest.mark.parametrize("tool", ["check_seam", "check_clock", "check_waits"])
 def test_the_package_passes_and_lint_runs_the_gate(tool):
     """S69: the gate is clean on the package and is part of `make lint`."""
     done = subprocess.run(

@@ -43,7 +43,7 @@ def run(root: Path, kills: int, seed: int) -> dict[str, int]:
     last = _start(root, number, 1)
     assert last.stdout is not None
     out = last.stdout.read()
-    assert last.wait(60) == 0 and "done" in out, f"the last worker did not finish: {out}"
+    assert last.wait(240) == 0 and "done" in out, f"the last worker did not finish: {out}"
     last.stdout.close()
     return {"kills": kills, "finished before the kill": finished, "indexes removed": vanished, **check(root)}
 

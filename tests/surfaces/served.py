@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, nullcontext
+
+from tests.waiting import LONG, until
 
 
 def free_port() -> int:
@@ -28,7 +29,7 @@ class Server:
 
     def call(self, method, path, body=None, headers=None, raw=None):
         """One request; returns (status, parsed body or text)."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
         data = raw if raw is not None else (json.dumps(body).encode() if body is not None else None)
         given = {"Content-Type": "application/json", **(headers or {})}
         try:
@@ -57,6 +58,14 @@ class Server:
         return self.call("POST", f"/api/v1/{name}", body, **kwargs)
 
 
+def _answers(server: Server) -> bool:
+    try:
+        return server.call("GET", "/health")[0] == 200
+    except OSError:
+        assert server.process.poll() is None, "the server ended by itself"
+        return False
+
+
 @contextmanager
 def serving(root, *options, env=None, log=None):
     """Start `cairn server start` on `root`; stop it with SIGTERM and check that it ended well.
@@ -82,22 +91,13 @@ def serving(root, *options, env=None, log=None):
         )
     server = Server(process, port)
     try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                if server.call("GET", "/health")[0] == 200:
-                    break
-            except OSError:
-                assert process.poll() is None, "the server ended by itself"
-                time.sleep(0.02)
-        else:
-            raise AssertionError("the server did not come up")
+        until(lambda: _answers(server), "the server did not come up")
         yield server
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(30)
+                process.wait(LONG)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

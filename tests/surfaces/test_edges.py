@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import socket
-import time
 
 import pytest
 
 from tests.surfaces.served import serving
+from tests.waiting import until
 
 ENV = {"CAIRN_EMBEDDING__PROVIDER": "none", "CAIRN_STRATEGIES__ENABLED": "false"}
 
@@ -97,9 +97,7 @@ def test_a_caller_who_hangs_up_is_no_fault_of_the_server(served):
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
             connection.sendall(request(*head, path="/api/v1/memory/add", method="POST"))
             connection.sendall(b'{"session_id": ' if "5000" in head[-1] else b'f\r\n{"session_id": \r\n')
-    deadline = time.monotonic() + 30
-    while counted(server, 499) < before + len(heads):
-        assert time.monotonic() < deadline, "the calls were not counted as ended by the caller"
+    until(lambda: counted(server, 499) == before + len(heads), "they were not counted as ended by the caller")
     assert counted(server, 500) == 0
     assert "Traceback" not in log.read_text()
     assert not list((log.parent / "root").rglob("sessions/*"))

@@ -4,11 +4,11 @@ import concurrent.futures
 import http.client
 import json
 import socket
-import time
 
 import pytest
 
 from tests.surfaces.served import serving
+from tests.waiting import LONG
 
 NOW = 1_780_000_000_000
 pytestmark = pytest.mark.xdist_group("http")
@@ -236,16 +236,14 @@ def test_a_slow_client_starves_nobody(server):
         slow.sendall(
             b"POST /api/v1/memory/add HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
         )
-        started = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             codes = list(pool.map(lambda _: server.call("GET", "/health")[0], range(40)))
-        assert codes == [200] * 40
-        assert time.monotonic() - started < 10
+        assert codes == [200] * 40, "answered while the other still trickles"
 
 
 def test_keep_alive_survives_a_refusal(server):
     """A refused call leaves its connection usable."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LONG)
     try:
         for body, status in ((b"{bad", 400), (json.dumps({"session_id": "never"}).encode(), 200)):
             connection.request("POST", "/api/v1/memory/flush", body, {"Content-Type": "application/json"})

@@ -56,7 +56,6 @@ def run_cli(root, *words, code=0, stdin=None):
         capture_output=True,
         text=True,
         env={**clean, **ENV},
-        timeout=60,
     )
     assert done.returncode == code, done.stderr + done.stdout
     return json.loads(done.stdout)
