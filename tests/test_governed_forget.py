@@ -86,7 +86,12 @@ def test_a_canary_has_no_hit_in_any_byte_of_the_root(world: World) -> None:
     for reader in readers:
         reader.start()
     receipt = forget.forget(
-        world.keeper, SPACE, memory_id, words=[CANARY], purgers={"index": lambda wanted: 1}
+        world.keeper,
+        SPACE,
+        memory_id,
+        words=[CANARY],
+        all_owners=True,
+        purgers={"index": lambda wanted: 1},
     )
     stop.set()
     for reader in readers:
@@ -103,10 +108,17 @@ def test_a_canary_has_no_hit_in_any_byte_of_the_root(world: World) -> None:
     assert receipt.removed["documents rewritten"] >= 2
 
 
-def test_forgetting_by_id_alone_finds_the_copies(world: World) -> None:
-    """Forget: without further words, equal and nearly equal sentences go everywhere; the person's remark is named."""
+def test_forgetting_by_id_alone_finds_the_copies_on_request(world: World) -> None:
+    """Forget: asked for everybody's memory and what is alike, nearly equal sentences go everywhere; the remark stays."""
     memory_id = _plant(world)
-    receipt = forget.forget(world.keeper, SPACE, memory_id, purgers={"index": lambda wanted: 0})
+    receipt = forget.forget(
+        world.keeper,
+        SPACE,
+        memory_id,
+        similar=True,
+        all_owners=True,
+        purgers={"index": lambda wanted: 0},
+    )
     left = world.bytes_holding(CANARY)
     assert all(".edited-" in name for name in left), left
     assert receipt.removed["messages"] == 4
@@ -117,7 +129,7 @@ def test_what_was_not_asked_for_stays(world: World) -> None:
     other = Space("default", "other")
     world.keeper.remember(FACT, space=other)
     memory_id = _plant(world)
-    forget.forget(world.keeper, SPACE, memory_id, words=[CANARY])
+    forget.forget(world.keeper, SPACE, memory_id, words=[CANARY], all_owners=True)
     assert len(world.keeper.records(Scope(other, "project", ""))) == 1
     assert [r.content for r in world.keeper.records(PROJECT)] == ["The office plants are watered on Mondays."]
     episode = (

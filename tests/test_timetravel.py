@@ -159,7 +159,7 @@ def test_purging_takes_the_words_out_for_good(world):
     assert [change.action for change in world.travel.log(one)] == ["removed", "changed", "added"]
     with pytest.raises(NotFound, match="purged"):
         world.travel.restore(world.travel.log(one)[0].id)
-    assert world.travel.purge(matches=lambda text: "Rain" in text) == 1
+    assert world.travel.purge(clean=lambda _, text: None if "Rain" in text else text) == 1
     assert two in world.texts()
 
 

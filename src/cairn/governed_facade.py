@@ -10,7 +10,7 @@ thread. Project memories belong to no owner, so `memory.search` never returns th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -28,9 +28,11 @@ from cairn.governed import (
     skills,
 )
 from cairn.governed.forget import Purger, Receipt, Wanted
+from cairn.governed.removal import cleaned_block
 from cairn.governed.skills import ScanReport
 from cairn.parts import Parts
 from cairn.seams import Locator
+from cairn.strategies.profile import without_items
 from cairn.types import Scope, Space, Verdict
 
 if TYPE_CHECKING:
@@ -326,34 +328,66 @@ class Memories:
         memory_id: str | None = None,
         *,
         words: Sequence[str] = (),
+        also: Sequence[str] = (),
+        similar: bool = False,
+        all_owners: bool = False,
+        dry_run: bool = False,
         scope: str | None = None,
         owner: str = "",
         app_id: str = "default",
         project_id: str = "default",
     ) -> Receipt:
-        """Remove a memory and every copy of what it says: notes, transcripts, journals, pages, index, history.
+        """Remove a memory, the same statement elsewhere in its owner's memory, and what was made from it: notes,
+        transcripts, journals, pages, index, history. There is no undo.
 
         Entries of other kinds (an episode, a fact) go by their public id in the same way.
 
-        The receipt says what was removed and what could not be reached. There is no undo.
+        Args:
+            memory_id: What to forget.
+            words: Phrases to take out wherever they stand as whole words, with the sentences that hold them.
+            also: Ids of things that a dry run or an earlier receipt listed as alike.
+            similar: Take everything that is alike, too.
+            all_owners: Everybody's memory, not one owner's alone.
+            dry_run: Only tell what would go, with its words, and what is alike.
+            scope: Whose entry or words: "project", "agent", "mission" or "user".
+            owner: Its id.
+            app_id: The app.
+            project_id: The project.
+
+        Returns:
+            What went, what is alike and stays, and what could not be removed; `complete` only where not a byte
+            of the words is left below the root.
         """
         parts, space = self._parts(), Space(app_id, project_id)
+        phrases, more = _texts(words, "words"), _texts(also, "also")
 
         def remove() -> Receipt:
             where = _scope(parts, space, scope, owner)
             entry = memory_id
             if memory_id is not None and where is None:
                 entry, where = _entry_of(parts, space, memory_id)
-            with parts.engine.paused() as paused:
+
+            def run(*, paused: bool) -> Receipt:
                 return forget.forget(
                     parts.keeper,
                     space,
                     entry,
                     scope=where,
-                    words=words,
+                    words=phrases,
+                    also=more,
+                    similar=similar,
+                    all_owners=all_owners,
+                    dry_run=dry_run,
                     settle=lambda: unsettled(parts, paused=paused),
                     purgers=purgers(parts),
+                    profile=without_items,
+                    files=lambda: _every_file(parts),
                 )
+
+            if dry_run:
+                return run(paused=True)
+            with parts.engine.paused() as paused:
+                return run(paused=paused)
 
         return await self._write(remove)
 
@@ -588,7 +622,19 @@ def _purge_history(parts: Parts, wanted: Wanted) -> int:
     for scope, entry in wanted.entries:
         folder = parts.root.scope(scope).key + "/"
         named += [f"{path}#{entry}" for path in wanted.paths if path.startswith(folder)]
-    return parts.observer.of(wanted.space).purge(entries=named, matches=wanted.found_in)
+    return parts.observer.of(wanted.space).purge(
+        entries=named, clean=lambda path, text: cleaned_block(wanted, path, text, without_items)
+    )
+
+
+def _every_file(parts: Parts) -> Iterator[tuple[str, bytes | None]]:
+    """All that is kept of this root, on this machine: the root, and an index or scratch space beside it."""
+    from cairn.engines.bytescan import pieces
+
+    root = parts.settings.root
+    beside = [(".index", parts.settings.index_dir), *((".local", at) for at in parts.local_folders)]
+    outside = [(name, at) for name, at in beside if root != at and root not in at.parents]
+    return pieces([("", root), *outside])
 
 
 def _purge_index(parts: Parts, wanted: Wanted) -> int:
@@ -622,6 +668,12 @@ def _scope(parts: Parts, space: Space, scope: str | None, owner: str) -> Scope |
             )
         return None
     return parts.keeper.scope_of(space, scope, owner)
+
+
+def _texts(values: Sequence[str], field: str) -> tuple[str, ...]:
+    if isinstance(values, str) or not all(isinstance(one, str) for one in values):
+        raise Invalid(f"{field} must be a list of texts.", field=field)
+    return tuple(values)
 
 
 def _check_list(status: str | None, category: str | None, offset: int, limit: int) -> None:

@@ -124,6 +124,13 @@ class Parts:
     follower: MirrorProcess | None = None
     _swept: bool = False
 
+    @property
+    def local_folders(self) -> list[Path]:
+        """Where this machine keeps something of the root beside it: for a root that others see, too."""
+        if not self.storage.capabilities.sync:
+            return []
+        return [Path(locks_directory(self.settings.root, self.settings.cache_dir))]
+
     def start(self) -> None:
         """Begin background life: notice edits, index, run what is due."""
         self.indexer.tells_new = (

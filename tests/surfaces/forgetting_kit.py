@@ -7,6 +7,8 @@ import io
 import json
 from urllib.parse import urlencode
 
+import pytest
+
 import cairn
 from cairn.surfaces import kept
 from cairn.surfaces.cli import main
@@ -31,6 +33,11 @@ class ThroughPython:
 
     def forget(self, memory_id=None, **more):
         return kept.receipt(self._memory.memories.forget(memory_id, **more))
+
+    def refused(self, **more):
+        with pytest.raises(cairn.CairnError) as caught:
+            self._memory.memories.forget(**more)
+        return str(caught.value)
 
     def mark(self):
         return self._memory.checkpoint("before")["id"]
@@ -63,6 +70,10 @@ class ThroughCommands:
 
     def forget(self, memory_id=None, **more):
         return self.run("memories", "forget", *([memory_id] if memory_id else []), *_flags(more), "--yes")
+
+    def refused(self, **more):
+        told = self.run("memories", "forget", *_flags(more), "--yes")
+        return told["error"]["message"]
 
     def mark(self):
         return self.run("log", "--mark", "before")["id"]
@@ -105,10 +116,14 @@ class ThroughHttp:
         self.call("PATCH", f"memories/{memory_id}", {"content": content})
 
     def forget(self, memory_id=None, **more):
-        given = {
-            name: str(value).lower() if isinstance(value, bool) else value for name, value in more.items()
-        }
-        return self.call("DELETE", f"memories/{memory_id}?{urlencode(given, doseq=True)}")
+        if memory_id is None or "also" in more:
+            return self.call("POST", "memories/forget", {"id": memory_id, **more})
+        given = {name: str(value).lower() for name, value in more.items()}
+        return self.call("DELETE", f"memories/{memory_id}?{urlencode(given)}")
+
+    def refused(self, **more):
+        _, answer = self._server.call("POST", "/api/v1/memories/forget", more)
+        return answer["error"]["message"]
 
     def mark(self):
         return self.call("POST", "checkpoints", {"label": "before"})["id"]

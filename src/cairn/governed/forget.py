@@ -1,113 +1,104 @@
-"""Forgetting: what was known is taken out of every place that holds it, and a receipt says which.
+"""Forgetting: what is named is taken out of every place that holds it, and a receipt says what went and what stays.
 
-Archiving hides, superseding marks; forgetting removes. The words of a memory are looked for in the whole space:
-notes of every kind, transcripts and inbox, journals, generated pages. An entry that says nothing else goes; in
-longer texts the sentences that say it are replaced by a mark. The index, which lives outside the notes, is
-purged through hooks. What cannot be reached (a repository's history, backups) is named, not passed over.
+Archiving hides, superseding marks; forgetting removes. What goes is exactly what is named (an entry, or words),
+the same statement elsewhere in the same owner's memory, and what was made from it: facts of an episode, items of
+a profile, memories it was merged into. What is merely alike is listed and taken only on request, and nothing of
+another owner is touched unless everybody's memory is asked for. A dry run shows all of that beforehand.
 
 Words flow one way: from what was said to episodes and facts, from these to pages, history and index. So they are
-taken out in that order, and before the next step whoever may still write what he read before is waited for.
+taken out in that order, and before the next step whoever may still write what he read before is waited for. At
+the end every byte below the root is looked at: a receipt is complete only if none of the words is left, and each
+place that still holds them is named with the reason.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from urllib.parse import unquote
 
-from cairn.errors import CairnError, Conflict, Invalid, NotFound
-from cairn.governed import pages
-from cairn.governed.access import Ref, ref
-from cairn.governed.gate import jaccard
+from cairn.errors import CairnError, Invalid, NotFound
+from cairn.governed import removal
+from cairn.governed.access import ref
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
+from cairn.governed.removal import Said, Tally, WithoutItems, public_id
+from cairn.governed.wanted import (
+    SHORTEST,
+    TOMBSTONE,
+    Found,
+    Likeness,
+    Wanted,
+    folded,
+    owner_name,
+    scope_of_path,
+    sentences,
+    shown,
+)
 from cairn.language.words import word_set
-from cairn.notes.kinds import Place, kind_of_entry, place_of
-from cairn.notes.notebook import Draft
-from cairn.seams import Locator, content_hash, iterate_files
+from cairn.notes.format import list_items
+from cairn.notes.kinds import kind_of_entry, space_of
+from cairn.seams import Locator, iterate_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Entry, Scope, Space
 
-TOMBSTONE = "[forgotten]"
-# Entries of these kinds hold one statement each: one that matches is removed whole.
+__all__ = ["TOMBSTONE", "Found", "Purger", "Receipt", "Wanted", "forget"]
+
+# Entries of these kinds hold one statement each: one is listed as a whole.
 _SINGLE = frozenset({"memory", "atomic_fact", "foresight"})
-_SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+(?=\s|\Z)|[。！？]|\n|\Z)")
-_SHORTEST = 8
-_ALIKE = 0.6
-_ALIKE_WITH_MARK = 0.3
 _GIT = Locator(".git")
+_ALIKE_SHOWN = 200
 
 # A second round is for what others write meanwhile: an editor, another process, someone saying it again.
 _ROUNDS = 2
-_LOOKS = 5
 _STILL_THERE = "the words are still there; it may have been written meanwhile: forget again"
+_BY_ID = "an id or a name holds the words; those are not rewritten"
+_OTHERS = "other owners' memory"
+_OTHERS_WHY = "the same words stand there; they are not this owner's: ask for all owners to take them, too"
+_ELSEWHERE = "other apps or projects"
+_ELSEWHERE_WHY = "the same words stand there; forget them there, too"
+_OF_OTHERS = {_OTHERS_WHY: _OTHERS, _ELSEWHERE_WHY: _ELSEWHERE}
+_SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
+_TELLING = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was removed, by place, and what could not be."""
+    """What was removed (or in a dry run: what would be), what is merely alike, and what could not be removed.
+
+    The words in it are for whoever asked; no file keeps them.
+    """
 
     id: str
     at: str
     removed: Mapping[str, int]
     places: Sequence[str]
     left: Sequence[tuple[str, str]]
+    taken: Sequence[Found] = ()
+    alike: Sequence[Found] = ()
+    dry_run: bool = False
 
     @property
     def complete(self) -> bool:
-        return not self.left
-
-
-@dataclass(slots=True)
-class Wanted:
-    """What is being forgotten: the words to look for, and the entries themselves. Purge hooks receive it."""
-
-    space: Space
-    needles: tuple[str, ...]
-    entries: tuple[tuple[Scope, str], ...]
-    patterns: tuple[re.Pattern[str], ...] = ()
-    bags: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
-    paths: list[str] = field(default_factory=list)
-
-    def found_in(self, text: str) -> bool:
-        """Whether `text` says any of it, word for word (blanks and case aside)."""
-        return any(pattern.search(text) for pattern in self.patterns)
-
-    def says(self, sentence: str) -> bool:
-        """Whether one sentence says it, in these or nearly these words."""
-        if self.found_in(sentence):
-            return True
-        words = word_set(sentence)
-        for bag, marks in self.bags:
-            alike = jaccard(words, bag)
-            if alike >= _ALIKE or (alike >= _ALIKE_WITH_MARK and marks & words):
-                return True
-        return False
-
-    def without(self, text: str) -> str:
-        """`text` with the sentences that say it replaced by a mark; the same object where none does."""
-        if not self.found_in(text) and not any(self.says(s) for s in _sentences(text)):
-            return text
-        parts: list[str] = []
-        for sentence in _sentences(text):
-            if not self.says(sentence):
-                parts.append(sentence)
-                continue
-            tail = "\n" if sentence.endswith("\n") else ""
-            if parts and parts[-1].strip() == TOMBSTONE:
-                parts[-1] = parts[-1].rstrip("\n") + tail
-            else:
-                parts.append((" " if sentence.startswith(" ") else "") + TOMBSTONE + tail)
-        whole = "".join(parts)
-        for pattern in self.patterns:  # what runs over the end of a sentence
-            whole = pattern.sub(TOMBSTONE, whole)
-        return whole
+        """Whether not a byte of the words is left below the root."""
+        return not self.left and not self.dry_run
 
 
 Purger = Callable[[Wanted], int]
+Files = Callable[[], Iterable[tuple[str, bytes | None]]]
+"""Every file that is kept, index and temporary ones included: its path, and piece by piece its bytes (None: unreadable)."""
+
+
+@dataclass(slots=True)
+class _Named:
+    """What a call names, read: the texts to look for, and what they are to be compared with."""
+
+    id: str
+    texts: list[str] = field(default_factory=list)
+    entries: list[tuple[Scope, str]] = field(default_factory=list)
+    cells: set[str] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
 
 
 def forget(
@@ -117,35 +108,99 @@ def forget(
     *,
     scope: Scope | None = None,
     words: Sequence[str] = (),
+    also: Sequence[str] = (),
+    similar: bool = False,
+    all_owners: bool = False,
+    dry_run: bool = False,
     settle: Callable[[], Sequence[tuple[str, str]]] = lambda: (),
     purgers: Mapping[str, Purger] | None = None,
+    profile: WithoutItems | None = None,
+    files: Files | None = None,
 ) -> Receipt:
-    """Remove a memory (or any entry) and every copy of what it says from a space.
+    """Remove a memory (or any entry) with what was made from it, or words, from one owner's memory.
 
     Args:
         keeper: Whose memories.
         space: The app and project; nothing outside it is touched.
         memory_id: A memory's id, or the id of another kind's entry together with `scope`.
-        scope: Whose entry, where the id alone is not enough.
-        words: Further phrases to remove wherever they stand, exactly as given (at least 4 characters each).
+        scope: Whose entry, where the id alone is not enough; whose memory, where only words are given.
+        words: Phrases to remove wherever they stand as whole words, with the sentences that hold them.
+        also: Ids of things that a former call listed as alike.
+        similar: Take everything that is alike, too.
+        all_owners: Look in everybody's memory, not in that of one owner alone.
+        dry_run: Only tell what would go; nothing is changed.
         settle: Waits for those who read what was said before it was cleaned and may still write from it;
             returns who was not done in time, and why, for the receipt.
         purgers: By name, what removes it from places this module cannot see (the index, the vectors, the
             history of entries); each gets a `Wanted` and returns how many things it removed.
+        profile: Takes items out of a profile; without it they lose their words.
+        files: Every file there is, for the last look; without it, those of the space.
 
     Raises:
-        NotFound: there is no such entry.
-        Invalid: neither an id nor words; or words too short to be looked for.
+        NotFound: there is no such entry, or nothing alike of an id in `also`.
+        Invalid: neither an id nor words; words too short to be looked for; or words that several owners hold,
+            where none is named.
     """
-    wanted = _wanted(keeper, space, memory_id, scope, words)
-    done = _Tally()
+    named = _named(keeper, space, memory_id, scope, words)
+    reach = None if all_owners else (named.entries[0][0] if named.entries else scope)
+    wanted = Wanted(space, reach, tuple(named.entries), phrases=tuple(w.strip() for w in words))
+    wanted.want(named.texts)
+    wanted.cells |= named.cells
+    if reach is None and not all_owners:
+        wanted.reach = _only_owner(keeper, wanted)
+    alike = _alike(keeper, wanted, named, (*named.texts, *words))
+    alike = _with_chosen(keeper, wanted, alike, also=also, similar=similar)
+    done = Tally(dry=dry_run)
+    if dry_run:
+        _steps(keeper, wanted, done, profile)
+    else:
+        _remove(keeper, wanted, done, settle, purgers, profile, files)
+    taken = {(one.path, one.id) for one in done.taken.values()}
+    receipt = Receipt(
+        memory_id or "words",
+        stamp(keeper.clock.now()),
+        dict(done.counts),
+        sorted(set(wanted.paths)),
+        tuple(dict.fromkeys(done.left)),
+        tuple(done.taken.values()),
+        tuple(one for one in alike if (one.path, one.id) not in taken),
+        dry_run,
+    )
+    if not dry_run:
+        _record(keeper, wanted, receipt)
+    return receipt
+
+
+def _record(keeper: Keeper, wanted: Wanted, receipt: Receipt) -> None:
+    """A line that something was forgotten, without a word of it."""
+    left = [where for where, _ in receipt.left if not wanted.found_in(where)]
+    line = {"at": receipt.at, "id": receipt.id, "removed": dict(receipt.removed), "left": left}
+    keeper.journals.append(keeper.root.journal(wanted.space, "forgotten"), [json.dumps(line)])
+
+
+def _steps(keeper: Keeper, wanted: Wanted, done: Tally, profile: WithoutItems | None) -> None:
+    removal.from_sessions(keeper, wanted, done)
+    removal.from_notes(keeper, wanted, done, profile)
+    removal.from_journals(keeper, wanted, done)
+    removal.from_pages(keeper, wanted, done)
+
+
+def _remove(
+    keeper: Keeper,
+    wanted: Wanted,
+    done: Tally,
+    settle: Callable[[], Sequence[tuple[str, str]]],
+    purgers: Mapping[str, Purger] | None,
+    profile: WithoutItems | None,
+    files: Files | None,
+) -> None:
     for _ in range(_ROUNDS):
         done.left.clear()
-        _from_sessions(keeper, wanted, done)
+        removal.from_sessions(keeper, wanted, done)
         done.left += settle()
-        _from_notes(keeper, wanted, done)
-        _from_journals(keeper, wanted, done)
-        _from_pages(keeper, wanted, done)
+        removal.from_notes(keeper, wanted, done, profile)
+        removal.from_journals(keeper, wanted, done)
+        removal.from_pages(keeper, wanted, done)
         for name, purge in (purgers or {}).items():
             try:
                 done.add(name, purge(wanted))
@@ -153,74 +208,45 @@ def forget(
                 done.left.append((name, str(error)))
         if not purgers:
             done.left.append(("index", "no purge was given; its rows go when the notes are next indexed"))
-        _verify(keeper, wanted, done)
+        done.left += _Look(keeper, wanted, files).left()
         if not any(why == _STILL_THERE for _, why in done.left):
             break
-    receipt = Receipt(
-        memory_id or "words",
-        stamp(keeper.clock.now()),
-        dict(done.counts),
-        sorted(set(wanted.paths)),
-        tuple(done.left),
-    )
-    line = {
-        "at": receipt.at,
-        "id": receipt.id,
-        "removed": dict(receipt.removed),
-        "left": [where for where, _ in receipt.left],
-    }
-    keeper.journals.append(keeper.root.journal(space, "forgotten"), [json.dumps(line)])
-    return receipt
 
 
-class _Tally:
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.left: list[tuple[str, str]] = []
-
-    def add(self, what: str, count: int) -> None:
-        if count:
-            self.counts[what] = self.counts.get(what, 0) + count
+# ---------------------------------------------------------------- naming
 
 
-def _wanted(
+def _named(
     keeper: Keeper, space: Space, memory_id: str | None, scope: Scope | None, words: Sequence[str]
-) -> Wanted:
-    texts: list[str] = []
-    entries: list[tuple[Scope, str]] = []
-    if memory_id is not None:
-        record, entry, owner = _entry(keeper, space, memory_id, scope)
-        entries.append((owner, entry))
-        if isinstance(record, Record):
-            texts += [record.content, record.trigger, record.procedure]
-            for told in keeper.histories(space).get(ref(record), ()):
-                texts += [
-                    str(side["content"]) for side in (told.old, told.new) if side and side.get("content")
-                ]
-        else:
-            texts += list(record.sections.values())
+) -> _Named:
     for word in words:
-        if len(word.strip()) < 4:
+        if not isinstance(word, str) or len(word.strip()) < SHORTEST:
             raise Invalid(
-                f'"{word}" is too short to be forgotten everywhere: give at least 4 characters.',
+                f'"{word}" is too short to be forgotten everywhere: give at least {SHORTEST} characters.',
                 field="words",
             )
-    if not texts and not words:
-        raise Invalid("Say what to forget: an id, or words.", field="id")
-    lines = [line.strip() for text in texts for line in (text, *text.splitlines())]
-    needles = tuple(
-        dict.fromkeys(
-            n for n in (*lines, *(w.strip() for w in words)) if len(n) >= (4 if n in words else _SHORTEST)
-        )
-    )
-    bags = []
-    for text in dict.fromkeys(t for t in texts if len(word_set(t)) >= 3):
-        bag = word_set(text)
-        bags.append((bag, frozenset(w for w in bag if len(w) >= 5 and any(c.isdigit() for c in w))))
-    patterns = tuple(
-        re.compile(r"\s+".join(map(re.escape, needle.split())), re.IGNORECASE) for needle in needles
-    )
-    return Wanted(space, needles, tuple(entries), patterns, tuple(bags))
+    if memory_id is None:
+        if not words:
+            raise Invalid("Say what to forget: an id, or words.", field="id")
+        return _Named("words")
+    record, entry_id, owner = _entry(keeper, space, memory_id, scope)
+    named = _Named(memory_id, entries=[(owner, entry_id)])
+    if isinstance(record, Record):
+        named.texts = [record.content, record.trigger, record.procedure]
+        for told in keeper.histories(space).get(ref(record), ()):
+            named.texts += [
+                str(side["content"]) for side in (told.old, told.new) if side and side.get("content")
+            ]
+        return named
+    kind = kind_of_entry(entry_id)
+    # A title is not a statement; what an entry tells is in its main section.
+    named.texts = [
+        text for title, text in record.sections.items() if title in (kind.main_section, "Evidence")
+    ]
+    named.messages = set(list_items(record.inline.get("message_ids", "[]")))
+    if kind.name == "episode" and record.inline.get("parent_type") == "memcell":
+        named.cells = {record.inline.get("parent_id", "")} - {""}
+    return named
 
 
 def _entry(
@@ -236,243 +262,192 @@ def _entry(
     return record, record.entry_id, record.scope
 
 
-def _from_notes(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
-    base = keeper.root.space(wanted.space)
-    for top in keeper.storage.list(base):
-        if top.name in {"sessions", "journal"}:
-            continue
-        for at in iterate_files(keeper.storage, top):
-            if "pages" in at.parts:
-                continue
-            # A file or an entry that goes between looking and removing is looked at again.
-            for _ in range(_LOOKS):
-                with suppress(NotFound):
-                    _from_note(keeper, wanted, done, at)
-                    break
+def _only_owner(keeper: Keeper, wanted: Wanted) -> Scope | None:
+    """The one owner whose memory holds the words; None where nobody's does.
 
-
-def _from_note(keeper: Keeper, wanted: Wanted, done: _Tally, at: Locator) -> None:
-    try:
-        text = keeper.storage.read(at)
-    except CairnError:
-        return  # gone, or not text; `_verify` names it if its bytes hold the words
-    place = place_of(at)
-    named = {entry for scope, entry in wanted.entries if place is not None and scope == place.scope}
-    if place is not None and place.kind.storage == "daily":
-        _from_daily(keeper, wanted, done, at, place, named)
-    elif wanted.without(text) is not text:
-        keeper.notebook.rewrite(at, lambda old: wanted.without(old) if old is not None else None)
-        done.add("documents rewritten", 1)
-        wanted.paths.append(at.key)
-
-
-def _from_daily(
-    keeper: Keeper, wanted: Wanted, done: _Tally, at: Locator, place: Place, named: set[str]
-) -> None:
-    note = keeper.notebook.read(at)
-    remove: list[str] = []
-    change: dict[str, Callable[[Entry], Draft]] = {}
-    for entry in note.entries:
-        says = [title for title, text in entry.sections.items() if wanted.without(text) is not text]
-        inline = [key for key, text in entry.inline.items() if wanted.found_in(text)]
-        if entry.id in named or (says and (place.kind.name in _SINGLE or _nothing_left(wanted, entry))):
-            remove.append(entry.id)
-        elif says or inline:
-            change[entry.id] = _rewriter(wanted)
-    if change:
-        keeper.notebook.change_many(at, change)
-        done.add("entries rewritten", len(change))
-    if remove:
-        scope = place.scope
-        wanted.entries = tuple(dict.fromkeys((*wanted.entries, *((scope, one) for one in remove))))
-        keeper.notebook.remove(at, remove)
-        done.add(f"{place.kind.name} entries", len(remove))
-    if change or remove:
-        wanted.paths.append(at.key)
-    text = keeper.storage.read(at)
-    if wanted.found_in(text):
-        # Between the entries, or in a block that cannot be read: the words go all the same.
-        keeper.notebook.rewrite(at, lambda old: _plainly(wanted, old) if old is not None else None)
-        done.add("documents rewritten", 1)
-
-
-def _rewriter(wanted: Wanted) -> Callable[[Entry], Draft]:
-    return lambda entry: Draft(
-        {key: TOMBSTONE if wanted.found_in(text) else text for key, text in entry.inline.items()},
-        {title: wanted.without(text) for title, text in entry.sections.items()},
-    )
-
-
-def _nothing_left(wanted: Wanted, entry: Entry) -> bool:
-    rest = " ".join(wanted.without(text) for text in entry.sections.values()).replace(TOMBSTONE, " ")
-    return not word_set(rest)
-
-
-def _plainly(wanted: Wanted, text: str) -> str:
-    for pattern in wanted.patterns:
-        text = pattern.sub(TOMBSTONE, text)
-    return text
-
-
-def _from_sessions(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
-    for at in iterate_files(keeper.storage, keeper.root.sessions(wanted.space)):
-        if place_of_session(at) is None:
-            continue
-        touched = 0
-
-        def change(lines: Sequence[str]) -> list[str] | None:
-            nonlocal touched
-            touched, out = 0, []
-            for line in lines:
-                cleaned, count = _clean_line(wanted, line)
-                touched += count
-                out.append(cleaned)
-            return out if touched else None
-
-        if keeper.journals.edit(at, change):
-            done.add("messages", touched)
-            wanted.paths.append(at.key)
-
-
-def _clean_line(wanted: Wanted, line: str) -> tuple[str, int]:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return (_plainly(wanted, line), 1) if wanted.found_in(line) else (line, 0)
-    messages = value.get("messages") if isinstance(value, dict) else None
-    if not isinstance(messages, list):
-        return line, 0
-    count = 0
-    for n, message in enumerate(messages):
-        cleaned = _cleaned(wanted, message)
-        if cleaned is not message:
-            count += 1
-            content = cleaned.get("content") if isinstance(cleaned, dict) else None
-            empty = isinstance(content, str) and not word_set(content.replace(TOMBSTONE, " "))
-            # A message that said nothing else leaves null, so that the ordinals of the others stay.
-            messages[n] = None if empty and not cleaned.get("tool_calls") else cleaned
-    if not count:
-        return line, 0
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")), count
-
-
-def _cleaned(wanted: Wanted, value: Any) -> Any:
-    """A JSON value without the words; the very same object where it holds none of them."""
-    if isinstance(value, str):
-        return wanted.without(value)
-    if isinstance(value, list):
-        items = [_cleaned(wanted, item) for item in value]
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
-    if isinstance(value, dict):
-        made = {
-            _plainly(wanted, key) if wanted.found_in(key) else key: _cleaned(wanted, item)
-            for key, item in value.items()
-        }
-        same = made.keys() == value.keys() and all(made[key] is value[key] for key in value)
-        return value if same else made
-    return value
-
-
-def _from_journals(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
-    refs: set[Ref] = {(scope.track, scope.owner, entry) for scope, entry in wanted.entries}
-    ids = {f"{scope.owner}_{entry}" if scope.owner else entry for scope, entry in wanted.entries}
-    keeper.access.flush(wanted.space)
-    folder = keeper.root.journal(wanted.space)
-    for at in iterate_files(keeper.storage, folder):
-        if not at.name.endswith(".jsonl"):
-            continue
-        count = 0
-
-        def change(lines: Sequence[str], name: str = at.name) -> list[str] | None:
-            nonlocal count
-            count, out = 0, []
-            for line in lines:
-                kept = _journal_line(wanted, refs, ids, name, line)
-                count += kept != line
-                if kept is not None:
-                    out.append(kept)
-            return out if count else None
-
-        if keeper.journals.edit(at, change):
-            done.add("journal lines", count)
-            wanted.paths.append(at.key)
-    keeper.memo.clear()
-
-
-def _journal_line(wanted: Wanted, refs: set[Ref], ids: set[str], name: str, line: str) -> str | None:
-    """A journal's line without the words, or None where nothing of it should stay."""
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return _plainly(wanted, line) if wanted.found_in(line) else line
-    if not isinstance(value, dict):
-        return line
-    mem = value.get("m")
-    if name == "access.jsonl" and value.get("t") in {"hit", "seen"} and isinstance(mem, list):
-        rest = [one for one in mem if tuple(one) not in refs]
-        if len(rest) == len(mem):
-            return line
-        return json.dumps({**value, "m": rest}, separators=(",", ":")) if rest else None
-    if isinstance(mem, list) and tuple(mem) in refs:
-        return None
-    if name == "consolidations.jsonl" and value.get("t") in {"merged", "intent"}:
-        named = {
-            (value.get("track"), value.get("owner"), one)
-            for one in [*value.get("originals", ()), value.get("new")]
-        }
-        if named & refs:
-            return None
-    if name == "ledger.jsonl" and value.get("memory_id") in ids:
-        # The key stays: what was forgotten must not be taken in again from the same source.
-        value = {**value, "memory_id": None, "metadata": {"forgotten": True}}
-    cleaned = _cleaned(wanted, value)
-    made = json.dumps(cleaned, ensure_ascii=False, separators=(",", ":"))
-    return line if cleaned == json.loads(line) else made
-
-
-def _from_pages(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
-    """Pages a person edited lose the words; the others are made anew."""
-    pages.refresh(keeper, wanted.space, first=lambda: _clean_pages(keeper, wanted, done))
-
-
-def _clean_pages(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
-    base = keeper.root.space(wanted.space)
-    for top in (base.child("shared"), base.child("agents")):
-        for at in iterate_files(keeper.storage, top):
-            if "pages" not in at.parts:
-                continue
-            try:
-                text = keeper.storage.read(at)
-            except CairnError:
-                continue
-            cleaned = wanted.without(text)
-            if cleaned is text:
-                continue
-            with suppress(
-                Conflict, NotFound
-            ):  # a person saves or removes it just now: the next round sees it
-                if ".edited-" in at.name or at.name.endswith(".json"):
-                    keeper.storage.write(at, _plainly(wanted, cleaned), expect=content_hash(text))
-                else:
-                    keeper.storage.remove(at)
-                done.add("pages", 1)
-                wanted.paths.append(at.key)
-
-
-def _verify(keeper: Keeper, wanted: Wanted, done: _Tally) -> None:
-    for at in iterate_files(keeper.storage, keeper.root.space(wanted.space)):
+    Raises:
+        Invalid: several do, so that somebody has to say whose is meant.
+    """
+    holders: dict[Scope, None] = {}
+    for said in removal.messages_of(keeper, wanted):
+        if wanted.found_in(json.dumps(said.raw, ensure_ascii=False)):
+            holders.update(dict.fromkeys(_speakers(wanted.space, said)))
+    for at in removal.files_in_reach(keeper, wanted):
         try:
             if wanted.found_in(keeper.storage.read(at)):
-                done.left.append((at.key, _STILL_THERE))
-        except NotFound:
-            continue
+                holders[scope_of_path(wanted.space, at)] = None
         except CairnError:
-            done.left.append((at.key, "it is not text and was not searched"))
-    if keeper.storage.exists(_GIT):
-        done.left.append(
-            (".git", "the repository's history keeps former versions; rewrite it to remove them there")
+            continue
+    if len(holders) > 1:
+        names = ", ".join(sorted(owner_name(one) for one in holders)[:8])
+        raise Invalid(
+            f"The words stand in the memory of several ({names}): name one by scope and owner, or ask for all owners.",
+            field="owner",
         )
+    return next(iter(holders), None)
 
 
-def _sentences(text: str) -> Iterable[str]:
-    return (match[0] for match in _SENTENCE.finditer(text) if match[0])
+def _speakers(space: Space, said: Said) -> Iterator[Scope]:
+    if said.raw.get("role") == "user":
+        yield Scope(space, "user", str(said.raw.get("sender_id")))
+    elif not said.users:
+        yield Scope(space, "agent", str(said.raw.get("sender_id")))
+    elif len(said.users) == 1:
+        yield Scope(space, "user", next(iter(said.users)))
+
+
+# ---------------------------------------------------------------- what is merely alike
+
+
+def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) -> list[Found]:
+    """What says nearly the same in reach, and what a named entry was made from; each statement once."""
+    likeness = Likeness(texts)
+    out: list[Found] = []
+    seen: set[tuple[str, str]] = set()
+
+    def note(what: str, name: str, at: Locator, owner: str, words: str, why: str) -> None:
+        if (owner, folded(words)) not in seen and len(out) < _ALIKE_SHOWN:
+            seen.add((owner, folded(words)))
+            out.append(Found(what, name, at.key, owner, shown(words), why))
+
+    for at, place, entry in removal.entries_of(keeper, wanted):
+        if (place.scope, entry.id) in wanted.entries or place.kind.name not in _SINGLE:
+            continue
+        text = entry.sections.get(place.kind.main_section, "")
+        if (why := likeness.why(text)) and wanted.without(text) is text:
+            note(place.kind.name, public_id(place.scope, entry.id), at, owner_name(place.scope), text, why)
+    for said in removal.messages_of(keeper, wanted):
+        if not said.is_in_reach:
+            continue
+        owner = f"{'user' if said.raw.get('role') == 'user' else 'agent'} {said.raw.get('sender_id')}"
+        for one in sentences(said.text):
+            why = "what it was made from" if said.id in named.messages else likeness.why(one)
+            if why and wanted.without(one) is one and one.strip():
+                note("message", said.id, said.at, owner, one, why)
+    for at, place, entry in removal.entries_of(keeper, wanted):
+        if (place.scope, entry.id) in wanted.entries or place.kind.name in _SINGLE:
+            continue
+        for one in (s for text in entry.sections.values() for s in sentences(text)):
+            told = one.partition(": ")[2] or one
+            if (why := likeness.why(told)) and wanted.without(one) is one:
+                name = public_id(place.scope, entry.id)
+                note(place.kind.name, name, at, owner_name(place.scope), told, why)
+    return out
+
+
+def _with_chosen(
+    keeper: Keeper, wanted: Wanted, alike: Sequence[Found], *, also: Sequence[str], similar: bool
+) -> list[Found]:
+    """Take what was asked for of the alike ones into what is wanted; the rest."""
+    unknown = set(also) - {one.id for one in alike}
+    if unknown:
+        raise NotFound(
+            f"{min(unknown)[:80]} is not among what is alike here: a dry run lists what is.", id="also"
+        )
+    chosen = [one for one in alike if similar or one.id in also]
+    for at, place, entry in removal.entries_of(keeper, wanted) if chosen else ():
+        name = public_id(place.scope, entry.id)
+        if place.kind.name in _SINGLE and any((one.id, one.path) == (name, at.key) for one in chosen):
+            wanted.entries = (*wanted.entries, (place.scope, entry.id))
+    wanted.want(one.words for one in chosen)
+    return [one for one in alike if one not in chosen]
+
+
+# ---------------------------------------------------------------- the last look
+
+
+class _Look:
+    """Looks through every byte for the words, and says of each file that holds them why it does.
+
+    Looked for are the words that were named, and those of everything that went with them. The index and other
+    copies hold what the notes hold: one of them is named only where no note, log or journal is the reason.
+    """
+
+    def __init__(self, keeper: Keeper, wanted: Wanted, files: Files | None) -> None:
+        self._keeper = keeper
+        self._wanted = wanted
+        self._told = Wanted(wanted.space, wanted.reach)
+        lost = (one for message in wanted.lost.values() for one in message.gone)
+        self._told.want(one for one in (*wanted.followed, *lost) if len(word_set(one)) >= _TELLING)
+        self._files = files or self._of_space
+        self._space = keeper.root.space(wanted.space)
+        self._ids = [
+            place[1]
+            for at in iterate_files(keeper.storage, keeper.root.sessions(wanted.space))
+            if (place := place_of_session(at)) is not None and wanted.found_in(place[1])
+        ]
+
+    def left(self) -> list[tuple[str, str]]:
+        truth: dict[str, str] = {}
+        copies: dict[str, str] = {}
+        for path, piece in self._files():
+            at = self._locator(path)
+            why = self._why(path, at, piece)
+            if why:
+                held = copies if at is None and why in {_STILL_THERE, _SAID_AGAIN} else truth
+                held[path] = _STILL_THERE if held.get(path) == _STILL_THERE else why
+        found = [(path, why) for path, why in truth.items() if why not in _OF_OTHERS]
+        if not any(why in _OF_OTHERS or why == _SAID_AGAIN for why in truth.values()):
+            found += [(path, _STILL_THERE) for path in copies]
+        found += [(_OF_OTHERS[why], why) for why in _OF_OTHERS if why in truth.values()]
+        if self._keeper.storage.exists(_GIT):
+            found.append(
+                (".git", "the repository's history keeps former versions; rewrite it to remove them there")
+            )
+        return found
+
+    def _of_space(self) -> Iterator[tuple[str, bytes | None]]:
+        for at in iterate_files(self._keeper.storage, self._space):
+            try:
+                yield at.key, self._keeper.storage.read(at).encode("utf-8")
+            except NotFound:
+                continue
+            except CairnError:
+                yield at.key, None
+
+    def _why(self, path: str, at: Locator | None, piece: bytes | None) -> str:
+        if path == ".git" or path.startswith(".git/"):
+            return ""
+        if any(self._wanted.found_in(unquote(part)) for part in path.split("/")):
+            return _BY_ID if at is None or self._wanted.reaches_path(at) else self._whose(at, self._wanted)
+        if piece is None:
+            return "it cannot be read and was not searched"
+        if self._wanted.found_in_bytes(piece):
+            bare = piece
+            for one in self._ids:
+                bare = bare.replace(one.encode("utf-8"), b"")
+            if not self._wanted.found_in_bytes(bare):
+                return _BY_ID
+            return self._whose(at, self._wanted) if at is not None else _STILL_THERE
+        if self._told.found_in_bytes(piece):
+            why = self._whose(at, self._told) if at is not None else _STILL_THERE
+            return _SAID_AGAIN if why == _STILL_THERE and at is not None else why
+        return ""
+
+    def _locator(self, path: str) -> Locator | None:
+        """The place of a note, a log or a journal; None for the index, former texts, pages and the like."""
+        if path.startswith("."):
+            return None
+        try:
+            at = Locator(path)
+        except CairnError:
+            return None
+        if space_of(at) is None or at.name in {"texts.jsonl", "changes.jsonl"}:
+            return None
+        return None if "pages" in at.parts and ".edited-" not in at.name else at
+
+    def _whose(self, at: Locator, sought: Wanted) -> str:
+        """Why a file of the truth holds words: they are others' words, or they should have gone."""
+        if at.parts[: len(self._space.parts)] != self._space.parts:
+            return _ELSEWHERE_WHY
+        top = at.parts[len(self._space.parts)]
+        if top == "sessions":
+            place = place_of_session(at)
+            lines = self._keeper.journals.read(at).lines
+            is_clean = place is not None and removal.is_clean_session(sought, at, place[1], lines)
+            return _OTHERS_WHY if is_clean else _STILL_THERE
+        if top == "journal":
+            lines = self._keeper.journals.read(at).lines
+            is_clean = all(removal.journal_line(sought, set(), set(), at.name, one) == one for one in lines)
+            return _OTHERS_WHY if is_clean else _STILL_THERE
+        return _STILL_THERE if self._wanted.reaches_path(at) else _OTHERS_WHY

@@ -188,3 +188,8 @@ def _pairs(run: str, *, singles: bool = False) -> list[str]:
     run = run.casefold()
     pairs = [run[i : i + 2] for i in range(len(run) - 1)]
     return [*run, *pairs] if singles or not pairs else pairs
+
+
+def is_unspaced(letter: str) -> bool:
+    """Whether `letter` belongs to a script that writes words without blanks between them."""
+    return _UNSPACED_ONLY.match(letter) is not None

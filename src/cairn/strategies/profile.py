@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from cairn.errors import NotFound
 from cairn.language import words
 from cairn.notes import frontmatter
-from cairn.notes.format import parse_note
+from cairn.notes.format import Note, parse_note
 from cairn.notes.kinds import KINDS
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking, german
 from cairn.strategies.facts import cell_asks
@@ -441,6 +441,25 @@ def follow(scope: Scope, kit: Kit, before: Sequence[Sequence[Statement]], after:
     )
 
 
+def without_items(text: str, scope: Scope, goes: Callable[[Mapping[str, Any]], bool]) -> str | None:
+    """A profile without the items that go, its traits, summary and page made anew; None where none of them does.
+
+    For `forget`: what an item had ended holds again, as with a claim that was taken back.
+    """
+    note = parse_note(text)
+    known = note.frontmatter.get("explicit_info")
+    items = [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+    if not any(goes(one) for one in items):
+        return None
+    left = [dict(one) for one in items if not goes(one)]
+    for gone in (one for one in items if goes(one)):
+        for old in left:
+            same = gone.get("attribute") and old.get("attribute") == gone["attribute"]
+            if same and old.get("until") == gone.get("first_stated"):
+                del old["until"]
+    return _written(text, note, scope, scope.owner, left, 0)
+
+
 def _rewritten(
     text: str | None, scope: Scope, name: str, claims: Sequence[Claim], gone: Sequence[Claim] = ()
 ) -> str | None:
@@ -453,14 +472,27 @@ def _rewritten(
     items, changed = merged(left, claims)
     if not changed and not lost:
         return None
+    latest = max((c.day for c in claims), default="")
+    stamp = int(datetime.fromisoformat(latest).replace(tzinfo=UTC).timestamp() * 1000) if latest else 0
+    return _written(text, note, scope, name, items, stamp)
+
+
+def _written(
+    text: str | None,
+    note: Note | None,
+    scope: Scope,
+    name: str,
+    items: Sequence[dict[str, Any]],
+    stamp: int,
+) -> str:
+    """The profile with these items; what a person wrote around them stays."""
+    old = note.frontmatter if note is not None else {}
     traits, summary = traits_of(items, name), summary_of(items, name)
     hand = [
         t
         for t in old.get("implicit_traits") or []
         if isinstance(t, dict) and not str(t.get("trait", "")).startswith("[Recurring theme")
     ]
-    latest = max((c.day for c in claims), default="")
-    stamp = int(datetime.fromisoformat(latest).replace(tzinfo=UTC).timestamp() * 1000) if latest else 0
     before = old.get("profile_timestamp_ms")
     fields = {
         "summary": summary,

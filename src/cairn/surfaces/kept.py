@@ -33,10 +33,13 @@ def receipt(value: Receipt) -> dict[str, Any]:
     return {
         "id": value.id,
         "at": value.at,
+        "dry_run": value.dry_run,
         "complete": value.complete,
         "removed": dict(value.removed),
         "places": list(value.places),
         "left": [{"where": where, "why": why} for where, why in value.left],
+        "taken": [asdict(one) for one in value.taken],
+        "alike": [asdict(one) for one in value.alike],
     }
 
 

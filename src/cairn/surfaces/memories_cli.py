@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import Invalid
@@ -12,7 +12,6 @@ from cairn.surfaces.commands import opened, space_of
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
-    from cairn.blocking import BlockingMemory
     from cairn.surfaces.cli import Commands
     from cairn.types import Verdict
 
@@ -126,13 +125,28 @@ def _add_memories(memories: Commands) -> None:
         memories,
         "forget",
         forget,
-        "remove a memory and every copy of what it says, and print a receipt; there is no undo",
-        examples="  cairn memories forget alice_mem_20260601_00000001 --yes\n"
-        '  cairn memories forget --words "Elm Street 12" --yes',
+        "remove a memory and what was made from it, and print a receipt; there is no undo",
+        examples="  cairn memories forget alice_mem_20260601_00000001 --dry-run\n"
+        "  cairn memories forget alice_mem_20260601_00000001 --yes\n"
+        '  cairn memories forget --words "Elm Street 12" --scope user --owner alice --yes',
         needed=False,
     )
     command.add_argument(
-        "--words", action="append", default=[], metavar="TEXT", help="also remove this phrase everywhere"
+        "--words",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="also remove this phrase wherever it stands",
+    )
+    command.add_argument("--dry-run", action="store_true", help="only show what would go, and what is alike")
+    command.add_argument(
+        "--also", action="append", default=[], metavar="ID", help="also remove this one of what is alike"
+    )
+    command.add_argument(
+        "--also-alike", "--similar", dest="similar", action="store_true", help="also remove all that is alike"
+    )
+    command.add_argument(
+        "--all-owners", action="store_true", help="look in everybody's memory, not in one owner's alone"
     )
     command.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
     command = memories.add(
@@ -386,39 +400,46 @@ def forget(args: argparse.Namespace, output: Output) -> int:
 
     if args.id is None and not args.words:
         raise Invalid("Say what to forget: an id, or --words.", field="id")
+    named = {"words": args.words, "also": args.also, "similar": args.similar, "all_owners": args.all_owners}
     with opened(args, reading=True) as memory:
-        what = [f'"{phrase}"' for phrase in args.words]
-        if args.id is not None:
-            what.insert(0, _told(memory, args))
-        if not args.yes:
-            _confirm(what, output)
-        receipt = kept.receipt(memory.memories.forget(args.id, words=args.words, **place_of(args)))
+        if args.dry_run or not args.yes:
+            told = kept.receipt(memory.memories.forget(args.id, **named, **place_of(args), dry_run=True))
+            if args.dry_run:
+                output.value(told)
+                _say_preview(told, output.line)
+                return 0
+            _confirm(told, output)
+        receipt = kept.receipt(memory.memories.forget(args.id, **named, **place_of(args)))
     output.value(receipt)
     output.line(f"Forgotten: {receipt['id']}, {receipt['at']}", style="bold")
     for name, count in receipt["removed"].items():
         output.line(f"      {count} {name}")
     for place in receipt["places"]:
         output.line(f"      {place}")
+    _say_alike(receipt, output.line)
     for item in receipt["left"]:
         output.line(f"NOT removed: {item['where']}: {item['why']}", style="bold")
     return 0 if receipt["complete"] else 1
 
 
-def _told(memory: BlockingMemory, args: argparse.Namespace) -> str:
-    """What is about to be forgotten, in a line; raises where it is not there."""
-    if args.scope is not None or "mem_" in args.id:
-        row = memory.memories.show(args.id, **place_of(args))
-        return f"{row['id']}: {_short(str(row['content']))}"
-    entry = memory.show(args.id, **space_of(args))
-    return f"{entry['id']} ({entry['kind']}): {_short(' '.join(entry['sections'].values()))}"
+def _say_preview(told: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    say("This goes:" if told["taken"] else "Nothing goes.")
+    for one in told["taken"]:
+        say(f"  {one['id']} ({one['owner']}, {one['why']}): {_short(one['words'])}")
+    _say_alike(told, say)
 
 
-def _confirm(what: Sequence[str], output: Output) -> None:
+def _say_alike(told: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    if told["alike"]:
+        say("This is merely alike and stays; --also ID takes one, --also-alike all:")
+    for one in told["alike"]:
+        say(f"  {one['id']} ({one['owner']}, {one['why']}): {_short(one['words'])}")
+
+
+def _confirm(told: Mapping[str, Any], output: Output) -> None:
     if output.as_json or not sys.stdin.isatty():
         raise Invalid("Forgetting cannot be undone: say --yes where nobody can be asked.", field="yes")
-    output.note("This removes, with every copy of what it says:")
-    for line in what:
-        output.note(f"  {line}")
+    _say_preview(told, output.note)
     output.note("There is no undo. Forget it? [y/N] ")
     if input().strip().lower() not in {"y", "yes"}:
         raise Invalid("Nothing was forgotten.", field="yes")

@@ -180,9 +180,31 @@ async def promote(call: Call) -> Any:
 
 async def forget(call: Call) -> Any:
     memory_id, place, _ = await _reached(call, write=True)
-    # Forgetting reaches into every note of the space that says the same, whoever owns it.
+    query = cast("schemas_kept.ForgetQuery", call.query)
+    # The receipt tells whether others hold the same words, too: not for a token that is limited to owners.
     call.grant.reach_space(Space(place["app_id"], place["project_id"]), write=True)
-    return kept.receipt(await call.memory.memories.forget(memory_id, **place))
+    receipt = await call.memory.memories.forget(
+        memory_id, similar=query.similar, all_owners=query.all_owners, dry_run=query.dry_run, **place
+    )
+    return kept.receipt(receipt)
+
+
+async def forget_words(call: Call) -> Any:
+    body = cast("schemas_kept.ForgetRequest", call.body)
+    call.grant.reach_space(Space(body.app_id, body.project_id), write=True)
+    receipt = await call.memory.memories.forget(
+        body.id,
+        words=body.words,
+        also=body.also,
+        similar=body.similar,
+        all_owners=body.all_owners,
+        dry_run=body.dry_run,
+        scope=body.scope,
+        owner=body.owner,
+        app_id=body.app_id,
+        project_id=body.project_id,
+    )
+    return kept.receipt(receipt)
 
 
 async def history(call: Call) -> Any:
@@ -298,8 +320,10 @@ ENDPOINTS: list[Endpoint] = [
              "ConsolidateRequest", "ConsolidateData"),
     Endpoint("GET", "/memories/{id}", show, "One memory", None, _ROW, query=_PLACED),
     Endpoint("PATCH", "/memories/{id}", edit, "Change fields of a memory", "EditRequest", _ROW, query=_PLACED),
-    Endpoint("DELETE", "/memories/{id}", forget, "Forget a memory and every copy of what it says; there is no undo",
-             None, "ReceiptData", query=_PLACED),
+    Endpoint("DELETE", "/memories/{id}", forget, "Forget a memory and what was made from it; there is no undo",
+             None, "ReceiptData", query="ForgetQuery"),
+    Endpoint("POST", "/memories/forget", forget_words, "Forget a memory, words, or things that are alike; there is no undo",
+             "ForgetRequest", "ReceiptData"),
     Endpoint("POST", "/memories/{id}/supersede", supersede, "Replace a memory; the old one stays readable",
              "SupersedeRequest", "VerdictData", query=_PLACED),
     Endpoint("POST", "/memories/{id}/pin", pin, "Keep a memory at hand", None, _ROW, query=_PLACED),

@@ -37,6 +37,14 @@ class ReasonQuery(Placed):
     reason: str = Field(default="", max_length=2000)
 
 
+class ForgetQuery(Placed):
+    """Nothing but what is named goes, from one owner's memory, unless more is asked for."""
+
+    dry_run: bool = False
+    similar: bool = False
+    all_owners: bool = False
+
+
 class MemoriesQuery(Placed):
     status: Literal["candidate", "promoted", "archived"] | None = None
     category: Category | None = None
@@ -103,6 +111,19 @@ class SupersedeRequest(Body):
     reason: str = Field(min_length=1, max_length=2000)
     category: Category | None = None
     importance: Importance | None = None
+
+
+class ForgetRequest(Spaced):
+    """A memory by its id, or words, or both; and which of the alike ones to take with it."""
+
+    id: str | None = Field(default=None, min_length=1, max_length=200)
+    words: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(default=[], max_length=100)
+    scope: ScopeName | None = None
+    owner: MemoryOwner = ""
+    dry_run: bool = False
+    similar: bool = False
+    all_owners: bool = False
+    also: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(default=[], max_length=500)
 
 
 class SweepRequest(Spaced):
@@ -236,13 +257,27 @@ class LeftItem(Answer):
     why: str
 
 
+class FoundItem(Answer):
+    """A thing that goes, or is merely alike: its words, where it stands, whose it is, and why it is named."""
+
+    what: str
+    id: str
+    path: str
+    owner: str
+    words: str
+    why: str
+
+
 class ReceiptData(Answer):
     id: str
     at: str
+    dry_run: bool
     complete: bool
     removed: dict[str, int]
     places: list[str]
     left: list[LeftItem]
+    taken: list[FoundItem]
+    alike: list[FoundItem]
 
 
 class HistoryData(Answer):

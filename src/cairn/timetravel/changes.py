@@ -339,10 +339,15 @@ class TimeTravel:
             else:
                 then = self.picture(target)
                 wanted = {key: then.get(key) for key in {*then, *now} if then.get(key) != now.get(key)}
-            texts = self.texts([digest for digest in wanted.values() if digest])
+            held = [now[key] for key in wanted if key in now]
+            texts = self.texts([*(digest for digest in wanted.values() if digest), *held])
             plan = []
             for (path, entry), digest in sorted(wanted.items()):
-                if entry == HEAD or now.get((path, entry)) == digest:
+                current = now.get((path, entry))
+                if entry == HEAD or current == digest:
+                    continue
+                # A text that lost words since may be what stands there now.
+                if digest in texts and current in texts and texts[digest] == texts[current]:
                     continue
                 purged = digest is not None and digest not in texts
                 if purged and target.startswith("ent-"):
@@ -375,20 +380,24 @@ class TimeTravel:
             self.observe(at, cause=f"restore {target}")
         return plan
 
-    def purge(self, *, entries: Sequence[str] = (), matches: Callable[[str], bool] | None = None) -> int:
-        """Remove texts for good: of the named entries (ids or `path#id`), and those `matches` says yes to.
+    def purge(
+        self, *, entries: Sequence[str] = (), clean: Callable[[str, str], str | None] | None = None
+    ) -> int:
+        """Remove texts for good: of the named entries (ids or `path#id`), and what `clean` takes out of others.
 
-        The changes stay as a bare record that something was there; their texts do not.
+        `clean` gets a note's path and a former text of one of its entries, and returns what may stay of it: None
+        for nothing. The changes stay as a bare record that something was there; the words do not. A text that
+        was cleaned is what a restore brings back.
         """
         with self._guard, self._locks.hold(f"timetravel:{self._space}"):
             self._catch_up()
-            doomed = {
-                digest
-                for change in self._changes()
-                if any(_names(entry, change) for entry in entries)
-                for digest in (change.before, change.after)
-                if digest
-            }
+            doomed: set[str] = set()
+            paths: dict[str, set[str]] = {}
+            for change in self._changes():
+                for digest in filter(None, (change.before, change.after)):
+                    paths.setdefault(digest, set()).add(change.path)
+                    if any(_names(entry, change) for entry in entries):
+                        doomed.add(digest)
             # A text that another entry still holds was not asked to be forgotten.
             doomed -= {
                 digest
@@ -397,16 +406,20 @@ class TimeTravel:
                 if not {entry, path, f"{path}#{entry}"} & set(entries)
             }
             rows = list(_rows(self._journals.read(self._texts_at).lines))
-            kept = [
-                row
-                for row in rows
-                if row.get("hash") not in doomed and not (matches and matches(str(row.get("text", ""))))
-            ]
-            if len(kept) != len(rows):
+            kept: list[dict[str, Any]] = []
+            touched = 0
+            for row in rows:
+                text = None if row.get("hash") in doomed else str(row.get("text", ""))
+                for path in paths.get(str(row.get("hash")), {""}) if clean else ():
+                    text = clean(path, text) if clean and text is not None else text
+                touched += text != row.get("text")
+                if text is not None:
+                    kept.append({**row, "text": text})
+            if touched:
                 self._journals.replace(self._texts_at, [compact(row) for row in kept])
                 self._reset()
                 self._catch_up()
-            return len(rows) - len(kept)
+            return touched
 
 
 def _with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str | None:

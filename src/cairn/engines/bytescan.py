@@ -1,0 +1,60 @@
+"""Every byte below some folders, piece by piece, for `forget`: what the last look looks at.
+
+Nothing is followed and nothing is opened that is not a plain file. Pieces overlap, so that words are found where
+two of them meet.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_PIECE = 4 * 1024 * 1024
+_OVERLAP = 128 * 1024
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def pieces(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, bytes | None]]:
+    """(path, bytes) of every file below `folders`, and (path, b"") of every folder; None for what cannot be read.
+
+    Each folder comes with what its paths are to begin with. What vanishes meanwhile holds nothing.
+    """
+    for name, folder in folders:
+        yield from _below(name, folder)
+
+
+def _below(name: str, folder: Path) -> Iterator[tuple[str, bytes | None]]:
+    try:
+        found = sorted(os.scandir(folder), key=lambda one: one.name)
+    except FileNotFoundError:
+        return
+    except OSError:
+        yield name or ".", None
+        return
+    for one in found:
+        path = f"{name}/{one.name}" if name else one.name
+        if one.is_dir(follow_symlinks=False):
+            yield path, b""
+            yield from _below(path, folder / one.name)
+        elif one.is_file(follow_symlinks=False):
+            yield from _of_file(path, one.path)
+        else:
+            yield path, b""
+
+
+def _of_file(path: str, real: str) -> Iterator[tuple[str, bytes | None]]:
+    try:
+        with open(os.open(real, _FILE), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return
+            piece = file.read(_PIECE)
+            yield path, piece
+            while more := file.read(_PIECE):
+                piece = piece[-_OVERLAP:] + more
+                yield path, piece
+    except FileNotFoundError:
+        return
+    except OSError:
+        yield path, None

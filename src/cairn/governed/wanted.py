@@ -1,0 +1,315 @@
+"""What is being forgotten: whose memory, which entries, which words; and how a text loses those words.
+
+Two ways to look for words. What an entry says is looked for as a *statement*: the same words in the same order,
+blanks and case aside, standing for themselves between stops, quotes, brackets or line ends. "Ann likes tea" is
+not found in "Ann likes tea with milk" nor in "Nobody says Ann likes tea": those are other statements, and at
+most alike. A *phrase* that the caller gives is found wherever it stands as whole words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cairn.governed.gate import jaccard
+from cairn.language.words import is_unspaced, word_set
+from cairn.notes.kinds import SCOPE_DIRS
+from cairn.seams import Locator
+from cairn.types import Scope, Space, Track
+
+TOMBSTONE = "[forgotten]"
+SHORTEST = 4
+ALIKE = 0.5
+ALIKE_WITH_MARK = 0.3
+SHOWN_CHARS = 500
+_SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+(?=\s|\Z)|[。！？]|\n|\Z)")
+_STOPS = ".!?…。！？"
+_BEFORE = frozenset(_STOPS + ':;="“”„«»‹›「」『』()[]{}<>|*#`–—•·：；')
+_AFTER = frozenset('"”“»«」』)]}>|*_`;\\<；')
+_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|([nrtbf"\\/]))')
+_TRACK_OF: Mapping[str, Track] = {folder: track for track, folder in SCOPE_DIRS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One thing that goes, or is merely alike: what it is, where it stands, its words, and why it is named."""
+
+    what: str
+    id: str
+    path: str
+    owner: str
+    words: str
+    why: str
+
+
+@dataclass(slots=True)
+class Lost:
+    """What a message loses: the sentences that go, and those that stay (none: it goes whole)."""
+
+    gone: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What is being forgotten, and what was found to follow from it so far. Purge hooks receive it.
+
+    `reach` is whose memory may be touched; None means everyone's in the space.
+    """
+
+    space: Space
+    reach: Scope | None = None
+    entries: tuple[tuple[Scope, str], ...] = ()
+    statements: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    followed: tuple[str, ...] = ()
+    cells: set[str] = field(default_factory=set)
+    lost: dict[str, Lost] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+    _cores: dict[str, re.Pattern[str]] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ whose
+
+    def reaches(self, scope: Scope) -> bool:
+        return self.reach is None or scope == self.reach
+
+    def reaches_path(self, at: Locator) -> bool:
+        """Whether a file of the space belongs to who is asked about; what has no owner is the project's."""
+        return self.reaches(scope_of_path(self.space, at))
+
+    # ------------------------------------------------------------ words
+
+    def want(self, texts: Iterable[str]) -> None:
+        """Look for these statements, too."""
+        self.statements = tuple(dict.fromkeys((*self.statements, *filter(None, map(plain, texts)))))
+
+    def follow(self, texts: Iterable[str]) -> None:
+        """Statements of what was derived: they go from what is made of such things, and from nothing else."""
+        self.followed = tuple(dict.fromkeys((*self.followed, *filter(None, map(plain, texts)))))
+
+    def found_in(self, text: str, *, derived: bool = False) -> bool:
+        """Whether `text` says any of it."""
+        if any(self._core(one, whole=False).search(text) for one in self.phrases):
+            return True
+        return any(True for _ in self._spans(text, derived=derived))
+
+    def found_in_bytes(self, raw: bytes) -> bool:
+        """Whether a file's bytes say any of it, as text or as a JSON string."""
+        text = raw.decode("utf-8", "ignore")
+        if self.found_in(text):
+            return True
+        return "\\" in text and self.found_in(_ESCAPE.sub(_unescaped, text))
+
+    def without(self, text: str, *, derived: bool = False) -> str:
+        """`text` with a mark in place of the words; the same object where it has none of them."""
+        if not self.found_in(text, derived=derived):
+            return text
+        spans = _joined(self._spans(text, derived=derived))
+        parts, last = [], 0
+        for start, end in spans:
+            parts += [text[last:start], TOMBSTONE]
+            last = end
+        whole = "".join((*parts, text[last:]))
+        if not any(self._core(one, whole=False).search(whole) for one in self.phrases):
+            return whole
+        return self._without_phrases(whole)
+
+    def masked(self, text: str) -> str:
+        """`text` with nothing but the words themselves replaced, for text that is not prose."""
+        for one in self.phrases:
+            text = self._core(one, whole=False).sub(TOMBSTONE, text)
+        parts, last = [], 0
+        for start, end in _joined(self._spans(text, derived=False)):
+            parts += [text[last:start], TOMBSTONE]
+            last = end
+        return "".join((*parts, text[last:]))
+
+    def _without_phrases(self, text: str) -> str:
+        parts: list[str] = []
+        for sentence in sentences(text):
+            if not any(self._core(one, whole=False).search(sentence) for one in self.phrases):
+                parts.append(sentence)
+                continue
+            tail = "\n" if sentence.endswith("\n") else ""
+            if parts and parts[-1].strip() == TOMBSTONE:
+                parts[-1] = parts[-1].rstrip("\n") + tail
+            else:
+                parts.append((" " if sentence.startswith(" ") else "") + TOMBSTONE + tail)
+        whole = "".join(parts)
+        for one in self.phrases:  # what runs over the end of a sentence
+            whole = self._core(one, whole=False).sub(TOMBSTONE, whole)
+        return whole
+
+    def _spans(self, text: str, *, derived: bool) -> Iterator[tuple[int, int]]:
+        wanted = (*self.statements, *self.followed) if derived else self.statements
+        for one in wanted:
+            for match in self._core(one, whole=True).finditer(text):
+                if _begins(text, match.start()) and (end := _ends(text, match.end())):
+                    yield match.start(), end
+
+    def _core(self, words: str, *, whole: bool) -> re.Pattern[str]:
+        key = f"{whole}{words}"
+        found = self._cores.get(key)
+        if found is None:
+            core = r"\s+".join(map(re.escape, words.split()))
+            if not whole:
+                core = _edge(words[0], r"(?<![^\W_])") + core + _edge(words[-1], r"(?![^\W_])")
+            found = self._cores[key] = re.compile(core, re.IGNORECASE)
+        return found
+
+    # ------------------------------------------------------------ what is left of an entry
+
+    def nothing_left(self, texts: Iterable[str], *, derived: bool = False) -> bool:
+        """Whether texts say nothing once the words are out; who said them does not count."""
+        for text in texts:
+            cleaned = self.without(text, derived=derived)
+            if any(TOMBSTONE not in one and word_set(one) for one in sentences(cleaned)):
+                return False
+        return True
+
+    def follows_from_lost(self, messages: Sequence[str], text: str) -> bool:
+        """Whether something made of `messages` that says `text` was made of the part that goes."""
+        lost = [self.lost[one] for one in messages if one in self.lost]
+        if not lost:
+            return False
+        if len(lost) == len(messages) and not any(one.kept for one in lost):
+            return True
+        own = word_set(text)
+        near = max((jaccard(own, word_set(s)) for one in lost for s in one.gone), default=0.0)
+        other = max((jaccard(own, word_set(s)) for one in lost for s in one.kept), default=0.0)
+        return near > 0 and near >= other
+
+
+class Likeness:
+    """Which statements are alike to what is named: nearly the same words, or the same and more."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._bags = []
+        self._sentences: set[str] = set()
+        for text in dict.fromkeys(texts):
+            self._sentences |= {
+                key for one in sentences(text) if len(word_set(one)) >= 3 and (key := folded(one))
+            }
+            for part in {text, *sentences(text)}:
+                bag = word_set(part)
+                if len(bag) >= 3:
+                    marks = frozenset(w for w in bag if len(w) >= 5 and any(c.isdigit() for c in w))
+                    self._bags.append((bag, marks))
+
+    def why(self, text: str) -> str:
+        """Why `text` is alike, or "" where it is not."""
+        if folded(text) in self._sentences:
+            return "says a part of it"
+        words = word_set(text)
+        for bag, marks in self._bags:
+            if bag <= words:
+                return "says the same and more"
+            alike = jaccard(words, bag)
+            if alike >= ALIKE or (alike >= ALIKE_WITH_MARK and marks & words):
+                return "is said in nearly these words"
+        return ""
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, as they stand; joined they are the text."""
+    return [match[0] for match in _SENTENCE.finditer(text) if match[0]]
+
+
+def plain(text: str) -> str:
+    """A statement without what surrounds it: blanks, quotes, the stop at its end."""
+    bare = text.strip().rstrip(_STOPS + " \t\n\"'”’»").lstrip("\"'“‘«„ ")
+    return bare if len(bare) >= SHORTEST else ""
+
+
+def folded(text: str) -> str:
+    """The form under which two statements are one and the same."""
+    return " ".join(plain(text).casefold().split())
+
+
+def shown(text: str) -> str:
+    """Words for a preview or a receipt: in one line, and not endless."""
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN_CHARS else f"{line[:SHOWN_CHARS]} ..."
+
+
+def scope_of_path(space: Space, at: Locator) -> Scope:
+    """Whose a file of a space is, by its path: an owner's, or else the project's."""
+    parts = at.parts
+    track = _TRACK_OF.get(parts[2]) if len(parts) > 4 else None
+    if track is None or track == "project":
+        return Scope(space, "project", "")
+    return Scope(space, track, parts[3])
+
+
+def owner_name(scope: Scope) -> str:
+    """A scope in words: `user alice`, `project`."""
+    return f"{scope.track} {scope.owner}" if scope.owner else scope.track
+
+
+def cleaned_json(wanted: Wanted, value: Any, *, skip: frozenset[str] = frozenset()) -> Any:
+    """A JSON value without the words, names in `skip` left alone; the very same object where it holds none."""
+    if isinstance(value, str):
+        return wanted.without(value)
+    if isinstance(value, list):
+        items = [cleaned_json(wanted, item, skip=skip) for item in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    if isinstance(value, dict):
+        made = {
+            wanted.masked(key) if wanted.found_in(key) else key: item
+            if key in skip
+            else cleaned_json(wanted, item, skip=skip)
+            for key, item in value.items()
+        }
+        same = made.keys() == value.keys() and all(made[key] is value[key] for key in value)
+        return value if same else made
+    return value
+
+
+def _edge(letter: str, guard: str) -> str:
+    """A guard against the middle of a word, where the script keeps words apart."""
+    return guard if letter.isalnum() and not is_unspaced(letter) else ""
+
+
+def _begins(text: str, at: int) -> bool:
+    """Whether a statement may begin at `at`: nothing before it in its line, or a mark that ends what was."""
+    before = at
+    while before and text[before - 1] in " \t":
+        before -= 1
+    if before == 0 or text[before - 1] in "\n\r":
+        return True
+    mark = text[before - 1]
+    if mark in "'’-_":
+        return before < at if mark in "-_" else before < 2 or not text[before - 2].isalnum()
+    return mark in _BEFORE
+
+
+def _ends(text: str, at: int) -> int:
+    """Where the statement that reaches to `at` ends, its stop included; 0 where it goes on."""
+    end = at
+    while end < len(text) and text[end] in _STOPS:
+        end += 1
+    if end > at:
+        return 0 if text[end - 1] == "." and text[end : end + 1].isalnum() else end
+    while end < len(text) and text[end] in " \t":
+        end += 1
+    if end == len(text) or text[end] in "\n\r" or text[end] in _AFTER:
+        return at
+    return at if text[end] in "'’" and not text[end + 1 : end + 2].isalnum() else 0
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if out and start < out[-1][1]:
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        else:
+            out.append((start, end))
+    return out
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}.get(match[2], match[2])
