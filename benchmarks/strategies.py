@@ -28,7 +28,8 @@ from cairn.seams import SystemClock
 from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
 from cairn.talk import Capture
-from cairn.talk.sessions import cell_id, message_to, session_locator
+from cairn.talk.lines import message_to
+from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import CellEvent, Message, Scope, Space
 
 THINGS = (

@@ -21,7 +21,8 @@ from cairn.seams import Completion, Locator
 from cairn.strategies import Strategy
 from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
-from cairn.talk.sessions import cell_id, message_id, message_to, session_locator
+from cairn.talk.lines import message_to
+from cairn.talk.sessions import cell_id, message_id, session_locator
 from cairn.types import CellEvent, Message, Scope, Space, ToolCall
 
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)

@@ -43,6 +43,7 @@ class Kit:
         embedder=None,
         clock=None,
         local=None,
+        sessions_bytes=32 * 1024 * 1024,
         **capture,
     ):
         self.folder = folder
@@ -69,6 +70,7 @@ class Kit:
             on_change=self._changed,
             redact=redact,
             local=local,
+            sessions=SessionLog(self.journals, budget_bytes=sessions_bytes),
         )
 
     def _changed(self, changes):

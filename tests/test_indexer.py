@@ -18,7 +18,8 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
 from cairn.retrieval import filters
 from cairn.seams import Locator, Tier
-from cairn.talk.sessions import cell_id, message_to, session_locator
+from cairn.talk.lines import message_to
+from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
 from tests.index_world import ALICE, BOB, DAY, World
 from tests.waiting import LONG

@@ -10,7 +10,8 @@ import pytest
 from cairn.language.words import tokens
 from cairn.retrieval import filters
 from cairn.retrieval.lexical import NoteScan
-from cairn.talk.sessions import cell_id, message_to, session_locator
+from cairn.talk.lines import message_to
+from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Space
 from tests.index_world import ALICE, BOB, DAY, World
 

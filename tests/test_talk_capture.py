@@ -600,14 +600,23 @@ def test_the_cost_of_an_add_does_not_grow_with_the_open_buffer(kit, monkeypatch)
     assert kit.journals.size(session_locator(SPACE, "s1")) - size < 300
 
 
-def test_memory_of_sessions_is_bounded(kit):
-    """Only so many sessions are remembered; one that was dropped is read from its log again."""
-    kit.capture._inbox._limit = 3
+def test_memory_of_sessions_is_bounded(tmp_path, monkeypatch):
+    """Only so many bytes of sessions are remembered; one that was dropped is read from its log again."""
+    kit = Kit(tmp_path, sessions_bytes=10_000)
     for n in range(10):
         kit.add(f"s{n}", said("hello", n))
+    read: list[str] = []
+    whole = type(kit.journals).read
+    monkeypatch.setattr(
+        type(kit.journals),
+        "read",
+        lambda self, at, start=0: (read.append(at.name), whole(self, at, start))[1],
+    )
 
-    assert len(kit.capture._inbox._sessions) == 3
+    kit.add("s9", said("again", 20))
     kit.add("s0", said("again", 20))
+
+    assert read == ["s0.jsonl"]
     assert [m.text for m in kit.capture.unprocessed(SPACE, "s0")] == ["hello", "again"]
 
 

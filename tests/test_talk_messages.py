@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cairn.errors import Invalid
 from cairn.talk import MAX_MESSAGES, parse_message, parse_messages
-from cairn.talk.sessions import message_from, message_to
+from cairn.talk.lines import message_from, message_to
 from cairn.types import ContentItem, Message, ToolCall
 from tests.talk_kit import MAY_8
 

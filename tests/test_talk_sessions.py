@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cairn.errors import Invalid, InvalidLocatorError
 from cairn.seams import JournalSlice, Locator
+from cairn.talk import lines as kinds_of_line
 from cairn.talk import sessions
 from cairn.types import ContentItem, Message, Space, ToolCall, checked_session_id
 
@@ -22,12 +23,14 @@ class Lines:
 
     def __init__(self):
         self.held = {}
+        self.starts = []
 
     def append(self, at, lines, *, sync=True):
         self.held.setdefault(at, []).extend(lines)
         return len(self.held[at])
 
     def read(self, at, start=0):
+        self.starts.append(start)
         found = self.held.get(at, [])
         return JournalSlice(tuple(found[start:]), len(found))
 
@@ -40,7 +43,7 @@ class Lines:
 
 
 def add(n, *texts, batch=""):
-    said = [sessions.message_to(Message("ann", "user", 1_700_000_000_000 + n, text)) for text in texts]
+    said = [kinds_of_line.message_to(Message("ann", "user", 1_700_000_000_000 + n, text)) for text in texts]
     return json.dumps({"t": "add", "n": n, "batch": batch, "messages": said})
 
 
@@ -74,27 +77,36 @@ def test_a_cut_without_done_is_pending():
 
 
 def test_reading_on_costs_only_the_tail():
-    """A state follows other writers by reading what was appended since it last looked."""
+    """A state follows other writers by reading what was appended since it was last looked at."""
     lines = Lines()
     log = sessions.SessionLog(lines)
     lines.append(PLACE, [add(0, "a")])
-    state = log.load(PLACE)
+    before = log.load(PLACE)
     lines.append(PLACE, [add(1, "b", batch="k")])
 
-    log.catch_up(PLACE, state)
+    after = log.load(PLACE)
 
-    assert [m.text for m in state.open_messages] == ["a", "b"]
-    assert state.batches == {"k": 1}
+    assert lines.starts == [0, 1]
+    assert [m.text for m in before.open_messages] == ["a"]
+    assert [m.text for m in after.open_messages] == ["a", "b"]
+    assert after.epoch == before.epoch
 
 
-def test_a_state_without_transcripts_forgets_done_cells():
-    """A writer's memory holds the open part only, however long the session runs."""
-    state = sessions.SessionState(SPACE, "s1", keep_cut=False)
+def test_a_long_session_is_kept_without_the_words_of_old_cells():
+    """Memory holds the open part and the newest cells, however long the session runs; a reader of all reads anew."""
+    lines = Lines()
+    log = sessions.SessionLog(lines)
+    for n in range(40):
+        done = json.dumps({"t": "done", "cell": f"mc_{n}"})
+        lines.append(PLACE, [add(n, f"{n} " + "x" * 100_000), cut(f"mc_{n}", n, n + 1), done])
+        log.load(PLACE, after=(log.load(PLACE).epoch, n))
+    lines.append(PLACE, [add(40, "open")])
+    with log.live(PLACE) as state:
+        held = [m.text[:4].strip("x ") for m in state.messages]
 
-    state.feed([add(0, "a", "b"), cut("mc_1", 0, 2), json.dumps({"t": "done", "cell": "mc_1"}), add(2, "c")])
-
-    assert [m.text for m in state.messages] == ["c"]
-    assert state.next_ordinal == 3
+    assert held[-1] == "open"
+    assert 1 < len(held) < 40
+    assert len(log.load(PLACE).messages) == 41
 
 
 def test_broken_lines_and_forgotten_messages_keep_every_id_in_place():
@@ -119,7 +131,7 @@ def test_every_field_of_a_message_survives_the_log():
         "Bot", (ToolCall("c1", "look", '{"q": "}"}'),), None, "m_1",
     )  # fmt: skip
 
-    assert sessions.message_from(json.loads(json.dumps(sessions.message_to(said))), "m_1") == said
+    assert kinds_of_line.message_from(json.loads(json.dumps(kinds_of_line.message_to(said))), "m_1") == said
 
 
 @given(st.text(min_size=1, max_size=128))

@@ -16,6 +16,7 @@ from cairn.errors import CairnError
 from cairn.notes.conflicts import conflict_copies
 from cairn.notes.kinds import place_of
 from cairn.parts import Parts
+from cairn.talk.sessions import session_locator
 from cairn.upkeep import failures
 
 if TYPE_CHECKING:
@@ -147,6 +148,33 @@ def _notes(parts: Parts) -> Finds:
                 )
 
 
+def _sessions(parts: Parts) -> Finds:
+    """Lines of session logs that were set aside, and logs that cannot be read at all."""
+    logs = parts.capture.sessions()
+    while True:
+        try:
+            place = next(logs, None)
+        except CairnError as error:
+            yield finding("fail", str(error), "mend that; the sessions beside it were not looked at")
+            return
+        if place is None:
+            return
+        locator = session_locator(*place)
+        try:
+            state = parts.sessions.load(locator, keep=False)
+        except CairnError as error:
+            yield finding("fail", str(error), f"mend {locator}; no other session is affected")
+            continue
+        for one in state.troubles:
+            yield finding(
+                "warn",
+                f"{locator}, line {one.line}: {one.trouble}; it was set aside",
+                "correct the line or take it out; the other lines are in use",
+            )
+        if more := state.skipped_lines - len(state.troubles):
+            yield finding("warn", f"{locator}: {more} more lines were set aside", "look at the file")
+
+
 def _note_step(code: str) -> str:
     """What to do about a problem in a note, by its code or the start of it."""
     if code.endswith("-mismatch"):
@@ -236,6 +264,7 @@ _LOOKS: Sequence[tuple[str, Callable[[Parts], Finds]]] = (
     ("the root", _root),
     ("the settings", _settings),
     ("the notes", _notes),
+    ("the session logs", _sessions),
     ("stray files", _strays),
     ("the index", _index),
     ("the strategies", _strategies),

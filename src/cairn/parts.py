@@ -48,6 +48,7 @@ from cairn.strategies import EditEvent
 from cairn.strategies.corrections import FollowCorrections
 from cairn.strategies.engine import Engine
 from cairn.talk import Capture
+from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
 from cairn.timetravel.past import known_at
 from cairn.types import CellEvent, Hit, Scope, Space
@@ -104,6 +105,7 @@ class Parts:
     storage: StorageBackend
     root: MemoryRoot
     journals: Journals
+    sessions: SessionLog
     locks: FileLocks
     state: SqliteState
     index: SqliteIndex
@@ -281,6 +283,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
         index_dir = _checked_index_dir(settings, storage)
         locks = FileLocks(_lock_dir(settings, storage))
         journals = FileJournals(settings.root)
+        sessions = SessionLog(journals)
         state = SqliteState(index_dir, clock=time)
         undo.callback(state.close)
         index = SqliteIndex(index_dir, memory_rows=settings.index.memory_rows)
@@ -297,6 +300,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             zone=settings.zone,
             on_edit=lambda rows: engine.handle_many(edits_of(rows)),
             on_lost=lambda: engine.look_again(),  # noqa: PLW0108 -- it is made further down
+            sessions=sessions,
         )
 
         def travel(space: Space) -> TimeTravel:
@@ -322,6 +326,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             locks=locks,
             clock=time,
             settings=settings,
+            sessions=sessions,
         )
         undo.callback(keeper.close)
         jobs = SqliteJobs(index_dir)
@@ -336,6 +341,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             embedder=embedder,
             jobs=jobs,
             redact=redactor,
+            sessions=sessions,
         )
         undo.callback(engine.close)
 
@@ -355,6 +361,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             on_change=indexer.note_change,
             redact=redactor,
             local=_local(settings, storage),
+            sessions=sessions,
         )
 
         def count_hits(scope: Scope, hits: Sequence[Hit]) -> None:
@@ -365,7 +372,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
                 indexer.catch_up(timeout)
             return indexer.wait(lsn, timeout)
 
-        scan = NoteScan(storage, journals, zone=settings.zone)
+        scan = NoteScan(storage, journals, zone=settings.zone, sessions=sessions)
 
         def past(scope: Scope, when: datetime) -> SearchIndex | None:
             return known_at(observer, scan, scope, when, settings.zone)
@@ -393,6 +400,7 @@ def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool 
             storage=storage,
             root=root,
             journals=journals,
+            sessions=sessions,
             locks=locks,
             state=state,
             index=index,

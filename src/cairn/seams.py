@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from cairn.errors import Invalid, InvalidLocatorError, Misconfigured, ProtocolError
+from cairn.errors import Conflict, Invalid, InvalidLocatorError, Misconfigured, ProtocolError
 from cairn.types import Change, Job, Queued, Run, is_device_name
 
 if TYPE_CHECKING:
@@ -374,11 +374,17 @@ class Journals(Protocol):
     none of them. A torn last line (power cut) is never returned and never glued to a later one.
     """
 
-    def append(self, at: Locator, lines: Sequence[str], *, sync: bool = True) -> int:
+    def append(
+        self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
+    ) -> int:
         """Add `lines` durably, as one unit; return the offset after them.
 
         With `sync` off the unit survives the death of the process but perhaps not a power cut: for marks that
-        can be found out again, at the price of some work.
+        can be found out again, at the price of some work. With `expect`, the end of the journal as the caller
+        last saw it, the unit is added there or not at all.
+
+        Raises:
+            Conflict: the journal ends elsewhere than at `expect`; somebody wrote meanwhile. Read on, and retry.
         """
         ...
 
@@ -404,6 +410,16 @@ class Journals(Protocol):
         read the old one to its end learns of it as with `replace`.
         """
         ...
+
+
+def journal_moved(at: Locator, expect: int, end: int) -> Conflict:
+    """The refusal of an append that expected the journal to end elsewhere."""
+    return Conflict(
+        f"{at}: it ends at byte {end}, not at {expect}: somebody wrote meanwhile. Read on, and retry.",
+        key=at.key,
+        expected=expect,
+        found=end,
+    )
 
 
 def journal_made_anew(lines: Sequence[bytes], old_end: int) -> bytes:

@@ -18,7 +18,7 @@ from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, SCOPE_DIRS, Place, place_of, space_of
 from cairn.parts import Parts
 from cairn.seams import Locator
-from cairn.talk.sessions import SessionLog, SessionState, message_id, session_locator
+from cairn.talk.sessions import SessionState, message_id, session_locator
 from cairn.types import Entry, Message, Scope, Space
 
 _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
@@ -206,7 +206,7 @@ def messages_of(parts: Parts, scope: Scope, entry: Entry) -> list[Message]:
     if not session_id:
         return []
     try:
-        log = SessionLog(parts.journals).load(session_locator(scope.space, session_id))
+        log = parts.sessions.load(session_locator(scope.space, session_id))
     except CairnError:
         return []
     wanted = set(list_items(entry.inline.get("message_ids", "")))
@@ -241,7 +241,7 @@ def _cell(parts: Parts, space: Space, wanted: str) -> dict[str, Any] | None:
 
 
 def _session(parts: Parts, space: Space, session_id: str) -> SessionState:
-    return SessionLog(parts.journals).load(session_locator(space, session_id))
+    return parts.sessions.load(session_locator(space, session_id))
 
 
 def _told_talk(

@@ -15,7 +15,7 @@ from cairn.notes.kinds import place_of
 from cairn.parts import Parts
 from cairn.seams import Locator
 from cairn.strategies.reflection import runs_of, undo
-from cairn.talk.sessions import SessionLog, session_locator
+from cairn.talk.sessions import session_locator
 from cairn.types import Space
 from cairn.version import VERSION
 
@@ -26,7 +26,7 @@ _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
 
 def session_owners(parts: Parts, space: Space, session_id: str) -> list[str]:
     """Everyone who spoke in a session, in order of appearance."""
-    log = SessionLog(parts.journals).load(session_locator(space, session_id))
+    log = parts.sessions.load(session_locator(space, session_id))
     return list(dict.fromkeys(message.sender_id for message in log.messages))
 
 
@@ -47,6 +47,7 @@ def index_status(parts: Parts) -> dict[str, Any]:
         "rows": sum(sum(kinds.values()) for _, kinds in parts.index.scopes()),
         "vectors_missing": parts.indexer.waiting_for_vectors(),
         "index_bytes": parts.index.size_bytes(),
+        "set_aside": parts.state.set_aside(),
     }
     if parts.daemon is not None:
         status["daemon"] = parts.daemon.health()

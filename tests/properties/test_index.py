@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from cairn.errors import Invalid
 from cairn.language.words import tokens
-from cairn.talk.sessions import cell_id, message_to, session_locator
+from cairn.talk.lines import message_to
+from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
 from tests.index_world import ALICE, BOB, World
 

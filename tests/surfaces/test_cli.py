@@ -231,6 +231,21 @@ def test_cascade_commands(cli):
     assert cli("search", "--user", "a", "pomegranate")[0] == 0
 
 
+def test_a_line_that_was_set_aside_is_named(cli):
+    """One hostile line in a session's log: every command answers, and `doctor` and `cascade status` name the line."""
+    cli("add", "--session", "s", "--sender", "a", "pomegranate")
+    with (cli.root / "default_app/default_project/sessions/s.jsonl").open("a") as log:
+        log.write('{"t":"add","n":100000000000000000000,"messages":[]}\n')
+    assert cli("add", "--session", "s", "--sender", "a", "quince")[0] == 0
+    assert cli("flush", "--session", "s")[0] == 0
+    for word in ("pomegranate", "quince"):
+        assert cli("search", "--user", "a", word)[0] == 0
+
+    where = "default_app/default_project/sessions/s.jsonl"
+    assert f'{where}, line 2: its "n" is no place in a session' in cli("doctor")[1]
+    assert f'set aside  {where}: line 2: its "n"' in cli("cascade", "status")[1]
+
+
 def test_doctor_names_damage_and_the_next_step(cli):
     """A damaged note is found with file, line and what to do."""
     cli("add", "--session", "s", "--sender", "a", "text")

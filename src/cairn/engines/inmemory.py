@@ -20,6 +20,7 @@ from cairn.seams import (
     checked_new_name,
     content_hash,
     journal_made_anew,
+    journal_moved,
     registry,
 )
 
@@ -136,10 +137,15 @@ class InMemoryJournals:
         self._data: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
-    def append(self, at: Locator, lines: Sequence[str], *, sync: bool = True) -> int:
+    def append(
+        self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
+    ) -> int:
         del sync  # there is nothing to flush
         data = _joined(at, lines)
         with self._lock:
+            end = len(self._data.get(at.key, b""))
+            if data and expect not in {None, end}:
+                raise journal_moved(at, expect or 0, end)
             self._data[at.key] = self._data.get(at.key, b"") + data
             return len(self._data[at.key])
 

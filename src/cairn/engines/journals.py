@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from cairn.engines.tree import Tree, encoded, refuse_temps, translating, write_all
 from cairn.errors import Conflict, Invalid, NotFound
-from cairn.seams import JournalSlice, Locator, journal_made_anew
+from cairn.seams import JournalSlice, Locator, journal_made_anew, journal_moved
 
 _CONTINUED = b"\t\n"
 _BLOCK = 65536
@@ -33,11 +33,13 @@ class FileJournals:
         self._queues: dict[str, _Queue] = {}
         self._guard = threading.Lock()
 
-    def append(self, at: Locator, lines: Sequence[str], *, sync: bool = True) -> int:
+    def append(
+        self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
+    ) -> int:
         data = unit(at.key, lines)
         if not data:
             return self.size(at)
-        mine = _Waiting(data, sync)
+        mine = _Waiting(data, sync, expect)
         with self._queue(at.key) as queue:
             queue.waiting.append(mine)
             with queue.leading:
@@ -108,6 +110,7 @@ class FileJournals:
             with translating(at.key):
                 with self._locked(at) as (file, directory):
                     end = self._mended_end(file)
+                    batch = _expected(at, batch, end)
                     if end == 0:
                         # Before the first byte: a journal with content is one whose name is durable.
                         os.fsync(directory)
@@ -201,12 +204,25 @@ class FileJournals:
                     del self._queues[key]
 
 
-class _Waiting:
-    __slots__ = ("data", "done", "end", "error", "sync")
+def _expected(at: Locator, batch: list[_Waiting], end: int) -> list[_Waiting]:
+    """Those of a batch that may be written from `end` on; the others learn that the journal ends elsewhere."""
+    kept = []
+    for one in batch:
+        if one.expect in {None, end}:
+            kept.append(one)
+            end += len(one.data)
+        else:
+            one.error, one.done = journal_moved(at, one.expect or 0, end), True
+    return kept
 
-    def __init__(self, data: bytes, sync: bool) -> None:
+
+class _Waiting:
+    __slots__ = ("data", "done", "end", "error", "expect", "sync")
+
+    def __init__(self, data: bytes, sync: bool, expect: int | None) -> None:
         self.data = data
         self.sync = sync
+        self.expect = expect
         self.done = False
         self.end = 0
         self.error: Exception | None = None

@@ -174,20 +174,30 @@ class SqliteState:
         return self.finish(changes, holder=holder, seen={})
 
     def finish(
-        self, changes: Sequence[Change], *, holder: str, seen: Mapping[str, tuple[float, int] | None]
+        self,
+        changes: Sequence[Change],
+        *,
+        holder: str,
+        seen: Mapping[str, tuple[float, int] | None],
+        remarks: Mapping[str, str] | None = None,
     ) -> int:
-        """`done`, with what each file was when it was read: (mtime, size), or None for one that is gone."""
+        """`done`, with what each file was when it was read: (mtime, size), or None for one that is gone.
+
+        `remarks` says of a path what in it could not be read and was set aside; see `set_aside`.
+        """
         now = self._clock.now().timestamp()
+        said = remarks or {}
 
         def finish(db: sqlite3.Connection) -> int:
             count = 0
             for change in changes:
                 mtime, size = seen.get(change.path) or (None, None)
                 finished = db.execute(
-                    "UPDATE md_change_state SET status = 'done', holder = NULL, error = NULL, retry_count = 0,"
+                    "UPDATE md_change_state SET status = 'done', holder = NULL, error = ?, retry_count = 0,"
                     " claimed = NULL, change_type = ?, mtime = ?, size = ?, seen_at = ? WHERE md_path = ? AND lsn = ?"
                     " AND status = 'processing' AND holder = ?",
                     (
+                        said.get(change.path),
                         "deleted" if change.path in seen and mtime is None else change.change_type,
                         mtime,
                         size,
@@ -295,6 +305,12 @@ class SqliteState:
         )
         rows = self._db.read(lambda db: db.execute(query).fetchall())
         return [dict(zip(names, row, strict=True)) | {"retryable": bool(row[4])} for row in rows]
+
+    def set_aside(self) -> list[dict[str, str]]:
+        """Files that are indexed but for a part that cannot be read, by path, and what that is."""
+        query = "SELECT md_path, error FROM md_change_state WHERE status = 'done' AND error IS NOT NULL ORDER BY md_path"
+        rows = self._db.read(lambda db: db.execute(query).fetchall())
+        return [{"path": path, "trouble": trouble} for path, trouble in rows]
 
     def history(self, limit: int = 100) -> list[dict[str, Any]]:
         """The latest changes, newest first: what was seen when, and what became of it."""

@@ -49,6 +49,7 @@ from cairn.notes.kinds import SCOPE_DIRS, space_of
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
+from cairn.talk.sessions import SessionLog
 from cairn.types import Entry, Scope, Space, Track, Verdict
 
 _log = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class Keeper:
         locks: Named locks; a scope's gate is one of them.
         clock: Time.
         settings: `keeping` and the display zone, which decides a new memory's day.
+        sessions: Reads the session logs; shared with whoever else does.
         on_event: Told `memory_inserted` and `memory_upserted` with the memory's row; its errors are logged.
     """
 
@@ -100,7 +102,9 @@ class Keeper:
         clock: Clock,
         settings: Settings,
         on_event: OnEvent | None = None,
+        sessions: SessionLog | None = None,
     ) -> None:
+        self.sessions = sessions or SessionLog(journals)
         self.storage = storage
         self.root = root
         self.notebook = notebook

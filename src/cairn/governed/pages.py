@@ -19,7 +19,7 @@ from cairn.governed import core
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.seams import Locator, content_hash, iterate_files
-from cairn.talk.sessions import SessionLog, place_of_session
+from cairn.talk.sessions import place_of_session
 from cairn.types import Scope, Space
 
 MAX_BYTES = 25 * 1024
@@ -235,7 +235,6 @@ def _item(record: Record, limit: int = 400) -> str:
 
 def _sessions(keeper: Keeper, space: Space) -> list[str]:
     found = []
-    reader = SessionLog(keeper.journals)
     logs = [
         (keeper.storage.info(at).mtime, at)
         for at in iterate_files(keeper.storage, keeper.root.sessions(space))
@@ -244,7 +243,7 @@ def _sessions(keeper: Keeper, space: Space) -> list[str]:
     for _, at in sorted(logs, key=lambda item: (-item[0], item[1]))[: _SESSIONS * 2]:
         if keeper.journals.size(at) > _SESSION_BYTES:
             continue
-        state = reader.load(at)
+        state = keeper.sessions.load(at, keep=False)
         if state.messages:
             last = max(message.timestamp for message in state.messages)
             found.append((last, state.session_id, len(state.messages), len(state.cells)))

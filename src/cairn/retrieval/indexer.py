@@ -37,7 +37,7 @@ from cairn.seams import (
     StorageBackend,
     Tier,
 )
-from cairn.talk.sessions import SESSIONS, SessionState, place_of_session
+from cairn.talk.sessions import SESSIONS, SessionLog, place_of_session
 from cairn.types import Change, Freshness, Scope
 
 if TYPE_CHECKING:
@@ -62,7 +62,12 @@ class Queue(State, Protocol):
     def waiting(self, lsn: int | None = None) -> int: ...
     def last_lsn(self) -> int: ...
     def finish(
-        self, changes: Sequence[Change], *, holder: str, seen: Mapping[str, tuple[float, int] | None]
+        self,
+        changes: Sequence[Change],
+        *,
+        holder: str,
+        seen: Mapping[str, tuple[float, int] | None],
+        remarks: Mapping[str, str] = ...,
     ) -> int: ...
     def known(self, paths: Sequence[str] | None = None) -> Mapping[str, Known]: ...
     def take_lost(self) -> bool: ...
@@ -107,6 +112,7 @@ class Indexer(DerivedMaintenance):
     Args:
         storage: Where the notes are.
         journals: Where the session logs are.
+        sessions: Reads them; shared with whoever else does.
         locks: For the lease.
         queue: The change queue.
         index: Where rows go.
@@ -132,12 +138,13 @@ class Indexer(DerivedMaintenance):
         zone: tzinfo = UTC,
         on_edit: Callable[[Sequence[Row]], object] | None = None,
         on_lost: Callable[[], object] | None = None,
+        sessions: SessionLog | None = None,
     ) -> None:
         self.tells_new = True
         self._on_edit, self._on_lost = on_edit, on_lost
         self._removed: set[tuple[Scope, str]] = set()
         self._storage = storage
-        self._journals = journals
+        self._sessions = sessions or SessionLog(journals)
         self._locks = locks
         self._queue = queue
         self._index = index
@@ -338,7 +345,8 @@ class Indexer(DerivedMaintenance):
                 self._recent.keep(path, look.memory)
         else:
             self._recent.clear()
-        self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen)
+        remarks = {path: look.troubles for path, look in batch.looks.items() if look.troubles}
+        self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen, remarks=remarks)
 
     def _edited(self, batch: _Batch) -> list[Row]:
         """The episodes of a batch that read otherwise than before."""
@@ -367,14 +375,11 @@ class Indexer(DerivedMaintenance):
         try:
             info = self._storage.info(locator)
             text = self._storage.read(locator) if place is not None else ""
-            lines = self._journals.read(locator).lines if session is not None else ()
             while place is not None or session is not None:
                 if place is not None:
                     look = self._recent.note(place, change.path, text, generation, known, self._zone)
                 else:
-                    assert session is not None
-                    fresh = SessionState(*session)
-                    look = self._recent.session(fresh, change.path, lines, generation, known)
+                    look = self._recent.session(self._sessions, locator, generation, known)
                 if look is not None:
                     return (info.mtime, info.size), look, stored
                 stored = self._index.stored(change.path)

@@ -42,6 +42,7 @@ class NoteScan:
         zone: Times without an offset are meant in it.
         seconds: How long one scan may take; what was read by then is what is answered from.
         keep_seconds: How long a scan serves further questions.
+        sessions: Reads the logs; shared with whoever else does.
     """
 
     def __init__(
@@ -52,9 +53,10 @@ class NoteScan:
         zone: tzinfo = UTC,
         seconds: float = 3.0,
         keep_seconds: float = 1.0,
+        sessions: SessionLog | None = None,
     ) -> None:
         self._storage = storage
-        self._sessions = SessionLog(journals)
+        self._sessions = sessions or SessionLog(journals)
         self._zone = zone
         self._seconds = seconds
         self._keep_seconds = keep_seconds
@@ -104,7 +106,7 @@ class NoteScan:
         logs = [at for at in iterate_files(self._storage, sessions_of(scope.space)) if place_of_session(at)]
         for locator in sorted(logs, key=self._age, reverse=True):
             try:
-                state = self._sessions.load(locator, corrected_by=when)
+                state = self._sessions.load(locator, corrected_by=when, keep=False)
             except CairnError:
                 continue
             yield [new.row for new in read_session(state, locator.key, {}).rows if new.row.scope == scope]

@@ -18,7 +18,8 @@ from cairn.notes.kinds import Place
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.embedding_text import message_text, spoken_names
 from cairn.retrieval.rows import NewRow
-from cairn.talk.sessions import CellRecord, SessionState
+from cairn.talk.lines import CellRecord
+from cairn.talk.sessions import SessionState
 from cairn.types import Entry, Message, Scope
 
 MESSAGE = "message"

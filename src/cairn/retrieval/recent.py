@@ -7,9 +7,8 @@ only the rest is read. Anything else is read whole.
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
@@ -17,7 +16,8 @@ from typing import Any
 from cairn.notes.frontmatter import find_head
 from cairn.notes.kinds import Place
 from cairn.retrieval.reading import Found, read_note, read_session
-from cairn.talk.sessions import SessionState
+from cairn.seams import Locator
+from cairn.talk.sessions import SessionLog
 from cairn.types import Scope
 
 _MAX_BYTES = 32 * 1024 * 1024
@@ -25,11 +25,15 @@ _MAX_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was found in a file; `whole` is False when `found` names only what was added."""
+    """What was found in a file; `whole` is False when `found` names only what was added.
+
+    `troubles` says what in the file was set aside because it cannot be read.
+    """
 
     found: Found
     whole: bool
     memory: _NoteMemory | _SessionMemory | None = None
+    troubles: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +50,13 @@ class _NoteMemory:
 
 @dataclass(frozen=True, slots=True)
 class _SessionMemory:
-    generation: str
-    state: SessionState = field(repr=False)
-    lines: int
-    digest: bytes
-    cells: int
-    bytes: int
+    """How far a session's log was indexed: so many cells of one reading of it."""
 
-    @property
-    def size(self) -> int:
-        return self.bytes * 4
+    generation: str
+    epoch: int
+    cells: int
+    corrected_lines: int
+    size: int = 200
 
 
 class Recent:
@@ -104,41 +105,30 @@ class Recent:
 
     def session(
         self,
-        fresh: SessionState,
-        path: str,
-        lines: Sequence[str],
+        log: SessionLog,
+        locator: Locator,
         generation: str,
         known: Mapping[tuple[Scope, str], bytes] | None,
     ) -> Look | None:
         """Read a session's log, as `note` does."""
+        path = locator.key
         old = self._kept.get(path)
-        if (
-            isinstance(old, _SessionMemory)
-            and old.generation == generation
-            and old.lines <= len(lines)
-            and old.digest == _digest(lines[: old.lines])
-        ):
-            state, done, whole = old.state, old.cells, False
-            corrected = state.corrected_lines
-            state.feed(lines[old.lines :])
-            # A failed commit must not leave a half-fed state behind.
-            self.drop(path)
-            if state.corrected_lines != corrected:
-                # What was corrected lies before the end, so all of it is read again.
-                if known is None:
-                    return None
-                done, whole = 0, True
+        if not isinstance(old, _SessionMemory) or old.generation != generation:
+            old = None
+        if old is None and known is None:
+            return None
+        state = log.load(locator, after=(old.epoch, old.cells) if old is not None else None)
+        # Only what was appended is new, unless a correction lies before the end: then all of it is read again.
+        if old is not None and old.epoch == state.epoch and old.corrected_lines == state.corrected_lines:
+            first_cell, whole = old.cells, False
         elif known is None:
             return None
         else:
-            state, done, whole = fresh, 0, True
-            state.feed(lines)
-        found = read_session(state, path, known or {}, first_cell=done)
-        size = sum(map(len, lines))
-        memory = None
-        if size >= self.min_chars:
-            memory = _SessionMemory(generation, state, len(lines), _digest(lines), len(state.cells), size)
-        return Look(found, whole=whole, memory=memory)
+            first_cell, whole = 0, True
+            state = log.load(locator) if not state.holds(0) else state
+        found = read_session(state, path, known or {}, first_cell=first_cell)
+        memory = _SessionMemory(generation, state.epoch, len(state.cells), state.corrected_lines)
+        return Look(found, whole=whole, memory=memory, troubles=state.remarks())
 
     def keep(self, path: str, memory: _NoteMemory | _SessionMemory | None) -> None:
         """Remember a file that is now indexed as it was read."""
@@ -164,7 +154,3 @@ class Recent:
 def _replaced(frontmatter: Mapping[str, Any]) -> Mapping[str, Any]:
     found = frontmatter.get("deprecated_entries")
     return dict(found) if isinstance(found, Mapping) else {}
-
-
-def _digest(lines: Sequence[str]) -> bytes:
-    return hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
-from cairn.errors import NotFound
+from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import KINDS, space_of
 from cairn.seams import Journals, Locator, iterate_files
 from cairn.strategies.statements import Statement, statements_of
@@ -27,34 +28,37 @@ if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
     from cairn.strategies import Ask
 
-_SESSIONS_KEPT = 64
 _MESSAGES_KEPT = 20_000
 _CELLS_KEPT = 1024
+_log = logging.getLogger(__name__)
 _Kept = tuple[int, Cell, dict[tuple[str, str], CellCorrections]]
 
 
 class Cells:
-    """Reads cells. Keeps the sessions it read last, and catches up with what was appended to them."""
+    """Reads cells. Keeps those that several strategies ask for in one batch."""
 
     def __init__(
-        self, notebook: Notebook, journals: Journals, step_aside: Callable[[], object] = lambda: None
+        self,
+        notebook: Notebook,
+        journals: Journals,
+        step_aside: Callable[[], object] = lambda: None,
+        sessions: SessionLog | None = None,
     ) -> None:
         # Every job passes through `cell`, so this is where background work makes way for people who wait.
         self._step_aside = step_aside
         self._notebook, self._journals = notebook, journals
-        self._log = SessionLog(journals)
-        self._sessions: OrderedDict[Locator, SessionState] = OrderedDict()
+        self._log = sessions or SessionLog(journals)
         self._cells: OrderedDict[tuple[Locator, str], _Kept] = OrderedDict()
         self._messages_kept = 0
         self._statements: OrderedDict[str, tuple[Cell, list[Statement]]] = OrderedDict()
 
     def drop(self) -> None:
         """Keep nothing of what was read."""
-        self._sessions.clear()
+        self._log.drop()
         self.let_go()
 
     def let_go(self) -> None:
-        """Keep the sessions only: a batch is done, and what several strategies shared in it is not asked again."""
+        """Keep no cells: a batch is done, and what several strategies shared in it is not asked again."""
         self._cells.clear()
         self._statements.clear()
         self._messages_kept = 0
@@ -86,8 +90,8 @@ class Cells:
     def _read(
         self, locator: Locator, ask: Ask, kept: _Kept | None
     ) -> tuple[Cell, dict[tuple[str, str], CellCorrections]]:
-        state = self._session(locator)
-        record = next((c for c in state.cells if c.cell_id == ask.cell_id), None)
+        state = self._log.load(locator)
+        record = state.cell(ask.cell_id)
         messages = state.messages_of(record) if record else ()
         if record is None or not messages:
             raise NotFound(f"The words of cell {ask.cell_id} are not in session {ask.session_id} any more.")
@@ -124,11 +128,16 @@ class Cells:
         sizes: dict[str, int] = {}
         by_cell: dict[tuple[Scope, str], dict[str, str]] = {}
         for locator in self._logs():
-            size = self._journals.size(locator)
-            if seen.get(locator.key) == size:
+            try:
+                size = self._journals.size(locator)
+                if seen.get(locator.key) == size:
+                    continue
+                found = list(self._events_of(self._log.load(locator, keep=False), by_cell))
+            except CairnError as error:
+                _log.warning("The cells of %s wait until it can be read: %s", locator, error)
                 continue
             sizes[locator.key] = size
-            events.extend(self._events_of(self._log.load(locator), by_cell))
+            events.extend(found)
         return events, sizes
 
     def _events_of(
@@ -165,15 +174,3 @@ class Cells:
             for locator in iterate_files(self._notebook._storage, sessions_of(space)):
                 if place_of_session(locator) is not None:
                     yield locator
-
-    def _session(self, locator: Locator) -> SessionState:
-        state = self._sessions.get(locator)
-        if state is None or self._journals.size(locator) < state.offset:
-            state = self._log.load(locator)
-        else:
-            self._log.catch_up(locator, state)
-        self._sessions[locator] = state
-        self._sessions.move_to_end(locator)
-        while len(self._sessions) > _SESSIONS_KEPT:
-            self._sessions.popitem(last=False)
-        return state

@@ -24,7 +24,8 @@ from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy,
 from cairn.strategies.facts import KnownFacts, by_day, fact_draft
 from cairn.strategies.foresight import foresight_draft, foresights_of
 from cairn.strategies.statements import Statement, statements_of
-from cairn.talk.sessions import CellCorrections, corrected_line, followed_line, session_locator
+from cairn.talk.lines import corrected_line, followed_line
+from cairn.talk.sessions import CellCorrections, ordinal_of, session_locator
 from cairn.talk.turns import DETERMINISTIC, Corrections, corrected, corrections_in
 from cairn.types import Cell, CellEvent, Entry, Message, Scope
 
@@ -81,7 +82,8 @@ class FollowCorrections(Strategy):
         scope, versions = ask.scope, [mine.followed, *mine.recorded]
         if now != mine.current:
             at = kit.clock.now().isoformat()
-            _note(kit, ask, corrected_line(ask.cell_id, scope.track, scope.owner, now, at))
+            texts = {ordinal_of(message): text for message, text in now.items()}
+            _note(kit, ask, corrected_line(ask.cell_id, scope.track, scope.owner, texts, at))
         if scope.track == "user":
             before = [corrected(said, version) for version in versions]
             after = corrected(said, now)

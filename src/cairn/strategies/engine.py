@@ -28,6 +28,7 @@ from cairn.strategies.cron import Cron
 from cairn.strategies.options import LiveOptions, Options
 from cairn.strategies.reflection import Undone, undo
 from cairn.strategies.registry import all_strategies
+from cairn.talk.sessions import SessionLog
 from cairn.types import Queued, Run, Scope, Space
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Engine:
         jobs: Jobs,
         redact: Callable[[str], str] | None = None,
         strategies: Sequence[Strategy] | None = None,
+        sessions: SessionLog | None = None,
     ) -> None:
         self._strategies = {s.name: s for s in (all_strategies() if strategies is None else strategies)}
         self._clock, self._locks, self._journals = clock, locks, journals
@@ -112,7 +114,7 @@ class Engine:
         self._notebook = notebook
         self._root = root
         self.jobs = jobs
-        self._cells = Cells(notebook, journals, self.step_aside)
+        self._cells = Cells(notebook, journals, self.step_aside, sessions)
         self._last_call = 0.0
         self._waiting_people = 0
         self._kit = Kit(

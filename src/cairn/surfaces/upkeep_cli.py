@@ -90,6 +90,8 @@ def cascade_status(args: argparse.Namespace, output: Output) -> int:
         status = memory.index_status()
     output.value(status)
     output.fields({name: value for name, value in status.items() if not isinstance(value, list | dict)})
+    for one in status["set_aside"]:
+        output.line(f"set aside  {one['path']}: {one['trouble']}")
     for finding in status.get("problems", []):
         output.line(f"- {finding}")
     return 0

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cairn.config import CaptureSettings
 from cairn.errors import Unavailable
 from cairn.language import words
 from cairn.seams import Embedder
 from cairn.types import Message
+
+if TYPE_CHECKING:
+    from cairn.talk.sessions import SessionState
 
 Reason = Literal["flush", "gap", "topic", "tokens", "messages"]
 
@@ -151,3 +154,27 @@ class Stretch:
             except Unavailable:
                 pass
         return likeness < threshold
+
+
+class Watch:
+    """A stretch beside its session: which messages the rules have seen, and the cuts that are due and not made."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        self._stretch = stretch
+        self._upto = stretch.first
+        self.due: list[Cut] = []
+
+    def follow(self, state: SessionState) -> None:
+        """Let the rules see what is open and was not seen yet, and end what was cut meanwhile."""
+        if self._stretch.first < state.cut_upto:
+            self._stretch.close(state.cut_upto)
+            self._upto, self.due = state.cut_upto, []
+        self.due = [cut for cut in self.due if cut.upto > state.cut_upto]
+        for ordinal, message in state.between(self._upto, state.next_ordinal):
+            self.take(ordinal, message)
+        self._upto = max(self._upto, state.next_ordinal)
+
+    def take(self, ordinal: int, message: Message) -> None:
+        """Let the rules see the next message."""
+        self.due += self._stretch.take(ordinal, message)
+        self._upto = ordinal + 1

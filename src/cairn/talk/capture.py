@@ -13,6 +13,7 @@ of the same cell only once.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from functools import partial
 from typing import Any, cast
 
 from cairn.config import Settings
-from cairn.errors import Invalid, NotFound
+from cairn.errors import CairnError, Invalid, NotFound
 from cairn.notes.format import checked_day
 from cairn.notes.kinds import KINDS, space_of
 from cairn.notes.notebook import Draft, Notebook, OnChange
@@ -31,9 +32,10 @@ from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBacken
 from cairn.talk import messages as incoming
 from cairn.talk.extract import Extraction, Extractor
 from cairn.talk.inbox import Inbox
+from cairn.talk.lines import CellRecord
 from cairn.talk.narrative import said_at
 from cairn.talk.pending import PendingCells
-from cairn.talk.sessions import CellRecord, SessionLog, place_of_session, session_locator, sessions_of
+from cairn.talk.sessions import SessionLog, place_of_session, session_locator, sessions_of
 from cairn.types import (
     Cell,
     CellEvent,
@@ -79,6 +81,7 @@ class Capture:
         storage: Where the truth is; prompts of the root are read from it.
         notebook: Writes the episodes.
         journals: Hold the session logs.
+        sessions: Reads them; shared with whoever else does.
         locks: Units of work across threads and processes.
         clock: When things are recorded; messages bring their own times.
         settings: `[capture]`, `[memory] timezone`.
@@ -106,6 +109,7 @@ class Capture:
         on_change: OnChange | None = None,
         redact: Callable[[str], str] | None = None,
         local: tuple[StorageBackend, Journals] | None = None,
+        sessions: SessionLog | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -117,9 +121,9 @@ class Capture:
         self._zone = settings.zone
         self._extractor = Extractor(storage, settings.zone, writer)
         self._pending = PendingCells(*(local or (storage, journals)), clock)
-        self._log = SessionLog(journals)
+        self._log = sessions or SessionLog(journals)
         self._inbox = Inbox(
-            journals=journals,
+            log=self._log,
             locks=locks,
             clock=clock,
             pending=self._pending,
@@ -221,15 +225,26 @@ class Capture:
         count = 0
         settled: list[str] = []
         for space, session_id in sorted(sessions):
-            for cell in self._log.load(session_locator(space, session_id)).pending:
-                count += self._try_recovering(space, session_id, cell)
             named = {cell for cell, where in unfinished.items() if where == (space, session_id)}
-            if named:
-                settled += sorted(named - self._inbox.pending(space, session_id))
+            try:
+                count += self._recover_session(space, session_id)
+                if named:
+                    settled += sorted(named - self._inbox.pending(space, session_id))
+            except CairnError as error:
+                _log.warning("Session %s was not looked through: %s", session_id, error)
         if settled:
             self._pending.end(settled)
         self._pending.tidy()
         return count
+
+    def _recover_session(self, space: Space, session_id: str) -> int:
+        """Finish the cells of one session; how many there were."""
+        place = session_locator(space, session_id)
+        state = self._log.load(place, keep=False)
+        if state.stranded:
+            self._inbox.adopt(space, session_id)
+            state = self._log.load(place, keep=False)
+        return sum(self._try_recovering(space, session_id, cell) for cell in state.pending)
 
     def _try_recovering(self, space: Space, session_id: str, cell: CellRecord) -> bool:
         try:
@@ -261,7 +276,7 @@ class Capture:
         sessions = [(space, checked_session_id(session))] if session is not None else self.sessions(space)
         changed = 0
         for place, session_id in sessions:
-            state = self._log.load(session_locator(place, session_id))
+            state = self._log.load(session_locator(place, session_id), keep=False)
             for cell in state.cells:
                 owners = [owner for owner in cell.owners if user is None or owner == ("user", user)]
                 if not owners or (date is not None and cell.day != date):
@@ -352,7 +367,8 @@ class Capture:
             if not self._extractor.asks_a_model:
                 return self._write(space, session_id, cell, prompts, check_first=not is_own)
             # A model call is dear: let no other process make it too. Without one, doing it twice is harmless.
-            name = f"cell-{int(cell.cell_id[-4:], 16) % _CELL_LOCKS:03d}"
+            number = int.from_bytes(hashlib.sha256(cell.cell_id.encode()).digest()[:4], "big")
+            name = f"cell-{number % _CELL_LOCKS:03d}"
             with self._locks.lease(name) as mine:
                 if not mine and not is_own:
                     return None

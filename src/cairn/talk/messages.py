@@ -72,14 +72,14 @@ def checked_batch(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def check_message(message: Message, where: str = "message") -> None:
-    """Raise `Invalid`, naming the field, unless `message` can be kept as it is."""
+def check_message(message: Message, where: str = "message", *, earliest: int = EARLIEST_MS) -> None:
+    """Raise `Invalid`, naming the field, unless `message` can be kept as it is; times begin at `earliest`."""
     _sender(message.sender_id, f"{where}.sender_id")
     if message.role not in _ROLES:
         raise Invalid(
             f"{where}.role {_shown(message.role)} is not a role (user, assistant, tool).", field=f"{where}.role"
         )  # fmt: skip
-    _check_timestamp(message.timestamp, f"{where}.timestamp")
+    _check_timestamp(message.timestamp, f"{where}.timestamp", earliest)
     if message.sender_name is not None:
         _check_line(message.sender_name, f"{where}.sender_name")
     if isinstance(message.content, str):
@@ -148,7 +148,7 @@ def _sender(value: object, where: str) -> None:
         raise Invalid(error.message.replace("sender_id", where, 1), field=where) from None
 
 
-def _check_timestamp(value: object, where: str) -> None:
+def _check_timestamp(value: object, where: str, earliest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise Invalid(
             f"{where} must be a whole number of milliseconds since 1970, not {_kind(value)}.", field=where
@@ -157,7 +157,7 @@ def _check_timestamp(value: object, where: str) -> None:
         raise Invalid(
             f"{where} {value} is not after 1 January 1970: send milliseconds since then.", field=where
         )
-    if value < EARLIEST_MS:
+    if value < earliest:
         raise Invalid(
             f"{where} {value} looks like seconds: send milliseconds since 1970, that is {value * 1000}.",
             field=where,

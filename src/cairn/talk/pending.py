@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from cairn.errors import CairnError
 from cairn.seams import Clock, Journals, Locator, StorageBackend
-from cairn.types import Space
+from cairn.types import Space, checked_session_id
 
 LEDGER = Locator(".tmp/cells")
 _KEPT_HOURS = 2
@@ -62,11 +62,11 @@ class PendingCells:
                     sort, cell, *rest = json.loads(line)
                     if sort == "cut":
                         app, project, session_id = rest
-                        cut[cell] = (Space(app, project), session_id)
+                        cut[cell] = (Space(app, project), checked_session_id(session_id))
                     else:
                         done.add(cell)
-                except (ValueError, TypeError):
-                    continue
+                except (ValueError, TypeError, RecursionError):
+                    continue  # damaged: a full recovery finds the cell in its log
         return {cell: where for cell, where in cut.items() if cell not in done}
 
     def tidy(self) -> None:

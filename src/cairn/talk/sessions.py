@@ -1,6 +1,6 @@
 """What was said, verbatim: one append-only log per session, inbox and transcript in one file.
 
-`<app>/<project>/sessions/<key>.jsonl` holds these sorts of lines:
+`<app>/<project>/sessions/<key>.jsonl` holds the lines that `cairn.talk.lines` reads:
 
     {"t": "add", "n": 0, "batch": "...", "at": "...", "messages": [...]}    one per add call: all of it or none
     {"t": "cut", "cell": "mc_...", "first": 0, "upto": 4, "day": "2023-05-08", "reason": "flush", ...}
@@ -9,29 +9,53 @@
     {"t": "followed", "cell": "mc_...", "owner": ["user", "u1"]}            what was derived agrees with that
 
 `n` is the ordinal of the line's first message. Where a caller limited to some owners began the session, its first
-line names them in `"for": ["alice"]`, and no other user's words are taken in after it. A cell holds the messages `first <= ordinal < upto`. What lies
-beyond the last cut is the un-extracted inbox. A message that was forgotten leaves `null` in its place, so that
-ordinals, and with them message ids, never shift. What an owner corrected in the cell's episode stands in a line
-of its own, whole each time: what was said stays, and what holds for that owner is known from this file alone.
-Lines that do not parse are skipped and counted.
+line names them in `"for": ["alice"]`, and no other user's words are taken in after it. A cell holds the messages
+`first <= ordinal < upto`. What no cell holds is the un-extracted inbox. A message that was forgotten leaves `null` in its place, so that ordinals, and with
+them message ids, never shift. What an owner corrected in the cell's episode stands in a line of its own, whole each
+time: what was said stays, and what holds for that owner is known from this file alone.
+
+`SessionState` folds the lines, one by one, into what they mean; a line that cannot be one, or that says what cannot
+be, is set aside with its number and the trouble, and all others count as if it were not there. `SessionLog` is the
+one reader: it keeps the states it read last, follows what was appended to them, and reads a log anew when it was
+rewritten. Whoever writes to a session (the inbox), tells it, indexes it or thinks about it asks here.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import json
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
-from cairn.errors import Conflict, InvalidLocatorError
+from cairn import rights
+from cairn.errors import Conflict, Invalid, InvalidLocatorError
 from cairn.notes.kinds import space_locator, space_of
 from cairn.seams import Journals, Locator
+from cairn.talk.lines import (
+    MAX_ORDINAL,
+    Added,
+    CellRecord,
+    Closed,
+    Corrected,
+    Event,
+    Finished,
+    Followed,
+    read_line,
+)
+from cairn.talk.messages import MAX_MESSAGES
 from cairn.talk.turns import Corrections, corrected
-from cairn.types import ContentItem, Message, Space, ToolCall
+from cairn.types import Message, Space
+
+if TYPE_CHECKING:
+    from cairn.talk.boundary import Watch
 
 SESSIONS = "sessions"
 _SUFFIX = ".jsonl"
@@ -40,56 +64,97 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-.@+=")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)")
 _CODED = re.compile(r"[a-z0-9_.@+=%-]+")
 
+_REMEMBERED_BATCHES = 256
+_TROUBLES_KEPT = 50
+_MAX_GAP = 1_000_000
+_SESSION_BYTES = 4 * 1024 * 1024
+_MESSAGE_BYTES = 400
+_STATE_BYTES = 2000
+
 
 @dataclass(frozen=True, slots=True)
-class CellRecord:
-    """A closed stretch of a session as its log records it; `done` once its episodes are on disk."""
+class LineTrouble:
+    """A line of a log that was set aside, wholly or in part, and why."""
 
-    cell_id: str
-    first: int
-    upto: int
-    day: str
-    owners: tuple[tuple[str, str], ...] = ()
-    reason: str = "flush"
-    mode: str = "chat"
-    at: str = ""
-    done: bool = False
+    line: int
+    trouble: str
 
 
 @dataclass(slots=True)
+class Batch:
+    """What is remembered of an add call, to answer a repeat of it."""
+
+    digest: str
+    count: int
+    status: str = "accumulated"
+    cells: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class CellCorrections:
     """What one owner corrected in a cell: `followed` is what derived notes agree with, `recorded` came after."""
 
     followed: Corrections = field(default_factory=dict)
-    recorded: list[Corrections] = field(default_factory=list)
+    recorded: tuple[Corrections, ...] = ()
 
     @property
     def current(self) -> Corrections:
         return self.recorded[-1] if self.recorded else self.followed
 
 
+@dataclass(frozen=True, slots=True)
+class _Jump:
+    """Messages that came with a gap before them; `base` is where the next ones would have stood."""
+
+    base: int
+    first: int
+    upto: int
+    line: int
+
+
+_epochs = itertools.count(1)
+
+
 @dataclass(slots=True)
 class SessionState:
-    """A session's log, read: every message kept so far, the cells, and what is still open.
+    """A session's log, read: the messages, the cells, and what no cell holds yet.
 
-    A state built with `keep_cut=False` drops the messages of cells that
-    are done, so that a long session costs a writer no more memory than its open part. With `corrected_by`, what
-    was corrected later than that is left out.
+    With `corrected_by`, what was corrected later than that is left out. `epoch` names one reading of the log from
+    its beginning: two states of one epoch differ only by what was appended. `floor` is the place of the first
+    message whose words are surely held: a state that is kept in memory lets go of the oldest done cells' words.
+    `spoke` has each (role, sender) with the place where it first spoke.
     """
 
     space: Space
     session_id: str
-    keep_cut: bool = True
+    corrected_by: datetime | None = None
     by_ordinal: dict[int, Message] = field(default_factory=dict)
     cells: list[CellRecord] = field(default_factory=list)
     next_ordinal: int = 0
     cut_upto: int = 0
-    batches: dict[str, int] = field(default_factory=dict)
-    skipped_lines: int = 0
-    offset: int = 0
+    mode: str = ""
+    spoke: dict[tuple[str, str], int] = field(default_factory=dict)
+    begun_for: frozenset[str] | None = None
+    batches: OrderedDict[str, Batch] = field(default_factory=OrderedDict)
     corrections: dict[tuple[str, str, str], CellCorrections] = field(default_factory=dict)
     corrected_lines: int = 0
-    corrected_by: datetime | None = None
+    troubles: list[LineTrouble] = field(default_factory=list)
+    skipped_lines: int = 0
+    lines: int = 0
+    offset: int = 0
+    floor: int = 0
+    epoch: int = field(default_factory=lambda: next(_epochs))
+    held_bytes: int = _STATE_BYTES
+    watch: Watch | None = None
+    _ordinals: list[int] = field(default_factory=list)
+    _waiting: dict[str, None] = field(default_factory=dict)
+    _cell_at: dict[str, int] = field(default_factory=dict)
+    _spans: list[tuple[int, int]] = field(default_factory=list)
+    _first_batches: dict[int, str] = field(default_factory=dict)
+    _room: int = 0
+    _jump: _Jump | None = None
+
+    # ---- what it says --------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> list[Message]:
@@ -99,18 +164,45 @@ class SessionState:
     @property
     def open_messages(self) -> list[Message]:
         """The messages after the last cut, in order."""
-        return [
-            m for n in range(self.cut_upto, self.next_ordinal) if (m := self.by_ordinal.get(n)) is not None
-        ]
+        return [message for _, message in self.between(self.cut_upto, self.next_ordinal)]
 
     @property
     def pending(self) -> list[CellRecord]:
         """Cells that were cut and whose episodes may not be on disk yet."""
-        return [cell for cell in self.cells if not cell.done]
+        return [self.cells[self._cell_at[cell_id]] for cell_id in self._waiting]
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Whose the session is, by all that was said in it."""
+        return rights.session_owners(self.spoke)
+
+    def people_by(self, upto: int) -> list[str]:
+        """The users who have spoken before the place `upto`, in order."""
+        return [who for (role, who), since in self.spoke.items() if role == "user" and since < upto]
+
+    @property
+    def stranded(self) -> list[tuple[int, int]]:
+        """Stretches before the last cut that no cell holds although there are words: their cut line is lost."""
+        found, at = [], 0
+        for first, upto in self._spans:
+            if at < first and bisect_left(self._ordinals, at) < bisect_left(self._ordinals, first):
+                found.append((at, first))
+            at = upto
+        return found
+
+    def between(self, first: int, upto: int) -> list[tuple[int, Message]]:
+        """The messages at the places `first` to before `upto`, in order."""
+        places = self._ordinals[bisect_left(self._ordinals, first) : bisect_left(self._ordinals, upto)]
+        return [(n, self.by_ordinal[n]) for n in places]
+
+    def cell(self, cell_id: str) -> CellRecord | None:
+        """The cell of this id."""
+        at = self._cell_at.get(cell_id)
+        return None if at is None else self.cells[at]
 
     def messages_of(self, cell: CellRecord) -> tuple[Message, ...]:
         """The messages of `cell`, in order; forgotten ones are left out."""
-        return tuple(m for n in range(cell.first, cell.upto) if (m := self.by_ordinal.get(n)) is not None)
+        return tuple(message for _, message in self.between(cell.first, cell.upto))
 
     def messages_for(self, cell: CellRecord, track: str, owner: str) -> tuple[Message, ...]:
         """The messages of `cell` as they hold for one owner: corrected where they corrected the episode."""
@@ -118,99 +210,397 @@ class SessionState:
         said = self.messages_of(cell)
         return said if mine is None else corrected(said, mine.current)
 
+    def remarks(self) -> str:
+        """What was set aside, in one sentence for people; "" where all is well."""
+        if not self.troubles:
+            return ""
+        more = self.skipped_lines - 3
+        told = "; ".join(f"line {one.line}: {one.trouble}" for one in self.troubles[:3])
+        return f"{told}; and {more} more" if more > 0 else told
+
+    # ---- the fold ------------------------------------------------------------------------------------------------
+
     def feed(self, lines: Iterable[str]) -> None:
         """Take further lines of the log into account."""
-        for line in lines:
+        self._fold(map(_read, lines))
+
+    def _fold(self, events: Iterable[Event | Invalid]) -> None:
+        for event in events:
+            self.lines += 1
             try:
-                self._take(json.loads(line))
-            except (ValueError, TypeError, KeyError, AttributeError):
-                self.skipped_lines += 1
+                if isinstance(event, Invalid):
+                    raise event
+                self.take(event)
+            except Invalid as error:
+                self._set_aside(self.lines, error.message)
 
-    def _take(self, line: Mapping[str, Any]) -> None:
-        sort = line["t"]
-        if sort == "add":
-            first = max(int(line.get("n", 0)), self.next_ordinal)
-            found = {
-                n: message_from(raw, message_id(self.session_id, n))
-                for n, raw in enumerate(line["messages"], first)
-                if raw is not None
-            }
-            self.by_ordinal.update(found)
-            self.next_ordinal = first + len(line["messages"])
-            if batch := line.get("batch"):
-                self.batches[str(batch)] = len(line["messages"])
-        elif sort == "cut":
-            self.cells.append(cell_from(line))
-            self.cut_upto = max(self.cut_upto, int(line["upto"]))
-        elif sort == "done":
-            for at in range(len(self.cells) - 1, -1, -1):
-                cell = self.cells[at]
-                if cell.cell_id == line["cell"] and not cell.done:
-                    self._finish(at)
-                    return
-        elif sort in {"corrected", "followed"}:
-            track, owner = line["owner"]
-            mine = self.corrections.setdefault((str(line["cell"]), str(track), str(owner)), CellCorrections())
-            if sort == "followed":
-                mine.followed, mine.recorded = mine.current, []
-                return
-            if self.corrected_by is not None and datetime.fromisoformat(line["at"]) > self.corrected_by:
-                return
-            self.corrected_lines += 1
-            mine.recorded.append(
-                {
-                    message_id(self.session_id, int(item["n"])): None if text is None else str(text)
-                    for item in line["messages"]
-                    if item is not None
-                    for text in (item["content"],)
-                }
-            )
+    def follow(self, lines: Sequence[str]) -> bool:
+        """Take over lines that others appended; False, and nothing is taken, where they do not follow on."""
+        events = [_read(line) for line in lines]
+        first = next((event.first for event in events if isinstance(event, Added)), None)
+        if first is not None and first != self.next_ordinal:
+            return False
+        self._fold(events)
+        return True
 
-    def _finish(self, at: int) -> None:
-        cell = self.cells[at]
-        self.cells[at] = CellRecord(
-            cell.cell_id,
-            cell.first,
-            cell.upto,
-            cell.day,
-            cell.owners,
-            cell.reason,
-            cell.mode,
-            cell.at,
-            done=True,
+    def take(self, event: Event) -> None:
+        """Take one event into account. Raises `Invalid`, and changes nothing, where it cannot follow on the others."""
+        if isinstance(event, Added):
+            self._add(event)
+        elif isinstance(event, Closed):
+            self._close(event)
+        elif isinstance(event, Finished):
+            at = self._cell_at.get(event.cell_id)
+            if at is not None:
+                self.cells[at] = replace(self.cells[at], done=True)
+                self._waiting.pop(event.cell_id, None)
+        else:
+            self._correct(event)
+
+    def _add(self, event: Added) -> None:
+        first, count = self._first_place(event), len(event.messages)
+        if self.next_ordinal == 0:
+            self.begun_for = event.begun_for
+        for n, message in enumerate(event.messages, first):
+            if message is not None:
+                self._put(n, _named(message, message_id(self.session_id, n)))
+        for trouble in event.troubles:
+            self._set_aside(self.lines, trouble)
+        self.next_ordinal = first + count
+        self.mode = event.mode or self.mode
+        self._room = 0
+        batch = Batch(event.batch, count)
+        if event.batch:
+            self._first_batches[first] = event.batch
+            self.batches[event.batch] = batch
+        if event.key:
+            self.batches[keyed(event.key)] = batch
+        while len(self.batches) > _REMEMBERED_BATCHES:
+            self.batches.popitem(last=False)
+
+    def _first_place(self, event: Added) -> int:
+        """Where the messages of an add belong: where the line says, as far as that can be."""
+        first = self.next_ordinal if event.first is None else event.first
+        jump = self._jump
+        if jump is not None and first == jump.base and self.cut_upto <= jump.base:
+            # What came before this line had a place of its own making: this one goes on as if it were not there.
+            self._take_back(jump)
+        if first < self.next_ordinal:
+            if event.batch and self._first_batches.get(first) == event.batch:
+                raise Invalid("it is a copy of an earlier line")
+            # Two writers who did not see each other: the words of both are kept.
+            first = self.next_ordinal
+        gap = first - self.next_ordinal
+        if gap > _MAX_GAP or first + len(event.messages) > MAX_ORDINAL:
+            raise Invalid(f"its place {first} does not follow on the {self.next_ordinal} messages before it")
+        # A gap that no lost line explains is doubtful: the next line tells.
+        upto = first + len(event.messages)
+        self._jump = _Jump(self.next_ordinal, first, upto, self.lines) if gap > self._room else None
+        return first
+
+    def _take_back(self, jump: _Jump) -> None:
+        for n, message in self.between(jump.first, jump.upto):
+            del self.by_ordinal[n]
+            self.held_bytes -= _weight(message)
+        del self._ordinals[bisect_left(self._ordinals, jump.first) :]
+        self._first_batches.pop(jump.first, None)
+        self.next_ordinal = jump.base
+        self._set_aside(
+            jump.line, f"its place {jump.first} does not follow on the {jump.base} messages before it"
         )
-        if not self.keep_cut:
-            for n in range(cell.first, cell.upto):
-                self.by_ordinal.pop(n, None)
+
+    def _put(self, ordinal: int, message: Message) -> None:
+        self.by_ordinal[ordinal] = message
+        self.spoke.setdefault((message.role, message.sender_id), ordinal)
+        self._ordinals.append(ordinal)
+        self.held_bytes += _weight(message)
+
+    def _close(self, event: Closed) -> None:
+        cell = event.cell
+        if cell.cell_id in self._cell_at:
+            raise Invalid(f"cell {cell.cell_id} was closed before")
+        if cell.upto > self.next_ordinal + self._room:
+            raise Invalid(f"it closes a cell up to {cell.upto} where {self.next_ordinal} messages were said")
+        at = bisect_left(self._spans, (cell.first, cell.upto))
+        before = self._spans[at - 1][1] if at else 0
+        after = self._spans[at][0] if at < len(self._spans) else cell.upto
+        if cell.first < before or after < cell.upto:
+            raise Invalid(f"it closes messages ({cell.first} to {cell.upto}) that are in a cell already")
+        self._spans.insert(at, (cell.first, cell.upto))
+        self._cell_at[cell.cell_id] = len(self.cells)
+        self._waiting[cell.cell_id] = None
+        self.cells.append(cell)
+        # A line that is lost may have held the last messages of the cell: their places are taken.
+        self.next_ordinal = max(self.next_ordinal, cell.upto)
+        self.cut_upto = max(self.cut_upto, cell.upto)
+        if self.cut_upto == self.next_ordinal:
+            self.mode = ""
+        if event.by and event.by in self.batches:
+            self.batches[event.by].status = "extracted"
+            self.batches[event.by].cells.append(cell.cell_id)
+
+    def _correct(self, event: Corrected | Followed) -> None:
+        key = (event.cell_id, event.track, event.owner)
+        mine = self.corrections.get(key) or CellCorrections()
+        if isinstance(event, Followed):
+            self.corrections[key] = CellCorrections(mine.current)
+            return
+        if self.corrected_by is not None and event.at is not None and event.at > self.corrected_by:
+            return
+        self.corrected_lines += 1
+        texts = {message_id(self.session_id, n): text for n, text in event.texts.items()}
+        self.corrections[key] = CellCorrections(mine.followed, (*mine.recorded, texts))
+
+    def _set_aside(self, line: int, trouble: str) -> None:
+        self.skipped_lines += 1
+        self._room += MAX_MESSAGES
+        if len(self.troubles) < _TROUBLES_KEPT:
+            self.troubles.append(LineTrouble(line, trouble))
+
+    # ---- what is kept of it --------------------------------------------------------------------------------------
+
+    def holds(self, first_cell: int) -> bool:
+        """Whether the words of the cells from this one on are held."""
+        return not self.floor or all(cell.first >= self.floor for cell in self.cells[first_cell:])
+
+    def let_go(self, limit: int = _SESSION_BYTES) -> None:
+        """Let go of the words of the oldest cells that are done, until the rest is small enough."""
+        if self.held_bytes <= limit:
+            return
+        needed = [first for first, _ in self.stranded]
+        needed += [cell.first for cell in self.pending]
+        for _, upto in self._spans:
+            if self.held_bytes <= limit or upto > min(needed, default=upto):
+                break
+            for n, message in self.between(self.floor, upto):
+                del self.by_ordinal[n]
+                self.held_bytes -= _weight(message)
+            del self._ordinals[: bisect_left(self._ordinals, upto)]
+            self.floor = max(self.floor, upto)
+        self._first_batches = {n: batch for n, batch in self._first_batches.items() if n >= self.floor}
+
+    def copy(self) -> SessionState:
+        """The state as it is now, for a reader who keeps it while the log grows."""
+        return replace(
+            self,
+            by_ordinal=dict(self.by_ordinal),
+            cells=list(self.cells),
+            batches=OrderedDict(),
+            spoke=dict(self.spoke),
+            corrections=dict(self.corrections),
+            troubles=list(self.troubles),
+            watch=None,
+            _ordinals=list(self._ordinals),
+            _waiting=dict(self._waiting),
+            _cell_at=dict(self._cell_at),
+            _spans=list(self._spans),
+            _first_batches={},
+        )
+
+
+def keyed(key: str) -> str:
+    """What a batch with an idempotency key is remembered by."""
+    return f"key:{key}"
+
+
+def _read(line: str) -> Event | Invalid:
+    try:
+        return read_line(line)
+    except Invalid as error:
+        return error
+
+
+def _named(message: Message, identity: str) -> Message:
+    # `replace` would do, at twice the price, and this is done for every message of every log.
+    return Message(
+        message.sender_id,
+        message.role,
+        message.timestamp,
+        message.content,
+        message.sender_name,
+        message.tool_calls,
+        message.tool_call_id,
+        identity,
+    )
+
+
+def _weight(message: Message) -> int:
+    """About how much memory a message takes."""
+    content = message.content
+    said = len(content) if isinstance(content, str) else sum(len(str(item)) for item in content)
+    return _MESSAGE_BYTES + 2 * said + sum(len(call.arguments) for call in message.tool_calls)
+
+
+class LogMoved(Conflict):
+    """A session's log was written to or rewritten by somebody else since its state was caught up."""
 
 
 class SessionLog:
-    """Reads session logs through the journals."""
+    """The one reader of session logs: keeps the states it read last and follows what was appended to them.
 
-    def __init__(self, journals: Journals) -> None:
+    Args:
+        journals: Where the logs are.
+        budget_bytes: About how much memory all states together may take.
+    """
+
+    def __init__(self, journals: Journals, *, budget_bytes: int = 32 * 1024 * 1024) -> None:
         self._journals = journals
+        self._budget = budget_bytes
+        self._held: OrderedDict[Locator, _Held] = OrderedDict()
+        self._size = 0
+        self._guard = threading.Lock()
 
-    def load(self, locator: Locator, *, corrected_by: datetime | None = None) -> SessionState:
-        """The whole session at `locator`, with what was corrected by a time (all of it, without one). Raises `InvalidLocatorError` if no session can live there."""
+    def load(
+        self,
+        locator: Locator,
+        *,
+        corrected_by: datetime | None = None,
+        after: tuple[int, int] | None = None,
+        keep: bool = True,
+    ) -> SessionState:
+        """The session at `locator` as its log has it now. The state is the caller's own: it does not change.
+
+        Args:
+            locator: The log.
+            corrected_by: Leave out what was corrected later than this.
+            after: An epoch and a number of cells: words are needed from that cell on, if the epoch still is that.
+            keep: Whether it is likely to be asked for again soon.
+
+        Raises:
+            InvalidLocatorError: no session can live there.
+            StorageFailed: the log cannot be read.
+        """
+        held = self._entry(locator, keep=keep) if corrected_by is None else None
+        if held is not None:
+            with held.lock:
+                state = self._caught_up(held, locator)
+                first = after[1] if after is not None and after[0] == state.epoch else 0
+                found = state.copy() if state.holds(first) else None
+            self._shrink()
+            if found is not None:
+                return found
+        return self._read_anew(locator, corrected_by)
+
+    def words(self, locator: Locator, cell: CellRecord) -> tuple[Message, ...]:
+        """The messages of one cell as the log has them now."""
+        held = self._entry(locator, keep=True)
+        assert held is not None
+        with held.lock:
+            state = self._caught_up(held, locator)
+            if cell.first >= state.floor:
+                return state.messages_of(cell)
+        return self._read_anew(locator).messages_of(cell)
+
+    def peek(self, locator: Locator) -> SessionState | None:
+        """What memory holds of a session just now; it is not compared with the log."""
+        with self._guard:
+            held = self._held.get(locator)
+        return held.state if held is not None else None
+
+    @contextmanager
+    def live(self, locator: Locator) -> Iterator[SessionState]:
+        """The kept state itself, caught up, for the one who holds the session's lock and is about to append."""
+        held = self._entry(locator, keep=True)
+        assert held is not None
+        with held.lock:
+            try:
+                yield self._caught_up(held, locator)
+            except BaseException:
+                # Whatever was half done to it: the log knows.
+                held.state = None
+                raise
+            if held.state is not None:
+                held.state.let_go()
+            self._account(held)
+        self._shrink()
+
+    def append(
+        self, locator: Locator, state: SessionState, events: Sequence[tuple[Event, str]], *, sync: bool = True
+    ) -> None:
+        """Write the lines of `events` as one unit, and take them over into the state that `live` gave.
+
+        Raises:
+            LogMoved: somebody wrote since the state was caught up; nothing was appended.
+        """
+        lines = [line for _, line in events]
+        try:
+            state.offset = self._journals.append(locator, lines, sync=sync, expect=state.offset)
+        except Conflict as error:
+            raise LogMoved(error.message, **error.facts) from error
+        state._fold(event for event, _ in events)
+
+    def drop(self) -> None:
+        """Keep nothing of what was read."""
+        with self._guard:
+            for held in self._held.values():
+                held.counted = None
+            self._held.clear()
+            self._size = 0
+
+    def _entry(self, locator: Locator, *, keep: bool) -> _Held | None:
+        with self._guard:
+            held = self._held.get(locator)
+            if held is None:
+                if not keep:
+                    return None
+                held = self._held[locator] = _Held()
+            self._held.move_to_end(locator)
+            return held
+
+    def _caught_up(self, held: _Held, locator: Locator) -> SessionState:
+        """The state as the log has it now, read on from where it was last seen."""
+        state = held.state
+        size = self._journals.size(locator)
+        if state is not None and size == state.offset:
+            return state
+        try:
+            tail = self._journals.read(locator, state.offset) if state is not None else None
+        except Conflict:
+            tail = None
+        if state is None or tail is None or not state.follow(tail.lines):
+            # Never read, or rewritten since (something was forgotten): what was read of it no longer stands.
+            state = held.state = self._read_anew(locator)
+        else:
+            state.offset = tail.end
+        state.let_go()
+        self._account(held)
+        return state
+
+    def _read_anew(self, locator: Locator, corrected_by: datetime | None = None) -> SessionState:
         place = place_of_session(locator)
         if place is None:
             raise InvalidLocatorError(f"{locator} is not the log of a session.", key=locator.key)
         state = SessionState(*place, corrected_by=corrected_by)
-        self.catch_up(locator, state)
+        log = self._journals.read(locator, 0)
+        state.feed(log.lines)
+        state.offset = log.end
         return state
 
-    def catch_up(self, locator: Locator, state: SessionState) -> None:
-        """Read what was appended to `locator` since `state` last looked."""
-        try:
-            tail = self._journals.read(locator, state.offset)
-        except Conflict:
-            # The log was rewritten (something was forgotten): what was read of it no longer stands.
-            state.__init__(  # type: ignore[misc]
-                state.space, state.session_id, state.keep_cut, corrected_by=state.corrected_by
-            )
-            tail = self._journals.read(locator, 0)
-        state.feed(tail.lines)
-        state.offset = tail.end
+    def _account(self, held: _Held) -> None:
+        size = held.state.held_bytes if held.state is not None else 0
+        with self._guard:
+            if held.counted is not None:
+                self._size += size - held.counted
+                held.counted = size
+
+    def _shrink(self) -> None:
+        """Drop the states that were not asked for the longest, until the rest fits the budget."""
+        with self._guard:
+            while self._size > self._budget and len(self._held) > 1:
+                _, dropped = self._held.popitem(last=False)
+                self._size -= dropped.counted or 0
+                dropped.counted = None
+
+
+class _Held:
+    """A kept state, the lock that whoever looks at it or changes it holds, and its size as it was counted."""
+
+    __slots__ = ("counted", "lock", "state")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.state: SessionState | None = None
+        self.counted: int | None = 0
 
 
 @functools.lru_cache(maxsize=4096)
@@ -277,78 +667,6 @@ def _session_hash(session_id: str) -> str:
     return hashlib.sha256(session_id.encode("utf-8")).hexdigest()[:16]
 
 
-def corrected_line(cell: str, track: str, owner: str, corrections: Corrections, at: str) -> str:
-    """The line that records what `owner` corrected in a cell, all of it; none takes everything back."""
-    items = [{"n": ordinal_of(one), "content": text} for one, text in corrections.items()]
-    line = {"t": "corrected", "cell": cell, "owner": [track, owner], "messages": items, "at": at}
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-
-
-def followed_line(cell: str, track: str, owner: str) -> str:
-    """The line that says that what was derived from a cell agrees with the corrections before it."""
-    return json.dumps({"t": "followed", "cell": cell, "owner": [track, owner]}, separators=(",", ":"))
-
-
 def ordinal_of(message: str) -> int:
     """The place in its session of the message with this id."""
     return int(message.rpartition("_")[2])
-
-
-def message_to(message: Message) -> dict[str, Any]:
-    """`message` as the JSON value a log line holds; its id is its place and is not written."""
-    raw: dict[str, Any] = {
-        "sender_id": message.sender_id,
-        "role": message.role,
-        "timestamp": message.timestamp,
-    }
-    if message.sender_name is not None:
-        raw["sender_name"] = message.sender_name
-    raw["content"] = (
-        message.content if isinstance(message.content, str) else [_item_to(item) for item in message.content]
-    )
-    if message.tool_calls:
-        raw["tool_calls"] = [
-            {"id": c.id, "type": c.type, "function": {"name": c.name, "arguments": c.arguments}}
-            for c in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        raw["tool_call_id"] = message.tool_call_id
-    return raw
-
-
-def message_from(raw: Mapping[str, Any], identity: str) -> Message:
-    """The message a log line holds."""
-    content = raw["content"]
-    return Message(
-        raw["sender_id"],
-        raw["role"],
-        raw["timestamp"],
-        content if isinstance(content, str) else tuple(ContentItem(**item) for item in content),
-        raw.get("sender_name"),
-        tuple(
-            ToolCall(c["id"], c["function"]["name"], c["function"]["arguments"], c.get("type", "function"))
-            for c in raw.get("tool_calls") or ()
-        ),
-        raw.get("tool_call_id"),
-        identity,
-    )
-
-
-def _item_to(item: ContentItem) -> dict[str, Any]:
-    named = ("type", "text", "uri", "base64", "ext", "name", "extras")
-    return {key: value for key in named if (value := getattr(item, key)) is not None}
-
-
-def cell_from(line: Mapping[str, Any]) -> CellRecord:
-    """The cell a cut line records."""
-    owners: Sequence[Sequence[str]] = line.get("owners") or ()
-    return CellRecord(
-        str(line["cell"]),
-        int(line.get("first", 0)),
-        int(line["upto"]),
-        str(line["day"]),
-        tuple((str(o[0]), str(o[1])) for o in owners),
-        str(line.get("reason", "flush")),
-        str(line.get("mode", "chat")),
-        str(line.get("at", "")),
-    )

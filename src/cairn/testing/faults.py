@@ -171,8 +171,17 @@ class FaultyJournals:
         self._inner = inner
         self._faults = faults
 
-    def append(self, at: Locator, lines: Sequence[str], *, sync: bool = True) -> int:
-        return int(_failing(self._faults, "append", at, lambda: self._inner.append(at, lines, sync=sync)))
+    def append(
+        self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
+    ) -> int:
+        return int(
+            _failing(
+                self._faults,
+                "append",
+                at,
+                lambda: self._inner.append(at, lines, sync=sync, expect=expect),
+            )
+        )
 
     def read(self, at: Locator, start: int = 0) -> JournalSlice:
         return self._inner.read(at, start)

@@ -43,6 +43,17 @@ def check_journal_all_or_none(journals: Journals) -> None:
     require(journals.read(at).lines == ("kept",), "a refused unit must leave nothing behind")
 
 
+def check_journal_expect(journals: Journals) -> None:
+    """With `expect` a unit is added at the end the caller saw, or refused with nothing written."""
+    at = Locator("journal/x.jsonl")
+    end = journals.append(at, ["one"], expect=0)
+    journals.append(at, ["two"], expect=end)
+    raises(
+        Conflict, lambda: journals.append(at, ["late"], expect=end), "an end that moved must raise Conflict"
+    )
+    require(journals.read(at).lines == ("one", "two"), "a refused unit must leave nothing behind")
+
+
 def check_journal_replace(journals: Journals) -> None:
     """`replace` makes the lines the whole journal; an offset from before is met as a Conflict."""
     at = Locator("journal/x.jsonl")
@@ -87,6 +98,7 @@ JOURNAL_CHECKS: Mapping[str, Callable[[Journals], None]] = {
     "round_trip": check_journal_round_trip,
     "absent": check_journal_absent,
     "all_or_none": check_journal_all_or_none,
+    "expect": check_journal_expect,
     "replace": check_journal_replace,
     "many_threads": check_journal_many_threads,
 }
