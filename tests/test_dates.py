@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
 from datetime import UTC, date, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -34,8 +36,10 @@ def only(text: str, said_at: datetime = MONDAY) -> tuple[date, date]:
         ("last Tuesday", "2023-05-02", "2023-05-02"),
         ("last Monday", "2023-05-01", "2023-05-01"),
         ("this Friday", "2023-05-12", "2023-05-12"),
-        ("next Friday", "2023-05-19", "2023-05-19"),
         ("I saw him on Friday", "2023-05-05", "2023-05-05"),
+        ("it happened on the 5th", "2023-05-05", "2023-05-05"),
+        ("it happened on 7 May", "2023-05-07", "2023-05-07"),
+        ("we fell out on July 4", "2022-07-04", "2022-07-04"),
         ("I will see him on Friday", "2023-05-12", "2023-05-12"),
         ("I promised him a draft by Friday", "2023-05-12", "2023-05-12"),
         ("by Friday I was exhausted", "2023-05-05", "2023-05-05"),
@@ -48,12 +52,9 @@ def only(text: str, said_at: datetime = MONDAY) -> tuple[date, date]:
         ("two weeks ago", "2023-04-24", "2023-04-30"),
         ("3 days ago", "2023-05-05", "2023-05-05"),
         ("a month ago", "2023-04-01", "2023-04-30"),
-        ("a couple of years ago", "2021-01-01", "2021-12-31"),
-        ("a few days ago", "2023-05-04", "2023-05-06"),
         ("five days from now", "2023-05-13", "2023-05-13"),
         ("We will be there in two weeks", "2023-05-22", "2023-05-28"),
         ("last week", "2023-05-01", "2023-05-07"),
-        ("the week before", "2023-05-01", "2023-05-07"),
         ("the week before last", "2023-04-24", "2023-04-30"),
         ("last weekend", "2023-05-06", "2023-05-07"),
         ("this weekend", "2023-05-13", "2023-05-14"),
@@ -71,11 +72,8 @@ def only(text: str, said_at: datetime = MONDAY) -> tuple[date, date]:
         ("back in March", "2023-03-01", "2023-03-31"),
         ("in 2022", "2022-01-01", "2022-12-31"),
         ("from 2016 to 2018", "2016-01-01", "2018-12-31"),
-        ("on the 5th", "2023-05-05", "2023-05-05"),
         ("we plan it on the 5th", "2023-06-05", "2023-06-05"),
-        ("July 4", "2022-07-04", "2022-07-04"),
         ("we are going to meet July 4", "2023-07-04", "2023-07-04"),
-        ("on 7 May", "2023-05-07", "2023-05-07"),
         ("the 7th of May 2021", "2021-05-07", "2021-05-07"),
         ("May 3-6, 2022", "2022-05-03", "2022-05-06"),
         ("May 2020", "2020-05-01", "2020-05-31"),
@@ -102,11 +100,55 @@ def test_a_relative_time_is_placed_on_the_calendar(text, start, end):
     [
         "Nothing here.", "He may march on.", "I was there recently", "5/7/2023", "room 2023", "Mein Hund ist hier und bellt",
         "9999 years ago", "Saturdays are fine for me", "30 February", "I ran in a day", "the 5th floor", "",
+        "next Friday", "on the 5th", "July 4", "on 7 May", "the week before", "a few days ago", "a couple of years ago",
+        "about five years ago",
     ],
 )  # fmt: skip
 def test_what_cannot_be_placed_is_not_a_mention(text):
     """A guess would be worse than silence; impossible and ambiguous dates are left alone."""
     assert dates.mentions(text, MONDAY) == []
+
+
+SAID = tomllib.loads(Path(__file__).with_name("said_times.toml").read_text(encoding="utf-8"))
+WEDNESDAY = datetime(2026, 4, 22, 9, 30, tzinfo=UTC)
+
+
+def days_in(text: str) -> list[str]:
+    """The days named in a sentence of `said_times.toml`, in the form that file has."""
+    found = [(m.start.isoformat(), m.end.isoformat()) for m in dates.mentions(text, WEDNESDAY)]
+    return [start if start == end else f"{start}..{end}" for start, end in found]
+
+
+@pytest.mark.parametrize("language", sorted(SAID))
+def test_no_plain_sentence_gets_a_wrong_date(language):
+    """What a sentence leaves open stays open; of what can be told nine in ten are, in every language."""
+    told = {text: days_in(text) for text in SAID[language]}
+
+    wrong = {text: days for text, days in told.items() if days and days != [SAID[language][text]]}
+    resolvable = [text for text, days in SAID[language].items() if days]
+    resolved = [text for text in resolvable if told[text]]
+    assert wrong == {}
+    assert len(resolved) >= 0.9 * len(resolvable), sorted(set(resolvable) - set(resolved))
+
+
+def test_the_plain_sentences_are_many_and_in_many_languages():
+    """The file holds what the promise is held to: two hundred sentences, four languages with forty and more."""
+    assert sum(map(len, SAID.values())) >= 200
+    assert sum(len(sentences) >= 40 for sentences in SAID.values()) >= 4
+
+
+def test_a_question_may_lean_where_a_statement_may_not():
+    """What leaves two readings is not a mention, unless whoever asks says which one to take."""
+    assert dates.mentions("in March", MONDAY) == []
+    assert [m.start for m in dates.mentions("in March", MONDAY, lean=-1)] == [date(2023, 3, 1)]
+    assert [m.start for m in dates.mentions("in March", MONDAY, lean=1)] == [date(2024, 3, 1)]
+
+
+def test_a_word_is_not_cut_in_two():
+    """ "Next Wednesday" is one word in Chinese: never "next week" and a number behind it."""
+    told = dates.with_absolute("我下周三要去上海出差", datetime(2026, 2, 12, tzinfo=UTC))
+
+    assert told == "我下周三 (18 February 2026)要去上海出差"
 
 
 def test_absolute_dates_stand_beside_the_original_words():

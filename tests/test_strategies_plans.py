@@ -32,7 +32,7 @@ PLANS = [
     ("We leave for the coast on Saturday morning.", "2026-11-14", "2026-11-14"),
     ("I have a call with the bank tomorrow afternoon.", "2026-11-12", "2026-11-12"),
     ("I see the dentist tomorrow at nine.", "2026-11-12", "2026-11-12"),
-    ("The team presents the prototype next Thursday.", "2026-11-19", "2026-11-19"),
+    ("The team presents the prototype next Monday.", "2026-11-16", "2026-11-16"),
     ("We host a dinner for the neighbours on Saturday.", "2026-11-14", "2026-11-14"),
     ("I take the written exam next week.", "2026-11-16", "2026-11-22"),
     ("Our flight leaves tomorrow at 6:30.", "2026-11-12", "2026-11-12"),

@@ -1,21 +1,32 @@
-"""Dates as people say them, resolved against the day they were said.
+"""Dates as people say them, resolved against the day they were said, where only one reading is left.
 
-"yesterday", said on 8 May 2023, is 7 May 2023. English is covered widely; German, French, Spanish, Chinese and
-Japanese in their everyday words. A mention is a range of whole days: "last week" is seven, "in 2022" all of
-that year. What cannot be placed ("recently", "the other day") is not a mention: silence beats a guess.
+"yesterday", said on 8 May 2023, is 7 May 2023. A bare "Friday", "in March" or "on 19 June" needs to know whether
+the sentence looks back or ahead; where its words do not say so, or say both, the mention stays without a date:
+silence beats a guess. A mention is a range of whole days: "last week" is seven, "in 2022" all of that year. The
+words of each language are in `language/data/`; here are the forms they are put into.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 
-from cairn.language import abroad, spans
+from cairn.language import sentences, spans, tongues
 from cairn.language.spans import Days, shown
+from cairn.language.tongues import Tongue, choice, compiled
 
 __all__ = ["TimeMention", "mentions", "shown", "with_absolute"]
+
+_BEFORE, _AFTER = 240, 160
+_YEAR = r"(?:1[89]|20|21)\d\d"
+_DAY = r"(?:0?[1-9]|[12]\d|3[01])"
+# A place that is found but not read (an ambiguous "next Friday") keeps its words from being read in part.
+_UNREAD = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,112 +41,45 @@ class TimeMention:
     is_absolute: bool = False
 
 
-_Rule = tuple[re.Pattern[str], Callable[[re.Match[str], date], Days | None], bool]
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a form needs to read a match: the words of the language, today, and which way the sentence looks.
 
-_MONTH_NUMBERS = {name: n for n, name in enumerate(spans.MONTHS, 1)} | {
-    **{name[:3]: n for n, name in enumerate(spans.MONTHS, 1)},
-    "sept": 9,
-}
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_WEEKDAY_NUMBERS = {name: n for n, name in enumerate(_WEEKDAYS)} | {
-    "mon": 0,
-    "tue": 1,
-    "tues": 1,
-    "wed": 2,
-    "thu": 3,
-    "thur": 3,
-    "thurs": 3,
-    "fri": 4,
-}
-_NUMBERS = {
-    word: n
-    for n, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-            "twenty",
-        ]
-    )
-} | {"a": 1, "an": 1, "thirty": 30, "couple": 2}
+    `way` is -1 for back, 1 for ahead, 0 where the sentence does not say. `lean` is what to take then: 0 leaves
+    the words alone, -1 and 1 choose (a question is better answered by a guess than by nothing).
+    """
 
-_MONTH = "(?:" + "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True)) + r")\b\.?"
-_WEEKDAY = "(?:" + "|".join(sorted(_WEEKDAY_NUMBERS, key=len, reverse=True)) + ")"
-_COUNT = (
-    r"(?:\d{1,4}|an?\s+couple(?:\s+of)?|a\s+few|several|an?|"
-    + "|".join(w for w in _NUMBERS if len(w) > 2)
-    + r")"
-)
-_UNIT = "(?:day|weekend|week|fortnight|month|year|decade)s?"
-_DAY_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])"
-_YEAR = r"(?:1[89]|20|21)\d\d"
-_LETTERS = re.compile(r"[^\W\d_]+")
-_FUTURE = re.compile(
-    r"\b(?:will|won't|'ll|going to|gonna|plan(?:s|ning)?|hope|hoping|upcoming|coming up|next|soon|shall|"
-    r"can't wait|looking forward|scheduled|see you|let's|invite|is on|are on|due)\b",
-    re.IGNORECASE,
-)
+    words: _Words
+    today: date
+    way: int
+    lean: int
 
-# A present tense that only makes sense ahead: "I start on Monday", "we have an exam on Friday".
-_SCHEDULED = re.compile(
-    r"\b(?:starts?|begins?|arrives?|leaves?|meets?|visits?|travels?|go|goes|drives?|hosts?|celebrates?|presents?|departs?|opens?|closes?|ships?|launch(?:es)?|fly|flies|lands?|ends?|"
-    r"returns?|moves?|am|is|are|'m|'re|have|has|need|needs|must|should|by|before|until|appointment|exam|interview|"
-    r"deadline|flight|hearing|surgery|wedding)\b",
-    re.IGNORECASE,
-)
-# "I promised it by Wednesday" looks ahead although the verb is past; "by Wednesday I was tired" does not.
-_DEADLINE = re.compile(r"\b(?:by|no later than)\s+(?:the\s+end\s+of\s+)?$", re.IGNORECASE)
-# "Every Friday" is no Friday in particular.
-_EACH = re.compile(r"\b(?:every|each|most)\s+(?:other\s+|second\s+)?$", re.IGNORECASE)
-_WAS = re.compile(r"\b(?:was|were|had|got|felt)\b", re.IGNORECASE)
-_PAST = re.compile(
-    r"\b(?:was|were|had|did|didn't|went|met|got|came|saw|took|made|said|told|gave|found|felt|spent|bought|ran|ate|"
-    r"read|left|began|flew|drove|wrote|won|lost|held|(?<!\bbe )(?!need)[a-z]{2,}ed|been|ago|since|last)\b",
-    re.IGNORECASE,
-)
+    @property
+    def taken(self) -> int:
+        return self.way or self.lean
 
 
-def mentions(text: str, said_at: datetime) -> list[TimeMention]:
-    """Every time named in `text`, in order, none overlapping another.
+_Form = Callable[[re.Match[str], _Reading], "Days | None"]
+
+
+def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention]:
+    """Every time named in `text` that leaves one reading, in order, none overlapping another.
 
     Args:
         text: What was said.
         said_at: When it was said, aware, in the zone whose calendar the speaker means.
+        lean: For what leaves two readings: 0 nothing, -1 the one in the past, 1 the one ahead.
     """
-    today = said_at.date()
     found: list[TimeMention] = []
-    for pattern, resolve, is_absolute in _rules_for(text):
-        for match in pattern.finditer(text):
-            try:
-                days = resolve(match, today)
-            except (ValueError, OverflowError):
-                continue
-            if days is not None:
-                named_year = is_absolute or bool(match.groupdict().get("year"))
-                found.append(TimeMention(match.group(), *days, match.start(), match.end(), named_year))
-    found.sort(key=lambda m: (m.begin, -m.stop))
-    kept: list[TimeMention] = []
-    for mention in found:
-        if not kept or mention.begin >= kept[-1].stop:
-            kept.append(mention)
-    return kept
+    today = said_at.date()
+    for begin, stop in sentences.places(text):
+        sentence = text[begin:stop]
+        words = _words_of(tongues.spoken_in(sentence))
+        if words.hint.search(sentence) is None:
+            continue
+        for at, end, days, is_absolute in _read(sentence, words, today, lean):
+            found.append(TimeMention(sentence[at:end], *days, begin + at, begin + end, is_absolute))
+    return found
 
 
 def with_absolute(text: str, said_at: datetime) -> str:
@@ -145,194 +89,454 @@ def with_absolute(text: str, said_at: datetime) -> str:
     >>> with_absolute("We met yesterday.", datetime(2023, 5, 8, tzinfo=UTC))
     'We met yesterday (7 May 2023).'
     """
+    return beside(text, mentions(text, said_at))
+
+
+def beside(text: str, found: Sequence[TimeMention]) -> str:
+    """`text` with the date in brackets behind each of `found` that does not name its year already."""
     parts: list[str] = []
     at = 0
-    for mention in mentions(text, said_at):
-        if mention.is_absolute or text[mention.stop : mention.stop + 2] == " (":
+    for mention in found:
+        if (
+            mention.is_absolute
+            or text[mention.stop : mention.stop + 2] == " ("
+            or text[mention.begin - 1 : mention.begin] == "("
+        ):
             continue
         parts += [text[at : mention.stop], f" ({shown(mention.start, mention.end)})"]
         at = mention.stop
     return "".join(parts) + text[at:] if parts else text
 
 
-def _range_shifted(unit: str, count: str, sign: int, today: date) -> Days:
-    """`count` units before (-1) or after (1) today; "a few" and "several" become a span."""
-    words = count.lower().split()
-    if words[-1] in {"few", "several"}:
-        near, far = (2, 4) if words[-1] == "few" else (3, 7)
-        ends = (spans.shifted(unit, sign * near, today), spans.shifted(unit, sign * far, today))
-        return min(ends)[0], max(ends)[1]
-    number = next((int(w) if w.isdigit() else _NUMBERS[w] for w in reversed(words) if w != "of"), 0)
-    return spans.shifted(unit, sign * number, today)
+def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tuple[int, int, Days, bool]]:
+    matches = [
+        (m, form, absolute) for pattern, form, absolute in words.rules for m in pattern.finditer(sentence)
+    ]
+    matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
+    free = 0
+    for match, form, absolute in matches:
+        if match.start() < free or words.each.search(sentence, max(0, match.start() - 24), match.start()):
+            continue
+        free = match.end()
+        reading = _Reading(words, today, words.tense.way(sentence, match.start(), match.end()), lean)
+        try:
+            days = form(match, reading)
+        except (ValueError, OverflowError):
+            days = _UNREAD
+        if days is not None:
+            named_year = absolute or bool(match.groupdict().get("year"))
+            yield match.start(), match.end(), days, named_year
 
 
-def _is_future(match: re.Match[str]) -> bool:
-    """Whether the sentence around a bare weekday, month or day number looks ahead."""
-    text = match.string
-    begin = max(text.rfind(stop, max(0, match.start() - 160), match.start()) for stop in ".!?\n")
-    end = min(len(text), match.end() + 40)
-    if _DEADLINE.search(text, begin + 1, match.start()) and not _WAS.search(text, begin + 1, end):
-        return True
-    if _FUTURE.search(text, begin + 1, end) is not None:
-        return True
-    return _SCHEDULED.search(text, begin + 1, end) is not None and _PAST.search(text, begin + 1, end) is None
+# -- which way a sentence looks
 
 
-# English rules, each beside the words it reads.
+@dataclass(frozen=True, eq=False, slots=True)
+class _Tense:
+    """The words by which a language says whether a clause tells of what was or of what is to come.
+
+    What was arranged ("booked", "promised") may lie on either side of the day that is named with it, so such a
+    clause is read only where a target stands before the day ("for", "by").
+    """
+
+    clause: re.Pattern[str]
+    past: re.Pattern[str]
+    future: re.Pattern[str]
+    neutral: re.Pattern[str]
+    arranged: re.Pattern[str]
+    shifted: re.Pattern[str]
+    recurring: re.Pattern[str]
+    target: _Lead
+    since: _Lead
+
+    def way(self, sentence: str, begin: int, stop: int) -> int:
+        """-1 where the clause around a mention looks back, 1 where it looks ahead, 0 where it says neither or both."""
+        start, end = max(0, begin - _BEFORE), min(len(sentence), stop + _AFTER)
+        edges = [start, *(m.start() for m in self.clause.finditer(sentence, start, end)), end]
+        edges = [edge for edge in edges if not begin < edge < stop]
+        pieces = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+        here = next((n for n, (a, b) in enumerate(pieces) if a <= begin < b), len(pieces) - 1)
+        since, target = self.since.leads(sentence, begin), self.target.leads(sentence, begin)
+        for reach in (here, here + 1, here - 1):
+            if 0 <= reach < len(pieces):
+                a, b = pieces[min(here, reach)][0], pieces[max(here, reach)][1]
+                clause = sentence[a:begin] + " " + sentence[stop:b]
+                answer = self._of_clause(clause, is_target=target, is_since=since)
+                if answer is not None:
+                    return answer
+        return 0
+
+    def _of_clause(self, clause: str, *, is_target: bool, is_since: bool) -> int | None:
+        """Which way one clause looks, 0 for a contradiction; None where it has no word that would tell."""
+        if self.recurring.search(clause):
+            return 0
+        if is_since:
+            return -1
+        if is_target and self.shifted.search(clause):
+            return 1
+        if self.arranged.search(clause):
+            return 1 if is_target else 0
+        past = self.past.search(self.neutral.sub(" ", clause))
+        future = self.future.search(clause)
+        if past is None and future is None:
+            return None
+        return 0 if past and future else -1 if past else 1
 
 
-def _fixed(match: re.Match[str], today: date) -> Days:
-    words = re.sub(r"\s+", " ", match.group().lower())
-    steps = {
-        "the day before yesterday": -2,
-        "day before yesterday": -2,
-        "the day after tomorrow": 2,
-        "day after tomorrow": 2,
-        "yesterday": -1,
-        "last night": -1,
-        "tomorrow": 1,
+class _Lead:
+    """Words that stand right before a mention, or open it: "until Friday", "since March"."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        body = tongues.widened("|".join(patterns) or "(?!)")
+        self._before = re.compile(rf"(?:{body})\s*$", re.IGNORECASE)
+        self._opens = re.compile(rf"(?:{body})(?=\W|$)", re.IGNORECASE)
+
+    def leads(self, sentence: str, begin: int) -> bool:
+        before = self._before.search(sentence[max(0, begin - 24) : begin])
+        return bool(before or self._opens.match(sentence, begin))
+
+
+# -- the words of a language, as the forms want them
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Words:
+    """What one language calls days, months, seasons and numbers, and the patterns it puts them into."""
+
+    fixed: Mapping[str, tuple[str, int]]
+    numbers: Mapping[str, int]
+    units: Mapping[str, str]
+    weekdays: Mapping[str, int]
+    months: Mapping[str, int]
+    seasons: Mapping[str, str]
+    years: Mapping[str, int]
+    each: re.Pattern[str]
+    hint: re.Pattern[str]
+    tense: _Tense
+    rules: tuple[tuple[re.Pattern[str], _Form, bool], ...]
+
+    def count(self, said: str) -> int:
+        """A number as a digit or a word."""
+        said = _plain(said)
+        return int(said) if said.isdecimal() else self.numbers[said]
+
+
+@functools.cache
+def _words_of(tongue: Tongue) -> _Words:
+    table = tongue.table("dates")
+    fixed = {_plain(k): (v.split()[0], int(v.split()[1])) for k, v in table.get("fixed", {}).items()}
+    numbers = _numbered(table.get("numbers", ()), 1)
+    weekdays, months = _numbered(table.get("weekdays", ()), 0), _numbered(table.get("months", ()), 1)
+    units = {word: unit for unit, said in table.get("units", {}).items() for word in _spelt(said)}
+    seasons = {word: name for name, said in table.get("seasons", {}).items() for word in _spelt(said)}
+    years = {_plain(word): steps for word, steps in table.get("years", {}).items()}
+    names = {
+        "weekday": f"(?P<weekday>{choice(weekdays)})",
+        "month": f"(?P<month>{choice(months)})" + table.get("month_end", ""),
+        "season": f"(?P<season>{choice(seasons)})",
+        "unit": f"(?P<unit>{choice(units)})",
+        "count": rf"(?P<count>\d{{1,3}}|{choice(numbers)})",
+        "days": rf"(?P<day>{_DAY}|{choice(w for w in numbers if numbers[w] <= 31 and not tongue.has_blanks)})",
+        "until": rf"(?P<until>{_DAY})",
+        "relative": f"(?P<relative>{choice(years)})",
+        "year": f"(?P<year>{_YEAR})",
+        "first": f"(?P<first>{_YEAR})",
+        "last": f"(?P<last>{_YEAR})",
     }
-    for start, days in steps.items():
-        if words.startswith(start):
-            return spans.one(today + timedelta(days=days))
-    return spans.one(today)
-
-
-def _which_unit(match: re.Match[str], today: date) -> Days:
-    which, unit = match["which"].lower(), match["unit"].lower()
-    if unit == "weekend":
-        # On a weekend the last one is a week ago; on a weekday it is the one just gone.
-        steps = {"last": -1, "past": -1, "previous": -1, "next": 1, "coming": 0}.get(which.split()[-1], 0)
-        return spans.shifted("weekend", steps, today)
-    if which.endswith("past"):
-        # "the past month" runs up to today; "last month" is the calendar's.
-        months = {"month": -1, "year": -12, "decade": -120}.get(unit)
-        return (spans.plus_months(today, months) if months else today - timedelta(days=7)), today
-    steps = {"this": 0, "next": 1, "coming": 1, "following": 1}.get(which.split()[-1], -1)
-    return spans.shifted(unit, steps, today)
-
-
-def _weekend(match: re.Match[str], today: date) -> Days:
-    return spans.shifted("weekend", 0 if _is_future(match) else -1, today)
-
-
-def _before_after(match: re.Match[str], today: date) -> Days:
-    unit, order = match["unit"].lower(), match["order"].lower()
-    which = match["which"].lower()
-    return spans.shifted(unit, -2 if (order, which) == ("before", "last") else 2, today)
-
-
-def _counted(match: re.Match[str], today: date) -> Days:
-    sign = -1 if match["ago"].lower() in {"ago", "back"} else 1
-    return _range_shifted(match["unit"].lower().rstrip("s"), match["count"], sign, today)
-
-
-def _in_counted(match: re.Match[str], today: date) -> Days | None:
-    # "in two weeks" looks ahead; "in a day", "in 3 years" are mostly spans, so the sentence must look ahead.
-    return (
-        _range_shifted(match["unit"].lower().rstrip("s"), match["count"], 1, today)
-        if _is_future(match)
-        else None
+    rules: list[tuple[re.Pattern[str], _Form, bool]] = []
+    if fixed:
+        rules.append((compiled([choice(fixed)], tongue), _fixed, False))
+    for pattern, said in table.get("patterns", {}).items():
+        step = functools.partial(spans.shifted, said.split()[0], int(said.split()[1]))
+        rules.append((compiled([pattern], tongue), _stepped(step), False))
+    for name, patterns in table.get("forms", {}).items():
+        form, absolute = _FORMS[name]
+        rules += [(compiled([pattern], tongue, names), form, absolute) for pattern in patterns]
+    rules += _NUMERIC
+    return _Words(
+        fixed,
+        numbers,
+        units,
+        weekdays,
+        months,
+        seasons,
+        years,
+        re.compile(rf"(?:{_either(table.get('each', ()))})\s*$", re.IGNORECASE),
+        _hint(table, fixed, weekdays, months, units, seasons),
+        _tense(table.get("tense", {}), tongue),
+        tuple(rules),
     )
 
 
-def _past_span(match: re.Match[str], today: date) -> Days:
-    start = _range_shifted(match["unit"].lower().rstrip("s"), match["count"], -1, today)[0]
-    return start, today
+def _hint(table: Mapping[str, Any], *groups: Mapping[str, Any]) -> re.Pattern[str]:
+    """What a sentence must hold for any rule to apply: most hold nothing of it, and cost little."""
+    words = (
+        {word for group in groups for word in group}
+        | set(table.get("years", {}))
+        | set(table.get("hints", ()))
+    )
+    return re.compile(rf"\d|{choice(words)}", re.IGNORECASE)
 
 
-def _which_weekday(match: re.Match[str], today: date) -> Days:
-    number = _WEEKDAY_NUMBERS[match["weekday"].lower()]
-    which = match["which"].lower()
-    if which in {"last", "past", "previous"}:
-        return spans.one(spans.weekday_near(number, today, future=False))
-    day = spans.weekday_near(number, today, future=True, same_day=which == "this")
-    # "next Friday", said on a Monday, is the Friday of the following week.
-    if which == "next" and day <= spans.week_of(today)[1]:
-        day += timedelta(days=7)
+def _tense(table: Mapping[str, Any], tongue: Tongue) -> _Tense:
+    names = table.get("names", {})
+    clause = re.compile(tongues.widened(_either(table.get("clause", ("[,;:]",)))), re.IGNORECASE)
+    cues = ("past", "future", "neutral", "arranged", "shifted", "recurring")
+    patterns = {name: compiled(table.get(name, ()), tongue, names) for name in cues}
+    return _Tense(
+        clause, target=_Lead(table.get("target", ())), since=_Lead(table.get("since", ())), **patterns
+    )
+
+
+def _either(patterns: Sequence[str]) -> str:
+    return "|".join(patterns) or "(?!)"
+
+
+def _numbered(names: Sequence[str], first: int) -> dict[str, int]:
+    return {word: n for n, said in enumerate(names, first) for word in _spelt(said)}
+
+
+def _spelt(said: str) -> list[str]:
+    return [_plain(word) for word in said.split("/")]
+
+
+def _plain(said: str) -> str:
+    return re.sub(r"\s+", " ", said.strip().lower().replace("’", "'")).rstrip(".")
+
+
+# -- forms
+
+
+def _fixed(match: re.Match[str], how: _Reading) -> Days | None:
+    unit, steps = how.words.fixed[_plain(match.group())]
+    if unit == "weekend":
+        return _weekend(steps, how)
+    return spans.shifted(unit, steps, how.today)
+
+
+def _stepped(step: Callable[[date], Days]) -> _Form:
+    return lambda _match, how: step(how.today)
+
+
+def _weekend(steps: int, how: _Reading) -> Days | None:
+    """Last, this and next weekend; "next weekend" on a weekday may be either of two."""
+    on_it = how.today.weekday() >= 5
+    if steps == 0 and how.way < 0 and not on_it:
+        return spans.shifted("weekend", -1, how.today) if how.lean else None
+    if steps == 1 and not on_it and not how.lean:
+        return None
+    return spans.shifted("weekend", steps, how.today)
+
+
+def _weekend_bare(_match: re.Match[str], how: _Reading) -> Days | None:
+    if not how.taken or (how.today.weekday() >= 5 and not how.lean):
+        return None
+    return spans.shifted("weekend", 0 if how.taken > 0 else -1, how.today)
+
+
+def _ago(match: re.Match[str], how: _Reading) -> Days:
+    unit = how.words.units[_plain(match["unit"])]
+    return spans.shifted(unit, -how.words.count(match["count"]), how.today)
+
+
+def _hence(match: re.Match[str], how: _Reading) -> Days:
+    unit = how.words.units[_plain(match["unit"])]
+    return spans.shifted(unit, how.words.count(match["count"]), how.today)
+
+
+def _within(match: re.Match[str], how: _Reading) -> Days | None:
+    # "in two weeks" looks ahead; "in a day", "in 3 years" are mostly spans, so the sentence must look ahead.
+    return _hence(match, how) if how.way > 0 else None
+
+
+def _past_span(match: re.Match[str], how: _Reading) -> Days:
+    """For "over the last two weeks": from the same day so long ago up to today."""
+    unit = how.words.units[_plain(match["unit"])]
+    count = how.words.count(match["count"]) if match.groupdict().get("count") else 1
+    months = {"month": count, "year": 12 * count, "decade": 120 * count}.get(unit)
+    if months:
+        return spans.plus_months(how.today, -months), how.today
+    return how.today - timedelta(days=count * (7 if unit == "week" else 1)), how.today
+
+
+def _weekday(match: re.Match[str], how: _Reading) -> Days | None:
+    """A bare weekday: the last one or the coming one; today itself would be called so."""
+    number = how.words.weekdays[_plain(match["weekday"])]
+    if not how.taken:
+        return None
+    return spans.one(spans.weekday_near(number, how.today, future=how.taken > 0))
+
+
+def _weekday_last(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "last Friday": of the week before; on a Saturday it may be yesterday, so it is left alone."""
+    number = how.words.weekdays[_plain(match["weekday"])]
+    if number < how.today.weekday() and not how.lean:
+        return None
+    return spans.one(spans.weekday_near(number, how.today, future=False))
+
+
+def _weekday_past(match: re.Match[str], how: _Reading) -> Days:
+    """For "this past Friday": the one just gone."""
+    return spans.one(
+        spans.weekday_near(how.words.weekdays[_plain(match["weekday"])], how.today, future=False)
+    )
+
+
+def _weekday_next(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "next Friday": said on a Monday it is one of two, said on a Saturday it is the coming one."""
+    number = how.words.weekdays[_plain(match["weekday"])]
+    day = spans.weekday_near(number, how.today, future=True)
+    if day <= spans.week_of(how.today)[1]:
+        return spans.one(day + timedelta(days=7)) if how.lean else None
     return spans.one(day)
 
 
-def _weekday_of_week(match: re.Match[str], today: date) -> Days:
-    steps = -1 if match["which"].lower() == "last" else 1
-    monday = spans.shifted("week", steps, today)[0]
-    return spans.one(monday + timedelta(days=_WEEKDAY_NUMBERS[match["weekday"].lower()]))
+def _weekday_this(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "this Friday": of this week, where it is still ahead, or behind and told as such."""
+    number = how.words.weekdays[_plain(match["weekday"])]
+    day = spans.week_of(how.today)[0] + timedelta(days=number)
+    if day > how.today:
+        return spans.one(day) if how.way >= 0 else None
+    if how.lean and day < how.today and how.way >= 0:
+        return spans.one(day + timedelta(days=7))
+    return spans.one(day) if day < how.today and how.way < 0 else None
 
 
-def _bare_weekday(match: re.Match[str], today: date) -> Days | None:
-    if _EACH.search(match.string, max(0, match.start() - 16), match.start()):
-        return None
-    number = _WEEKDAY_NUMBERS[match["weekday"].lower()]
-    return spans.one(spans.weekday_near(number, today, future=_is_future(match), same_day=False))
+def _weekday_coming(match: re.Match[str], how: _Reading) -> Days:
+    """For "the coming Friday": the next one."""
+    number = how.words.weekdays[_plain(match["weekday"])]
+    return spans.one(spans.weekday_near(number, how.today, future=True))
 
 
-def _which_season(match: re.Match[str], today: date) -> Days:
-    name, which = match["season"].lower(), match["which"].lower()
-    return _nearest([spans.season(name, today.year + n) for n in (-2, -1, 0, 1, 2)], which, today)
+def _weekday_of(steps: int) -> _Form:
+    def read(match: re.Match[str], how: _Reading) -> Days:
+        monday = spans.shifted("week", steps, how.today)[0]
+        return spans.one(monday + timedelta(days=how.words.weekdays[_plain(match["weekday"])]))
+
+    return read
 
 
-def _which_month(match: re.Match[str], today: date) -> Days:
-    number, which = _MONTH_NUMBERS[match["month"].lower().rstrip(".")], match["which"].lower()
-    return _nearest([spans.month_of(date(today.year + n, number, 1)) for n in (-1, 0, 1)], which, today)
+def _season(match: re.Match[str], how: _Reading, which: int) -> Days | None:
+    name = how.words.seasons[_plain(match["season"])]
+    options = [spans.season(name, how.today.year + n) for n in (-2, -1, 0, 1, 2)]
+    return _nearest(options, which, how)
 
 
-def _nearest(options: list[Days], which: str, today: date) -> Days:
-    """The span meant by last, this or next: wholly past, around or nearest to today, wholly ahead."""
-    if which in {"last", "past", "previous"}:
-        return max(span for span in options if span[1] < today)
-    if which in {"next", "coming"}:
-        return min(span for span in options if span[0] > today)
+def _month(match: re.Match[str], how: _Reading, which: int) -> Days | None:
+    number = how.words.months[_plain(match["month"])]
+    options = [spans.month_of(date(how.today.year + n, number, 1)) for n in (-1, 0, 1)]
+    return _nearest(options, which, how)
+
+
+def _nearest(options: Sequence[Days], which: int, how: _Reading) -> Days | None:
+    """The span meant by last (-1), this (0) or next (1).
+
+    "Last March", said in May, is this year's to some and the year before to others: left alone, as is "next
+    March", said in January.
+    """
+    today = how.today
+    if which < 0:
+        gone = max(span for span in options if span[1] < today)
+        return None if gone[0].year == today.year and not how.lean else gone
+    if which > 0:
+        ahead = min(span for span in options if span[0] > today)
+        now = any(span[0] <= today <= span[1] for span in options)
+        return None if ahead[0].year == today.year and not now and not how.lean else ahead
     around = [span for span in options if span[0] <= today <= span[1]]
-    return around[0] if around else min(span for span in options if span[0].year == today.year)
+    if around:
+        return around[0]
+    return min(span for span in options if span[0].year == today.year)
 
 
-def _month_alone(match: re.Match[str], today: date) -> Days:
-    number = _MONTH_NUMBERS[match["month"].lower().rstrip(".")]
-    options = [spans.month_of(date(today.year + n, number, 1)) for n in (-1, 0, 1)]
-    if _is_future(match):
-        return min(span for span in options if span[1] >= today)
-    return max(span for span in options if span[0] <= today)
+def _month_bare(match: re.Match[str], how: _Reading) -> Days | None:
+    number = how.words.months[_plain(match["month"])]
+    if not how.taken or (number == how.today.month and not how.lean):
+        return None
+    options = [spans.month_of(date(how.today.year + n, number, 1)) for n in (-1, 0, 1)]
+    if how.taken > 0:
+        return min(span for span in options if span[1] >= how.today)
+    return max(span for span in options if span[0] <= how.today)
 
 
-def _day_and_month(match: re.Match[str], today: date) -> Days:
-    month = _MONTH_NUMBERS[match["month"].lower().rstrip(".")]
-    first = int(match["day"])
-    last = int(match["until"] or first)
-    if match["year"]:
+def _month_of_year(match: re.Match[str], how: _Reading) -> Days:
+    year = (
+        int(match["year"])
+        if match.groupdict().get("year")
+        else how.today.year + how.words.years[_plain(match["relative"])]
+    )
+    return spans.month_of(date(year, how.words.months[_plain(match["month"])], 1))
+
+
+def _season_of_year(match: re.Match[str], how: _Reading) -> Days:
+    return spans.season(how.words.seasons[_plain(match["season"])], int(match["year"]))
+
+
+def _day_and_month(match: re.Match[str], how: _Reading) -> Days | None:
+    groups = match.groupdict()
+    month, first = how.words.months[_plain(match["month"])], how.words.count(match["day"])
+    last = max(first, int(groups.get("until") or first))
+    if groups.get("year"):
         year = int(match["year"])
+    elif groups.get("relative"):
+        year = how.today.year + how.words.years[_plain(match["relative"])]
     else:
-        options = [y for y in (today.year - 1, today.year, today.year + 1) if spans.exists(y, month, first)]
-        if _is_future(match):
-            year = min(y for y in options if date(y, month, first) >= today)
-        else:
-            # Up to a month ahead still counts as this year's: plans are named by their bare date.
-            near = today + timedelta(days=31)
-            year = max(y for y in options if date(y, month, first) <= near)
-    return date(year, month, first), date(year, month, max(first, last))
+        near = _year_near(month, first, last, how)
+        if near is None:
+            return None
+        year = near
+    return date(year, month, first), date(year, month, last)
 
 
-def _month_and_year(match: re.Match[str], _today: date) -> Days:
-    return spans.month_of(date(int(match["year"]), _MONTH_NUMBERS[match["month"].lower().rstrip(".")], 1))
+def _year_near(month: int, first: int, last: int, how: _Reading) -> int | None:
+    """The year of a day and a month: the next one where the sentence looks ahead, the last where it looks back."""
+    today = how.today
+    options = [y for y in (today.year - 1, today.year, today.year + 1) if spans.exists(y, month, last)]
+    if how.way > 0:
+        return min((y for y in options if date(y, month, last) >= today), default=None)
+    if how.way < 0:
+        latest = today if how.lean else today - timedelta(days=1)
+        return max((y for y in options if date(y, month, first) <= latest), default=None)
+    if not how.lean:
+        return None
+    # A month ahead still counts as near: plans are named by their bare date.
+    near = today + timedelta(days=31)
+    return max((y for y in options if date(y, month, first) <= near), default=None)
 
 
-def _season_and_year(match: re.Match[str], _today: date) -> Days:
-    return spans.season(match["season"].lower(), int(match["year"]))
+def _day_of_month(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "on the 5th": the last or the next day of that number."""
+    day, today = how.words.count(match["day"]), how.today
+    months = [spans.plus_months(today.replace(day=1), n) for n in (-2, -1, 0, 1, 2)]
+    days = [m.replace(day=day) for m in months if spans.exists(m.year, m.month, day)]
+    if not how.taken or (day == today.day and not how.lean):
+        return None
+    return spans.one(
+        min(d for d in days if d >= today) if how.taken > 0 else max(d for d in days if d <= today)
+    )
 
 
-def _year_alone(match: re.Match[str], _today: date) -> Days:
+def _day_of_shifted_month(steps: int) -> _Form:
+    def read(match: re.Match[str], how: _Reading) -> Days:
+        first = spans.shifted("month", steps, how.today)[0]
+        return spans.one(first.replace(day=how.words.count(match["day"])))
+
+    return read
+
+
+def _year_alone(match: re.Match[str], _how: _Reading) -> Days:
     return spans.year_of(int(match["year"]))
 
 
-def _year_span(match: re.Match[str], _today: date) -> Days | None:
+def _year_span(match: re.Match[str], _how: _Reading) -> Days | None:
     first, last = int(match["first"]), int(match["last"])
     return (date(first, 1, 1), date(last, 12, 31)) if first <= last else None
 
 
-def _iso(match: re.Match[str], _today: date) -> Days:
+def _iso(match: re.Match[str], _how: _Reading) -> Days:
     return spans.one(date(int(match[1]), int(match[2]), int(match[3])))
 
 
-def _slashed(match: re.Match[str], _today: date) -> Days | None:
+def _slashed(match: re.Match[str], _how: _Reading) -> Days | None:
     first, second, year = int(match[1]), int(match[2]), int(match[3])
     if first > 12 >= second:
         return spans.one(date(year, second, first))
@@ -340,78 +544,47 @@ def _slashed(match: re.Match[str], _today: date) -> Days | None:
     return spans.one(date(year, first, second)) if second > 12 or first == second else None
 
 
-def _day_of_month(match: re.Match[str], today: date) -> Days:
-    day = int(match["day"])
-    months = [spans.plus_months(today.replace(day=1), n) for n in (-2, -1, 0, 1, 2)]
-    days = [m.replace(day=day) for m in months if spans.exists(m.year, m.month, day)]
-    if _is_future(match):
-        return spans.one(min(d for d in days if d >= today))
-    return spans.one(max(d for d in days if d <= today))
+def _unread(_match: re.Match[str], _how: _Reading) -> Days | None:
+    return _UNREAD
 
 
-def _rule(
-    pattern: str, resolve: Callable[[re.Match[str], date], Days | None], *, is_absolute: bool = False
-) -> _Rule:
-    return re.compile(pattern, re.IGNORECASE), resolve, is_absolute
+_FORMS: Mapping[str, tuple[_Form, bool]] = {
+    "ago": (_ago, False),
+    "hence": (_hence, False),
+    "within": (_within, False),
+    "past_span": (_past_span, False),
+    "weekend": (_weekend_bare, False),
+    "weekday": (_weekday, False),
+    "weekday_last": (_weekday_last, False),
+    "weekday_past": (_weekday_past, False),
+    "weekday_next": (_weekday_next, False),
+    "weekday_this": (_weekday_this, False),
+    "weekday_coming": (_weekday_coming, False),
+    "weekday_of_last_week": (_weekday_of(-1), False),
+    "weekday_of_this_week": (_weekday_of(0), False),
+    "weekday_of_next_week": (_weekday_of(1), False),
+    "season_last": (functools.partial(_season, which=-1), False),
+    "season_this": (functools.partial(_season, which=0), False),
+    "season_next": (functools.partial(_season, which=1), False),
+    "season_year": (_season_of_year, False),
+    "month_last": (functools.partial(_month, which=-1), False),
+    "month_this": (functools.partial(_month, which=0), False),
+    "month_next": (functools.partial(_month, which=1), False),
+    "month": (_month_bare, False),
+    "month_year": (_month_of_year, False),
+    "day_month": (_day_and_month, False),
+    "day": (_day_of_month, False),
+    "day_of_last_month": (_day_of_shifted_month(-1), False),
+    "day_of_this_month": (_day_of_shifted_month(0), False),
+    "day_of_next_month": (_day_of_shifted_month(1), False),
+    "year": (_year_alone, True),
+    "year_span": (_year_span, True),
+    "unread": (_unread, False),
+}
+"""The forms a language file may use, and whether what they name is absolute whatever was said when."""
 
-
-_ORDINAL = r"(?:st|nd|rd|th)"
-_Family = tuple[re.Pattern[str], tuple[_Rule, ...]]
-_ENGLISH: tuple[_Family, ...] = (
-    (re.compile(r"day|night|morrow|morning|afternoon|evening|week|month|year|decade"), (
-        _rule(r"\b(?:(?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)|(?:yesterday|tomorrow)"
-              r"(?:\s+(?:morning|afternoon|evening|night))?|today|tonight|last\s+night|"
-              r"this\s+(?:morning|afternoon|evening))\b", _fixed),
-        _rule(r"\b(?:the\s+)?(?P<unit>week|month|year)\s+(?P<order>before|after)\s+(?P<which>last|next)\b", _before_after),
-        _rule(r"\b(?:the\s+)?(?P<which>last|past|previous|this(?:\s+(?:past|coming))?|next|coming|following)\s+"
-              r"(?P<unit>week|weekend|month|year|decade)\b(?!\s+(?:before|after)\b)", _which_unit),
-        _rule(r"\b(?:over|at|on|for)\s+the\s+weekend\b", _weekend),
-        _rule(r"\b(?:the\s+)(?P<unit>week|month|year|weekend)\s+(?P<which>before|prior)\b(?!\s+\w)", _which_unit),
-        _rule(rf"\b(?:about\s+|around\s+)?(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\s+(?P<ago>ago|back|from\s+now|from\s+today)\b",
-              _counted),
-        _rule(rf"\bin\s+(?:about\s+)?(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\b(?!\s+ago)", _in_counted),
-        _rule(rf"\b(?:over|in|for|during)\s+the\s+(?:last|past)\s+(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\b", _past_span),
-    )),
-    (re.compile(r"mon|tue|wed|thu|fri|sat|sun"), (
-        _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<weekday>{_WEEKDAY})\b", _which_weekday),
-        _rule(rf"\b(?P<weekday>{_WEEKDAY})\s+(?P<which>last|next)\s+week\b", _weekday_of_week),
-        _rule(rf"\b(?:on\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)})(?:\s+(?:morning|afternoon|evening|night))?\b(?!s)", _bare_weekday),
-    )),
-    (re.compile(r"spring|summer|fall|autumn|winter"), (
-        _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<season>{'|'.join(spans.SEASONS)})\b", _which_season),
-    )),
-    (re.compile(r"jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"), (
-        _rule(rf"\b(?P<which>last|past|previous|this|next|coming)\s+(?P<month>{_MONTH})(?!\s*\d)", _which_month),
-        _rule(rf"\b(?:early|mid|late|(?:back\s+)?in|since|during|until|till|by|from|through)\s+(?:early\s+|mid\s+|late\s+|mid-)?"
-              rf"(?P<month>{_MONTH})(?!\s*\d)", _month_alone),
-    )),
-    (re.compile(r"\d"), (
-        _rule(rf"\b(?:on\s+)?(?:the\s+)?(?P<day>{_DAY_NUMBER}){_ORDINAL}?(?:\s*(?:-|–|to)\s*(?P<until>{_DAY_NUMBER}){_ORDINAL}?)?"
-              rf"\s+(?:of\s+)?(?P<month>{_MONTH})(?:,?\s+(?P<year>{_YEAR}))?\b", _day_and_month),
-        _rule(rf"\b(?P<month>{_MONTH})\s+(?:the\s+)?(?P<day>{_DAY_NUMBER}){_ORDINAL}?(?:\s*(?:-|–|to)\s*(?P<until>{_DAY_NUMBER}){_ORDINAL}?)?\b"
-              rf"(?!\d|:\d)(?:,?\s+(?P<year>{_YEAR})\b)?", _day_and_month),
-        _rule(rf"\b(?P<month>{_MONTH}),?\s+(?:of\s+)?(?P<year>{_YEAR})\b", _month_and_year, is_absolute=True),
-        _rule(rf"\b(?P<season>{'|'.join(spans.SEASONS)})\s+(?:of\s+|in\s+)?(?P<year>{_YEAR})\b", _season_and_year),
-        _rule(rf"\b(?:in|since|by|during|until|till|from|of|around|year|circa)\s+(?P<year>{_YEAR})\b(?![-/.]\d)", _year_alone, is_absolute=True),
-        _rule(rf"\b(?:from\s+|between\s+)?(?P<first>{_YEAR})\s*(?:-|–|to|until|and)\s*(?P<last>{_YEAR})\b", _year_span, is_absolute=True),
-        _rule(r"\b((?:1[89]|20|21)\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso, is_absolute=True),
-        _rule(r"\b(\d{1,2})[/.](\d{1,2})[/.]((?:19|20)\d\d)\b", _slashed, is_absolute=True),
-        _rule(rf"\b(?:on|by|until|till|before|after|since|from|through)\s+the\s+(?P<day>{_DAY_NUMBER}){_ORDINAL}\b"
-              rf"(?!\s+(?:of|{_MONTH}|\w+(?:day|week|month|year|floor|time|birthday|anniversary|century|grade)\b))", _day_of_month),
-    )),
-)  # fmt: skip
-"""Rules by what a text must hold for any of them to apply: most texts hold little, and cost little."""
-
-
-def _rules_for(text: str) -> Iterator[_Rule]:
-    """The rules worth trying on `text`: those whose words, or whose language, show in it."""
-    lowered = text.lower()
-    for evidence, rules in _ENGLISH:
-        if evidence.search(lowered):
-            yield from rules
-    if abroad.WITHOUT_BLANKS.search(text):
-        yield from abroad.CHINESE_JAPANESE
-    spoken = frozenset(_LETTERS.findall(lowered))
-    for stop_words, rules in abroad.LANGUAGES:
-        if not stop_words.isdisjoint(spoken):
-            yield from rules
+_NUMERIC: tuple[tuple[re.Pattern[str], _Form, bool], ...] = (
+    (re.compile(rf"(?<![\w-])({_YEAR})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])(?!\w)"), _iso, True),
+    (re.compile(r"(?<![\w./])(\d{1,2})[/.](\d{1,2})[/.]((?:19|20)\d\d)(?!\w)"), _slashed, True),
+    (re.compile(rf"(?<![\w-])(?P<first>{_YEAR})\s*(?:-|–)\s*(?P<last>{_YEAR})(?![\w-])"), _year_span, True),
+)

@@ -7,6 +7,7 @@ abbreviations, initials, numbers and addresses do not count. Chinese and Japanes
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _STOP = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\r\n\u2028\u2029]+")
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)\.$")
@@ -116,19 +117,19 @@ def split(text: str) -> list[str]:
     >>> split("Dr. Lee came at 3 p.m. on Monday. It rained!")
     ['Dr. Lee came at 3 p.m. on Monday.', 'It rained!']
     """
-    found = []
+    return [sentence for start, stop in places(text) if (sentence := text[start:stop].strip())]
+
+
+def places(text: str) -> Iterator[tuple[int, int]]:
+    """Where each sentence of `text` starts and stops; together they cover all of it."""
     start = 0
     for stop in _STOP.finditer(text):
         if stop.group() == "." and _goes_on(text, start, stop.end()):
             continue
-        sentence = text[start : stop.end()].strip()
-        if sentence:
-            found.append(sentence)
+        yield start, stop.end()
         start = stop.end()
-    rest = text[start:].strip()
-    if rest:
-        found.append(rest)
-    return found
+    if start < len(text):
+        yield start, len(text)
 
 
 def _goes_on(text: str, start: int, dot: int) -> bool:

@@ -147,13 +147,14 @@ def _named_senders(corpus: Corpus) -> dict[int, tuple[str, ...]]:
 def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:
     """Day ranges of up to two months that the query names.
 
-    "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered.
+    "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered. Where a
+    question leaves two readings the one in the past is taken: that is what a memory is asked for.
     """
     found = []
-    for mention in dates.mentions(query[:2000], latest.astimezone(zone)):
+    for mention in dates.mentions(query[:2000], latest.astimezone(zone), lean=-1):
         if any(ch.isdigit() for ch in mention.words) or mention.is_absolute or _MONTH.search(mention.words):
             found.append((mention.start, mention.end))
-    for mention in dates.mentions(query[:2000], now.astimezone(zone)):
+    for mention in dates.mentions(query[:2000], now.astimezone(zone), lean=-1):
         if not any(ch.isdigit() for ch in mention.words) and not _MONTH.search(mention.words):
             found.append((mention.start, mention.end))
     return tuple((_number(a), _number(b)) for a, b in found if (b - a).days <= 62)

@@ -1,0 +1,132 @@
+"""What Cairn knows of a language, read from one file each: `language/data/<code>.toml`.
+
+The files hold words and patterns, the code holds what is done with them. A speaker adds a language by adding a
+file; docs/strategies.md says what stands in it. In a pattern a blank stands for any white space, and names in
+braces ({weekday}, {count}) for the words the same file lists.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+DEFAULT = "en"
+_LETTERS = re.compile(r"[^\W\d_]+")
+_KEPT = 400
+_FIXED = re.compile(r"(\[[^\]]*\]|\(\?<[!=][^)]*\))")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tongue:
+    """One language: its code, words that show it is spoken, and the tables of its file."""
+
+    code: str
+    common: frozenset[str]
+    script: re.Pattern[str] | None
+    priority: int
+    has_blanks: bool
+    tables: Mapping[str, Any]
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """A table of the file; empty where the language has none."""
+        found: Mapping[str, Any] = self.tables.get(name, {})
+        return found
+
+
+@functools.cache
+def known() -> Mapping[str, Tongue]:
+    """Every language there is a file for, by its code."""
+    found = {}
+    for file in sorted(resources.files("cairn.language").joinpath("data").iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            tables = tomllib.loads(file.read_text(encoding="utf-8"))
+            found[file.name.removesuffix(".toml")] = _tongue(file.name.removesuffix(".toml"), tables)
+    return found
+
+
+def _tongue(code: str, tables: Mapping[str, Any]) -> Tongue:
+    about = tables["language"]
+    script = re.compile(about["script"]) if "script" in about else None
+    return Tongue(
+        code,
+        frozenset(about.get("common", "").split()) | _calendar_words(tables.get("dates", {})),
+        script,
+        about.get("priority", 0),
+        about.get("has_blanks", True),
+        tables,
+    )
+
+
+def _calendar_words(table: Mapping[str, Any]) -> frozenset[str]:
+    """The names of days and months, and the words of "yesterday" and its like: they show a language as well."""
+    names = [*table.get("weekdays", ()), *table.get("months", ()), *table.get("hints", ())]
+    said = " ".join([*names, *table.get("fixed", {})]).lower().replace("/", " ")
+    return frozenset(word for word in _LETTERS.findall(said) if len(word) > 2)
+
+
+@functools.cache
+def _by_script() -> tuple[Tongue, ...]:
+    return tuple(sorted((t for t in known().values() if t.script), key=lambda t: -t.priority))
+
+
+@functools.cache
+def _votes() -> Mapping[str, tuple[tuple[str, float], ...]]:
+    """For each everyday word the languages that have it; a word of several tells less."""
+    having: dict[str, list[str]] = {}
+    for tongue in known().values():
+        for word in tongue.common:
+            having.setdefault(word, []).append(tongue.code)
+    return {word: tuple((code, 1 / len(codes)) for code in codes) for word, codes in having.items()}
+
+
+@functools.lru_cache(maxsize=8192)
+def spoken_in(sentence: str) -> Tongue:
+    """The language of a sentence: by its script, else by the most of its everyday words; English in doubt."""
+    if not sentence.isascii():
+        for tongue in _by_script():
+            if tongue.script and tongue.script.search(sentence):
+                return tongue
+    votes = _votes()
+    counts: dict[str, float] = {DEFAULT: 0.0}
+    for word in _LETTERS.findall(sentence[:_KEPT].lower()):
+        for code, weight in votes.get(word, ()):
+            counts[code] = counts.get(code, 0.0) + weight
+    return known()[max(counts, key=lambda code: (counts[code], code == DEFAULT))]
+
+
+def compiled(
+    patterns: Iterable[str], tongue: Tongue, names: Mapping[str, str] | None = None
+) -> re.Pattern[str]:
+    """One pattern of several: names in braces filled in, blanks widened, and held to whole words."""
+    bodies = []
+    for pattern in patterns:
+        for name, words in (names or {}).items():
+            pattern = pattern.replace("{" + name + "}", words)
+        bodies.append(widened(pattern))
+    if not bodies:
+        return re.compile(r"(?!)")
+    body = "|".join(bodies)
+    return re.compile(rf"(?<!\w)(?:{body})(?!\w)" if tongue.has_blanks else f"(?:{body})", re.IGNORECASE)
+
+
+def widened(pattern: str) -> str:
+    """`pattern` with each blank standing for any white space, but in character classes and behind look-behinds."""
+    parts = _FIXED.split(pattern)
+    return "".join(part if at % 2 else _widen(part) for at, part in enumerate(parts))
+
+
+def _widen(part: str) -> str:
+    return part.replace(" ?", r"\s*").replace(" ", r"\s+")
+
+
+def choice(words: Iterable[str]) -> str:
+    """An alternation of plain words, the longest first, so that none hides another."""
+    body = "|".join(
+        re.escape(word).replace(r"\ ", r"\s+") for word in sorted(words, key=lambda w: (-len(w), w))
+    )
+    return f"(?:{body})" if body else "(?!)"
