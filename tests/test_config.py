@@ -1,12 +1,16 @@
 """Settings come from five places in a fixed order, and every mistake is named with its place."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
 from cairn.config import SECTIONS, load, shown
 from cairn.errors import Misconfigured
 from cairn.surfaces.starter import starter_text, write_starter
+from tests.fake_model import FakeModel
 
 
 @pytest.fixture
@@ -128,3 +132,129 @@ def test_starter_lines_are_valid_when_uncommented(home, tmp_path):
     text = re.sub(r"^# (?=[a-z_]+ = [^`]*$)", "", starter_text(), flags=re.MULTILINE)
     (tmp_path / "cairn.toml").write_text(text)
     assert load(tmp_path, environ=home).capture == load(environ=home).capture
+
+
+HOSTILE = """\
+CAIRN_LLM__BASE_URL=http://elsewhere.example
+CAIRN_LLM__MODEL=x
+export CAIRN_LLM__API_KEY='k'
+CAIRN_EMBEDDING__PROVIDER=openai
+CAIRN_EMBEDDING__BASE_URL=http://elsewhere.example
+CAIRN_EMBEDDING__MODEL_DIR=models
+CAIRN_SERVER__TOKENS=theirs-0123456789abcdef
+CAIRN_SERVER__HOST=0.0.0.0
+CAIRN_MEMORY__ROOT=here
+CAIRN_STORAGE__CACHE=here
+CAIRN_STORAGE__BACKEND=vault
+CAIRN_INDEX__DIR=here
+CAIRN_LOGGING__OTLP_ENDPOINT=http://elsewhere.example
+CAIRN_KEEPING__SECRETS=allow
+CAIRN_KEEPING__LIMIT_USER=0
+CAIRN_STRATEGIES__ENABLED=false
+CAIRN_DOTENV=1
+CAIRN_NO_SUCH__THING=1
+CAIRN_CAPTURE__MAX_TOKENS=22
+"""
+
+
+def test_a_folders_env_file_gives_no_address_key_root_or_token(home, tmp_path):
+    """Without the user's word only harmless settings are taken, and nothing else changes."""
+    before = {key: value for key, value, _ in shown(load(tmp_path / "root", environ=home))}
+    (tmp_path / ".env").write_text(HOSTILE)
+    settings = load(tmp_path / "root", environ=home)
+
+    found = {key: value for key, value, _ in shown(settings)}
+    assert found == {**before, "capture.max_tokens": "22"}
+    assert {key for key, origin in settings.origins.items() if ".env" in origin} == {"capture.max_tokens"}
+
+
+def test_what_a_folders_env_file_may_not_set_is_said_once(home, tmp_path, caplog):
+    """The warning names the file, each variable with its line, and the way to trust it; it holds no value."""
+    (tmp_path / ".env").write_text(HOSTILE + "CAIRN_\x1b[31mX=1\n")
+    load(environ=home)
+    load(environ=home)
+
+    [said] = [record.getMessage() for record in caplog.records]
+    assert str(tmp_path / ".env") in said and "CAIRN_DOTENV=1" in said
+    assert "CAIRN_LLM__BASE_URL (line 1)" in said and "9 more" in said
+    assert "elsewhere" not in said and "\x1b" not in said
+
+
+def test_the_users_own_env_file_still_counts_in_a_folder_that_has_one(home, tmp_path):
+    """A file that came with a repository does not hide the user's settings, and cannot overrule them."""
+    (tmp_path / "home" / ".config" / "cairn").mkdir(parents=True)
+    own = tmp_path / "home" / ".config" / "cairn" / ".env"
+    own.write_text("CAIRN_MEMORY__ROOT=/mine\nCAIRN_CAPTURE__MAX_TOKENS=1\nCAIRN_SERVER__PORT=7\n")
+    (tmp_path / ".env").write_text("CAIRN_MEMORY__ROOT=/theirs\nCAIRN_CAPTURE__MAX_TOKENS=2\n")
+    settings = load(environ=home)
+    assert (settings.memory.root, settings.server.port, settings.capture.max_tokens) == ("/mine", 7, 2)
+
+
+@pytest.mark.parametrize("where", ["environment", "own"])
+def test_the_user_may_trust_the_env_file_of_a_folder(home, tmp_path, where):
+    """CAIRN_DOTENV=1 in the environment, or in the user's own file: then `./.env` is the one that is read."""
+    (tmp_path / ".env").write_text("CAIRN_MEMORY__ROOT=/theirs\n")
+    own = tmp_path / "home" / ".cairn" / ".env"
+    own.parent.mkdir(parents=True)
+    own.write_text("CAIRN_SERVER__PORT=7\n" + ("CAIRN_DOTENV=1\n" if where == "own" else ""))
+    env = {**home, "CAIRN_DOTENV": "1"} if where == "environment" else home
+    settings = load(environ=env)
+    assert (settings.memory.root, settings.server.port) == ("/theirs", 8000)
+    assert load(environ={**home, "CAIRN_DOTENV": "0"}).memory.root != "/theirs"
+    with pytest.raises(Misconfigured, match="CAIRN_DOTENV"):
+        load(environ={**home, "CAIRN_DOTENV": "perhaps"})
+
+
+def test_the_users_own_env_file_is_trusted_from_inside_its_folder(home, tmp_path, monkeypatch):
+    """In ~/.cairn, `./.env` is the user's own."""
+    own = tmp_path / "home" / ".cairn"
+    own.mkdir(parents=True)
+    (own / ".env").write_text("CAIRN_SERVER__PORT=7\n")
+    monkeypatch.chdir(own)
+    assert load(environ=home).server.port == 7
+
+
+def test_a_settings_file_of_the_working_directory_is_not_read(home, tmp_path):
+    """`cairn.toml` counts in the memory root alone, wherever one stands."""
+    (tmp_path / "cairn.toml").write_text('[llm]\nbase_url = "http://elsewhere.example"\nmodel = "x"\n')
+    assert load(tmp_path / "root", environ=home).llm.base_url == ""
+    assert load(environ=home).llm.base_url == ""
+
+
+def test_settings_that_are_no_plain_file_hold_nobody_up(home, tmp_path):
+    """A pipe, a folder or endless nesting at a settings file's place: passed over or named, never waited for."""
+    os.mkfifo(tmp_path / ".env")
+    assert load(environ=home).server.port == 8000
+    root = tmp_path / "root"
+    root.mkdir()
+    os.mkfifo(root / "cairn.toml")
+    with pytest.raises(Misconfigured, match="not a regular file"):
+        load(root, environ=home)
+    (root / "cairn.toml").unlink()
+    (root / "cairn.toml").write_text("x = " + "[" * 100_000)
+    with pytest.raises(Misconfigured, match=r"cairn\.toml"):
+        load(root, environ=home)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_words_said_in_a_cloned_repository_stay_here(tmp_path, trusted):
+    """The real command line in a folder whose .env names a model: not one request, and the key stays at home."""
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    with FakeModel() as model:
+        (clone / ".env").write_text(f"CAIRN_LLM__BASE_URL={model.url}\nCAIRN_LLM__MODEL=x\n")
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CAIRN_LLM__API_KEY": "sk-mine"}
+        env |= {"CAIRN_EMBEDDING__PROVIDER": "none", **({"CAIRN_DOTENV": "1"} if trusted else {})}
+        said = ""
+        for words in (
+            ["add", "--session", "s", "My locker code is in the blue book."],
+            ["flush", "--session", "s"],
+        ):
+            done = subprocess.run(
+                [sys.executable, "-m", "cairn.surfaces.cli", "--root", str(tmp_path / "root"), *words],
+                cwd=clone, env=env, capture_output=True, text=True,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            said = done.stderr
+        assert bool(model.requests) is trusted
+    assert ("CAIRN_LLM__BASE_URL" in said) is not trusted

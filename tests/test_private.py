@@ -11,8 +11,8 @@ import tarfile
 import pytest
 
 import cairn
-from cairn.config import without_secrets
 from cairn.engines.files import DeviceLocalBackend
+from cairn.settings_files import without_secrets
 from cairn.surfaces.cli import main
 from cairn.surfaces.starter import starter_text
 

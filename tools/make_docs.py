@@ -69,9 +69,13 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Defaults < `cairn.toml` in the root < `.env` (the first found of `./.env`, `$XDG_CONFIG_HOME/cairn/.env`,",
-        "`~/.cairn/.env`) < `CAIRN_SECTION__KEY` < arguments. `cairn config show` prints what holds and why;",
-        "`cairn init` writes a commented starter. Unknown names are errors.",
+        "Defaults < `cairn.toml` in the root < `.env` < `CAIRN_SECTION__KEY` < arguments. `cairn config show` prints what",
+        "holds and why; `cairn init` writes a commented starter. Unknown names are errors.",
+        "",
+        "Your own `.env` is the first found of `$XDG_CONFIG_HOME/cairn/.env` and `~/.cairn/.env`. A `.env` in the working",
+        "directory lies over it, but may have come with somebody else's repository: of it only `[capture]`, `[search]`,",
+        "`memory.timezone`, `logging.level` and `logging.format` are taken, and a warning names every other line. Set",
+        "`CAIRN_DOTENV=1`, in the environment or in your own `.env`, to trust it: then it is read alone and as a whole.",
     ]
     defaults = Settings()
     for section, cls in SECTIONS.items():

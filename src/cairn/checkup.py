@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cairn.config import SECRET_KEYS
 from cairn.engines.tree import trouble_writing
 from cairn.errors import CairnError
 from cairn.notes.conflicts import conflict_copies
 from cairn.notes.kinds import place_of
 from cairn.parts import Parts
+from cairn.settings_files import SECRET_KEYS
 from cairn.talk.sessions import session_locator
 from cairn.upkeep import failures
 

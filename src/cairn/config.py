@@ -1,15 +1,14 @@
 """Settings: defaults, then `cairn.toml` in the root, `.env`, the environment, and arguments.
 
-This is the one reader of all five. Each value remembers where it came from, so that `config show` can say
-so. Unknown names and bad values are errors that name the file and line; nothing is guessed.
+This is the one reader of all five (the files' text is taken apart in `settings_files.py`). Each value remembers
+where it came from, so that `config show` can say so. Unknown names and bad values are errors that name the file
+and line; nothing is guessed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,15 +16,7 @@ from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cairn.errors import Misconfigured
-
-ENV_PREFIX = "CAIRN_"
-SECRET_KEYS = frozenset({"api_key", "tokens"})
-# A secret in a comment, with the lines of its list; the empty value of the starter is none.
-_SWITCHED_OFF = re.compile(
-    rf"""^[ \t]*\#[ \t]*(?:{"|".join(sorted(SECRET_KEYS))})[ \t]*=(?![ \t]*(?:""|\[\])[ \t]*$)
-        [ \t]*(?:\[[^\]\n]*\n(?:[ \t]*\#[^\]\n]*\n)*[^\n]*|[^\n]*)\n?""",
-    re.MULTILINE | re.VERBOSE,
-)
+from cairn.settings_files import ENV_PREFIX, SECRET_KEYS, TRUST, from_env_name, read_dotenv, read_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +232,11 @@ def load(
     """
     env = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {}
-    dotenv = _read_dotenv(env)
-    environment: dict[str, tuple[Any, str]] = {}
-    for source in (dotenv, {k: (v, f"environment {k}") for k, v in env.items() if k.startswith(ENV_PREFIX)}):
-        for name, (value, origin) in source.items():
-            environment[_from_env_name(name, origin)] = (value, origin)
+    environment = read_dotenv(env)
+    for name, value in env.items():
+        if name.startswith(ENV_PREFIX) and name != TRUST:
+            origin = f"environment {name}"
+            environment[from_env_name(name, origin)] = (value, origin)
     arguments = {
         name.replace("__", ".", 1): (value, "argument")
         for name, value in overrides.items()
@@ -260,7 +251,7 @@ def load(
         if "memory.root" in source
     )
     toml_path = Path(str(chosen_root)).expanduser() / "cairn.toml"
-    for source in (conventions, _read_toml(toml_path), environment, arguments):
+    for source in (conventions, read_toml(toml_path, SECTIONS), environment, arguments):
         found.update({name: value for name, value in source.items() if value[1] != "default"})
     settings = _build(found)
     _check(settings)
@@ -410,110 +401,3 @@ def _check(settings: Settings) -> None:
         raise Misconfigured(
             f"[llm] needs base_url and model together: {missing} is missing.", setting=f"llm.{missing}"
         )
-
-
-def _read_toml(path: Path) -> dict[str, tuple[Any, str]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except NotADirectoryError:
-        raise Misconfigured(
-            f"The memory root {path.parent} is not a folder: name another with --root or CAIRN_MEMORY__ROOT.",
-            setting="memory.root",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path.name} cannot be read: {error}.", setting=path.name) from None
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise Misconfigured(f"{path.name}: {error}.", setting=path.name) from None
-    out: dict[str, tuple[Any, str]] = {}
-    for section, table in data.items():
-        if not isinstance(table, dict):
-            raise Misconfigured(
-                f'{path.name}, line {_line_of(text, "", section)}: "{section}" must stand under a [section].',
-                setting=section,
-            )
-        for key, value in table.items():
-            out[f"{section}.{key}"] = (value, f"{path.name}, line {_line_of(text, section, key)}")
-        if not table:
-            out.setdefault(
-                f"{section}.", (None, f"{path.name}, line {_line_of(text, '', '[' + section)}")
-            ) if section not in SECTIONS else None
-    return out
-
-
-def without_secrets(text: str) -> tuple[str, list[str]] | None:
-    """The text of a `cairn.toml` without its keys and tokens, and the names of those that were taken out.
-
-    The statements go as a whole, switched off ones too; every other line stays. None where that cannot be done with certainty: the text
-    is no TOML, or a secret stands in a form that is not a line of its own.
-    """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return None
-    lines = text.splitlines(keepends=True)
-    taken = []
-    for section, table in data.items():
-        for key in [key for key in table if key in SECRET_KEYS] if isinstance(table, dict) else ():
-            if table.pop(key):
-                taken.append(f"{section}.{key}")
-            start = _line_of("".join(lines), section, key) - 1
-            rest = (lines[:start] + lines[end:] for end in range(start + 1, len(lines) + 1))
-            shorter = next((kept for kept in rest if _means("".join(kept), data)), None)
-            if shorter is None:
-                return None
-            lines = shorter
-    return _SWITCHED_OFF.sub("", "".join(lines)), taken
-
-
-def _means(text: str, data: Mapping[str, Any]) -> bool:
-    try:
-        return tomllib.loads(text) == data
-    except tomllib.TOMLDecodeError:
-        return False
-
-
-def _line_of(text: str, section: str, key: str) -> int:
-    inside = not section
-    for number, line in enumerate(text.splitlines(), start=1):
-        bare = line.strip()
-        if section and bare.startswith("["):
-            inside = bare.strip("[] \t") == section
-        elif inside and (bare.startswith((key, f'"{key}"'))):
-            return number
-    return 1
-
-
-def _read_dotenv(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    home = Path(env.get("HOME") or "~").expanduser()
-    config_home = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
-    for path in (Path(".env"), config_home / "cairn" / ".env", home / ".cairn" / ".env"):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            continue
-        out: dict[str, tuple[str, str]] = {}
-        for number, raw in enumerate(text.splitlines(), start=1):
-            line = raw.strip().removeprefix("export ").strip()
-            name, equals, value = line.partition("=")
-            if not equals or not name.strip().startswith(ENV_PREFIX):
-                continue
-            bare = value.strip()
-            if len(bare) >= 2 and bare[0] == bare[-1] and bare[0] in "'\"":
-                bare = bare[1:-1]
-            out[name.strip()] = (bare, f"{path}, line {number}")
-        return out
-    return {}
-
-
-def _from_env_name(name: str, origin: str) -> str:
-    section, separator, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
-    if not separator:
-        raise Misconfigured(
-            f"{origin}: settings are written {ENV_PREFIX}SECTION__KEY, for example CAIRN_MEMORY__ROOT.",
-            setting=name,
-        )
-    return f"{section}.{key}"

@@ -6,7 +6,6 @@ import re
 import time
 from typing import Any
 
-from cairn.config import without_secrets
 from cairn.engines import transfer
 from cairn.errors import Invalid, NotFound
 from cairn.governed.secrets import redact
@@ -14,6 +13,7 @@ from cairn.notes.conflicts import merged
 from cairn.notes.kinds import place_of
 from cairn.parts import Parts
 from cairn.seams import Locator
+from cairn.settings_files import without_secrets
 from cairn.strategies.reflection import runs_of, undo
 from cairn.talk.sessions import session_locator
 from cairn.types import Space

@@ -124,6 +124,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(args, name, default)
     output = Output(as_json=args.json)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("cairn.settings").setLevel(
+        logging.WARNING
+    )  # what was not taken, and why, is for people
     try:
         code: int = args.run(args, output)
         sys.stdout.flush()

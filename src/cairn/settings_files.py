@@ -1,0 +1,230 @@
+"""The two files settings are written in: `cairn.toml` in the root, and `.env`, taken apart with their line numbers.
+
+A `.env` in the working directory may have come with somebody else's repository. It may tune capture and search; an
+address, a key, a root or a token of it would send a user's words to its author, so those count only when the user
+has set `CAIRN_DOTENV=1`, in the environment or in the `.env` of their own.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from cairn.errors import Misconfigured
+
+ENV_PREFIX = "CAIRN_"
+TRUST = "CAIRN_DOTENV"
+SECRET_KEYS = frozenset({"api_key", "tokens"})
+# What anybody's folder may set: how talk is cut, how answers are chosen, how time and logs look.
+_HARMLESS = re.compile(r"(capture|search)\.\w+|memory\.timezone|logging\.(level|format)")
+_MAX_BYTES = 1024 * 1024
+# A secret in a comment, with the lines of its list; the empty value of the starter is none.
+_SWITCHED_OFF = re.compile(
+    rf"""^[ \t]*\#[ \t]*(?:{"|".join(sorted(SECRET_KEYS))})[ \t]*=(?![ \t]*(?:""|\[\])[ \t]*$)
+        [ \t]*(?:\[[^\]\n]*\n(?:[ \t]*\#[^\]\n]*\n)*[^\n]*|[^\n]*)\n?""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+_log = logging.getLogger("cairn.settings")
+
+Found = dict[str, tuple[Any, str]]
+
+
+def text_of(path: Path) -> str:
+    """The text of a settings file. `OSError` for a pipe, a device, or one that is far too large."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        if found.st_size > _MAX_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {_MAX_BYTES} bytes")
+        with os.fdopen(file, encoding="utf-8", closefd=False) as handle:
+            return handle.read()
+    finally:
+        os.close(file)
+
+
+def read_toml(path: Path, sections: Collection[str]) -> Found:
+    """Every value of a `cairn.toml` as "section.key", with its line; nothing where there is no such file.
+
+    Raises:
+        Misconfigured: it cannot be read, is no TOML, or a value stands under no section.
+    """
+    try:
+        text = text_of(path)
+    except FileNotFoundError:
+        return {}
+    except NotADirectoryError:
+        raise Misconfigured(
+            f"The memory root {path.parent} is not a folder: name another with --root or CAIRN_MEMORY__ROOT.",
+            setting="memory.root",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path.name} cannot be read: {error}.", setting=path.name) from None
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Misconfigured(f"{path.name}: {error}.", setting=path.name) from None
+    out: Found = {}
+    for section, table in data.items():
+        if not isinstance(table, dict):
+            raise Misconfigured(
+                f'{path.name}, line {_line_of(text, "", section)}: "{section}" must stand under a [section].',
+                setting=section,
+            )
+        for key, value in table.items():
+            out[f"{section}.{key}"] = (value, f"{path.name}, line {_line_of(text, section, key)}")
+        if not table:
+            out.setdefault(
+                f"{section}.", (None, f"{path.name}, line {_line_of(text, '', '[' + section)}")
+            ) if section not in sections else None
+    return out
+
+
+def without_secrets(text: str) -> tuple[str, list[str]] | None:
+    """The text of a `cairn.toml` without its keys and tokens, and the names of those that were taken out.
+
+    The statements go as a whole, switched off ones too; every other line stays. None where that cannot be done
+    with certainty: the text is no TOML, or a secret stands in a form that is not a line of its own.
+    """
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+    lines = text.splitlines(keepends=True)
+    taken = []
+    for section, table in data.items():
+        for key in [key for key in table if key in SECRET_KEYS] if isinstance(table, dict) else ():
+            if table.pop(key):
+                taken.append(f"{section}.{key}")
+            start = _line_of("".join(lines), section, key) - 1
+            rest = (lines[:start] + lines[end:] for end in range(start + 1, len(lines) + 1))
+            shorter = next((kept for kept in rest if _means("".join(kept), data)), None)
+            if shorter is None:
+                return None
+            lines = shorter
+    return _SWITCHED_OFF.sub("", "".join(lines)), taken
+
+
+def _means(text: str, data: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == data
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return False
+
+
+def _line_of(text: str, section: str, key: str) -> int:
+    inside = not section
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = line.strip()
+        if section and bare.startswith("["):
+            inside = bare.strip("[] \t") == section
+        elif inside and (bare.startswith((key, f'"{key}"'))):
+            return number
+    return 1
+
+
+def read_dotenv(env: Mapping[str, str]) -> Found:
+    """The settings in `.env` files, as "section.key".
+
+    The user's own is the first found of `$XDG_CONFIG_HOME/cairn/.env` and `~/.cairn/.env`. Over it lies `./.env`:
+    alone and as a whole where the user trusts it, otherwise its harmless lines, and a warning names the others.
+    """
+    home = Path(env.get("HOME") or "~").expanduser()
+    config_home = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    own = next(
+        (
+            lines
+            for path in (config_home / "cairn" / ".env", home / ".cairn" / ".env")
+            if (lines := _lines(path)) is not None
+        ),
+        {},
+    )
+    asked = own.pop(TRUST, ("", ""))
+    is_trusted = _is_on(*((env[TRUST], f"environment {TRUST}") if TRUST in env else asked))
+    here = _lines(Path(".env"))
+    if here is None or _is_one_of(Path(".env"), config_home / "cairn" / ".env", home / ".cairn" / ".env"):
+        return _named(own)
+    if is_trusted:
+        return _named({name: value for name, value in here.items() if name != TRUST})
+    harmless = {
+        name: value for name, value in here.items() if _HARMLESS.fullmatch(_dotted(name)) and name.isascii()
+    }
+    ignored = tuple(_printable(name, here[name][1]) for name in here if name not in harmless)
+    if ignored:
+        _say_ignored(str(Path(".env").absolute()), ignored)
+    return {**_named(own), **_named(harmless)}
+
+
+@functools.cache  # once per process, however often settings are loaded
+def _say_ignored(path: str, names: tuple[str, ...]) -> None:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    _log.warning(
+        "%s: %s%s not taken: a .env of the working directory may have come with somebody else's files and sets no "
+        "address, key, root or token. If it is yours, set %s=1 in your environment.",
+        path, ", ".join(names[:10]), more, TRUST,
+    )  # fmt: skip
+
+
+def _lines(path: Path) -> dict[str, tuple[str, str]] | None:
+    """Our variables in a file, each with where it stands; None where no such file can be read."""
+    try:
+        text = text_of(path)
+    except (OSError, UnicodeDecodeError):
+        return None
+    out: dict[str, tuple[str, str]] = {}
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip().removeprefix("export ").strip()
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip().startswith(ENV_PREFIX):
+            continue
+        bare = value.strip()
+        if len(bare) >= 2 and bare[0] == bare[-1] and bare[0] in "'\"":
+            bare = bare[1:-1]
+        out[name.strip()] = (bare, f"{path}, line {number}")
+    return out
+
+
+def _is_one_of(path: Path, *others: Path) -> bool:
+    return any(other.exists() and path.samefile(other) for other in others)
+
+
+def _is_on(value: str, origin: str) -> bool:
+    if value.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if value.lower() in {"", "0", "false", "no", "off"}:
+        return False
+    raise Misconfigured(f"{origin}: {TRUST} = {value!r} is not 1 or 0.", setting=TRUST)
+
+
+def _printable(name: str, origin: str) -> str:
+    """A name as it may be shown: whoever wrote it may have put anything there."""
+    shown = name if re.fullmatch(r"\w{1,80}", name, re.ASCII) else repr(name[:80])
+    return f"{shown} (line {origin.rpartition(' ')[2]})"
+
+
+def _named(lines: Mapping[str, tuple[str, str]]) -> Found:
+    return {from_env_name(name, origin): (value, origin) for name, (value, origin) in lines.items()}
+
+
+def _dotted(name: str) -> str:
+    return name.removeprefix(ENV_PREFIX).lower().replace("__", ".", 1)
+
+
+def from_env_name(name: str, origin: str) -> str:
+    """`CAIRN_SECTION__KEY` as "section.key". Raises `Misconfigured` for another form."""
+    if "__" not in name.removeprefix(ENV_PREFIX):
+        raise Misconfigured(
+            f"{origin}: settings are written {ENV_PREFIX}SECTION__KEY, for example CAIRN_MEMORY__ROOT.",
+            setting=name,
+        )
+    return _dotted(name)
