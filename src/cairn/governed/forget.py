@@ -61,6 +61,7 @@ _ELSEWHERE_WHY = "the same words stand there; forget them there, too"
 _OF_OTHERS = {_OTHERS_WHY: _OTHERS, _ELSEWHERE_WHY: _ELSEWHERE}
 _SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
 _TELLING = 3
+_WORKSHOPS = (".index", ".tmp/cells")
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +388,10 @@ class _Look:
                 held = copies if at is None and why in {_STILL_THERE, _SAID_AGAIN} else truth
                 held[path] = _STILL_THERE if held.get(path) == _STILL_THERE else why
         found = [(path, why) for path, why in truth.items() if why not in _OF_OTHERS]
+        if self._ids:
+            # What works with a session's name writes it again: the folder is named, whatever holds it just now.
+            found = [one for one in found if one[1] != _BY_ID or not one[0].startswith(_WORKSHOPS)]
+            found += [(folder, _BY_ID) for folder in _WORKSHOPS]
         if not any(why in _OF_OTHERS or why == _SAID_AGAIN for why in truth.values()):
             found += [(path, _STILL_THERE) for path in copies]
         found += [(_OF_OTHERS[why], why) for why in _OF_OTHERS if why in truth.values()]
@@ -409,7 +414,7 @@ class _Look:
         if path == ".git" or path.startswith(".git/"):
             return ""
         if any(self._wanted.found_in(unquote(part)) for part in path.split("/")):
-            return _BY_ID if at is None or self._wanted.reaches_path(at) else self._whose(at, self._wanted)
+            return _BY_ID if at is None or self._is_theirs(at) else self._whose(at, self._wanted)
         if piece is None:
             return "it cannot be read and was not searched"
         if self._wanted.found_in_bytes(piece):
@@ -423,6 +428,12 @@ class _Look:
             why = self._whose(at, self._told) if at is not None else _STILL_THERE
             return _SAID_AGAIN if why == _STILL_THERE and at is not None else why
         return ""
+
+    def _is_theirs(self, at: Locator) -> bool:
+        place = place_of_session(at)
+        if place is None or place[0] != self._wanted.space:
+            return self._wanted.reaches_path(at)
+        return removal.is_their_session(self._wanted, at, place[1], self._keeper.journals.read(at).lines)
 
     def _locator(self, path: str) -> Locator | None:
         """The place of a note, a log or a journal; None for the index, former texts, pages and the like."""

@@ -1,6 +1,6 @@
 """The capture ledger: what has been taken in already, by source. Consulted first, written in the same step.
 
-One journal, `journal/ledger.jsonl`, keyed by (source_type, source_key), serves every capture that may run
+One journal, `journal/ledger.jsonl`, keyed by a hash of (source_type, source_key), serves every capture that may run
 twice: a person's intervention, an error or a cluster of them, review feedback, a mission's promotion, an
 import. It is never pruned, so what was taken in once stays known.
 """
@@ -72,9 +72,9 @@ class CaptureLedger:
 
     def find(self, space: Space, source_type: str, source_key: str) -> LedgerRow | None:
         """The row of that key, if the source was captured already."""
-        return self._read(space).get((source_type, source_key))
+        return self._read(space).get(_row_id(source_type, source_key))
 
-    def _read(self, space: Space) -> dict[tuple[str, str], LedgerRow]:
+    def _read(self, space: Space) -> dict[str, LedgerRow]:
         at = self._keeper.root.journal(space, "ledger")
         end, found = self._keeper.memo.get(("ledger", space), (0, {}))
         try:
@@ -93,7 +93,7 @@ class CaptureLedger:
                 )  # fmt: skip
             except (ValueError, KeyError, TypeError):
                 continue
-            found[row.source_type, row.source_key] = row
+            found[row.id] = row
         self._keeper.memo["ledger", space] = (tail.end, found)
         return found
 

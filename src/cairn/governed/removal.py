@@ -35,11 +35,13 @@ from cairn.notes.format import list_items, parse_note
 from cairn.notes.kinds import Place, place_of
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator, content_hash, iterate_files
-from cairn.talk.sessions import message_id, place_of_session
+from cairn.talk.lines import hashed_key
+from cairn.talk.sessions import SessionState, message_id, place_of_session
 from cairn.types import Entry, Scope
 
 NAMED = "named"
 _LOOKS = 5
+_NOWHERE = -(2**31)
 _PASSES = 8
 _MADE_OF_OTHERS = frozenset({"atomic_fact", "foresight", "agent_case", "agent_skill", "profile"})
 # Ids tie things together: they are never rewritten. Where one holds the words, the receipt says so.
@@ -49,6 +51,8 @@ _IDS = frozenset({
     "supersedes", "superseded_by", "deprecated_by", "id", "type", "file_type", "track", "role", "timestamp",
 })  # fmt: skip
 
+# In a message only who spoke, and when, is left alone: a call's id is found again by its own mark.
+_OF_MESSAGE = frozenset({"sender_id", "role", "timestamp", "type"})
 _OF_HISTORY = frozenset({"texts.jsonl", "changes.jsonl"})  # they are purged by time travel itself
 _ID_LINE = re.compile(rf"\*\*(?:{'|'.join(sorted(_IDS))})\*\*: ")
 
@@ -110,20 +114,21 @@ class _Log:
     """The lines of one session log, parsed as far as they can be."""
 
     def __init__(self, wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> None:
+        self._wanted = wanted
         self.at, self.session_id, self.lines = at, session_id, lines
         self.values = [_object(line) for line in lines]
         self._firsts = self._ordinals()
         self.users = frozenset(str(m.get("sender_id")) for _, m in self._all() if m.get("role") == "user")
-        self._wanted = wanted
 
     def _ordinals(self) -> list[int]:
-        out, at = [], 0
-        for value in self.values:
-            messages = _messages(value)
-            first = value.get("n") if value is not None else None
-            at = max(first, at) if isinstance(first, int) and not isinstance(first, bool) else at
-            out.append(at)
-            at += len(messages)
+        """The place of each line's first message, as the session itself counts; far below 0 for a line set aside."""
+        state = SessionState(self._wanted.space, self.session_id)
+        out = []
+        for line, value in zip(self.lines, self.values, strict=True):
+            before = state.next_ordinal
+            state.feed([line])
+            count = len(_messages(value))
+            out.append(state.next_ordinal - count if state.next_ordinal >= before + count else _NOWHERE)
         return out
 
     def _all(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -169,6 +174,14 @@ class _Log:
 
     def _clean(self, line: str, value: dict[str, Any] | None, first: int, done: Tally) -> tuple[str, int]:
         wanted = self._wanted
+        if value is not None and isinstance(key := value.get("key"), str) and wanted.found_in(key):
+            # Logs of before hold an idempotency key as it was given; its mark does as well.
+            value = {name: one for name, one in value.items() if name != "key"} | {
+                "key_hash": hashed_key(key)
+            }
+            line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            made, count = self._clean(line, value, first, done)
+            return made, count + 1
         alone = wanted.reach is None or self.users <= {wanted.reach.owner}
         if value is None:
             return (wanted.masked(line), 1) if alone and wanted.found_in(line) else (line, 0)
@@ -177,7 +190,7 @@ class _Log:
         if value.get("t") == "corrected":
             owner = value.get("owner")
             mine = wanted.reach is None or owner == [wanted.reach.track, wanted.reach.owner]
-            messages = [cleaned_json(wanted, m, skip=_IDS) if mine else m for m in _messages(value)]
+            messages = [cleaned_json(wanted, m, skip=_OF_MESSAGE) if mine else m for m in _messages(value)]
             count = sum(a is not b for a, b in zip(messages, _messages(value), strict=True))
         elif value.get("t") == "add":
             for ordinal, raw in enumerate(_messages(value), first):
@@ -196,7 +209,7 @@ class _Log:
         whole = self.is_in_cell(said.ordinal) and (
             raw.get("role") == "user" or wanted.reach is None or len(self.users) < 2
         )
-        cleaned = None if whole else cleaned_json(wanted, raw, skip=_IDS)
+        cleaned = None if whole else cleaned_json(wanted, raw, skip=_OF_MESSAGE)
         if cleaned is raw:
             return raw
         if cleaned is not None:
@@ -243,6 +256,11 @@ def from_sessions(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
         if touched:
             done.add("messages", touched)
             wanted.paths.append(at.key)
+
+
+def is_their_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> bool:
+    """Whether who is asked about took part in a session."""
+    return any(said.is_in_reach for said in _Log(wanted, at, session_id, lines).said())
 
 
 def is_clean_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> bool:

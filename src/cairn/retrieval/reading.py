@@ -134,9 +134,9 @@ def read_session(
                 text = message.text
                 if not text.strip():
                     continue
-                source = _hash(
-                    cell.cell_id, message.id, text, str(message.timestamp), message.speaker, *names
-                )
+                answers = (message.tool_call_id,) if message.tool_call_id else ()
+                about = (str(message.timestamp), message.speaker, *names, *answers)
+                source = _hash(cell.cell_id, message.id, text, *about)
                 identity = (scope, message.id)
                 present.add(identity)
                 if known.get(identity) != source:

@@ -31,11 +31,12 @@ from cairn.talk.lines import (
     added_line,
     closed_line,
     finished_line,
+    hashed_key,
     said_json,
 )
 from cairn.talk.narrative import said_at
 from cairn.talk.pending import PendingCells
-from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, cell_id, keyed, session_locator
+from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, cell_id, session_locator
 from cairn.types import Message, Space
 
 _LOCK_NAMES = 1024
@@ -115,7 +116,15 @@ class Inbox:
             if repeat is not None:
                 return Kept(repeat.status, repeat.count, (), before, True, tuple(repeat.cells))
             begun_for = frozenset(limited_to) if limited_to is not None and not state.next_ordinal else None
-            added = Added(state.next_ordinal, tuple(messages), digest, key, mode, self._now(), begun_for)
+            added = Added(
+                state.next_ordinal,
+                tuple(messages),
+                digest,
+                key and hashed_key(key),
+                mode,
+                self._now(),
+                begun_for,
+            )
             cells = self._append(space, place, state, added, said, defer=defer)
             return Kept("extracted" if cells else "accumulated", len(messages), tuple(cells), before)
 
@@ -295,7 +304,7 @@ class Inbox:
 def _repeat(state: SessionState, digest: str, key: str | None) -> Batch | None:
     if key is None:
         return state.batches.get(digest)
-    known = state.batches.get(keyed(key))
+    known = state.batches.get(hashed_key(key))
     if known is not None and known.digest != digest:
         raise Invalid(
             f'The idempotency key "{key[:60]}" was used for other messages in this session: use a new one.',

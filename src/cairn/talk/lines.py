@@ -13,6 +13,7 @@ judged by itself: one that cannot be one leaves an empty place, and the others s
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ class CellRecord:
 class Added:
     """Messages of one add call. `first` is the place the line names for the first of them; None names none.
 
-    A message that was forgotten, or that cannot be read (then `troubles` says why), is None. `begun_for` are the
+    `key` is the mark of an idempotency key (`hashed_key`). A message that was forgotten, or that cannot be read (then `troubles` says why), is None. `begun_for` are the
     owners whom the one who began the session was limited to.
     """
 
@@ -166,12 +167,23 @@ def _added(line: Mapping[str, Any]) -> Added:
         _place(line, "n") if "n" in line else None,
         tuple(messages),
         _word(line, "batch", ""),
-        _word(line, "key", None),
+        _key(line),
         _word(line, "mode", None),
         _word(line, "at", ""),
         _begun_for(line.get("for")),
         tuple(troubles),
     )
+
+
+def hashed_key(key: str) -> str:
+    """What a log holds of an idempotency key: enough to know it again, and nothing of its words."""
+    return "key:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _key(line: Mapping[str, Any]) -> str | None:
+    """The mark of a line's idempotency key; older logs hold the key itself."""
+    given = _word(line, "key", None)
+    return hashed_key(given) if given else _word(line, "key_hash", None)
 
 
 def _begun_for(value: Any) -> frozenset[str] | None:
@@ -349,7 +361,7 @@ def added_line(event: Added, said: str) -> str:
     """The line of an add call whose messages are `said` in JSON already."""
     head: dict[str, Any] = {"t": "add", "n": event.first, "batch": event.batch, "at": event.at}
     begun_for = sorted(event.begun_for) if event.begun_for is not None else None
-    more = (("key", event.key), ("mode", event.mode), ("for", begun_for))
+    more = (("key_hash", event.key), ("mode", event.mode), ("for", begun_for))
     head |= {name: value for name, value in more if value is not None}
     return f'{_dumped(head)[:-1]},"messages":{said}}}'
 

@@ -274,7 +274,7 @@ class SessionState:
             self._first_batches[first] = event.batch
             self.batches[event.batch] = batch
         if event.key:
-            self.batches[keyed(event.key)] = batch
+            self.batches[event.key] = batch
         while len(self.batches) > _REMEMBERED_BATCHES:
             self.batches.popitem(last=False)
 
@@ -396,11 +396,6 @@ class SessionState:
             _spans=list(self._spans),
             _first_batches={},
         )
-
-
-def keyed(key: str) -> str:
-    """What a batch with an idempotency key is remembered by."""
-    return f"key:{key}"
 
 
 def _read(line: str) -> Event | Invalid:

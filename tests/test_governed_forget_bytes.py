@@ -1,0 +1,142 @@
+"""A receipt is complete exactly when no byte of the words is left below the root; otherwise it names every carrier."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cairn
+from cairn import BlockingMemory
+from tests.surfaces.forgetting_kit import holding
+
+CANARY = "zebra" + "crossing77"
+START = 1780315200000
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[BlockingMemory]:
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as opened:
+        yield opened
+
+
+def say(memory: BlockingMemory, session: str, *texts: str, **more: object) -> None:
+    messages = [
+        {"sender_id": "dana", "role": "user", "timestamp": START + n * 60_000, "content": text}
+        for n, text in enumerate(texts)
+    ]
+    memory.add(session, messages, **more)
+
+
+def mirrored(memory: BlockingMemory) -> None:
+    """Fill the vectors and their mirror in LanceDB, too."""
+    memory.search("vault", user_id="dana", consistency="strong")
+    parts = memory.memory.parts
+    parts.mirror.follow(parts.index)
+
+
+def test_every_carrier_that_can_be_cleaned_is(memory):
+    """Messages, tool calls, keys, labels, reasons, ledger keys, notes, history, rows, vectors: not a byte stays."""
+    root = memory.settings.root
+    say(
+        memory,
+        "s1",
+        f"I open the vault with {CANARY} daily.",
+        "And then I have tea.",
+        idempotency_key=f"k {CANARY}",
+    )
+    call = {"id": f"call {CANARY}", "type": "function",
+            "function": {"name": "look", "arguments": json.dumps({"q": json.dumps({"deep": CANARY})})}}  # fmt: skip
+    memory.add("s1", [
+        {"sender_id": "bot", "role": "assistant", "timestamp": START + 200_000, "content": "", "tool_calls": [call]},
+        {"sender_id": "bot", "role": "tool", "timestamp": START + 201_000, "tool_call_id": f"call {CANARY}",
+         "content": [{"type": "text", "text": "found", "extras": {"where": {"deep": [CANARY]}}}]},
+    ])  # fmt: skip
+    memory.flush("s1")
+    made = memory.remember(f"Dana opens the vault with {CANARY}.", scope="user", owner="dana")
+    kept = memory.remember("The plants are watered on Mondays.", scope="user", owner="dana").memory["id"]
+    memory.memories.edit(kept, content="The plants are watered on Tuesdays.", reason=f"as {CANARY} says")
+    memory.memories.supersede(kept, "Plants are watered by the neighbour.", reason=f"because of {CANARY}")
+    memory.checkpoint(f"before {CANARY}")
+    mirrored(memory)
+    assert len(holding(root, CANARY)) >= 6
+    assert any("lance" in name for name in holding(root, CANARY)), "the mirror holds it before"
+    receipt = memory.memories.forget(made.memory["id"], words=[CANARY])
+    assert receipt.complete, receipt.left
+    assert holding(root, CANARY) == []
+    say(
+        memory,
+        "s1",
+        f"I open the vault with {CANARY} daily.",
+        "And then I have tea.",
+        idempotency_key=f"k {CANARY}",
+    )
+    assert holding(root, CANARY) == [], "the key is known again without its words"
+
+
+def test_what_cannot_be_cleaned_is_named_file_by_file(memory):
+    """A session's id and an owner's name stand in paths, notes, index and scratch: each of them is named."""
+    root = memory.settings.root
+    say(memory, f"talk-{CANARY}", f"I open the vault with {CANARY} daily.", "And then I have tea.")
+    memory.flush(f"talk-{CANARY}")
+    mirrored(memory)
+    receipt = memory.memories.forget(words=[CANARY])
+    assert not receipt.complete
+    named = {where for where, _ in receipt.left}
+    held = set(holding(root, CANARY))
+    assert {one for one in held if not one.startswith((".index/", ".tmp/cells/"))} | {
+        ".index",
+        ".tmp/cells",
+    } == named
+    assert any(one.startswith("default_app/default_project/sessions/") for one in held)
+    assert any(one.startswith(".index/") for one in held)
+    assert any(one.startswith(".tmp/cells/") for one in held)
+    assert all("an id or a name holds the words" in why for _, why in receipt.left)
+    assert (
+        "tea" in (root / "default_app/default_project/users/dana/episodes/episode-2026-06-01.md").read_text()
+    )
+
+
+def test_files_that_others_left_are_looked_at(memory):
+    """An editor's copy, a sync program's copy, a file that is no text: cleaned, or named."""
+    root = memory.settings.root
+    made = memory.remember(f"Dana opens the vault with {CANARY}.", scope="user", owner="dana")
+    folder = root / "default_app/default_project/users/dana/memories"
+    note = next(folder.glob("memory-*.md"))
+    (folder / f".{note.name}.swp").write_bytes(b"b0VIM\x00\xff\xfe" + note.read_bytes())
+    (folder / f"{note.stem} (copy).md").write_bytes(note.read_bytes())
+    receipt = memory.memories.forget(made.memory["id"], words=[CANARY])
+    left = {where for where, _ in receipt.left}
+    assert set(holding(root, CANARY)) == left
+    assert left == {f"{(folder / f'.{note.name}.swp').relative_to(root)}"}
+
+
+def test_a_receipt_is_true_for_many_kinds_of_words(tmp_path):
+    """Words with blanks, other scripts, quotes, backslashes and case: none is left where a receipt is complete."""
+    many = [
+        "the vault opens at noon with seven brass keys",
+        "Ключ лежит под третьим камнем у пруда",
+        "金庫の鍵は三番目の石の下にあります",
+        'He said "open sesame" and it \\ opened twice',
+        "Die Tür öffnet sich nur für Bären und Füchse",
+        "key=value; path C:\\vault\\door.txt is hers",
+    ]
+
+    async def run() -> None:
+        async with cairn.open(tmp_path / "root", embedding__provider="none") as memory:
+            for text in many:
+                stamp = START
+                message = {"sender_id": "dana", "role": "user", "timestamp": stamp, "content": f"{text}."}
+                await memory.add("s1", [message])
+                await memory.flush("s1")
+                made = await memory.remember(text, scope="user", owner="dana")
+                receipt = await memory.memories.forget(made.memory["id"])
+                raw = json.dumps(text, ensure_ascii=True)[1:-1]
+                held = {*holding(tmp_path / "root", text), *holding(tmp_path / "root", raw)}
+                assert receipt.complete == (not held), (text, receipt.left, held)
+                assert not held, text
+
+    asyncio.run(run())
