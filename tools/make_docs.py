@@ -1,7 +1,8 @@
 """Write the parts of the documentation that are made from the code: `make docs`.
 
 docs/openapi.json from the route table, the reference in docs/cli.md from the argument parser, docs/settings.md
-from the settings classes. A test compares, so none of them can drift.
+from the settings classes. With `--check` nothing is written: what differs is named and the exit code is 1; `make lint`
+runs that, so none of them can drift.
 """
 
 from __future__ import annotations
@@ -111,11 +112,21 @@ def made() -> dict[str, str]:
     }
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
+    """Write each file, or with `--check` say which of them is not as it should be."""
+    drifted = [
+        name
+        for name, text in made().items()
+        if not (DOCS / name).exists() or (DOCS / name).read_text(encoding="utf-8") != text
+    ]
+    if "--check" in argv:
+        for name in drifted:
+            print(f"docs/{name} is not what the code says: run `make docs` and commit it")
+        return 1 if drifted else 0
     for name, text in made().items():
         (DOCS / name).write_text(text, encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
