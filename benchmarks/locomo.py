@@ -24,8 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cairn import config
-from cairn.blocking import BlockingMemory
+from cairn import BlockingMemory, config
 from cairn.retrieval.answers import tokens_of
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}

@@ -188,7 +188,7 @@ def _beside() -> dict[str, Any]:
         laid = _World(root).lay_down(2000, 5)
         with open_blocking(root, background=False, embedding__provider="none") as memory:
             memory.search("lamps", user_id="user0", method="keyword")
-            engine = memory.memory.parts.engine
+            engine = memory.parts.engine
             engine.handle_many(laid)
             stop, working = threading.Event(), threading.Event()
 
@@ -218,7 +218,7 @@ def _beside() -> dict[str, Any]:
                     times.setdefault(("add", busy), []).append(time.perf_counter() - begun)
                     begun = time.perf_counter()
                     with engine.foreground():
-                        memory.memory.parts.searcher.search(
+                        memory.parts.searcher.search(
                             SearchRequest(
                                 f"{THINGS[number % 12]}s in {PLACES[number % 11]}",
                                 user_id="user1",

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._variety_sets import UNRELATED, Set, every
-from cairn import config
-from cairn.blocking import BlockingMemory
+from cairn import BlockingMemory, config
 from cairn.engines.embedders import choose
 from cairn.language import words
 from cairn.retrieval.postings import Postings

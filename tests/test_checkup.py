@@ -76,7 +76,7 @@ def test_a_look_that_breaks_is_told_and_the_others_go_on(tmp_path):
         def broken():
             raise cairn.Unavailable("the queue is away")
 
-        memory.memory.parts.state.failures = broken
+        memory.parts.state.failures = broken
         found = [(item["level"], item["what"]) for item in memory.doctor()]
     assert ("fail", "the index could not be looked at: the queue is away") in found
     assert any("is opened but not closed" in what for _, what in found)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import cairn
-from cairn.blocking import BlockingMemory
+from cairn import BlockingMemory
 from cairn.errors import StorageFailed
 from cairn.notes.notebook import Notebook
 from cairn.strategies import corrections
@@ -70,13 +70,13 @@ def tell(memory: BlockingMemory, *texts: str, session: str = "s") -> None:
 
 
 def settled(memory: BlockingMemory) -> bool:
-    counts = memory.memory.parts.engine.jobs.counts()
+    counts = memory.parts.engine.jobs.counts()
     return not any(one.get("pending") or one.get("running") for one in counts.values())
 
 
 def quiet(memory: BlockingMemory) -> bool:
     """Every change is indexed, and so every edit told to the engine, and the engine is done with all of them."""
-    return not memory.memory.parts.indexer.status().pending and settled(memory)
+    return not memory.parts.indexer.status().pending and settled(memory)
 
 
 def log(root: Path, session: str = "s") -> list[dict[str, Any]]:
@@ -331,7 +331,7 @@ def test_an_edit_beside_a_lost_index_file_is_followed(tmp_path):
         tell(memory, "I adopted a heron called Zaphodine.")
         until(lambda: derived(tmp_path, "Zaphodine") and settled(memory))
     with opened(tmp_path) as memory:  # a start after which the engine knows the session as it is
-        until(lambda: bool(memory.memory.parts.engine.jobs.seen()))
+        until(lambda: bool(memory.parts.engine.jobs.seen()))
     edit(note(tmp_path), "Zaphodine", "Trillianne")
     for file in (tmp_path / ".index/sqlite").glob("index.db*"):
         file.unlink()

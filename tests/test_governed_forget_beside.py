@@ -45,7 +45,7 @@ def memory(tmp_path: Path) -> Iterator[BlockingMemory]:
 
 def say(memory: BlockingMemory, session: str = "s1") -> None:
     messages = [Message("dana", "user", 1780315200000 + n * 60_000, text) for n, text in enumerate(SAID)]
-    memory.memory.parts.capture.add(Space(), session, messages)
+    memory.parts.capture.add(Space(), session, messages)
 
 
 class Held:
@@ -90,7 +90,7 @@ def forgotten(memory: BlockingMemory) -> None:
 
 def test_an_episode_being_told_is_waited_for(memory, monkeypatch):
     """Forget: a flush has read the words and not yet written its episode; the receipt comes after it."""
-    parts = memory.memory.parts
+    parts = memory.parts
     say(memory)
     held = Held(monkeypatch, Notebook, "append", lambda _self, kind, *_: kind == "episode")
     with held.while_at(lambda: parts.capture.flush(Space(), "s1")):
@@ -102,7 +102,7 @@ def test_an_episode_being_told_is_waited_for(memory, monkeypatch):
 
 def test_an_episode_another_process_is_telling_loses_the_words(memory, monkeypatch):
     """Forget: who cannot be waited for looks again after writing, and tells the cell without what was forgotten."""
-    parts = memory.memory.parts
+    parts = memory.parts
     say(memory)
     held = Held(monkeypatch, Notebook, "append", lambda _self, kind, *_: kind == "episode")
     with held.while_at(lambda: parts.capture.flush(Space(), "s1"), release_after=None):
@@ -124,7 +124,7 @@ def test_a_running_strategy_is_waited_for(memory, monkeypatch):
 
 def test_pages_being_made_are_waited_for(memory, monkeypatch):
     """Forget: a refresh that read the memory before writes its pages before the cleaned ones, not after."""
-    parts = memory.memory.parts
+    parts = memory.parts
     parts.keeper.remember(SAID[1], status="promoted")
     held = Held(monkeypatch, pages, "_put", lambda _keeper, at, _body: at.name == "MEMORY.md")
     with held.while_at(lambda: pages.refresh(parts.keeper, Space())):
@@ -134,7 +134,7 @@ def test_pages_being_made_are_waited_for(memory, monkeypatch):
 
 def test_tables_being_written_are_waited_for(memory, monkeypatch):
     """Forget: rows read for `memories.db` before are not written into it after it was removed."""
-    parts = memory.memory.parts
+    parts = memory.parts
     parts.keeper.remember(SAID[1], status="promoted")
     real = derived.sync
 
@@ -160,7 +160,7 @@ def test_tables_being_written_are_waited_for(memory, monkeypatch):
 
 def test_a_busy_root_does_not_make_a_receipt_incomplete(memory):
     """Forget: what others write meanwhile has nothing to do with it and is not waited for to the last."""
-    parts = memory.memory.parts
+    parts = memory.parts
     say(memory)
     memory.flush("s1")
     stop = threading.Event()
@@ -182,11 +182,11 @@ def test_a_busy_root_does_not_make_a_receipt_incomplete(memory):
 
 def test_vectors_of_a_text_that_went_meanwhile_are_not_kept(memory, monkeypatch):
     """Forget: an embedder at work on a forgotten text leaves no vector of it behind."""
-    index = memory.memory.parts.index
-    memory.memory.parts.daemon.stop()
+    index = memory.parts.index
+    memory.parts.daemon.stop()
     say(memory)
     memory.flush("s1")
-    memory.memory.parts.indexer.wait()
+    memory.parts.indexer.wait()
     rows = index.pending(10)
     assert any(CANARY in row.text for row in rows)
     from cairn.engines.embedders import HashingEmbedder

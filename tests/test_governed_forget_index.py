@@ -8,7 +8,7 @@ from pathlib import Path
 from cairn import config
 from cairn.governed import forget, pages
 from cairn.governed.framing import frame
-from cairn.governed_facade import purgers
+from cairn.operations.memories import purgers
 from cairn.parts import Parts, open_parts
 from cairn.types import Message, Scope, Space
 

@@ -152,7 +152,7 @@ def test_every_write_answers_with_a_growing_lsn(tmp_path):
         assert numbers == sorted(set(numbers))
         hits = memory.search("swift", user_id="alice", method="keyword", min_lsn=numbers[-1]).episodes
         assert len(hits) == 3
-        history = memory.memory.parts.state.history()
+        history = memory.parts.state.history()
         assert {row["path"] for row in history} >= {hits[0].path}
 
 
@@ -181,7 +181,7 @@ def test_a_strong_hybrid_search_does_not_wait_for_vectors_nobody_makes(tmp_path)
     with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
         memory.add("s", [said("a bittern booms")])
         memory.flush("s")
-        memory.memory.parts.catch_up(3600, embed=True)
+        memory.parts.catch_up(3600, embed=True)
         result = memory.search("bittern", user_id="alice", consistency="strong")
         assert result.episodes
 

@@ -3,6 +3,7 @@
 import cairn
 
 PUBLIC = {
+    "AsyncMemory",
     "BlockingMemory",
     "CairnError",
     "Conflict",
@@ -34,28 +35,26 @@ def test_public_names_are_exactly_the_list():
         assert getattr(cairn, name) is not None
 
 
-def test_blocking_mirrors_async():
-    """Every public coroutine of Memory has a blocking twin."""
+def test_every_operation_has_its_awaited_twin():
+    """`cairn.open` and `cairn.open_blocking` give the same calls, in `memory` and in `memory.memories`."""
     import inspect
 
-    coroutines = {
-        name
-        for name, value in inspect.getmembers(cairn.Memory)
-        if inspect.iscoroutinefunction(value) and not name.startswith("_")
-    }
-    missing = {name for name in coroutines if not hasattr(cairn.BlockingMemory, name)}
-    assert missing == set()
+    from cairn.aio import AsyncMemories, AsyncMemory
+    from cairn.memory import Memories, Memory
 
-
-def test_blocking_mirrors_governed_memories():
-    """`memory.memories` has the same calls in both worlds."""
-    import inspect
-
-    from cairn.blocking_memories import BlockingMemories
-    from cairn.governed_facade import Memories
-
-    named = [name for name, _ in inspect.getmembers(Memories, inspect.iscoroutinefunction) if name[0] != "_"]
-    assert {name for name in named if not hasattr(BlockingMemories, name)} == set()
+    for room, twin in ((Memory, AsyncMemory), (Memories, AsyncMemories)):
+        calls = {
+            name for name, value in inspect.getmembers(room, inspect.isfunction) if not name.startswith("_")
+        }
+        awaited = {
+            name
+            for name, value in inspect.getmembers(twin, inspect.iscoroutinefunction)
+            if not name.startswith("_")
+        }
+        assert len(calls) > 20
+        assert awaited == calls
+        for name in calls:
+            assert inspect.signature(getattr(room, name)) == inspect.signature(getattr(twin, name))
 
 
 def test_a_server_starts_without_what_its_first_answer_does_not_need():

@@ -31,7 +31,7 @@ def memory(tmp_path_factory):
         memory.remember("Ann prefers tea over coffee.", "preference", "user", "ann_b")
         memory.remember("Runs need the network for seeding.", "gotcha", "agent", "coder")
         memory.memories.set_core(projectSummary="A tide parser.")
-        parts = memory.memory.parts
+        parts = memory.parts
         coder = Scope(SPACE, "agent", "coder")
         parts.notebook.append(
             "agent_case",

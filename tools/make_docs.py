@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import get_type_hints
@@ -18,6 +19,7 @@ from cairn.config import SECTIONS, Settings
 from cairn.surfaces.cli import build_parser
 from cairn.surfaces.http import ENDPOINTS, VERSIONS
 from cairn.surfaces.openapi import describe
+from tools.make_twin import twin
 
 DOCS = Path(__file__).parent.parent / "docs"
 START, END = "<!-- reference: made by `make docs` -->", "<!-- end of reference -->"
@@ -99,6 +101,25 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def formatted(text: str) -> str:
+    """Python text as the formatter leaves it."""
+    ruff = Path(sys.executable).with_name("ruff")
+    ran = [
+        ruff,
+        "check",
+        "--select",
+        "I,F401",
+        "--fix",
+        "--quiet",
+        "--stdin-filename",
+        "src/cairn/aio.pyi",
+        "-",
+    ]
+    text = subprocess.run(ran, input=text, capture_output=True, text=True, check=True).stdout
+    ran = [ruff, "format", "--stdin-filename", "src/cairn/aio.pyi", "-"]
+    return subprocess.run(ran, input=text, capture_output=True, text=True, check=True).stdout
+
+
 def made() -> dict[str, str]:
     """File name -> the text it should have."""
     cli = (DOCS / "cli.md").read_text(encoding="utf-8")
@@ -107,6 +128,7 @@ def made() -> dict[str, str]:
     document = json.dumps(describe(ENDPOINTS, VERSIONS), indent=1, ensure_ascii=False) + "\n"
     return {
         "openapi.json": document,
+        "../src/cairn/aio.pyi": formatted(twin()),
         "settings.md": settings_page(),
         "cli.md": f"{before}{START}\n\n{cli_reference()}\n{END}{after}",
     }

@@ -27,15 +27,17 @@ from cairn.version import VERSION
 if TYPE_CHECKING:
     import os
 
-    from cairn.blocking import BlockingMemory
+    from cairn.aio import AsyncMemory
     from cairn.config import Settings
     from cairn.memory import Memory
+    from cairn.memory import Memory as BlockingMemory
     from cairn.projects import open_project
     from cairn.types import ContentItem, Evidence, Freshness, Hit, Message, ToolCall, Verdict
 
 __version__ = VERSION
 
 __all__ = [
+    "AsyncMemory",
     "BlockingMemory",
     "CairnError",
     "Conflict",
@@ -60,7 +62,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BlockingMemory": "cairn.blocking",
+    "AsyncMemory": "cairn.aio",
+    "BlockingMemory": "cairn.memory",
     "ContentItem": "cairn.types",
     "Evidence": "cairn.types",
     "Freshness": "cairn.types",
@@ -74,7 +77,9 @@ _HOMES = {
 }
 
 
-def open(root: str | os.PathLike[str] | None = None, *, background: bool = True, **settings: Any) -> Memory:
+def open(
+    root: str | os.PathLike[str] | None = None, *, background: bool = True, **settings: Any
+) -> AsyncMemory:
     """Open a memory root: `async with cairn.open(root) as memory`.
 
     Args:
@@ -85,23 +90,24 @@ def open(root: str | os.PathLike[str] | None = None, *, background: bool = True,
     Raises:
         Misconfigured: a setting is unknown or wrong; the message names where it stands.
     """
+    from cairn.aio import AsyncMemory
+    from cairn.config import load
+
+    return AsyncMemory(load(root, **settings), background=background)
+
+
+def open_blocking(
+    root: str | os.PathLike[str] | None = None, *, background: bool = True, **settings: Any
+) -> Memory:
+    """The same for callers without an event loop: `with cairn.open_blocking(root) as memory`."""
     from cairn.config import load
     from cairn.memory import Memory
 
     return Memory(load(root, **settings), background=background)
 
 
-def open_blocking(
-    root: str | os.PathLike[str] | None = None, *, background: bool = True, **settings: Any
-) -> BlockingMemory:
-    """The same for callers without an event loop: `with cairn.open_blocking(root) as memory`."""
-    from cairn.blocking import BlockingMemory
-    from cairn.config import load
-
-    return BlockingMemory(load(root, **settings), background=background)
-
-
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        # A memory without an event loop has gone by both names.
+        return getattr(importlib.import_module(_HOMES[name]), "Memory" if name == "BlockingMemory" else name)
     raise AttributeError(f"module 'cairn' has no attribute {name!r}")

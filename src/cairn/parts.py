@@ -1,65 +1,91 @@
 """One open root, put together: the only place where engines are picked and handed to the parts above them.
 
-`open_parts` reads top to bottom in the order things depend on each other; `Parts.close` undoes it in reverse.
+Each part is a named stage, opened when it is first asked for and closed in reverse order:
+
+    ground      storage, root, journals, locks              opened with the root
+    writing     state (the change queue), notebook, observer, keeper
+    reading     index, indexer, listing, searcher
+    talk        capture
+    thinking    engine, writer, embedder
+
+So a call opens what it needs: to remember a fact takes the notebook, its queue and the keeper, and neither the
+index, the strategies nor a model. `Parts.start` opens all and begins background life.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from cairn.config import Settings
-from cairn.daemon import Chore, Daemon
-from cairn.engines import allocator
 from cairn.engines.files import DeviceLocalBackend
-from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
-from cairn.engines.lance import LanceMirror, MirrorProcess
 from cairn.engines.locks import FileLocks
-from cairn.engines.rows import SqliteIndex
 from cairn.engines.selection import select_backend
 from cairn.engines.sqlite import SqliteState
-from cairn.engines.tables import MemoryTables
 from cairn.engines.vault import locks_directory
-from cairn.engines.watching import TreeWatch
 from cairn.errors import CairnError, Invalid, Misconfigured, StorageFailed
-from cairn.governed.framing import strip_recalled
-from cairn.governed.memories import Keeper
-from cairn.governed.secrets import redact
-from cairn.notes.conflicts import merge_conflict_copies
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.retrieval.corpus import Row, SearchIndex
-from cairn.retrieval.indexer import Indexer
-from cairn.retrieval.lexical import NoteScan
-from cairn.retrieval.listing import Listing
-from cairn.retrieval.search import Searcher
 from cairn.seams import Clock, Embedder, Journals, Locator, StorageBackend, SystemClock, Writer
-from cairn.strategies import EditEvent
-from cairn.strategies.corrections import FollowCorrections
-from cairn.strategies.engine import Engine
-from cairn.talk import Capture
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
-from cairn.timetravel.past import known_at
 from cairn.types import CellEvent, Hit, Scope, Space
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cairn.daemon import Daemon
+    from cairn.engines.lance import LanceMirror, MirrorProcess
+    from cairn.engines.rows import SqliteIndex
+    from cairn.engines.tables import MemoryTables
     from cairn.governed.lifecycle import Trigger
+    from cairn.governed.memories import Keeper
+    from cairn.retrieval.corpus import Row, SearchIndex
+    from cairn.retrieval.indexer import Indexer
+    from cairn.retrieval.lexical import NoteScan
+    from cairn.retrieval.listing import Listing
+    from cairn.retrieval.search import Searcher
+    from cairn.strategies import EditEvent
+    from cairn.strategies.engine import Engine
+    from cairn.talk import Capture
     from cairn.timetravel.changes import TimeTravel
 
 log = logging.getLogger("cairn")
 
 QUIET_SECONDS = 0.03  # vectors wait until nobody has asked for so long: calls come in rows
+
+T = TypeVar("T")
+
+
+class Stage(Generic[T]):
+    """A part that is opened when it is first asked for, once, whichever thread asks."""
+
+    def __init__(self, build: Callable[[Any], T]) -> None:
+        self._build = build
+        self._name = build.__name__
+        self.__doc__ = build.__doc__
+
+    @overload
+    def __get__(self, parts: None, owner: type) -> Stage[T]: ...
+    @overload
+    def __get__(self, parts: Parts, owner: type) -> T: ...
+    def __get__(self, parts: Parts | None, owner: type) -> Stage[T] | T:
+        if parts is None:
+            return self
+        with parts.opening:
+            opened = vars(parts)
+            if self._name not in opened:
+                opened[self._name] = self._build(parts)
+            made: T = opened[self._name]
+            return made
 
 
 class LazyEmbedder:
@@ -96,35 +122,40 @@ class LazyEmbedder:
             return None
 
 
-@dataclass
 class Parts:
-    """Everything one open root is made of."""
+    """Everything one open root is made of.
 
-    settings: Settings
-    clock: Clock
-    storage: StorageBackend
-    root: MemoryRoot
-    journals: Journals
-    sessions: SessionLog
-    locks: FileLocks
-    state: SqliteState
-    index: SqliteIndex
-    mirror: LanceMirror
-    notebook: Notebook
-    indexer: Indexer
-    listing: Listing
-    searcher: Searcher
-    capture: Capture
-    keeper: Keeper
-    engine: Engine
-    observer: Observer
-    tables: MemoryTables
-    embedder: LazyEmbedder
-    writer: Writer | None
-    closing: ExitStack
-    daemon: Daemon | None = None
-    follower: MirrorProcess | None = None
-    _swept: bool = False
+    Args:
+        settings: Which root, and everything that can be set.
+        clock: The time.
+        patient: Open a root that cannot be written, too: what is there can be read and looked after, and each
+            write is refused by name.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None, patient: bool = False) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.opening = threading.RLock()
+        self.closing = ExitStack()
+        self.daemon: Daemon | None = None
+        self.follower: MirrorProcess | None = None
+        self._swept = False
+        self.storage: StorageBackend = select_backend(settings)
+        self.root = MemoryRoot(self.storage)
+        try:
+            self.root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
+        except StorageFailed:
+            if not patient:
+                raise
+        self.index_dir = _checked_index_dir(settings, self.storage)
+        self.locks = FileLocks(_lock_dir(settings, self.storage))
+        self.journals: Journals = FileJournals(settings.root)
+        self.sessions = SessionLog(self.journals)
+        try:
+            self._merge_copies()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def local_folders(self) -> list[Path]:
@@ -133,18 +164,292 @@ class Parts:
             return []
         return [Path(locks_directory(self.settings.root, self.settings.cache_dir))]
 
-    def start(self) -> None:
-        """Begin background life: notice edits, index, run what is due."""
-        self.indexer.tells_new = (
-            False  # a new episode is seen in milliseconds; the engine looks at those of before
+    def is_open(self, stage: str) -> bool:
+        """Whether somebody has asked for this part yet."""
+        return stage in vars(self)
+
+    def _closed_by(self, close: Callable[[], object]) -> None:
+        self.closing.callback(close)
+
+    # ------------------------------------------------------------ writing
+
+    @Stage
+    def state(self) -> SqliteState:
+        """The queue of changes that wait to be indexed."""
+        made = SqliteState(self.index_dir, clock=self.clock)
+        self._closed_by(made.close)
+        return made
+
+    @Stage
+    def observer(self) -> Observer:
+        """Records what entries were before they changed."""
+        made = Observer(self.storage, self._travel, self._changed_since)
+        self._closed_by(made.stop)
+        return made
+
+    @Stage
+    def notebook(self) -> Notebook:
+        """The only writer of notes; the queue and the record of changes are opened before it, to close after it."""
+        queue, observer = self._queue, self.observer
+        assert self.state is not None
+
+        def written(changes: Sequence[tuple[Locator, ChangeType]]) -> int:
+            observer.tell(changes)
+            return queue(changes)
+
+        return Notebook(self.storage, self.locks, clock=self.clock, on_change=written)
+
+    @Stage
+    def keeper(self) -> Keeper:
+        """Governed memories."""
+        from cairn.governed.memories import Keeper
+
+        made = Keeper(
+            storage=self.storage,
+            root=self.root,
+            notebook=self.notebook,
+            journals=self.journals,
+            locks=self.locks,
+            clock=self.clock,
+            settings=self.settings,
+            sessions=self.sessions,
         )
-        watch = TreeWatch(self.settings.root) if self.settings.index.watch else None
+        self._closed_by(made.close)
+        return made
+
+    @Stage
+    def tables(self) -> MemoryTables:
+        """Governed memories as tables for other programs."""
+        from cairn.engines.tables import MemoryTables
+
+        return MemoryTables(self.index_dir, self.locks)
+
+    @Stage
+    def redact(self) -> Callable[[str], str]:
+        """What happens to a text that is about to be written: framed recalls go, credentials are cut out."""
+        from cairn.governed.framing import strip_recalled
+        from cairn.governed.secrets import redact
+
+        if self.settings.keeping.secrets == "allow":
+            return strip_recalled
+        refuses = self.settings.keeping.secrets == "refuse"
+
+        def check(text: str) -> str:
+            found = redact(strip_recalled(text))
+            if found.findings and refuses:
+                raise Invalid(
+                    f"The text holds a credential ({found.findings[0].kind}); nothing was written. Take it out and try again.",
+                    field="content",
+                )
+            return found.text
+
+        return check
+
+    # ------------------------------------------------------------ talk
+
+    @Stage
+    def capture(self) -> Capture:
+        """Takes messages in and writes their episodes; what a crash left unfinished is finished first."""
+        from cairn.talk import Capture
+
+        made = Capture(
+            storage=self.storage,
+            notebook=self.notebook,
+            journals=self.journals,
+            locks=self.locks,
+            clock=self.clock,
+            settings=self.settings,
+            writer=self.writer,
+            embedder=self.embedder.if_loaded,
+            on_cell=self._think_of,
+            on_change=self._queue,
+            redact=self.redact,
+            local=_local(self.settings, self.storage),
+            sessions=self.sessions,
+        )
+        made.recover()
+        return made
+
+    # ------------------------------------------------------------ reading
+
+    @Stage
+    def index(self) -> SqliteIndex:
+        """Rows, full text and vectors; made anew from the files whenever it is lost."""
+        from cairn.engines.rows import SqliteIndex
+
+        made = SqliteIndex(self.index_dir, memory_rows=self.settings.index.memory_rows)
+        self._closed_by(made.close)
+        made.mirror = self.mirror
+        return made
+
+    @Stage
+    def mirror(self) -> LanceMirror:
+        """The vectors of large scopes."""
+        from cairn.engines.lance import LanceMirror
+
+        return LanceMirror(self.index_dir)
+
+    @Stage
+    def indexer(self) -> Indexer:
+        """Keeps the index in step with the files."""
+        from cairn.retrieval.indexer import Indexer
+
+        return Indexer(
+            storage=self.storage,
+            journals=self.journals,
+            locks=self.locks,
+            queue=self.state,
+            index=self.index,
+            embedder=self.embedder,
+            zone=self.settings.zone,
+            on_edit=self._follow_edits,
+            on_lost=self._look_again,
+            sessions=self.sessions,
+        )
+
+    @Stage
+    def scan(self) -> NoteScan:
+        """Searches the files themselves, where there is no index."""
+        from cairn.retrieval.lexical import NoteScan
+
+        return NoteScan(self.storage, self.journals, zone=self.settings.zone, sessions=self.sessions)
+
+    @Stage
+    def searcher(self) -> Searcher:
+        """Answers questions."""
+        from cairn.retrieval.search import Searcher
+
+        return Searcher(
+            self.index,
+            settings=self.settings,
+            clock=self.clock,
+            embedder=self.embedder,
+            freshness=self.indexer.status,
+            wait=self._wait_for_index,
+            unprocessed=self.capture.unprocessed,
+            writer=self.writer,
+            fallback=self.scan.of,
+            on_hits=self._count_hits,
+            past=self._known_at,
+        )
+
+    @Stage
+    def listing(self) -> Listing:
+        """Pages of what there is; whatever a crash left unfinished is in them."""
+        from cairn.retrieval.listing import Listing
+
+        assert self.capture is not None
+        return Listing(self.index, self.indexer.status, self.settings.zone)
+
+    # ------------------------------------------------------------ thinking
+
+    @Stage
+    def embedder(self) -> LazyEmbedder:
+        """Gives the embedding model, if there is one."""
+        return LazyEmbedder(self.settings)
+
+    @Stage
+    def writer(self) -> Writer | None:
+        """The language model, if one is configured."""
+        if not self.settings.llm.base_url:
+            return None
+        from cairn.engines.spending import Spending
+        from cairn.engines.writers import OpenAIWriter
+
+        cap = self.settings.llm.daily_token_cap
+        return OpenAIWriter(self.settings.llm, Spending(self.journals, self.clock, cap))
+
+    @Stage
+    def engine(self) -> Engine:
+        """Runs the strategies."""
+        from cairn.engines.jobs import SqliteJobs
+        from cairn.strategies.engine import Engine
+
+        made = Engine(
+            root=self.root,
+            notebook=self.notebook,
+            journals=self.journals,
+            locks=self.locks,
+            clock=self.clock,
+            settings=self.settings,
+            writer=self.writer,
+            embedder=self.embedder,
+            jobs=SqliteJobs(self.index_dir),
+            redact=self.redact,
+            sessions=self.sessions,
+        )
+        self._closed_by(made.close)
+        return made
+
+    # ------------------------------------------------------------ what one part tells another
+
+    def _queue(self, changes: Sequence[tuple[Locator, ChangeType]]) -> int:
+        """Queue files that were written; returns the change to wait for. Never raises."""
+        from cairn.retrieval.noticing import noticed
+
+        return self.state.enqueue(noticed(changes))
+
+    def _think_of(self, event: CellEvent) -> None:
+        self.engine.handle(event)
+
+    def _follow_edits(self, rows: Sequence[Row]) -> None:
+        self.engine.handle_many(edits_of(rows))
+
+    def _look_again(self) -> None:
+        self.engine.look_again()
+
+    def _changed_since(self, moment: float) -> Iterable[Locator]:
+        return self.indexer.changed_since(moment)
+
+    def _travel(self, space: Space) -> TimeTravel:
+        from cairn.timetravel.changes import TimeTravel
+
+        return TimeTravel(self.root.space(space), self.notebook, self.journals, self.locks, self.clock)
+
+    def _known_at(self, scope: Scope, when: datetime) -> SearchIndex | None:
+        from cairn.timetravel.past import known_at
+
+        return known_at(self.observer, self.scan, scope, when, self.settings.zone)
+
+    def _count_hits(self, scope: Scope, hits: Sequence[Hit]) -> None:
+        self.keeper.record_hits([(scope, hit.entry_id) for hit in hits])
+
+    def _wait_for_index(self, lsn: int | None, timeout: float) -> bool:
+        if lsn is None:  # look at the files themselves, so that a hand edit counts
+            self.indexer.catch_up(timeout)
+        return self.indexer.wait(lsn, timeout)
+
+    def foreground(self) -> AbstractContextManager[None]:
+        """Strategies of this process pause while this is held: people are served first."""
+        return self.engine.foreground() if self.is_open("engine") else nullcontext()
+
+    def catch_up(self, seconds: float, *, embed: bool = False) -> None:
+        """Look at the files themselves and index what differs, and what follows from an edit by hand."""
+        from cairn.strategies.corrections import FollowCorrections
+
+        self.indexer.catch_up(seconds, embed=embed)
+        if self.engine.run_due(seconds=seconds, only=FollowCorrections.name):
+            self.indexer.catch_up(seconds, embed=embed)
+
+    # ------------------------------------------------------------ background life
+
+    def start(self) -> None:
+        """Open everything and begin background life: notice edits, index, run what is due."""
+        from cairn.daemon import Chore, Daemon
+        from cairn.engines import allocator
+        from cairn.engines.lance import MirrorProcess
+        from cairn.engines.watching import TreeWatch
+
+        for name, stage in vars(type(self)).items():
+            if isinstance(stage, Stage):
+                getattr(self, name)
+        self.indexer.tells_new = False  # a new episode is seen in milliseconds, long before anybody edits it
         self.follower = MirrorProcess(self.settings.index_dir, self.index, self.mirror)
-        self.closing.callback(self.follower.stop)
+        self._closed_by(self.follower.stop)
         self.daemon = Daemon(
             self.indexer,
             self.state,
-            watch=watch,
+            watch=TreeWatch(self.settings.root) if self.settings.index.watch else None,
             scan_seconds=self.settings.index.scan_seconds,
             follow=self.follower,
             step_aside=partial(self.engine.step_aside, QUIET_SECONDS),
@@ -158,17 +463,11 @@ class Parts:
         )
         self.daemon.start()
         threading.Thread(target=self._finish_everywhere, name="cairn-recover", daemon=True).start()
-        self.closing.callback(self.daemon.stop)
+        self._closed_by(self.daemon.stop)
         thinking = _Thinking(self.engine)
         thinking.start()
-        self.closing.callback(thinking.stop)
+        self._closed_by(thinking.stop)
         self.observer.start()
-
-    def catch_up(self, seconds: float, *, embed: bool = False) -> None:
-        """Look at the files themselves and index what differs, and what follows from an edit by hand."""
-        self.indexer.catch_up(seconds, embed=embed)
-        if self.engine.run_due(seconds=seconds, only=FollowCorrections.name):
-            self.indexer.catch_up(seconds, embed=embed)
 
     def sweep_due(self) -> int:
         """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
@@ -199,6 +498,8 @@ class Parts:
     def _merge_copies(self) -> None:
         """What a sync program left beside a note is brought into it, entry by entry."""
         if self.storage.capabilities.conflict_files:
+            from cairn.notes.conflicts import merge_conflict_copies
+
             merge_conflict_copies(self.notebook, self.storage)
 
     def _sweep_leftovers(self) -> None:
@@ -239,189 +540,15 @@ class _Thinking(threading.Thread):
         self.join(15.0)
 
 
-def _redactor(settings: Settings) -> Callable[[str], str]:
-    """What happens to a text that is about to be written: framed recalls go, credentials are cut out."""
-    if settings.keeping.secrets == "allow":
-        return strip_recalled
-
-    def check(text: str) -> str:
-        found = redact(strip_recalled(text))
-        if found.findings and settings.keeping.secrets == "refuse":
-            raise Invalid(
-                f"The text holds a credential ({found.findings[0].kind}); nothing was written. Take it out and try again.",
-                field="content",
-            )
-        return found.text
-
-    return check
-
-
-def _writer(settings: Settings, journals: Journals, clock: Clock) -> Writer | None:
-    if not settings.llm.base_url:
-        return None
-    from cairn.engines.spending import Spending
-    from cairn.engines.writers import OpenAIWriter
-
-    return OpenAIWriter(settings.llm, Spending(journals, clock, settings.llm.daily_token_cap))
-
-
 def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool = False) -> Parts:
-    """Open the root the settings name and finish what a crash left.
-
-    A `patient` caller gets a root that cannot be written, too: what is there can be read and looked after, and
-    each write is refused by name.
-    """
-    time = clock or SystemClock()
-    with ExitStack() as undo:
-        storage = select_backend(settings)
-        root = MemoryRoot(storage)
-        try:
-            root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
-        except StorageFailed:
-            if not patient:
-                raise
-        index_dir = _checked_index_dir(settings, storage)
-        locks = FileLocks(_lock_dir(settings, storage))
-        journals = FileJournals(settings.root)
-        sessions = SessionLog(journals)
-        state = SqliteState(index_dir, clock=time)
-        undo.callback(state.close)
-        index = SqliteIndex(index_dir, memory_rows=settings.index.memory_rows)
-        undo.callback(index.close)
-        mirror = index.mirror = LanceMirror(index_dir)
-        embedder = LazyEmbedder(settings)
-        indexer = Indexer(
-            storage=storage,
-            journals=journals,
-            locks=locks,
-            queue=state,
-            index=index,
-            embedder=embedder,
-            zone=settings.zone,
-            on_edit=lambda rows: engine.handle_many(edits_of(rows)),
-            on_lost=lambda: engine.look_again(),  # noqa: PLW0108 -- it is made further down
-            sessions=sessions,
-        )
-
-        def travel(space: Space) -> TimeTravel:
-            from cairn.timetravel.changes import TimeTravel
-
-            return TimeTravel(root.space(space), notebook, journals, locks, time)
-
-        observer = Observer(storage, travel, indexer.changed_since)
-        undo.callback(observer.stop)
-
-        def note_change(changes: Sequence[tuple[Locator, ChangeType]]) -> int:
-            observer.tell(changes)
-            return indexer.note_change(changes)
-
-        notebook = Notebook(storage, locks, clock=time, on_change=note_change)
-        writer = _writer(settings, journals, time)
-        redactor = _redactor(settings)
-        keeper = Keeper(
-            storage=storage,
-            root=root,
-            notebook=notebook,
-            journals=journals,
-            locks=locks,
-            clock=time,
-            settings=settings,
-            sessions=sessions,
-        )
-        undo.callback(keeper.close)
-        jobs = SqliteJobs(index_dir)
-        engine = Engine(
-            root=root,
-            notebook=notebook,
-            journals=journals,
-            locks=locks,
-            clock=time,
-            settings=settings,
-            writer=writer,
-            embedder=embedder,
-            jobs=jobs,
-            redact=redactor,
-            sessions=sessions,
-        )
-        undo.callback(engine.close)
-
-        def tell_engine(event: CellEvent) -> None:
-            engine.handle(event)
-
-        capture = Capture(
-            storage=storage,
-            notebook=notebook,
-            journals=journals,
-            locks=locks,
-            clock=time,
-            settings=settings,
-            writer=writer,
-            embedder=embedder.if_loaded,
-            on_cell=tell_engine,
-            on_change=indexer.note_change,
-            redact=redactor,
-            local=_local(settings, storage),
-            sessions=sessions,
-        )
-
-        def count_hits(scope: Scope, hits: Sequence[Hit]) -> None:
-            keeper.record_hits([(scope, hit.entry_id) for hit in hits])
-
-        def wait(lsn: int | None, timeout: float) -> bool:
-            if lsn is None:  # look at the files themselves, so that a hand edit counts
-                indexer.catch_up(timeout)
-            return indexer.wait(lsn, timeout)
-
-        scan = NoteScan(storage, journals, zone=settings.zone, sessions=sessions)
-
-        def past(scope: Scope, when: datetime) -> SearchIndex | None:
-            return known_at(observer, scan, scope, when, settings.zone)
-
-        searcher = Searcher(
-            index,
-            settings=settings,
-            clock=time,
-            embedder=embedder,
-            freshness=indexer.status,
-            wait=wait,
-            unprocessed=capture.unprocessed,
-            writer=writer,
-            fallback=scan.of,
-            on_hits=count_hits,
-            past=past,
-        )
-        listing = Listing(index, indexer.status, settings.zone)
-        capture.recover()
-        if storage.capabilities.conflict_files:
-            merge_conflict_copies(notebook, storage)
-        return Parts(
-            settings=settings,
-            clock=time,
-            storage=storage,
-            root=root,
-            journals=journals,
-            sessions=sessions,
-            locks=locks,
-            state=state,
-            index=index,
-            mirror=mirror,
-            notebook=notebook,
-            indexer=indexer,
-            listing=listing,
-            searcher=searcher,
-            capture=capture,
-            keeper=keeper,
-            engine=engine,
-            observer=observer,
-            tables=MemoryTables(index_dir, locks),
-            embedder=embedder,
-            writer=writer,
-            closing=undo.pop_all(),
-        )
+    """Open the root the settings name; see `Parts`."""
+    return Parts(settings, clock=clock, patient=patient)
 
 
 def edits_of(rows: Sequence[Row]) -> list[EditEvent]:
     """The events of episodes that were edited; one that was made of no cell has nothing to follow it."""
+    from cairn.strategies import EditEvent
+
     return [
         EditEvent(row.scope, row.entry_id, place.day, row.cell_id, row.session_id)
         for row in rows

@@ -127,7 +127,7 @@ class Soak:
             self.timed("add", lambda m=message: memory.add(session, [m]))
         self.timed("flush", lambda: memory.flush(session))
         fact = self.rng.choice(self.facts)
-        keeper = memory.memory.parts.keeper
+        keeper = memory.parts.keeper
         self.timed("remember", lambda: keeper.remember(fact, scope="user", owner="ana", gated=False))
         for _ in range(4):
             query = self.rng.choice(self.queries)

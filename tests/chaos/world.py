@@ -115,7 +115,7 @@ def _flush(memory: Any, session: str, space: list[str]) -> ANSWER:
 def _remember(memory: Any, content: str, space: list[str], owner: str) -> ANSWER:
     from cairn.types import Space
 
-    verdict = memory.memory.parts.keeper.remember(
+    verdict = memory.parts.keeper.remember(
         content, space=Space(*space), scope="user", owner=owner, gated=False
     )
     return {"accepted": verdict.accepted, "reason": verdict.reason}
@@ -839,7 +839,7 @@ def one_world(
 ) -> dict[str, int]:
     """Run one schedule. Raises `Violation`, telling the seed."""
     multiprocessing.get_context("forkserver").set_forkserver_preload(
-        ["cairn.memory", "cairn.blocking", "cairn.surfaces.http", "tests.chaos.world", "numpy", "uvicorn"]
+        ["cairn.memory", "cairn.aio", "cairn.surfaces.http", "tests.chaos.world", "numpy", "uvicorn"]
     )
     world = World(folder, seed, workers=workers)
     try:

@@ -86,7 +86,7 @@ def test_a_disk_that_fills_up_and_is_freed_again(tmp_path):
             ballast = fill(disk)
             for call in (
                 lambda: memory.add("s1", [message("zqbbbbbb", 2)]),
-                lambda: memory.memory.parts.keeper.remember(LONG, scope="user", owner="ana"),
+                lambda: memory.parts.keeper.remember(LONG, scope="user", owner="ana"),
             ):
                 with pytest.raises(Unavailable) as refused:
                     call()
@@ -98,7 +98,7 @@ def test_a_disk_that_fills_up_and_is_freed_again(tmp_path):
             ballast.unlink()
             memory.add("s1", [message("zqbbbbbb", 2)])
             memory.flush("s1")
-            memory.memory.parts.keeper.remember(LONG, scope="user", owner="ana")
+            memory.parts.keeper.remember(LONG, scope="user", owner="ana")
             found = memory.search("zqbbbbbb", user_id="ana", method="keyword", consistency="strong")
             assert [hit.entry_id for hit in found.episodes]
         assert told(root) == {"zqaaaaaa": 1, "zqbbbbbb": 1}

@@ -273,7 +273,7 @@ def test_forgetting_reaches_open_talk_facts_history_and_the_mirror(tmp_path):
         )
         memory.checkpoint("before")
         memory.search("locker", user_id="kim", consistency="strong")
-        parts = memory.memory.parts
+        parts = memory.parts
         assert parts.mirror.follow(parts.index) > 0
         held = files_with(root, canary)
         for part in (

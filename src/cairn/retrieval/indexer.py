@@ -19,11 +19,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
+from cairn.notes.notebook import ChangeType
 from cairn.retrieval.corpus import Row
+from cairn.retrieval.noticing import kind_of, noticed
 from cairn.retrieval.recent import Look, Recent
 from cairn.retrieval.rows import NewRow, Pending, RowStore, Stored
 from cairn.seams import (
@@ -37,13 +39,12 @@ from cairn.seams import (
     StorageBackend,
     Tier,
 )
-from cairn.talk.sessions import SESSIONS, SessionLog, place_of_session
+from cairn.talk.sessions import SessionLog, place_of_session
 from cairn.types import Change, Freshness, Scope
 
 if TYPE_CHECKING:
     import numpy as np
 
-ChangeType = Literal["added", "modified", "deleted"]
 
 LEASE = "indexer"
 _log = logging.getLogger(__name__)
@@ -161,12 +162,7 @@ class Indexer(DerivedMaintenance):
 
     def note_change(self, changes: Sequence[tuple[Locator, ChangeType]]) -> int:
         """Queue files that were written; the `on_change` of notebook and capture. Never raises."""
-        noticed = [
-            Noticed(locator.key, kind, change)
-            for locator, change in changes
-            if (kind := kind_of(locator)) is not None
-        ]
-        return self._queue.enqueue(noticed)
+        return self._queue.enqueue(noticed(changes))
 
     def hint(self, keys: Collection[str]) -> int:
         """Queue those of `keys` that differ from what the queue knows; what a watcher saw. Returns how many.
@@ -177,29 +173,29 @@ class Indexer(DerivedMaintenance):
             key: kind for key in keys if (kind := kind_of(Locator(key))) is not None and kind != "session"
         }
         known = self._queue.known(list(kinds))
-        noticed: list[Noticed] = []
+        news: list[Noticed] = []
         for key, kind in kinds.items():
             old = known.get(key)
             try:
                 info = self._storage.info(Locator(key))
             except NotFound:
                 if old is not None and old.change_type != "deleted":
-                    noticed.append(Noticed(key, kind, "deleted"))
+                    news.append(Noticed(key, kind, "deleted"))
                 continue
             if old is None or old.change_type == "deleted":
-                noticed.append(Noticed(key, kind, "added", info.mtime))
+                news.append(Noticed(key, kind, "added", info.mtime))
             elif old.status == "processing" or (
                 old.status != "pending" and not _same(old, info.size, info.mtime)
             ):
-                noticed.append(Noticed(key, kind, "modified", info.mtime))
-        if noticed:
-            self._queue.enqueue(noticed)
-        return len(noticed)
+                news.append(Noticed(key, kind, "modified", info.mtime))
+        if news:
+            self._queue.enqueue(news)
+        return len(news)
 
     def scan(self) -> Scanned:
         """Compare every file with what the queue remembers and queue what differs. The guarantee."""
         known = self._queue.known()
-        noticed: list[Noticed] = []
+        news: list[Noticed] = []
         unsure: list[tuple[str, str]] = []
         present: set[str] = set()
         for key, size, mtime in self._files():
@@ -210,13 +206,13 @@ class Indexer(DerivedMaintenance):
             old = known.get(key)
             if old is not None and old.status == "processing":
                 # Whoever works on it may have read it before its last change.
-                noticed.append(Noticed(key, kind, "modified", mtime))
+                news.append(Noticed(key, kind, "modified", mtime))
             elif old is None or old.change_type == "deleted":
                 if old is None or old.status == "done":
-                    noticed.append(Noticed(key, kind, "added", mtime))
+                    news.append(Noticed(key, kind, "added", mtime))
             elif old.status in {"done", "failed"}:
                 if not _same(old, size, mtime):
-                    noticed.append(Noticed(key, kind, "modified", mtime))
+                    news.append(Noticed(key, kind, "modified", mtime))
                 elif (
                     old.status == "done" and old.seen_at is not None and old.seen_at - mtime < _UNSURE_SECONDS
                 ):
@@ -224,13 +220,11 @@ class Indexer(DerivedMaintenance):
                     unsure.append((key, kind))
         gone = {path for path, old in known.items() if old.change_type != "deleted" or old.status != "done"}
         gone.update(self._index.known_paths())
-        noticed.extend(
-            Noticed(path, kind_of(Locator(path)) or "unknown", "deleted") for path in gone - present
-        )
+        news.extend(Noticed(path, kind_of(Locator(path)) or "unknown", "deleted") for path in gone - present)
         if unsure:
-            noticed.extend(Noticed(key, kind, "modified") for key, kind in unsure)
-        lsn = self._queue.enqueue(noticed) if noticed else self._queue.last_lsn()
-        return Scanned(len(present), len(noticed), lsn)
+            news.extend(Noticed(key, kind, "modified") for key, kind in unsure)
+        lsn = self._queue.enqueue(news) if news else self._queue.last_lsn()
+        return Scanned(len(present), len(news), lsn)
 
     def _files(self) -> Iterator[tuple[str, int, float]]:
         """Every file of the truth with size and mtime; the system's own dot folders are passed over."""
@@ -588,12 +582,3 @@ def _same(old: Known, size: int, mtime: float) -> bool:
         and abs(old.mtime - mtime) <= _SAME_MTIME
         and (old.size is None or old.size == size)
     )
-
-
-def kind_of(locator: Locator) -> str | None:
-    """The kind of truth at `locator` ("session" for a session's log); None for anything else."""
-    parts = locator.parts
-    if len(parts) > 3 and parts[2] == SESSIONS:
-        return "session" if place_of_session(locator) is not None else None
-    place = place_of(locator)
-    return place.kind.name if place is not None else None

@@ -14,8 +14,8 @@ from cairn.errors import Invalid, NotFound
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
-    from cairn.blocking import BlockingMemory
     from cairn.config import Settings
+    from cairn.memory import Memory
     from cairn.surfaces.cli import Commands
 
 
@@ -25,13 +25,13 @@ def settings_for(args: argparse.Namespace) -> Settings:
     return load(args.root)
 
 
-def opened(args: argparse.Namespace, *, reading: bool = False) -> BlockingMemory:
+def opened(args: argparse.Namespace, *, reading: bool = False) -> Memory:
     """The memory of this call's root. A lone call does its own indexing; beside a server it leaves that to it.
 
     Raises:
         NotFound: the call only reads (`reading`) and there is no such root. A misspelt name makes no folder.
     """
-    from cairn.blocking import BlockingMemory
+    from cairn.memory import Memory
 
     settings = settings_for(args)
     if reading and not settings.root.exists():
@@ -39,7 +39,7 @@ def opened(args: argparse.Namespace, *, reading: bool = False) -> BlockingMemory
             f"There is no memory at {settings.root}: `cairn init` makes one, --root names another.",
             root=settings.root,
         )
-    return BlockingMemory(settings, background=False)
+    return Memory(settings, background=False)
 
 
 def add_commands(commands: Commands) -> None:

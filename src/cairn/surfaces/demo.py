@@ -74,14 +74,14 @@ def _messages(day: datetime, lines: Iterable[tuple[str, str]]) -> list[dict[str,
 
 def run(output: Output, *, keep: bool = False) -> int:
     """Show the product at work. Returns 0 if every step did what it promises, 1 otherwise."""
-    from cairn.blocking import BlockingMemory
     from cairn.config import load
+    from cairn.memory import Memory
 
     root = Path(tempfile.mkdtemp(prefix="cairn-demo-"))
     steps: dict[str, Any] = {"root": str(root), "answers": {}}
     started = time.perf_counter()
     try:
-        with BlockingMemory(load(root)) as memory:
+        with Memory(load(root)) as memory:
             output.line(f"A memory root in a temporary folder: {root}", style="bold")
             for session, day, lines in TALK:
                 memory.add(session, _messages(day, lines))
@@ -101,7 +101,7 @@ def run(output: Output, *, keep: bool = False) -> int:
 
             output.line()
             output.line("Questions, answered from the index with their sources:", style="bold")
-            steps["model"] = memory.memory.parts.embedder() is not None
+            steps["model"] = memory.parts.embedder() is not None
             if not steps["model"]:
                 output.line(
                     "  (The local model is not installed, so only words count: `cairn model install`.)"

@@ -24,9 +24,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route as StarletteRoute
 
+from cairn.aio import AsyncMemory
 from cairn.config import Settings
 from cairn.errors import CairnError, Forbidden, Misconfigured
-from cairn.memory import Memory
 from cairn.retrieval.filters import plain_session
 from cairn.surfaces import kept, memories_http, project_http, time_http, views
 from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
@@ -195,7 +195,7 @@ ENDPOINTS: list[Endpoint] = [
 class _Routes:
     """Turns the table into Starlette routes bound to one memory."""
 
-    def __init__(self, memory: Memory, metrics: Metrics) -> None:
+    def __init__(self, memory: AsyncMemory, metrics: Metrics) -> None:
         self.memory = memory
         self.metrics = metrics
 
@@ -275,7 +275,7 @@ async def _framework_refusal(request: Request, error: Exception) -> Response:
     return Response(body, refusal.status, headers=refusal.headers, media_type="application/json")
 
 
-def build_app(memory: Memory, *, own: bool = True) -> App:
+def build_app(memory: AsyncMemory, *, own: bool = True) -> App:
     """The ASGI application over `memory`; with `own` its lifetime follows the server's."""
     metrics = Metrics()
 
@@ -340,7 +340,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     listeners = _listeners(settings.server.host, settings.server.port)
     # A request re-takes the interpreter lock after each flush to disk; it should not wait 5 ms for background text work.
     sys.setswitchinterval(0.0005)
-    app = build_app(Memory(settings))
+    app = build_app(AsyncMemory(settings))
     config = uvicorn.Config(
         cast("Any", app),
         host=settings.server.host,

@@ -21,7 +21,7 @@ from cairn.errors import CairnError, Unavailable
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
-    from cairn.blocking import BlockingMemory
+    from cairn.memory import Memory
     from cairn.project.consolidate import Plan
     from cairn.project.imports import Capture
     from cairn.project.project import ProjectMemory, Written
@@ -449,7 +449,7 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
 # ---------------------------------------------------------------- the memory root
 
 
-def _opened(args: argparse.Namespace) -> BlockingMemory:
+def _opened(args: argparse.Namespace) -> Memory:
     from cairn.surfaces.commands import opened
 
     return opened(args, reading=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cairn.memory import Memory
+from cairn.aio import AsyncMemory
 from cairn.rights import Grant
 from cairn.surfaces.guard import Refusal
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Call:
     """What a handler gets: the memory, the checked body and query, the caller's grant, the path's parameters."""
 
-    memory: Memory
+    memory: AsyncMemory
     body: Any
     grant: Grant
     params: dict[str, str]

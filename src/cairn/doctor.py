@@ -17,7 +17,6 @@ from cairn.notes.kinds import place_of
 from cairn.parts import Parts
 from cairn.settings_files import SECRET_KEYS
 from cairn.talk.sessions import session_locator
-from cairn.upkeep import failures
 
 if TYPE_CHECKING:
     from cairn.governed.checks import Finding
@@ -47,7 +46,7 @@ _MEMORY_STEPS = {
 Finds = Iterator[dict[str, Any]]
 
 
-def doctor(parts: Parts) -> list[dict[str, Any]]:
+def findings(parts: Parts) -> list[dict[str, Any]]:
     """Every trouble that can be seen from here, worst first; each finding names the next step."""
     found: list[dict[str, Any]] = []
     for what, look in _LOOKS:
@@ -209,13 +208,13 @@ def _strays(parts: Parts) -> Finds:
 
 
 def _index(parts: Parts) -> Finds:
-    for row in failures(parts, retry=False):
+    for row in parts.state.failures():
         following = (
             "run `cairn cascade fix --apply`"
             if row["retryable"]
             else f"mend {row['path']}; saving it queues it again"
         )
-        yield finding("fail", f"{row['path']} is not indexed: {row['reason']}", following)
+        yield finding("fail", f"{row['path']} is not indexed: {row['error']}", following)
     fresh = parts.indexer.status()
     if fresh.state != "fresh":
         yield finding(

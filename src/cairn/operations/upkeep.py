@@ -1,0 +1,301 @@
+"""Looking after a root: the index, the strategies, health and trouble, and moving it as a whole."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from cairn.errors import Invalid, NotFound
+from cairn.notes.kinds import place_of
+from cairn.operations.table import Room, operation
+from cairn.seams import Locator
+from cairn.version import VERSION
+
+# Copies of the settings that editors and sync programs leave beside them, and environment files.
+_MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
+
+
+class Upkeep(Room):
+    """What a root's owner does with it."""
+
+    # ------------------------------------------------------------ the index
+
+    @operation(writes=False)
+    def index_status(self) -> dict[str, Any]:
+        """The queue, the index and who works on it."""
+        counts = self.parts.state.counts()
+        fresh = self.parts.indexer.status()
+        status: dict[str, Any] = {
+            "state": fresh.state,
+            "pending": counts.pending,
+            "done": counts.done,
+            "failed": counts.failed,
+            "last_lsn": counts.last_lsn,
+            "applied_lsn": counts.applied_lsn,
+            "rows": sum(sum(kinds.values()) for _, kinds in self.parts.index.scopes()),
+            "vectors_missing": self.parts.indexer.waiting_for_vectors(),
+            "index_bytes": self.parts.index.size_bytes(),
+            "set_aside": self.parts.state.set_aside(),
+        }
+        if self.parts.daemon is not None:
+            status["daemon"] = self.parts.daemon.health()
+        return status
+
+    @operation(writes=True)
+    def sync(self, path: str | None = None) -> dict[str, Any]:
+        """Bring the index up to date now: every file, or one note."""
+        before = self.parts.state.counts()
+        if path is None:
+            lsn = self.parts.indexer.scan().lsn
+        else:
+            locator = Locator(path)
+            present = self.parts.storage.exists(locator)
+            if place_of(locator) is None and not locator.name.endswith(".jsonl"):
+                raise Invalid(f"{path} is no note of this root.", path=path)
+            lsn = self.parts.indexer.note_change([(locator, "modified" if present else "deleted")])
+        self.parts.indexer.wait(lsn, timeout=600.0)
+        while self.parts.indexer.embed():
+            pass
+        self.parts.tables.sync(self.parts.keeper)
+        after = self.parts.state.counts()
+        return {
+            "applied": max(after.last_lsn - before.applied_lsn, 0),
+            "pending": after.pending,
+            "failed": after.failed,
+            "lsn": after.applied_lsn,
+        }
+
+    @operation(writes=True)
+    def failures(self, *, retry: bool = False) -> list[dict[str, Any]]:
+        """Changes that could not be indexed, with reasons; with `retry` the retryable ones are queued again."""
+        found = [
+            {
+                "path": row["path"],
+                "retryable": bool(row["retryable"]),
+                "reason": row["error"],
+                "retries": row["retry_count"],
+            }
+            for row in self.parts.state.failures()
+        ]
+        if retry:
+            self.parts.state.retry_failed()
+            self.parts.indexer.wait(timeout=60.0)
+        return found
+
+    @operation(writes=True)
+    def rebuild(self) -> dict[str, Any]:
+        """Make the whole index anew from the files."""
+        started = time.perf_counter()
+        self.parts.indexer.rebuild()
+        self.parts.indexer.catch_up(timeout=3600.0, embed=True)
+        self.parts.tables.sync(self.parts.keeper)
+        status = self.index_status()
+        return {
+            "rows": status["rows"],
+            "notes": status["done"],
+            "failed": status["failed"],
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+
+    # ------------------------------------------------------------ strategies
+
+    @operation(writes=False)
+    def strategies(self) -> list[dict[str, Any]]:
+        """Every strategy: whether it is on, what triggers it, how its runs went."""
+        rows = []
+        for item in self.parts.engine.list():
+            rows.append(
+                {
+                    "name": item.name,
+                    "purpose": item.purpose,
+                    "enabled": item.enabled,
+                    "trigger": item.cron or item.trigger,
+                    "runs": item.counts.get("done", 0),
+                    "skipped": item.counts.get("skipped", 0),
+                    "waiting": item.counts.get("pending", 0) + item.counts.get("running", 0),
+                    "failed": item.counts.get("dead", 0),
+                    "last_run": item.last_run_at.isoformat() if item.last_run_at else "",
+                    "last_error": item.last_error,
+                }
+            )
+        return rows
+
+    @operation(writes=True)
+    def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
+        """Run a strategy now over all it has not seen."""
+        done = self.parts.engine.trigger(name, timeout=timeout, force=force)
+        runs = self.parts.engine.runs(strategy=name, limit=20)
+        return {
+            "status": done.status,
+            "name": name,
+            "dispatched": done.wrote + done.skipped,
+            "waiting": done.waiting,
+            "runs": [
+                {"run_id": str(run.id), "status": run.status, "error": run.reason or None} for run in runs
+            ],
+        }
+
+    @operation(writes=True)
+    def undo_reflection(self, run_id: str) -> list[str]:
+        """Take back one reflection run; the notes are byte for byte as before it."""
+        from cairn.strategies.reflection import runs_of, undo
+
+        restored: list[str] = []
+        scopes = {
+            place.scope
+            for at in self.parts.notebook.notes(kind="episode")
+            if (place := place_of(at)) is not None
+        }
+        known = sorted({run for scope in scopes for run in runs_of(scope, self.parts.engine.kit)})
+        run_id = run_id or (known[-1] if known else "")
+        for scope in sorted(scopes) if run_id in known else ():
+            try:
+                undone = undo(scope, self.parts.engine.kit, run=run_id)
+            except NotFound:
+                continue
+            restored.extend((*undone.restored, *undone.mended))
+        if not restored:
+            there = (
+                f"There are: {', '.join(known[-5:])}." if known else "None has been made, or all were undone."
+            )
+            raise NotFound(
+                f"There is no reflection run {run_id} to undo. ".replace("  ", " ") + there, run=run_id
+            )
+        return restored
+
+    # ------------------------------------------------------------ health
+
+    @operation(writes=False)
+    def health(self) -> dict[str, Any]:
+        """Status, capabilities and the index's health; quick whatever else goes on."""
+        counts = self.parts.state.counts()
+        fresh = self.parts.indexer.status()
+        failed = self.parts.state.failures() if counts.failed else []
+        permanent = sum(1 for row in failed if not row["retryable"])
+        daemon = (
+            self.parts.daemon.health() if self.parts.daemon is not None else {"healthy": True, "reasons": []}
+        )
+        llm, embed = (
+            self.parts.writer is not None,
+            self.parts.settings.embedding.provider != "none" and not self.parts.embedder.trouble,
+        )
+        disabled = [name for name, on in (("llm", llm), ("embed", embed), ("rerank", llm)) if not on]
+        return {
+            "status": "ok" if daemon["healthy"] else "degraded",
+            "version": VERSION,
+            "capabilities": {
+                "llm": llm,
+                "embed": embed,
+                "rerank": llm,
+                "multimodal_llm": False,
+                "parser": False,
+            },
+            "disabled_features": disabled,
+            "cascade": {
+                "healthy": daemon["healthy"],
+                "reasons": daemon["reasons"],
+                "pending": counts.pending,
+                "failed_permanent": permanent,
+                "failed_retryable": len(failed) - permanent,
+                "drain_consecutive_failures": daemon.get("failed_drains", 0),
+                "unrecoverable_total": permanent,
+                "optimize_failure_streak": daemon.get("failed_maintenance", 0),
+                "prune_stale_seconds": 0.0,
+                "state": fresh.state,
+                "lag": max(counts.last_lsn - counts.applied_lsn, 0),
+                "leases": {"indexer": bool(daemon.get("indexing", False))},
+            },
+        }
+
+    @operation(writes=False)
+    def gauges(self) -> dict[str, tuple[str, float]]:
+        """Figures for /metrics."""
+        counts = self.parts.state.counts()
+        return {
+            "cairn_changes_pending": ("Changes that wait to be indexed.", counts.pending),
+            "cairn_changes_failed": ("Changes that could not be indexed.", counts.failed),
+            "cairn_lsn_last": ("The newest change.", counts.last_lsn),
+            "cairn_lsn_applied": ("Every change up to this one is searchable.", counts.applied_lsn),
+            "cairn_vectors_missing": (
+                "Rows that wait for their vector.",
+                self.parts.indexer.waiting_for_vectors(),
+            ),
+            "cairn_index_bytes": ("Bytes of the index on disk.", self.parts.index.size_bytes()),
+        }
+
+    @operation(writes=False)
+    def doctor(self) -> list[dict[str, Any]]:
+        """Look for trouble everywhere; each finding names the next step."""
+        from cairn import doctor
+
+        return doctor.findings(self.parts)
+
+    @operation(writes=True)
+    def repair(self) -> list[dict[str, Any]]:
+        """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
+        from cairn import doctor
+
+        return doctor.repair(self.parts)
+
+    # ------------------------------------------------------------ as a whole
+
+    @operation(writes=True)
+    def export_to(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
+        """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone.
+
+        API keys and tokens of the settings are left out, and named in the answer, unless `with_secrets` is given.
+
+        Raises:
+            Invalid: the target lies in the root itself, where it would be read as memory.
+        """
+        from cairn.engines import transfer
+
+        if transfer.lies_in(target, self.parts.settings.root):
+            raise Invalid(f"{target} lies in the memory root: choose a place outside of it.", target=target)
+        left_out: list[str] = []
+
+        def keep(locator: Locator, text: str) -> str | None:
+            if with_secrets or len(locator.parts) > 1:
+                return text
+            return _without_secrets(locator.name, text, left_out)
+
+        done = transfer.export(self.parts.storage, target, keep)
+        return {"target": target, "files": done.imported, "bytes": done.bytes, "left_out": left_out}
+
+    @operation(writes=True)
+    def import_from(self, source: str) -> dict[str, Any]:
+        """Bring in an export, a folder or another program's memory root; nothing here is overwritten."""
+        from cairn.engines import transfer
+        from cairn.notes.conflicts import merged
+
+        def merge(locator: Locator, ours: str, theirs: str) -> str:
+            place = place_of(locator)
+            assert place is not None
+            return merged(place, ours, theirs).text
+
+        done = transfer.bring_in(self.parts.storage, self.parts.journals, source, merge)
+        self.parts.indexer.scan()
+        return {
+            "imported": done.imported,
+            "same": done.same,
+            "merged": done.merged,
+            "problems": done.problems,
+        }
+
+
+def _without_secrets(name: str, text: str, left_out: list[str]) -> str | None:
+    """A file at the top of the root without keys and tokens; None for one that stays here as a whole."""
+    from cairn.governed.secrets import redact
+    from cairn.settings_files import without_secrets
+
+    if name == "cairn.toml":
+        found = without_secrets(text)
+        if found is not None:
+            rest = redact(found[0])  # a password in an address, a key that was commented out
+            left_out += [*found[1], *(f"{name}: {kind}" for kind in rest.kinds)]
+            return rest.text
+    elif not _MAY_HOLD_KEYS.search(name):
+        return text
+    left_out.append(name)
+    return None

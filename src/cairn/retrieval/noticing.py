@@ -1,0 +1,28 @@
+"""Which written files the index is told of: notes and session logs, by the name of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cairn.notes.kinds import place_of
+from cairn.notes.notebook import ChangeType
+from cairn.seams import Locator, Noticed
+from cairn.talk.sessions import SESSIONS, place_of_session
+
+
+def noticed(changes: Sequence[tuple[Locator, ChangeType]]) -> list[Noticed]:
+    """The changes of `changes` that concern the index, as the queue takes them."""
+    return [
+        Noticed(locator.key, kind, change)
+        for locator, change in changes
+        if (kind := kind_of(locator)) is not None
+    ]
+
+
+def kind_of(locator: Locator) -> str | None:
+    """The kind of truth at `locator` ("session" for a session's log); None for anything else."""
+    parts = locator.parts
+    if len(parts) > 3 and parts[2] == SESSIONS:
+        return "session" if place_of_session(locator) is not None else None
+    place = place_of(locator)
+    return place.kind.name if place is not None else None
