@@ -19,7 +19,7 @@ from typing import Any
 GOOD = "good"
 MISBEHAVIOURS = (
     "garbage", "empty", "html", "not-chat", "truncated", "braces-broken", "wrong-shape", "number", "deep", "refusal", "filtered",
-    "cut-off", "400", "401", "404", "429", "500", "503", "hang", "drip", "disconnect", "huge-header", "nul", "empty-fields",
+    "cut-off", "400", "401", "404", "429", "500", "503", "hang", "drip", "drip-header", "disconnect", "huge-header", "nul", "empty-fields",
 )  # fmt: skip
 
 
@@ -95,6 +95,9 @@ def _episode_like(schema: dict[str, Any], prompt: str = "") -> dict[str, Any]:
 
 
 def _serve(fake: FakeModel, handler: BaseHTTPRequestHandler, body: dict[str, Any], behaviour: str) -> None:
+    if behaviour.startswith("redirect "):
+        _, status, where = behaviour.split()
+        return _send(handler, int(status), "", {"Location": where})
     if handler.path.endswith("/embeddings"):
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
         data = [{"index": n, "embedding": _vector(text)} for n, text in enumerate(texts)]
@@ -126,8 +129,14 @@ def _serve(fake: FakeModel, handler: BaseHTTPRequestHandler, body: dict[str, Any
             handler.wfile.write(b" ")
             handler.wfile.flush()
         return None
+    if behaviour == "drip-header":
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not fake.released.wait(0.05):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+        return None
     if behaviour == "huge-header":
-        return _send(handler, 200, _chat(good), {"X-Big": "x" * 70_000})
+        return _send(handler, 200, _chat(good), {"X-Big": "x" * 200_000})
     if behaviour == "html":
         return _send(handler, 200, "<html>Welcome to the proxy</html>")
     if behaviour == "not-chat":

@@ -59,13 +59,15 @@ class CaptureSettings:
 class LlmSettings:
     """An OpenAI-compatible chat endpoint; without `base_url` and `model` no model is ever called.
 
-    `timeout_seconds` covers all attempts of one request together. `daily_token_cap` counts per UTC day over
+    `timeout_seconds` covers all attempts of one request together. A proxy is used only where `proxy` names one; those
+    of the environment are not. `daily_token_cap` counts per UTC day over
     everything that asks the model; 0 allows nothing.
     """
 
     base_url: str = ""
     api_key: str = ""
     model: str = ""
+    proxy: str = ""
     timeout_seconds: float = 60.0
     max_attempts: int = 3
     daily_token_cap: int = 1_000_000
@@ -79,6 +81,7 @@ class EmbeddingSettings:
     base_url: str = ""
     api_key: str = ""
     model: str = ""
+    proxy: str = ""
     dimensions: int = 0
     timeout_seconds: float = 30.0
     threads: int = 2

@@ -22,7 +22,7 @@ from cairn.errors import Misconfigured
 
 ENV_PREFIX = "CAIRN_"
 TRUST = "CAIRN_DOTENV"
-SECRET_KEYS = frozenset({"api_key", "tokens"})
+SECRET_KEYS = frozenset({"api_key", "proxy", "tokens"})  # a proxy's address may hold a password
 # What anybody's folder may set: how talk is cut, how answers are chosen, how time and logs look.
 _HARMLESS = re.compile(r"(capture|search)\.\w+|memory\.timezone|logging\.(level|format)")
 _MAX_BYTES = 1024 * 1024

@@ -318,13 +318,22 @@ def test_a_cold_keyword_search_is_quick(tmp_path):
     code = (
         "import sys\nfrom cairn.surfaces.cli import main\n"
         f"main(['--root', {str(tmp_path)!r}, 'add', '--session', 's', '--sender', 'a', 'hello'])\n"
-        "heavy = {'numpy', 'lancedb', 'pyarrow', 'onnxruntime', 'pydantic', 'starlette', 'rich', 'yaml'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'lancedb', 'pyarrow', 'onnxruntime', 'pydantic', 'starlette', 'rich', 'yaml', 'httpx2'} & set(sys.modules)\n"
         "print(sorted(heavy))\n"
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**clean, **ENV})
     heavy = set(json.loads(done.stdout.splitlines()[-1].replace("'", '"')))
-    assert not heavy & {"numpy", "lancedb", "pyarrow", "onnxruntime", "starlette", "rich", "pydantic"}, heavy
+    assert not heavy & {
+        "numpy",
+        "lancedb",
+        "pyarrow",
+        "onnxruntime",
+        "starlette",
+        "rich",
+        "pydantic",
+        "httpx2",
+    }, heavy
 
 
 def test_import_cairn_is_light():

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
 from cairn.engines import minilm, quiet
+from cairn.engines.model_http import ModelEndpoint, NoAnswer
 from cairn.errors import Misconfigured, Unavailable
 from cairn.language.words import tokens
 from cairn.seams import Embedder
@@ -34,6 +33,7 @@ _MAX_TOKENS = 256
 # a second core is left to the next one.
 _GIVE_WAY_SECONDS, _CALM_SECONDS = 0.5, 0.2
 _FEW = 4  # so many texts are a question and what belongs to it
+_MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
@@ -54,6 +54,7 @@ def choose(settings: Settings) -> Embedder | None:
             chosen.base_url,
             chosen.model,
             api_key=chosen.api_key,
+            proxy=chosen.proxy,
             dimensions=chosen.dimensions,
             timeout_seconds=chosen.timeout_seconds,
         )
@@ -212,6 +213,7 @@ class ServiceEmbedder:
         model: str,
         *,
         api_key: str = "",
+        proxy: str = "",
         dimensions: int = 0,
         timeout_seconds: float = 30.0,
         attempts: int = 3,
@@ -223,14 +225,11 @@ class ServiceEmbedder:
                 f'embedding.provider = "openai" needs base_url and model: {missing} is missing.',
                 setting=f"embedding.{missing}",
             )
-        if not base_url.startswith(("http://", "https://")):
-            raise Misconfigured(
-                f'embedding.base_url = "{base_url}" is not an http or https address.',
-                setting="embedding.base_url",
-            )
-        self._url = base_url.rstrip("/") + "/embeddings"
+        self._endpoint = ModelEndpoint(
+            "embedding", base_url, "embeddings", api_key=api_key, proxy=proxy, max_bytes=_MAX_ANSWER_BYTES
+        )
+        self._url = self._endpoint.url
         self._model = model
-        self._key = api_key
         self._asked = dimensions
         self._known = dimensions
         self._timeout = timeout_seconds
@@ -280,24 +279,20 @@ class ServiceEmbedder:
         return np.asarray(vectors / np.where(norms > 0, norms, 1), np.float32)
 
     def _post(self, body: bytes) -> Any:
-        headers = {"Content-Type": "application/json", "User-Agent": "cairn"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
         trouble = ""
         for attempt in range(self._attempts):
             if attempt:
                 time.sleep(min(0.2 * 4 ** (attempt - 1), 2.0))
-            request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")
             try:
-                with urllib.request.urlopen(request, timeout=self._timeout) as response:
-                    return json.loads(response.read())
-            except urllib.error.HTTPError as error:
-                with error:
-                    trouble = f"status {error.code}"
-                if error.code not in _RETRIED:
-                    break
-            except (OSError, ValueError) as error:
-                trouble = str(getattr(error, "reason", error))
+                reply = self._endpoint.post(body, self._timeout)
+                if 200 <= reply.status < 300:
+                    return json.loads(reply.body)
+            except (NoAnswer, ValueError, RecursionError) as error:
+                trouble = str(error)
+                continue
+            trouble = reply.trouble
+            if reply.status not in _RETRIED:
+                break
         raise Unavailable(f"{self._url} cannot embed now: {trouble}.", url=self._url)
 
 

@@ -1,49 +1,34 @@
 """Writer (the language model): any endpoint that speaks the OpenAI chat protocol.
 
-    complete ──> room under the daily cap? ──> ask ──> read the JSON, check the schema ──> value
-                     429, 5xx, broken line: wait and ask again, within the time budget
-                     400: the server cannot force JSON that way: one rung down the ladder, and remember it
-                     not what was asked for: say so once, and ask again
-    everything else ──> Unavailable, and the caller writes without a model
-
-Built on the standard library alone. Proxies from the environment are not used: a local model must be reached
-directly, and nothing should leave the machine by a door nobody set.
+complete ──> room under the daily cap? ──> ask ──> read the JSON, check the schema ──> value
+                 429, 5xx, broken line: wait and ask again, within the time budget
+                 400: the server cannot force JSON that way: one rung down the ladder, and remember it
+                 not what was asked for: say so once, and ask again
+everything else ──> Unavailable, and the caller writes without a model
 """
 
 from __future__ import annotations
 
 import email.utils
-import http.client
 import json
 import random
 import re
-import socket
-import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from cairn.config import LlmSettings
 from cairn.engines.answers import read_answer, strict
+from cairn.engines.model_http import ModelEndpoint, NoAnswer
 from cairn.engines.spending import Spending
 from cairn.errors import Invalid, Misconfigured, Unavailable
 from cairn.seams import Completion
 
 RUNGS = ("json_schema", "json_object", "prompt")
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_CONNECT_SECONDS = 10.0
-_MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 8.0
-
-
-class _Reply(NamedTuple):
-    status: int
-    body: bytes
-    retry_after: str
 
 
 class _Said(NamedTuple):
@@ -62,21 +47,14 @@ class OpenAIWriter:
     """
 
     def __init__(self, settings: LlmSettings, spending: Spending | None = None) -> None:
-        parts = urlsplit(settings.base_url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or not settings.model:
+        if not settings.base_url or not settings.model:
             raise Misconfigured(
                 "[llm] needs a model and a base_url that begins with http:// or https:// and names a host.",
-                setting="llm.base_url",
+                setting="llm.base_url" if settings.model else "llm.model",
             )
-        try:
-            self._port = parts.port
-        except ValueError:
-            raise Misconfigured("[llm] base_url has no usable port.", setting="llm.base_url") from None
-        if not settings.api_key.isascii() or not settings.api_key.isprintable():
-            raise Misconfigured("[llm] api_key holds characters no header can carry.", setting="llm.api_key")
-        self._host = parts.hostname
-        self._is_tls = parts.scheme == "https"
-        self._path = parts.path.rstrip("/") + "/chat/completions" + (f"?{parts.query}" if parts.query else "")
+        self._endpoint = ModelEndpoint(
+            "llm", settings.base_url, "chat/completions", api_key=settings.api_key, proxy=settings.proxy
+        )
         self._settings = settings
         self._spending = spending
         self._rung = 0
@@ -136,12 +114,11 @@ class OpenAIWriter:
             rung = self._rung
             wait: float | None = None
             try:
-                reply = self._post(self._body(talk, schema, purpose, rung), until)
-            except (OSError, http.client.HTTPException, UnicodeError) as error:
+                body = self._body(talk, schema, purpose, rung)
+                reply = self._endpoint.post(body, until - time.monotonic())
+            except NoAnswer as error:
                 is_late = time.monotonic() >= until
-                trouble = (
-                    "no answer within the time budget" if is_late else f"{type(error).__name__}: {error}"
-                )
+                trouble = "no answer within the time budget" if is_late else str(error)
                 if is_late:
                     self._note(purpose, expected, 0, "timeout", estimated=True)
             else:
@@ -150,17 +127,19 @@ class OpenAIWriter:
                 if reply.status in {400, 422} and rung < len(RUNGS) - 1:
                     self._step_down(rung)
                     continue
-                trouble = f"status {reply.status}"
+                trouble = reply.trouble
                 if reply.status not in _RETRIED:
                     raise Unavailable(
-                        f"{self.id} at {self._host}: {trouble} ({purpose}).", status=reply.status
+                        f"{self.id} at {self._endpoint.host}: {trouble} ({purpose}).", status=reply.status
                     )
                 wait = _seconds_of(reply.retry_after)
             tries += 1
             wait = wait if wait is not None else min(pause, _LONGEST_PAUSE) * (0.75 + random.random() / 2)
             pause *= 2
             if tries >= max(self._settings.max_attempts, 1) or time.monotonic() + wait >= until:
-                raise Unavailable(f"{self.id} at {self._host} does not answer: {trouble} ({purpose}).")
+                raise Unavailable(
+                    f"{self.id} at {self._endpoint.host} does not answer: {trouble} ({purpose})."
+                )
             time.sleep(wait)
 
     def _body(self, talk: list[dict[str, str]], schema: Mapping[str, Any], purpose: str, rung: int) -> bytes:
@@ -189,7 +168,7 @@ class OpenAIWriter:
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             self._note(purpose, expected, 0, "invalid", estimated=True)
             raise Unavailable(
-                f"{self.id} at {self._host} answered with something that is no chat reply."
+                f"{self.id} at {self._endpoint.host} answered with something that is no chat reply."
             ) from None
         spoken = text if isinstance(text, str) else ""
         prompt_tokens, completion_tokens = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
@@ -209,47 +188,6 @@ class OpenAIWriter:
 
     def _step_down(self, refused: int) -> None:
         self._rung = max(self._rung, min(refused + 1, len(RUNGS) - 1))
-
-    def _post(self, body: bytes, until: float) -> _Reply:
-        left = until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("no time left")
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "cairn"}
-        if self._settings.api_key:
-            headers["Authorization"] = f"Bearer {self._settings.api_key}"
-        connection = self._connection(min(left, _CONNECT_SECONDS))
-        # Socket timeouts restart with every byte; this clock does not, so a dripping server is cut off too.
-        alarm = threading.Timer(left, _hang_up, [connection])
-        alarm.daemon = True
-        try:
-            connection.connect()
-            alarm.start()
-            assert connection.sock is not None
-            connection.sock.settimeout(max(until - time.monotonic(), 0.001))
-            connection.request("POST", self._path, body, headers)
-            reply = connection.getresponse()
-            data = reply.read(_MAX_ANSWER_BYTES + 1)
-            if len(data) > _MAX_ANSWER_BYTES:
-                raise http.client.HTTPException(f"the answer is larger than {_MAX_ANSWER_BYTES} bytes")
-            return _Reply(reply.status, data, reply.headers.get("Retry-After") or "")
-        finally:
-            alarm.cancel()
-            connection.close()
-
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
-        if not self._is_tls:
-            return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
-        import ssl
-
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=timeout, context=ssl.create_default_context()
-        )
-
-
-def _hang_up(connection: http.client.HTTPConnection) -> None:
-    with suppress(OSError, AttributeError):
-        assert connection.sock is not None
-        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _count(usage: object, name: str) -> int | None:
