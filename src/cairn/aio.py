@@ -62,6 +62,8 @@ class AsyncMemory:
         return self.memory.parts
 
     async def __aenter__(self) -> AsyncMemory:
+        if self.pools.writers is not None:
+            return self  # open already
         self.pools.open()
         try:
             await self.pools.run(self.memory.__enter__, writes=True)

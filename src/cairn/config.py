@@ -133,7 +133,8 @@ class ServerSettings:
 
     A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin]"; what is left out is not
     limited. A token with owners has the last three rights only where they are named; to another they are denied by
-    a minus (`-promote`). The repositories below `project_roots` may be asked about over HTTP; none may without it.
+    a minus (`-promote`). A connection that brings no complete request within `header_timeout_seconds` is closed; of
+    more than `max_connections` the longest idle makes room. The repositories below `project_roots` may be asked about over HTTP; none may without it.
     """
 
     host: str = "127.0.0.1"
@@ -145,6 +146,8 @@ class ServerSettings:
     max_body_bytes: int = 32 * 1024 * 1024
     max_query_chars: int = 65536
     max_concurrency: int = 64
+    max_connections: int = 512
+    header_timeout_seconds: float = 10.0
     body_timeout_seconds: float = 20.0
 
 
@@ -382,6 +385,13 @@ def _check(settings: Settings) -> None:
             f"{origin}: server.port = {settings.server.port} is not a port; use 0 to 65535.",
             setting="server.port",
         )
+    for name in ("max_connections", "header_timeout_seconds"):
+        if (value := getattr(settings.server, name)) <= 0:
+            origin = settings.origins.get(f"server.{name}", "default")
+            raise Misconfigured(
+                f"{origin}: server.{name} = {value} lets nobody in; use more than 0.",
+                setting=f"server.{name}",
+            )
     try:
         _ = settings.zone
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -67,12 +67,12 @@ def _answers(server: Server) -> bool:
 
 
 @contextmanager
-def serving(root, *options, env=None, log=None):
+def serving(root, *options, env=None, log=None, port=None, handles=None):
     """Start `cairn server start` on `root`; stop it with SIGTERM and check that it ended well.
 
-    What it logs goes to the file `log`, if one is named.
+    What it logs goes to the file `log`, if one is named. `handles` is how many files it may have open.
     """
-    port = free_port()
+    port = port or free_port()
     command = [
         sys.executable,
         "-m",
@@ -84,6 +84,8 @@ def serving(root, *options, env=None, log=None):
         "--port",
         str(port),
     ]
+    if handles is not None:
+        command = ["sh", "-c", f'ulimit -n {handles}; exec "$0" "$@"', *command]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
     with open(log, "ab") if log else nullcontext() as errors:
         process = subprocess.Popen(

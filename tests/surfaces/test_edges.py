@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import socket
+import threading
+import time
 
 import pytest
 
-from tests.surfaces.served import serving
+from tests.surfaces.served import free_port, serving
 from tests.waiting import until
 
 ENV = {"CAIRN_EMBEDDING__PROVIDER": "none", "CAIRN_STRATEGIES__ENABLED": "false"}
@@ -144,3 +146,111 @@ def test_json_logs_are_one_object_a_line(tmp_path):
         '/a\n{"level":"error"}\x1b\x9b'
     ]
     assert "\x9b" not in log.read_text()
+
+
+# ---------------------------------------------------------------- connections
+
+
+def connect(port: int, data: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    if data:
+        connection.sendall(data)
+    return connection
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """All that comes until the server lets go."""
+    answer = b""
+    try:
+        while piece := connection.recv(65536):
+            answer += piece
+    except ConnectionResetError:
+        pass
+    finally:
+        connection.close()
+    return answer
+
+
+def figure(server, name: str) -> int:
+    return int(re.search(rf"^{name} (\d+)$", server.call("GET", "/metrics")[1], re.MULTILINE)[1])
+
+
+def test_connections_without_a_request_are_let_go(tmp_path):
+    """Idle ones, half a head, a head that drips, and a second request that never ends: closed and counted."""
+    env = {**ENV, "CAIRN_SERVER__HEADER_TIMEOUT_SECONDS": "0.3"}
+    half = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+    with serving(tmp_path / "root", env=env) as server:
+        idle = [connect(server.port) for _ in range(20)]
+        begun = [connect(server.port, half) for _ in range(20)]
+        assert [rest_of(one) for one in idle] == [b""] * 20
+        assert {status_of(rest_of(one)) for one in begun} == {408}
+        dripping = connect(server.port, half)
+        dripping.settimeout(0.02)
+        for _ in range(1000):  # a byte now and then does not start the clock again
+            try:
+                if not dripping.recv(65536):
+                    break
+            except TimeoutError:
+                dripping.sendall(b"x")
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("a dripping head kept its connection")
+        dripping.close()
+        second = connect(server.port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += second.recv(65536)
+        second.sendall(half)
+        assert status_of(rest_of(second)) == 408
+        assert figure(server, "cairn_connections_late") == 42
+        assert figure(server, "cairn_connections") == 1
+
+
+def test_the_longest_idle_connection_makes_room(tmp_path):
+    """However many idle ones there are, a caller with a request gets its answer."""
+    env = {**ENV, "CAIRN_SERVER__MAX_CONNECTIONS": "5", "CAIRN_SERVER__HEADER_TIMEOUT_SECONDS": "600"}
+    with serving(tmp_path / "root", env=env) as server:
+        idle = [connect(server.port) for _ in range(25)]
+        assert server.post("memory/search", {"user_id": "a", "query": "x", "consistency": "strong"})[0] == 200
+        assert [rest_of(one) for one in idle[:20]] == [b""] * 20
+        assert figure(server, "cairn_connections_crowded") >= 20
+        for one in idle[20:]:
+            one.close()
+
+
+def test_few_handles_and_many_idle_connections_at_the_start(tmp_path):
+    """64 handles, 30 connections that wait before the server does: it comes up, what it cannot do is told (503), and
+    once they are gone every call works, embedding included.
+    """
+    port, waiting = free_port(), []
+
+    def crowd() -> None:
+        while len(waiting) < 30:
+            try:
+                waiting.append(connect(port))
+            except OSError:
+                time.sleep(0.001)
+
+    crowding = threading.Thread(target=crowd)
+    crowding.start()
+    log = tmp_path / "log"
+    env = {"CAIRN_EMBEDDING__PROVIDER": "hashing"}
+    with serving(tmp_path / "root", env=env, port=port, handles=64, log=log) as server:
+        crowding.join()
+        messages = [{"sender_id": "a", "role": "user", "timestamp": 1780300000000, "content": "Tea at noon."}]
+        calls = [
+            ("memory/add", {"session_id": "s", "messages": messages}),
+            ("memory/flush", {"session_id": "s"}),
+            ("memory/search", {"user_id": "a", "query": "tea", "consistency": "strong", "method": "vector"}),
+        ]
+        assert {server.post(*one)[0] for one in calls} <= {200, 503}
+        for one in waiting:
+            one.close()
+
+        def works() -> bool:
+            answers = [server.post(*one) for one in calls]
+            assert {status for status, _ in answers} <= {200, 503}
+            return {status for status, _ in answers} == {200} and "Tea at noon." in str(answers[-1])
+
+        until(works, "it did not recover")

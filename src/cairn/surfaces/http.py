@@ -29,6 +29,7 @@ from cairn.config import Settings
 from cairn.errors import CairnError, Forbidden, Misconfigured
 from cairn.retrieval.filters import plain_session
 from cairn.surfaces import kept, memories_http, project_http, time_http, views
+from cairn.surfaces.connections import Connections, share_of_handles
 from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import Call, Endpoint, JsonResponse, contract, read_body, read_query
@@ -195,9 +196,10 @@ ENDPOINTS: list[Endpoint] = [
 class _Routes:
     """Turns the table into Starlette routes bound to one memory."""
 
-    def __init__(self, memory: AsyncMemory, metrics: Metrics) -> None:
+    def __init__(self, memory: AsyncMemory, metrics: Metrics, connections: Connections | None) -> None:
         self.memory = memory
         self.metrics = metrics
+        self.connections = connections
 
     def all(self) -> list[StarletteRoute]:
         routes = [
@@ -237,6 +239,8 @@ class _Routes:
     async def show_metrics(self, request: Request) -> Response:
         request.state.route = "/metrics"
         gauges = await self.memory.gauges()
+        if self.connections is not None:
+            gauges |= self.connections.gauges()
         return PlainTextResponse(
             self.metrics.render(gauges), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
@@ -275,8 +279,11 @@ async def _framework_refusal(request: Request, error: Exception) -> Response:
     return Response(body, refusal.status, headers=refusal.headers, media_type="application/json")
 
 
-def build_app(memory: AsyncMemory, *, own: bool = True) -> App:
-    """The ASGI application over `memory`; with `own` its lifetime follows the server's."""
+def build_app(memory: AsyncMemory, *, own: bool = True, connections: Connections | None = None) -> App:
+    """The ASGI application over `memory`; with `own` its lifetime follows the server's.
+
+    The figures of `connections` are added to those of /metrics.
+    """
     metrics = Metrics()
 
     @contextlib.asynccontextmanager
@@ -288,7 +295,7 @@ def build_app(memory: AsyncMemory, *, own: bool = True) -> App:
             yield
 
     inner = Starlette(
-        routes=_Routes(memory, metrics).all(),
+        routes=_Routes(memory, metrics, connections).all(),
         lifespan=lifespan,
         exception_handlers={
             HTTPException: _framework_refusal,
@@ -302,7 +309,7 @@ def build_app(memory: AsyncMemory, *, own: bool = True) -> App:
     return Guard(inner, memory.settings.server, observe=metrics.observe)
 
 
-def _listeners(host: str, port: int) -> list[socket.socket]:
+def _listeners(host: str, port: int, backlog: int) -> list[socket.socket]:
     """Sockets that listen at an address, taken before anything else is opened.
 
     Raises:
@@ -312,7 +319,7 @@ def _listeners(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, address in dict.fromkeys((info[0], info[4]) for info in found):
-            made.append(socket.create_server(address, family=family, backlog=2048))
+            made.append(socket.create_server(address, family=family, backlog=backlog))
     except (OSError, OverflowError) as error:
         for one in made:
             one.close()
@@ -322,6 +329,13 @@ def _listeners(host: str, port: int) -> list[socket.socket]:
             setting="server.port",
         ) from None
     return made
+
+
+def _import_what_calls_need() -> None:
+    """Load what the first calls use. An import that runs out of handles halfway cannot be made again."""
+    import numpy  # noqa: F401, ICN001 -- searching and embedding
+
+    contract("AddBody")
 
 
 def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
@@ -337,10 +351,13 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
 
     allocator.settle()
     configure(settings.logging)
-    listeners = _listeners(settings.server.host, settings.server.port)
+    limit, backlog = share_of_handles(settings.server.max_connections)
+    connections = Connections(limit, settings.server.header_timeout_seconds)
+    listeners = _listeners(settings.server.host, settings.server.port, backlog)
     # A request re-takes the interpreter lock after each flush to disk; it should not wait 5 ms for background text work.
     sys.setswitchinterval(0.0005)
-    app = build_app(AsyncMemory(settings))
+    memory = AsyncMemory(settings)
+    app = build_app(memory, connections=connections)
     config = uvicorn.Config(
         cast("Any", app),
         host=settings.server.host,
@@ -352,16 +369,23 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
         timeout_graceful_shutdown=20,
         h11_max_incomplete_event_size=65536,
         ws="none",
+        http=cast("Any", connections.protocol),
+        backlog=backlog,
     )
     server = uvicorn.Server(config)
 
     async def run() -> None:
+        if (
+            limit < settings.server.max_connections
+        ):  # handles are few: nobody is let in before this has its own
+            await asyncio.to_thread(_import_what_calls_need)
+        await memory.__aenter__()  # here, where what fails is said plainly
         task = asyncio.create_task(server.serve(sockets=listeners))
         while not server.started and not task.done():
             await asyncio.sleep(0.01)
         if server.started and ready is not None:
             ready(f"http://{settings.server.host}:{settings.server.port}")
-        await asyncio.to_thread(contract, "AddBody")
+        await asyncio.to_thread(_import_what_calls_need)
         gc.freeze()  # what the start made stays: collections need not walk it again
         await task
 
