@@ -75,6 +75,7 @@ CASES: dict[tuple[str, str], Case] = {
         writes=True,
         needs=("share", "promote"),
     ),
+    ("POST", "/memories/forget"): Case({"id": "{id}", "all_owners": True}, writes=True, needs=("share",)),
     ("POST", "/memories/sweep"): Case({}, writes=True, needs=("share",)),
     ("POST", "/memories/consolidate"): Case({}, writes=True, needs=("share", "promote")),
     ("GET", "/memories/{id}"): Case(),
@@ -185,9 +186,12 @@ def world(tmp_path_factory):
 def filled(world: World, path: str, case: Case, memory: str) -> tuple[str, Any]:
     """The path and body of a case, about `memory`."""
     path = (path + case.query).replace("{id}", memory).replace("{run}", "run-1")
+    known = {"{repo}": world.repo, "{id}": memory}
     body = case.body
-    if isinstance(body, dict) and "path" in body:
-        body = {**body, "path": world.repo}
+    if isinstance(body, dict):
+        body = {
+            name: known.get(value, value) if isinstance(value, str) else value for name, value in body.items()
+        }
     return path.replace("{repo}", world.repo), body
 
 
