@@ -17,6 +17,7 @@ from cairn.governed.skills import ScanReport
 from cairn.memory import Memories, Memory
 from cairn.operations.memories import MemoryPage
 from cairn.operations.recall import MemoryType, Method
+from cairn.operations.recalling import Recalled
 from cairn.parts import Parts
 from cairn.retrieval.answers import SearchResult
 from cairn.retrieval.listing import GetResult
@@ -58,6 +59,17 @@ class AsyncMemory:
         limited_to: Collection[str] | None = None,
     ) -> AddOutcome:
         """Keep `messages`, all or none, durably before this returns."""
+    async def brief(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        folder: str | None = None,
+        app_id: str = "default",
+        project_id: str | None = None,
+        token_budget: int = 1500,
+    ) -> Recalled:
+        """What a new session should know: core memory, what was promoted, how the project stands, what is due."""
     async def checkpoint(
         self, label: str = "", *, app_id: str = "default", project_id: str = "default"
     ) -> dict[str, Any]:
@@ -120,6 +132,20 @@ class AsyncMemory:
         """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
     async def rebuild(self) -> dict[str, Any]:
         """Make the whole index anew from the files."""
+    async def recall(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        mission_id: str | None = None,
+        folder: str | None = None,
+        app_id: str = "default",
+        project_id: str | None = None,
+        token_budget: int = 800,
+        min_score: float | None = None,
+    ) -> Recalled:
+        """What of everything remembered helps with `query`: nothing rather than junk, framed as data."""
     async def reextract(
         self,
         *,

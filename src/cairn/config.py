@@ -21,10 +21,11 @@ from cairn.settings_files import ENV_PREFIX, SECRET_KEYS, TRUST, from_env_name, 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """Where the memory is and how it shows time."""
+    """Where the memory is, how it shows time, and whose it is where nobody is named."""
 
     root: str = "~/.cairn"
     timezone: str = "UTC"
+    person: str = "me"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from cairn.operations.table import Room, operation
 from cairn.types import Space
 
 if TYPE_CHECKING:
+    from cairn.operations.recalling import Recalled
     from cairn.retrieval.answers import SearchResult
     from cairn.retrieval.listing import GetResult
 
@@ -103,6 +104,84 @@ class Recall(Room):
             self._catch_up(consistency, request.wait_seconds, embed=method != "keyword")
         with self.parts.foreground():
             return self.parts.searcher.search(request)
+
+    @operation(writes=False)
+    def recall(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        mission_id: str | None = None,
+        folder: str | None = None,
+        app_id: str = "default",
+        project_id: str | None = None,
+        token_budget: int = 800,
+        min_score: float | None = None,
+    ) -> Recalled:
+        """What of everything remembered helps with `query`: nothing rather than junk, framed as data.
+
+        Args:
+            query: The question, or the prompt a person just wrote.
+            user_id: Whose memory; the settings' `memory.person` unless given.
+            agent_id: Ask the memory of this agent, too.
+            mission_id: Ask the memories of this running mission, too.
+            folder: A folder of the repository at hand: its space and its record are asked, too.
+            app_id: The app of the general space.
+            project_id: The project to ask instead of the one `folder` belongs to.
+            token_budget: The most tokens of the prompt.
+            min_score: Leave out what scores less (0 to 1).
+
+        Raises:
+            Invalid: the query, an id or a number is wrong; the message names it.
+        """
+        from cairn.operations import recalling
+
+        return recalling.recall(
+            self.parts,
+            query,
+            user_id=user_id,
+            agent_id=agent_id,
+            mission_id=mission_id,
+            folder=folder,
+            app_id=app_id,
+            project_id=project_id,
+            token_budget=token_budget,
+            min_score=min_score,
+        )
+
+    @operation(writes=False)
+    def brief(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        folder: str | None = None,
+        app_id: str = "default",
+        project_id: str | None = None,
+        token_budget: int = 1500,
+    ) -> Recalled:
+        """What a new session should know: core memory, what was promoted, how the project stands, what is due.
+
+        Args:
+            user_id: Whose memory; the settings' `memory.person` unless given.
+            agent_id: The agent whose core memory is shown, too.
+            folder: A folder of the repository at hand.
+            app_id: The app of the general space.
+            project_id: The project to ask instead of the one `folder` belongs to.
+            token_budget: The most tokens of the prompt.
+        """
+        from cairn.operations import recalling
+
+        return recalling.brief(
+            self.parts,
+            user_id=user_id,
+            agent_id=agent_id,
+            folder=folder,
+            app_id=app_id,
+            project_id=project_id,
+            token_budget=token_budget,
+        )
 
     @operation(writes=False)
     def get(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
+from operator import itemgetter
 from typing import Any
 
 from cairn.errors import Invalid
 from cairn.retrieval import filters as filter_language
+from cairn.retrieval.corpus import Row
 from cairn.retrieval.rows import PAGE_ORDER, Pages
 from cairn.retrieval.showing import ARRAYS, shown
 from cairn.types import Freshness, Scope, Space
 
 MAX_PAGE_SIZE = 100
 _MAX_OFFSET = 2**62
+_MOST_PLANS = 2000  # plans of one owner that are looked through for what is coming up, the newest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,28 @@ class Listing:
             count=len(items),
             freshness=freshness,
         )
+
+    def upcoming(self, scope: Scope, start: datetime, end: datetime, limit: int = 20) -> list[Row]:
+        """The owner's plans whose window touches the time from `start` to `end`, the soonest first."""
+        found = []
+        for offset in range(0, _MOST_PLANS, MAX_PAGE_SIZE):
+            page = self._pages.page(scope, ["foresight"], offset=offset, limit=MAX_PAGE_SIZE)
+            for row in self._pages.rows(scope, page.rowids):
+                begins, ends = _window(row, "start_time"), _window(row, "end_time")
+                if begins is not None and begins <= end and (ends or begins) >= start:
+                    found.append((begins, row))
+            if len(page.rowids) < MAX_PAGE_SIZE:
+                break
+        return [row for _, row in sorted(found, key=itemgetter(0))[:limit]]
+
+
+def _window(row: Row, name: str) -> datetime | None:
+    """The time a plan begins or ends, if it can be read."""
+    try:
+        moment = datetime.fromisoformat(str(row.fields.get(name, "")))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _whole(name: str, value: object, low: int, high: int | None) -> None:

@@ -1,0 +1,295 @@
+"""Recall: one question over everything that fits the caller, as lines for a prompt.
+
+    recall(query) -> the person's memory, in the general space and in the repository's
+                  -> the agent's cases and skills -> governed memories of the project -> the repository's record
+                  -> one list by score, each text once, within a token budget, framed as data
+
+Every source is asked through the same gate (`for_injection`): nothing rather than junk. `brief` is what a new
+session should know before the first question: core memory, what was promoted, and what is due.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from cairn.errors import CairnError, NotFound
+from cairn.governed.framing import frame
+from cairn.governed.records import UNTRUSTED
+from cairn.retrieval.answers import SearchRequest, SearchResult, tokens_of
+from cairn.types import Evidence, Freshness, Hit, Scope, Space
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cairn.parts import Parts
+    from cairn.project.project import ProjectMemory
+
+log = logging.getLogger("cairn")
+
+_EVIDENCE = 4
+_PER_SOURCE = 4
+_DUE_DAYS = 14
+_SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledItem:
+    """One recalled text: what it says, when it was said, and where it comes from."""
+
+    text: str
+    kind: str
+    score: float
+    source: str
+    id: str = ""
+    at: datetime | None = None
+    space: Space = field(default_factory=Space)
+
+    def line(self, zone: Any) -> str:
+        """The item as one line of a prompt."""
+        day = f"{self.at.astimezone(zone).date().isoformat()} " if self.at is not None else ""
+        where = f"{self.source} {self.id}".strip()
+        return f"{day}{self.text} [{where}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What was recalled, best first; `prompt` is the same as framed text, "" for nothing."""
+
+    items: tuple[RecalledItem, ...] = ()
+    prompt: str = ""
+    tokens: int = 0
+    freshness: Freshness = field(default_factory=lambda: Freshness(0, 0, "fresh"))
+    notes: tuple[str, ...] = ()
+
+
+def recall(
+    parts: Parts,
+    query: str,
+    *,
+    user_id: str | None,
+    agent_id: str | None,
+    mission_id: str | None,
+    folder: str | None,
+    app_id: str,
+    project_id: str | None,
+    token_budget: int,
+    min_score: float | None,
+) -> Recalled:
+    """Ask every source that fits the caller, through one gate, and choose the best."""
+    person = user_id or parts.settings.memory.person
+    project = _project_at(folder)
+    notes: list[str] = []
+    found: list[RecalledItem] = []
+    freshness: Freshness | None = None
+    asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score)
+    _settle(parts)
+    with parts.foreground():
+        for request in _requests(asked, _spaces(app_id, project_id, project), person, agent_id, mission_id):
+            result = parts.searcher.search(request)
+            freshness = _worse(freshness, result.freshness)
+            notes += result.freshness.notes
+            found += _items(result)
+    if project is not None:
+        found += _from_project(project, query, notes)
+    return _told(found, token_budget, parts.settings.zone, freshness, notes)
+
+
+def brief(
+    parts: Parts,
+    *,
+    user_id: str | None,
+    agent_id: str | None,
+    folder: str | None,
+    app_id: str,
+    project_id: str | None,
+    token_budget: int,
+) -> Recalled:
+    """Core memory and promoted memories, what is due, and the repository's next steps."""
+    person = user_id or parts.settings.memory.person
+    project = _project_at(folder)
+    found: list[RecalledItem] = []
+    notes: list[str] = []
+    for space in _spaces(app_id, project_id, project):
+        found += _core(parts, space, agent_id)
+        found += _due(parts, Scope(space, "user", person))
+    if project is not None:
+        found += _from_project(project, "what should I do next", notes)
+    return _told(found, token_budget, parts.settings.zone, None, notes)
+
+
+def _settle(parts: Parts) -> None:
+    """A lone call does its own indexing; a disk that refuses costs freshness, not the answer."""
+    if parts.daemon is None:
+        try:
+            parts.catch_up(10.0, embed=True)
+        except CairnError as error:
+            log.warning("the index is not up to date: %s", error)
+
+
+def _project_at(folder: str | Path | None) -> ProjectMemory | None:
+    """The repository's memory at `folder`; None without a folder, or where it cannot be looked at."""
+    if folder is None:
+        return None
+    from cairn.projects import open_project
+
+    try:
+        return open_project(folder)
+    except CairnError as error:
+        log.warning("the repository at %s is left out: %s", folder, error)
+        return None
+
+
+def _spaces(app: str, project_id: str | None, project: ProjectMemory | None) -> list[Space]:
+    """The general space, and the repository's or the one that was named."""
+    spaces = [Space(app, "default")]
+    if project_id is not None:
+        spaces.append(Space(app, project_id))
+    elif project is not None:
+        spaces.append(project.space)
+    return list(dict.fromkeys(spaces))
+
+
+def _requests(
+    asked: SearchRequest, spaces: Iterable[Space], person: str, agent: str | None, mission: str | None
+) -> Iterator[SearchRequest]:
+    for space in spaces:
+        here = replace(asked, app_id=space.app, project_id=space.project)
+        yield replace(here, user_id=person, evidence=_EVIDENCE)
+        yield replace(here, scope=Scope(space, "project", ""))
+        if agent is not None:
+            yield replace(here, agent_id=agent)
+        if mission is not None:
+            yield replace(here, scope=Scope(space, "mission", mission))
+
+
+def _items(result: SearchResult) -> Iterator[RecalledItem]:
+    """The hits and verbatim messages of one answer; what no person has vouched for is left out."""
+    space = result.space
+    for hit in result.hits:
+        if hit.kind == "memory" and not _is_vouched_for(hit):
+            continue
+        yield RecalledItem(_words(hit), hit.kind, hit.score, hit.kind, hit.id, hit.timestamp, space)
+    for said in result.evidence or ():
+        yield RecalledItem(
+            _said(said), "message", said.score, "said in", said.session_id, said.timestamp, space
+        )
+    for message in result.unprocessed_messages:
+        yield RecalledItem(
+            f"{message.sender_name or message.sender_id}: {message.text}",
+            "message",
+            0.5,
+            "said just now in",
+            result.session_id,
+            None,
+            space,
+        )
+
+
+def _words(hit: Hit) -> str:
+    facts = " ".join(fact.text for fact in hit.facts)
+    if hit.kind == "episode" and facts:
+        return facts
+    return str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)
+
+
+def _said(said: Evidence) -> str:
+    return f"{said.sender_name or said.sender_id}: {said.text}"
+
+
+def _is_vouched_for(hit: Hit) -> bool:
+    return hit.fields.get("origin", "human") not in UNTRUSTED or hit.fields.get("status") == "promoted"
+
+
+def _from_project(project: ProjectMemory, query: str, notes: list[str]) -> Iterator[RecalledItem]:
+    """What the repository's own record answers, with where it stands there."""
+    try:
+        if not project.exists:
+            return
+        answer = project.query(query)
+    except CairnError as error:
+        notes.append(f"the repository's memory was left out: {error}")
+        return
+    if not answer.enough:
+        return
+    for citation in answer.citations[:_PER_SOURCE]:
+        yield RecalledItem(
+            citation.summary,
+            "project",
+            0.5,
+            citation.projectionPath or citation.pathOrSection,
+            citation.sourceId,
+            None,
+            project.space,
+        )
+
+
+def _core(parts: Parts, space: Space, agent: str | None) -> Iterator[RecalledItem]:
+    """Core memory and promoted memories, as the MEMORY.md page of this space says them."""
+    from cairn.governed import pages
+
+    scopes = [Scope(space, "project", ""), *([Scope(space, "agent", agent)] if agent else [])]
+    for scope in scopes:
+        at = pages.folder(parts.keeper, scope).child("MEMORY.md")
+        try:
+            text = parts.keeper.storage.read(at)
+        except (NotFound, UnicodeDecodeError):
+            continue
+        for line in text.splitlines():
+            if line.startswith("- "):
+                yield RecalledItem(line[2:].strip(), "core", 1.0, at.key, "", None, space)
+
+
+def _due(parts: Parts, scope: Scope) -> Iterator[RecalledItem]:
+    """What of the person's plans falls into the next days."""
+    now = parts.clock.now()
+    for row in parts.listing.upcoming(scope, now, now + timedelta(days=_DUE_DAYS)):
+        yield RecalledItem(row.text, "foresight", 0.9, "coming up", row.id, None, scope.space)
+
+
+def _worse(one: Freshness | None, other: Freshness) -> Freshness:
+    if one is None or other.state != "fresh" or other.pending > one.pending:
+        return other
+    return one
+
+
+def _told(
+    found: Iterable[RecalledItem], budget: int, zone: Any, freshness: Freshness | None, notes: Iterable[str]
+) -> Recalled:
+    """The best of `found`, each text once, that fit the budget together; a long first one is cut to fit."""
+    chosen: list[RecalledItem] = []
+    seen: set[str] = set()
+    for item in sorted(found, key=lambda one: -one.score):
+        key = " ".join(item.text.casefold().split())
+        if not key or any(key in other for other in seen):
+            continue
+        fitting = _cut(item, chosen, budget, zone)
+        if fitting is None:
+            continue
+        seen.add(key)
+        chosen.append(fitting)
+    prompt = frame([item.line(zone) for item in chosen])
+    return Recalled(
+        tuple(chosen),
+        prompt,
+        tokens_of(prompt),
+        freshness or Freshness(0, 0, "fresh"),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _cut(item: RecalledItem, chosen: list[RecalledItem], budget: int, zone: Any) -> RecalledItem | None:
+    """`item` whole, or its beginning where only that fits beside what was chosen; None for neither."""
+    lines = [one.line(zone) for one in chosen]
+    if tokens_of(frame([*lines, item.line(zone)])) <= budget:
+        return item
+    room = budget - tokens_of(frame([*lines, replace(item, text="…").line(zone)]))
+    if room < _SMALLEST_PIECE:
+        return None
+    words = item.text.split()
+    while words and tokens_of(" ".join(words)) > room:
+        words = words[: max(len(words) * room // max(tokens_of(" ".join(words)), 1) - 1, 0)]
+    return replace(item, text=" ".join(words) + " …") if len(words) >= _SMALLEST_PIECE // 2 else None

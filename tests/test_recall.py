@@ -1,0 +1,91 @@
+"""`recall` and `brief`: one question over all that fits the caller, within a budget, or nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cairn
+from cairn.errors import Invalid
+from cairn.memory import Memory
+from cairn.project.git import space_of
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with cairn.open_blocking(tmp_path / "root", background=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    return tree
+
+
+def say(memory: Memory, text: str, **place: str) -> None:
+    now = int(time.time() * 1000)
+    memory.add("s1", [{"sender_id": "me", "role": "user", "timestamp": now, "content": text}], **place)
+    memory.flush("s1", **place)
+
+
+def test_the_person_and_the_project_are_asked_at_once(memory: Memory, repository: Path) -> None:
+    """Nobody is named: the settings' person, the general space and the repository's space answer together."""
+    space = space_of(repository)
+    say(memory, "I am allergic to peanuts.")
+    memory.remember("Deploys wait for the migration job.", "gotcha", project_id=space.project)
+    told = memory.recall("what am I allergic to", folder=str(repository))
+    assert "peanuts" in told.prompt and "not an instruction" in told.prompt
+    told = memory.recall("what do deploys wait for", folder=str(repository))
+    assert [item.kind for item in told.items][:1] == ["memory"]
+    assert told.items[0].space == space and told.items[0].id in told.prompt
+    assert "migration" not in memory.recall("what do deploys wait for").prompt
+
+
+def test_nothing_rather_than_junk(memory: Memory) -> None:
+    """An unrelated question gets an empty prompt, not the nearest memory."""
+    say(memory, "I am allergic to peanuts.")
+    told = memory.recall("what is the capital of Mongolia")
+    assert (told.prompt, told.items, told.tokens) == ("", (), 0)
+
+
+def test_a_budget_is_kept_and_a_long_text_is_cut_to_it(memory: Memory) -> None:
+    """A long memory is shown by its beginning where it does not fit whole."""
+    say(memory, "The peanut allergy plan: " + "carry the pen, call the nurse, tell the crew. " * 60)
+    told = memory.recall("what is the peanut allergy plan", token_budget=120)
+    assert 0 < told.tokens <= 120 and told.items[0].text.endswith("…")
+
+
+def test_each_text_is_told_once(memory: Memory) -> None:
+    """A fact and the message it was said in are not both told where one holds the other."""
+    say(memory, "Dana likes her coffee black.")
+    told = memory.recall("how does Dana like her coffee")
+    assert told.prompt.casefold().count("coffee black") == len(told.items)
+
+
+def test_what_a_tool_said_is_not_told(memory: Memory) -> None:
+    """Words of tools and pages wait for a person before they reach a prompt."""
+    memory.remember("The vendor supports TLS 1.3.", origin="web")
+    assert memory.recall("which TLS does the vendor support").prompt == ""
+
+
+def test_a_new_session_is_told_what_was_promoted(memory: Memory) -> None:
+    """`brief` tells the lines of MEMORY.md, framed."""
+    memory.remember("Deploys wait for the migration job.", "gotcha", mode="strict", pinned=True)
+    memory.memories.refresh()
+    assert "migration job" in memory.brief().prompt
+
+
+def test_bad_questions_are_refused_by_name(memory: Memory) -> None:
+    """A blank query, and a person no owner can be."""
+    with pytest.raises(Invalid, match="query is blank"):
+        memory.recall("  ")
+    with pytest.raises(Invalid):
+        memory.recall("x", user_id="../../etc")
+    assert memory.recall("x", folder="/no/such/folder").prompt == ""
