@@ -302,9 +302,9 @@ def test_a_crash_at_any_step_gives_the_same_episodes_once(tmp_path, steps, monke
     places = [
         (inbox, "messages_of"),
         (notebook, "append"),
-        (kit.capture, "_announce"),
+        (kit.capture._teller, "_announce"),
         (inbox, "done"),
-        (kit.capture, "_finish"),
+        (kit.capture._teller, "finish"),
     ]
     monkeypatch.setattr(*places[steps], die)
     with pytest.raises(Death):
@@ -322,7 +322,7 @@ def test_recovery_without_the_ledger_finds_the_cell_in_the_logs(tmp_path, monkey
     kit = Kit(tmp_path)
     for session in ("s1", "s2"):
         kit.add(session, said(f"words of {session}"))
-        monkeypatch.setattr(kit.capture, "_finish", lambda *a, **k: None)
+        monkeypatch.setattr(kit.capture._teller, "finish", lambda *a, **k: None)
         kit.flush(session)
         monkeypatch.undo()
     for file in (tmp_path / ".tmp" / "cells").iterdir():
@@ -349,7 +349,7 @@ def test_recovery_beside_a_cut_does_not_strike_it_off_the_ledger(tmp_path, monke
         beside.join(0.3)
 
     monkeypatch.setattr(kit.capture._pending, "begin", noted)
-    monkeypatch.setattr(kit.capture, "_finish", lambda *a, **k: None)  # killed right after the cut
+    monkeypatch.setattr(kit.capture._teller, "finish", lambda *a, **k: None)  # killed right after the cut
     kit.flush()
     beside.join()
     assert Kit(tmp_path).capture.recover() == 1
@@ -643,7 +643,7 @@ def test_the_ledger_rolls_over_by_itself(kit, monkeypatch):
     clock = Later(0)
     later = Kit(kit.folder, clock=clock)
     later.add("s1", said("hello"))
-    monkeypatch.setattr(later.capture, "_finish", lambda *a, **k: None)
+    monkeypatch.setattr(later.capture._teller, "finish", lambda *a, **k: None)
     [cell] = later.capture._inbox.flush(SPACE, "s1")[0]
     monkeypatch.undo()
     clock.ahead = timedelta(hours=5)
@@ -724,14 +724,14 @@ def test_a_flush_waits_for_the_thread_that_finishes_its_cell(kit, monkeypatch):
     """A cell that recovery is telling just now is told when a flush of its session answers."""
     kit.add("s1", said("the words of a cut cell"))
     began, go_on = threading.Event(), threading.Event()
-    write = kit.capture._write
+    write = kit.capture._teller._write
 
     def slow(*args, **kwargs):
         began.set()
         go_on.wait(LONG)
         return write(*args, **kwargs)
 
-    monkeypatch.setattr(kit.capture, "_write", slow)
+    monkeypatch.setattr(kit.capture._teller, "_write", slow)
     first = threading.Thread(target=kit.flush)
     first.start()
     assert began.wait(LONG)

@@ -15,8 +15,9 @@ from cairn.errors import CairnError
 from cairn.notes.conflicts import conflict_copies
 from cairn.notes.kinds import place_of
 from cairn.parts import Parts
+from cairn.seams import Locator
 from cairn.settings_files import SECRET_KEYS
-from cairn.talk.sessions import session_locator
+from cairn.talk.sessions import SessionState, session_locator
 
 if TYPE_CHECKING:
     from cairn.governed.checks import Finding
@@ -170,8 +171,24 @@ def _sessions(parts: Parts) -> Finds:
                 f"{locator}, line {one.line}: {one.trouble}; it was set aside",
                 "correct the line or take it out; the other lines are in use",
             )
+        yield from _unfinished(parts, locator, state)
         if more := state.skipped_lines - len(state.troubles):
             yield finding("warn", f"{locator}: {more} more lines were set aside", "look at the file")
+
+
+def _unfinished(parts: Parts, locator: Locator, state: SessionState) -> Finds:
+    """Cells of a session whose episodes are not all there, and why."""
+    waiting = parts.capture.waiting
+    for cell in state.pending:
+        reasons = [one for one in waiting if one.cell_id == cell.cell_id and one.scope.space == state.space]
+        for one in reasons:
+            yield finding("fail", f"{locator}: {one}", "mend that; it is tried again by itself")
+        if not reasons and not parts.capture.is_at(cell):
+            yield finding(
+                "warn",
+                f"{locator}: cell {cell.cell_id} of {cell.day} has no episode yet",
+                f"run `cairn flush --session '{state.session_id}'`",
+            )
 
 
 def _note_step(code: str) -> str:

@@ -37,6 +37,15 @@ class Upkeep(Room):
             "vectors_missing": self.parts.indexer.waiting_for_vectors(),
             "index_bytes": self.parts.index.size_bytes(),
             "set_aside": self.parts.state.set_aside(),
+            "waiting": [
+                {
+                    "owner": one.scope.owner,
+                    "session_id": one.session_id,
+                    "cell_id": one.cell_id,
+                    "reason": one.reason,
+                }
+                for one in self.parts.capture.waiting
+            ],
         }
         if self.parts.daemon is not None:
             status["daemon"] = self.parts.daemon.health()

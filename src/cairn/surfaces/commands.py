@@ -240,22 +240,35 @@ def add(args: argparse.Namespace, output: Output) -> int:
             idempotency_key=args.key,
             mode=args.mode,
         )
-    output.value({"status": outcome.status, "message_count": outcome.message_count, "lsn": outcome.lsn})
+    waiting = [str(one) for one in outcome.waiting]
+    output.value(
+        {
+            "status": outcome.status,
+            "message_count": outcome.message_count,
+            "lsn": outcome.lsn,
+            "waiting": waiting,
+        }
+    )
     output.line(
         f"{outcome.status}: {outcome.message_count} message{'s' if outcome.message_count != 1 else ''} kept."
     )
+    for one in waiting:
+        output.line(one)
     return 0
 
 
 def flush(args: argparse.Namespace, output: Output) -> int:
     with opened(args) as memory:
         outcome = memory.flush(args.session, **space_of(args))
-    output.value({"status": outcome.status, "lsn": outcome.lsn})
+    waiting = [str(one) for one in outcome.waiting]
+    output.value({"status": outcome.status, "lsn": outcome.lsn, "waiting": waiting})
     output.line(
         "extracted: the episode is written."
         if outcome.status == "extracted"
         else "no_extraction: nothing was open."
     )
+    for one in waiting:
+        output.line(one)
     return 0
 
 

@@ -62,7 +62,12 @@ async def add(call: Call) -> Any:
         return JsonResponse(
             {"status": "queued", "message_count": outcome.message_count, "pending": len(waiting)}, 202
         )
-    return {"message_count": outcome.message_count, "status": outcome.status, "lsn": outcome.lsn}
+    return {
+        "message_count": outcome.message_count,
+        "status": outcome.status,
+        "lsn": outcome.lsn,
+        "waiting": [str(one) for one in outcome.waiting],
+    }
 
 
 async def flush(call: Call) -> Any:
@@ -70,7 +75,11 @@ async def flush(call: Call) -> Any:
     space = Space(body.app_id, body.project_id)
     call.grant.reach_owners(space, call.grant.owners or (), write=True)
     outcome = await call.memory.flush(body.session_id, space.app, space.project, limited_to=call.grant.owners)
-    return {"status": outcome.status, "lsn": outcome.lsn}
+    return {
+        "status": outcome.status,
+        "lsn": outcome.lsn,
+        "waiting": [str(one) for one in outcome.waiting],
+    }
 
 
 async def search(call: Call) -> Any:

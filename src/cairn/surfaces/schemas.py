@@ -152,6 +152,7 @@ class AddData(Answer):
     message_count: int
     status: Literal["accumulated", "extracted"]
     lsn: int | None = None
+    waiting: list[str] = []
 
 
 class AcceptedData(Answer):
@@ -163,6 +164,7 @@ class AcceptedData(Answer):
 class FlushData(Answer):
     status: Literal["extracted", "no_extraction"]
     lsn: int | None = None
+    waiting: list[str] = []
 
 
 class AtomicFactItem(Answer):

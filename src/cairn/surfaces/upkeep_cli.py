@@ -92,6 +92,8 @@ def cascade_status(args: argparse.Namespace, output: Output) -> int:
     output.fields({name: value for name, value in status.items() if not isinstance(value, list | dict)})
     for one in status["set_aside"]:
         output.line(f"set aside  {one['path']}: {one['trouble']}")
+    for one in status["waiting"]:
+        output.line(f"waiting    episode of {one['owner']} from session {one['session_id']}: {one['reason']}")
     for finding in status.get("problems", []):
         output.line(f"- {finding}")
     return 0

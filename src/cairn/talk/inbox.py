@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from cairn import rights
@@ -28,16 +28,18 @@ from cairn.talk.lines import (
     CellRecord,
     Closed,
     Finished,
+    ToldTo,
     added_line,
     closed_line,
     finished_line,
     hashed_key,
     said_json,
+    told_line,
 )
 from cairn.talk.narrative import said_at
 from cairn.talk.pending import PendingCells
 from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, cell_id, session_locator
-from cairn.types import Message, Space
+from cairn.types import Message, Scope, Space, Track
 
 _LOCK_NAMES = 1024
 _MAX_KEY_CHARS = 200
@@ -71,7 +73,9 @@ class Inbox:
         settings: CaptureSettings,
         zone: ZoneInfo,
         embedder: Callable[[], Embedder | None] | None = None,
+        admit: Callable[[Sequence[Scope]], None] = lambda _: None,
     ) -> None:
+        self._admit = admit
         self._log = log
         self._locks = locks
         self._clock = clock
@@ -115,6 +119,7 @@ class Inbox:
             repeat = _repeat(state, digest, key)
             if repeat is not None:
                 return Kept(repeat.status, repeat.count, (), before, True, tuple(repeat.cells))
+            self._admit(_scopes(space, state, messages))
             begun_for = frozenset(limited_to) if limited_to is not None and not state.next_ordinal else None
             added = Added(
                 state.next_ordinal,
@@ -210,6 +215,15 @@ class Inbox:
         return self._unit(
             space, session_id, lambda _, state: frozenset(cell.cell_id for cell in state.pending)
         )
+
+    def told(self, space: Space, session_id: str, cell: str, owners: Sequence[tuple[str, str]]) -> None:
+        """The episodes of some owners of `cell` are on disk, while others wait for theirs."""
+
+        def put(place: Locator, state: SessionState) -> None:
+            event = ToldTo(cell, tuple(owners))
+            self._log.append(place, state, [(event, told_line(event))], sync=False)
+
+        self._unit(space, session_id, put)
 
     def done(self, space: Space, session_id: str, cells: Sequence[str]) -> None:
         """The episodes of `cells` are on disk."""
@@ -320,6 +334,14 @@ def _check_key(key: str | None) -> None:
         raise Invalid(
             f"An idempotency key must be a text of 1 to {_MAX_KEY_CHARS} printable characters.", field="key"
         )
+
+
+def _scopes(space: Space, state: SessionState, messages: Sequence[Message]) -> list[Scope]:
+    """Whose episodes these messages will be told in, as far as they name them."""
+    people = [message.sender_id for message in messages if message.role == "user"]
+    known = people or state.people_by(state.next_ordinal)
+    owners = _owners(messages, people) if people or not known else ()
+    return [Scope(space, cast("Track", track), owner) for track, owner in dict.fromkeys(owners)]
 
 
 def _owners(said: Sequence[Message], people: Collection[str]) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 
     {"t": "add", "n": 0, "batch": "...", "at": "...", "messages": [...]}    Added
     {"t": "cut", "cell": "mc_...", "first": 0, "upto": 4, ...}              Closed
+    {"t": "told", "cell": "mc_...", "owners": [["user", "u1"]]}             ToldTo
     {"t": "done", "cell": "mc_..."}                                         Finished
     {"t": "corrected", "cell": "mc_...", "owner": ["user", "u1"], ...}      Corrected
     {"t": "followed", "cell": "mc_...", "owner": ["user", "u1"]}            Followed
@@ -37,7 +38,10 @@ _MAX_WORD_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class CellRecord:
-    """A closed stretch of a session as its log records it; `done` once its episodes are on disk."""
+    """A closed stretch of a session as its log records it; `done` once its episodes are on disk.
+
+    `told` are the owners whose episode is known to be there although others still wait for theirs.
+    """
 
     cell_id: str
     first: int
@@ -48,6 +52,7 @@ class CellRecord:
     mode: str = "chat"
     at: str = ""
     done: bool = False
+    told: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,14 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldTo:
+    """The episodes of some owners of a cell are on disk; others could not be written yet."""
+
+    cell_id: str
+    owners: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The episodes of a cell are on disk."""
 
@@ -103,7 +116,7 @@ class Followed:
     owner: str
 
 
-Event = Added | Closed | Finished | Corrected | Followed
+Event = Added | Closed | ToldTo | Finished | Corrected | Followed
 
 
 # ---------------------------------------------------------------- reading
@@ -117,13 +130,15 @@ def read_line(text: str) -> Event:
         return _added(line)
     if sort == "cut":
         return Closed(_cell(line), _word(line, "by", None))
+    if sort == "told":
+        return ToldTo(_cell_id(line), _owners(line))
     if sort == "done":
         return Finished(_cell_id(line))
     if sort == "corrected":
         return Corrected(_cell_id(line), *_owner(line.get("owner")), _texts(line), _moment(line.get("at")))
     if sort == "followed":
         return Followed(_cell_id(line), *_owner(line.get("owner")))
-    raise Invalid('its "t" names no sort of line (add, cut, done, corrected, followed)')
+    raise Invalid('its "t" names no sort of line (add, cut, told, done, corrected, followed)')
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
@@ -223,14 +238,18 @@ def _owner(value: Any) -> tuple[str, str]:
     return value[0], checked_id(value[1], "its owner")
 
 
+def _owners(line: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    owners = line.get("owners") or []
+    if not isinstance(owners, list):
+        raise Invalid("its owners are not a list")
+    return tuple(_owner(owner) for owner in owners)
+
+
 def _cell(line: Mapping[str, Any]) -> CellRecord:
     first = _place(line, "first") if "first" in line else 0
     upto = _place(line, "upto")
     if upto <= first:
         raise Invalid(f"it closes a cell that ends ({upto}) before it begins ({first})")
-    owners = line.get("owners") or []
-    if not isinstance(owners, list):
-        raise Invalid("its owners are not a list")
     day = line.get("day")
     if not isinstance(day, str):
         raise Invalid('its "day" is not a day (YYYY-MM-DD)')
@@ -239,7 +258,7 @@ def _cell(line: Mapping[str, Any]) -> CellRecord:
         first,
         upto,
         checked_day(day),
-        tuple(_owner(owner) for owner in owners),
+        _owners(line),
         _word(line, "reason", "flush"),
         _word(line, "mode", "chat"),
         _word(line, "at", ""),
@@ -373,6 +392,11 @@ def closed_line(event: Closed) -> str:
     line |= {"day": cell.day, "reason": cell.reason, "owners": cell.owners, "mode": cell.mode}
     line |= {"by": event.by} if event.by else {}
     return _dumped({**line, "at": cell.at})
+
+
+def told_line(event: ToldTo) -> str:
+    """The line that says which owners have their episode of a cell already."""
+    return _dumped({"t": "told", "cell": event.cell_id, "owners": event.owners})
 
 
 def finished_line(cell: str) -> str:

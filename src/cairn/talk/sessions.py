@@ -4,6 +4,7 @@
 
     {"t": "add", "n": 0, "batch": "...", "at": "...", "messages": [...]}    one per add call: all of it or none
     {"t": "cut", "cell": "mc_...", "first": 0, "upto": 4, "day": "2023-05-08", "reason": "flush", ...}
+    {"t": "told", "cell": "mc_...", "owners": [["user", "u1"]]}             some have their episode, others wait
     {"t": "done", "cell": "mc_..."}                                         the cell's episodes are on disk
     {"t": "corrected", "cell": "mc_...", "owner": ["user", "u1"], "messages": [{"n": 3, "content": "..."}]}
     {"t": "followed", "cell": "mc_...", "owner": ["user", "u1"]}            what was derived agrees with that
@@ -48,6 +49,7 @@ from cairn.talk.lines import (
     Event,
     Finished,
     Followed,
+    ToldTo,
     read_line,
 )
 from cairn.talk.messages import MAX_MESSAGES
@@ -249,6 +251,10 @@ class SessionState:
             self._add(event)
         elif isinstance(event, Closed):
             self._close(event)
+        elif isinstance(event, ToldTo):
+            at = self._cell_at.get(event.cell_id)
+            if at is not None:
+                self.cells[at] = replace(self.cells[at], told=(*self.cells[at].told, *event.owners))
         elif isinstance(event, Finished):
             at = self._cell_at.get(event.cell_id)
             if at is not None:

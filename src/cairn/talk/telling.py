@@ -1,0 +1,404 @@
+"""From a closed cell to its episodes: one for each owner, once, whatever becomes of the others.
+
+    cell ──> Extractor   outside every lock: adds go on while a model thinks
+         ──> Notebook    one episode per owner, once per cell
+         ──> on_change   the index may fetch the cell's words
+         ──> on_cell     the strategies hear of it
+         ──> done        noted in the log; until then recovery repeats the steps above
+
+Each step is safe to repeat: a cell's id follows from its place in the log, and the notebook writes an episode
+of the same cell only once. Where one owner's note cannot be written (a person saved it in another encoding, a
+folder of nearly the same name is there), the others get theirs all the same; that owner's waits, is named by
+`waiting`, and is tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, cast
+from zoneinfo import ZoneInfo
+
+from cairn.errors import CairnError, NotFound
+from cairn.notes.kinds import KINDS
+from cairn.notes.notebook import Draft, Notebook, OnChange
+from cairn.seams import Clock, Locator, Locks
+from cairn.talk.extract import Extraction, Extractor
+from cairn.talk.inbox import Inbox
+from cairn.talk.lines import CellRecord
+from cairn.talk.narrative import said_at
+from cairn.talk.sessions import session_locator
+from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track
+
+_log = logging.getLogger(__name__)
+_CELL_LOCKS = 256
+_PATIENCE_SECONDS = 120.0
+_OTHERS_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 60.0
+
+Owner = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An episode that could not be written yet: whose it is, of which cell, and why. The words are in the log."""
+
+    scope: Scope
+    session_id: str
+    cell_id: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"The episode of {self.scope.owner} from session {self.session_id} (cell {self.cell_id}) waits, its words "
+            f"are kept: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of a cell: the LSN to wait for, how many episodes were written, and who waits for theirs."""
+
+    lsn: int = 0
+    written: int = 0
+    waiting: tuple[Waiting, ...] = ()
+    error: CairnError | None = None
+
+
+@dataclass(slots=True)
+class _Failure:
+    waiting: tuple[Waiting, ...] = ()
+    tries: int = 0
+    not_before: float = field(default=0.0)
+
+
+class Teller:
+    """Writes the episodes of cells. Thread-safe, and safe beside other processes.
+
+    Args:
+        inbox: Knows the words of a cell, and is told when it is done.
+        notebook: Writes the episodes.
+        extractor: Makes the text of an episode.
+        locks: Keeps two processes from asking a model about one cell.
+        clock: Tells how old a cut is.
+        zone: The display zone, for the times in a note.
+        on_cell: Told of each finished cell, at least once.
+        on_change: Told that a session's log holds a new cell; returns the LSN.
+    """
+
+    def __init__(
+        self,
+        *,
+        inbox: Inbox,
+        notebook: Notebook,
+        extractor: Extractor,
+        locks: Locks,
+        clock: Clock,
+        zone: ZoneInfo,
+        on_cell: Callable[[CellEvent], None] | None = None,
+        on_change: OnChange | None = None,
+    ) -> None:
+        self._inbox = inbox
+        self._notebook = notebook
+        self._extractor = extractor
+        self._locks = locks
+        self._clock = clock
+        self._zone = zone
+        self._on_cell = on_cell
+        self._on_change = on_change
+        self._busy: set[str] = set()
+        self._failed: dict[str, _Failure] = {}
+        self._guard = threading.Lock()
+        self._idle = threading.Condition(self._guard)
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """The episodes that could not be written when this process last tried."""
+        with self._guard:
+            return [one for failure in self._failed.values() for one in failure.waiting]
+
+    def settle(self, timeout: float) -> bool:
+        """Wait for the cells that are being told just now; False where one takes longer (a model is asked)."""
+        with self._idle:
+            busy = frozenset(self._busy)
+            return self._idle.wait_for(lambda: not busy & self._busy, timeout)
+
+    def is_left_over(self, cell: CellRecord, *, insist: bool) -> bool:
+        """Whether this cell should be taken up here: it failed here, or its process had time enough.
+
+        A cell that failed again and again is left alone for a while, unless the caller insists.
+        """
+        with self._guard:
+            failure = self._failed.get(cell.cell_id)
+        if failure is not None:
+            return insist or time.monotonic() >= failure.not_before
+        try:
+            age = self._clock.now() - datetime.fromisoformat(cell.at)
+        except (ValueError, TypeError):
+            return True
+        return age.total_seconds() > _OTHERS_SECONDS
+
+    def finish(
+        self,
+        space: Space,
+        session_id: str,
+        cell: CellRecord,
+        *,
+        is_own: bool,
+        patient: bool = False,
+        prompts: Mapping[str, str] | None = None,
+    ) -> Told | None:
+        """Take a cell from cut to done; None where another thread or process is at it, or has been.
+
+        With `patient` another thread's work on it is waited for, so that a flush answers when the words are told;
+        not where a model is asked, whose call may take a minute: that thread finishes what it began.
+        """
+        patient = patient and not self._extractor.asks_a_model
+        with self._idle:
+            late = cell.cell_id in self._busy
+            if late and (
+                not (is_own or patient)
+                or not self._idle.wait_for(lambda: cell.cell_id not in self._busy, _PATIENCE_SECONDS)
+            ):
+                return None
+            if (late or not is_own) and not self._inbox.is_pending(space, session_id, cell.cell_id):
+                self._failed.pop(cell.cell_id, None)
+                return Told() if is_own else None
+            self._busy.add(cell.cell_id)
+            # Until it is done: whatever ends this thread, the next call of this process takes it up.
+            self._failed.setdefault(cell.cell_id, _Failure())
+        try:
+            if not self._extractor.asks_a_model:
+                return self._write(space, session_id, cell, prompts, check_first=not is_own)
+            # A model call is dear: let no other process make it too. Without one, doing it twice is harmless.
+            number = int.from_bytes(hashlib.sha256(cell.cell_id.encode()).digest()[:4], "big")
+            with self._locks.lease(f"cell-{number % _CELL_LOCKS:03d}") as mine:
+                if not mine and not is_own:
+                    return None
+                return self._write(space, session_id, cell, prompts, check_first=not is_own)
+        finally:
+            with self._idle:
+                self._busy.discard(cell.cell_id)
+                self._idle.notify_all()
+
+    def _write(
+        self,
+        space: Space,
+        session_id: str,
+        record: CellRecord,
+        prompts: Mapping[str, str] | None,
+        *,
+        check_first: bool,
+    ) -> Told:
+        said = self._inbox.messages_of(space, session_id, record)
+        lsn = 0
+        episodes: dict[Owner, tuple[Scope, str]] = {}
+        failed: dict[Owner, CairnError] = {}
+        fresh: list[Owner] = []
+        if said:
+            if check_first:
+                episodes, failed = self._there(space, record)
+            known = {*episodes, *failed, *record.told}  # one that was told and is not there was removed since
+            missing = [owner for owner in record.owners if owner not in known]
+            if missing:
+                lsn = self._append(space, session_id, record, said, prompts, missing, episodes, failed)
+                said = self._told_again(space, session_id, record, said, prompts, list(episodes))
+            fresh = [owner for owner in episodes if owner in missing]
+            if failed and not fresh:
+                return self._wait(space, session_id, record, Told(lsn), failed)
+            lsn = max(lsn, self._announce(session_locator(space, session_id)))
+        heard = self._tell(record, space, session_id, said, list(episodes.values()))
+        if failed:
+            self._inbox.told(space, session_id, record.cell_id, fresh)
+            return self._wait(space, session_id, record, Told(lsn, len(fresh)), failed)
+        if heard:
+            self._inbox.done(space, session_id, [record.cell_id])
+        with self._guard:
+            self._failed.pop(record.cell_id, None)
+        return Told(lsn, len(episodes))
+
+    def _append(
+        self,
+        space: Space,
+        session_id: str,
+        record: CellRecord,
+        said: Sequence[Message],
+        prompts: Mapping[str, str] | None,
+        missing: Sequence[Owner],
+        episodes: dict[Owner, tuple[Scope, str]],
+        failed: dict[Owner, CairnError],
+    ) -> int:
+        """Write the episode of each owner who has none; those who cannot be given theirs go to `failed`."""
+        cell = cell_of(space, session_id, record, said)
+        draft = self._draft(cell, self._extractor.extract(cell, prompts))
+        lsn = 0
+        for track, owner in missing:
+            scope = Scope(space, cast("Track", track), owner)
+            drafted = Draft({"owner_id": owner, **draft.inline}, draft.sections)
+            try:
+                [written] = self._notebook.append(
+                    "episode", scope, record.day, [drafted], once_by=("parent_id",)
+                )
+            except CairnError as error:
+                failed[track, owner] = error
+                continue
+            episodes[track, owner] = (scope, written.entry_id)
+            lsn = max(lsn, written.lsn)
+        return lsn
+
+    def _wait(
+        self,
+        space: Space,
+        session_id: str,
+        record: CellRecord,
+        told: Told,
+        failed: Mapping[Owner, CairnError],
+    ) -> Told:
+        """Remember whose episodes could not be written; each failure makes the pause before the next try longer."""
+        waiting = tuple(
+            Waiting(Scope(space, cast("Track", track), owner), session_id, record.cell_id, str(error))
+            for (track, owner), error in failed.items()
+        )
+        with self._guard:
+            failure = self._failed.setdefault(record.cell_id, _Failure())
+            failure.waiting = waiting
+            failure.tries += 1
+            failure.not_before = time.monotonic() + min(2.0 ** (failure.tries - 1), _LONGEST_PAUSE_SECONDS)
+        for one in waiting:
+            _log.warning("%s", one)
+        return Told(told.lsn, told.written, waiting, next(iter(failed.values())))
+
+    def _told_again(
+        self,
+        space: Space,
+        session_id: str,
+        record: CellRecord,
+        said: tuple[Message, ...],
+        prompts: Mapping[str, str] | None,
+        owners: Sequence[Owner],
+    ) -> tuple[Message, ...]:
+        """What was forgotten while its cell was told must not come back with the episode: tell it without that."""
+        while (now := self._inbox.messages_of(space, session_id, record)) != said:
+            said = now
+            for _, locator, entry in self._episodes(space, record, owners):
+                with suppress(NotFound):  # forgotten whole meanwhile
+                    if not said:
+                        self._notebook.remove(locator, [entry.id])
+                        continue
+                    extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
+                    self._notebook.change(locator, entry.id, partial(_replaced, extraction))
+        return said
+
+    def retell(
+        self,
+        space: Space,
+        session_id: str,
+        record: CellRecord,
+        said: Sequence[Message],
+        owners: Sequence[Owner],
+        prompts: Mapping[str, str] | None,
+    ) -> int:
+        """Replace the text of the episodes of a cell that are there, in place; how many there were."""
+        found = list(self._episodes(space, record, owners))
+        if not found or not said:
+            return 0
+        extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
+        for _, locator, entry in found:
+            self._notebook.change(locator, entry.id, partial(_replaced, extraction))
+        return len(found)
+
+    def _draft(self, cell: Cell, extraction: Extraction) -> Draft:
+        first = said_at(cell.messages[0].timestamp, self._zone).astimezone(UTC)
+        inline: dict[str, object] = {
+            "session_id": cell.session_id,
+            "timestamp": first.isoformat(timespec="milliseconds"),
+            "parent_type": "memcell",
+            "parent_id": cell.id,
+            "sender_ids": list(dict.fromkeys(message.sender_id for message in cell.messages)),
+            "writer": extraction.writer,
+            "writer_failure": " ".join(extraction.failure.split()) or None,
+        }
+        return Draft(inline, _sections(extraction))
+
+    def _announce(self, locator: Locator) -> int:
+        if self._on_change is None:
+            return 0
+        try:
+            return self._on_change([(locator, "modified")])
+        except Exception as error:
+            _log.warning("%s: the index was not told; a scan will find the change: %s", locator, error)
+            return 0
+
+    def _tell(
+        self,
+        record: CellRecord,
+        space: Space,
+        session_id: str,
+        said: Sequence[Message],
+        episodes: Sequence[tuple[Scope, str]],
+    ) -> bool:
+        """Raise the event of a finished cell; False if nobody could take it, so that recovery raises it again."""
+        if self._on_cell is None:
+            return True
+        agents = tuple(dict.fromkeys(message.sender_id for message in said if message.role == "assistant"))
+        users = tuple(one for one in episodes if one[0].track == "user")
+        event = CellEvent(record.cell_id, space, session_id, record.day, users, agents, record.mode)
+        try:
+            self._on_cell(event)
+        except Exception as error:
+            _log.warning("Cell %s: the strategies were not told and will be later: %s", record.cell_id, error)
+            return False
+        return True
+
+    def _there(
+        self, space: Space, cell: CellRecord
+    ) -> tuple[dict[Owner, tuple[Scope, str]], dict[Owner, CairnError]]:
+        """The episodes of `cell` on disk, by owner, and the owners whose note cannot be read."""
+        found: dict[Owner, tuple[Scope, str]] = {}
+        failed: dict[Owner, CairnError] = {}
+        for owner in cell.owners:
+            try:
+                for _, _, entry in self._episodes(space, cell, [owner]):
+                    found[owner] = (Scope(space, cast("Track", owner[0]), owner[1]), entry.id)
+            except CairnError as error:
+                if owner not in cell.told:
+                    failed[owner] = error
+        return found, failed
+
+    def _episodes(
+        self, space: Space, cell: CellRecord, owners: Sequence[Owner]
+    ) -> Iterator[tuple[Owner, Locator, Entry]]:
+        """The episodes on disk that were made of `cell`."""
+        for track, owner in owners:
+            locator = KINDS["episode"].locator(Scope(space, cast("Track", track), owner), cell.day)
+            try:
+                note = self._notebook.read(locator)
+            except NotFound:
+                continue
+            for entry in note.entries:
+                if entry.inline.get("parent_id") == cell.cell_id:
+                    yield (track, owner), locator, entry
+                    break
+
+
+def cell_of(space: Space, session_id: str, record: CellRecord, said: Sequence[Message]) -> Cell:
+    """The cell of a record with its words."""
+    return Cell(record.cell_id, space, session_id, tuple(said), record.day, record.reason)
+
+
+def _sections(extraction: Extraction) -> dict[str, str]:
+    text = extraction.text
+    return {"Subject": text.subject, "Summary": text.summary, "Content": text.content}
+
+
+def _replaced(extraction: Extraction, old: Entry) -> Draft:
+    inline: dict[str, Any] = {**old.inline, "writer": extraction.writer}
+    inline["writer_failure"] = " ".join(extraction.failure.split()) or None
+    return Draft(inline, {**old.sections, **_sections(extraction)})
