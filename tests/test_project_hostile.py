@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from cairn.errors import Invalid
 from cairn.project import git as asking
 from cairn.surfaces.cli import main
-from tests.project_kit import PYTHON_SERVICE, git, make_repo
+from tests.project_kit import PYTHON_SERVICE, git, make_repo, open_at, ready_repo, write
 
 # What plain git does that springs each trap.
 ARMED = {
@@ -273,6 +274,27 @@ def test_links_in_the_git_folder_are_not_written_through(tmp_path, place):
     asking.ease_merges(tree, ["AGENTS.md"])
 
     assert outside.read_text() == before
+
+
+def test_session_folders_that_came_with_the_repository_are_not_imported(tmp_path):
+    """A committed sources.json could name any folder of the user; what lies there would go into its history."""
+    private = tmp_path / "private"
+    write(
+        private, {"talk.jsonl": '{"role": "user", "content": "My locker code is 4711 in the blue book."}\n'}
+    )
+    tree = ready_repo(tmp_path / "repo")
+    project = open_at(tree)
+    project.add_source("jsonl", private)
+    git(tree, "add", "-A")
+    git(tree, "add", "-f", ".cairn/sources.json")
+    git(tree, "commit", "-q", "-m", "take this along")
+
+    with pytest.raises(Invalid, match="came with the repository"):
+        project.import_()
+    assert "locker" not in "".join(path.read_text() for path in (tree / ".cairn").rglob("*.jsonl"))
+
+    git(tree, "rm", "-q", "--cached", ".cairn/sources.json")
+    assert [report.imported for report in project.import_()] == [1]
 
 
 def test_git_is_started_in_one_place():

@@ -138,6 +138,11 @@ def tracked_files(tree: Path) -> list[str] | None:
     return [name for name in out.split("\0") if name]
 
 
+def is_tracked(tree: Path, name: str) -> bool:
+    """Whether git has the file in its index: then it came, or will go, with the repository."""
+    return git(tree, "ls-files", "--error-unmatch", "--", f":(literal){name}") is not None
+
+
 def recent_commits(tree: Path, limit: int = 60) -> list[Commit]:
     """The newest commits with the files they touched, newest first; [] in a repository without any."""
     fields = "%x1e%H%x1f%cI%x1f%s%x1f%b%x1f"

@@ -34,7 +34,17 @@ from cairn.project.describe import describe
 from cairn.project.events import Draft, Event, Signals
 from cairn.project.evidence import survey
 from cairn.project.imports import Capture, ImportReport, Progress, SessionImport
-from cairn.project.layout import ARCHIVE, CONFIG, EVENTS, HOME, LATEST_RUN, PAGES, REF_PREFIX, read_json
+from cairn.project.layout import (
+    ARCHIVE,
+    CONFIG,
+    EVENTS,
+    HOME,
+    LATEST_RUN,
+    PAGES,
+    REF_PREFIX,
+    SOURCES,
+    read_json,
+)
 from cairn.project.options import Options
 from cairn.project.record import Record
 from cairn.project.refresh import refreshed
@@ -281,6 +291,13 @@ class ProjectMemory:
         with self.locks.hold(LOCK):
             story = self.record_.ready()
         known = self.record_.sources.all()
+        if known and git.is_tracked(self.tree, SOURCES.key):
+            raise Invalid(
+                f"{SOURCES} came with the repository: it names folders of somebody's choice, and what is imported goes "
+                f"into the repository's history. Take it out (`git rm --cached {SOURCES}`), look at what it names "
+                "(`cairn project sources list`), and import again.",
+                path=SOURCES.key,
+            )
         missing = [ident for ident in idents if ident not in {source.id for source in known}]
         if missing:
             raise NotFound(
