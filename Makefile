@@ -36,7 +36,7 @@ serve: setup     ## the HTTP server on ~/.cairn, loopback port 8000
 test: setup lint ## lint, then every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-lint: $(VENV)/.ready ## ruff, types, layers, gates (seam, zones, stopwatches), generated docs, commits
+lint: $(VENV)/.ready ## ruff, types, layers, gates (seam, zones, stopwatches, dead code), docs, commits
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -44,6 +44,7 @@ lint: $(VENV)/.ready ## ruff, types, layers, gates (seam, zones, stopwatches), g
 	@$(BIN)/python tools/check_seam.py
 	@$(BIN)/python tools/check_clock.py
 	@$(BIN)/python tools/check_waits.py
+	@$(BIN)/python tools/check_calls.py
 	@$(BIN)/python -m tools.make_docs --check
 	@$(BIN)/python tools/check_commits.py
 

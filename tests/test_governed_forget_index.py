@@ -9,7 +9,7 @@ from cairn import config
 from cairn.governed import forget, pages
 from cairn.governed.framing import frame
 from cairn.operations.memories import purgers
-from cairn.parts import Parts, open_parts
+from cairn.parts import Parts
 from cairn.types import Message, Scope, Space
 
 CANARY = "zebra" + "crossing77"
@@ -27,7 +27,7 @@ def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path) -> None:
     """Forget: the canary is found by search before, and in no file of the root, index included, after."""
     root = tmp_path / "root"
     settings = config.load(root, environ={}, embedding__provider="hashing")
-    parts = open_parts(settings)
+    parts = Parts(settings)
     space, dana = Space(), Scope(Space(), "user", "dana")
     try:
         said = f"I open the vault with {CANARY} every morning."
@@ -80,7 +80,7 @@ def _read(parts: Parts, scope: Scope, stop: threading.Event) -> None:
 def test_what_was_recalled_is_not_captured_as_said(tmp_path: Path) -> None:
     """Poisoning: recall put into a message and captured, again and again, reaches neither transcript nor notes."""
     root = tmp_path / "root"
-    parts = open_parts(config.load(root, environ={}, embedding__provider="none"))
+    parts = Parts(config.load(root, environ={}, embedding__provider="none"))
     try:
         verdict = parts.keeper.remember(f"Dana opens the vault with {CANARY} every morning.")
         assert verdict.memory is not None

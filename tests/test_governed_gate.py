@@ -10,8 +10,8 @@ import pytest
 
 from cairn.errors import Invalid
 from cairn.governed import gate
-from cairn.governed.framing import frame, is_only_recalled, strip_recalled
-from cairn.governed.memories import durability, verdict_json
+from cairn.governed.framing import frame, strip_recalled
+from cairn.governed.memories import verdict_json
 from cairn.governed.records import AGENT_CATEGORIES, CATEGORIES
 from cairn.types import Scope, Space
 from tests.governed_world import PROJECT, SPACE, World
@@ -318,7 +318,6 @@ def test_what_code_and_logs_tell_is_refused(world: World, name: str) -> None:
     assert (verdict.accepted, verdict.reason) == (False, "code_derivable")
     assert verdict.detail
     assert verdict.memory is None
-    assert durability(verdict) == "rejected"
     assert world.notes() == []
     assert world.events == []
 
@@ -592,7 +591,7 @@ def test_recalled_text_is_framed_as_data_and_stripped_again() -> None:
     assert strip_recalled(f"Hello.\n{text}\nWhat now?") == "Hello.\n\nWhat now?"
     assert strip_recalled("no frame <cairn-recall here") == "no frame <cairn-recall here"
     assert strip_recalled("Hi.\n" + text[:-10]).strip() == "Hi."
-    assert is_only_recalled(text)
+    assert strip_recalled(text).strip() == ""
     assert frame([]) == ""
 
 

@@ -25,20 +25,10 @@ def test_every_system_place_is_a_property():
         "index": ".index",
         "sqlite": ".index/sqlite",
         "lancedb": ".index/lancedb",
-        "system_db": ".index/sqlite/system.db",
-        "index_db": ".index/sqlite/index.db",
-        "ome_db": ".index/sqlite/ome.db",
-        "ome_jobs_db": ".index/sqlite/ome.aps.db",
-        "ome_lock": ".index/sqlite/ome.db.lock",
         "tmp": ".tmp",
         "locks": ".tmp/locks",
-        "lock": ".lock",
         "ome_toml": "ome.toml",
-        "cairn_toml": "cairn.toml",
     }
-    assert root.lance_table("episode").key == ".index/lancedb/episode.lance"
-    with pytest.raises(Invalid):
-        root.lance_table("../x")
 
 
 def test_ensure_makes_the_systems_folders_and_nothing_else(tmp_path: Path):

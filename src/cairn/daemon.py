@@ -114,10 +114,6 @@ class Daemon:
             thread.join(max(deadline - time.monotonic(), 0.1))
         self._threads = []
 
-    def wake(self) -> None:
-        """Look at the queue now."""
-        self._wake.set()
-
     def health(self) -> dict[str, Any]:
         """Whether the background works. Files that can never be indexed are no illness of the daemon."""
         reasons = []

@@ -541,11 +541,6 @@ class _Thinking(threading.Thread):
         self.join(15.0)
 
 
-def open_parts(settings: Settings, *, clock: Clock | None = None, patient: bool = False) -> Parts:
-    """Open the root the settings name; see `Parts`."""
-    return Parts(settings, clock=clock, patient=patient)
-
-
 def edits_of(rows: Sequence[Row]) -> list[EditEvent]:
     """The events of episodes that were edited; one that was made of no cell has nothing to follow it."""
     from cairn.strategies import EditEvent

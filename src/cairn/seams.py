@@ -584,10 +584,6 @@ class Jobs(Protocol):
         """How many jobs each strategy has in each status."""
         ...
 
-    def counters(self) -> dict[tuple[str, str], int]:
-        """The event counters, by strategy and gate key."""
-        ...
-
     def known(self, strategy: str) -> set[str]:
         """The inputs of `strategy` that have a record."""
         ...

@@ -20,7 +20,7 @@ from typing import Any
 from cairn.config import load
 from cairn.errors import CairnError
 from cairn.notes.kinds import place_of
-from cairn.parts import Parts, open_parts
+from cairn.parts import Parts
 from cairn.seams import Locator, SystemClock
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.testing.faults import Faults, JumpingClock, faulty_disk
@@ -63,7 +63,7 @@ class Trial:
         jumps = random.Random(seed + 1)
         clock = JumpingClock(SystemClock(), lambda _: timedelta(hours=jumps.uniform(-60, 60)))
         settings = load(root, environ={}, embedding__provider="none", capture__max_messages=5)
-        self.parts: Parts = open_parts(settings, clock=clock)
+        self.parts: Parts = Parts(settings, clock=clock)
         self.words = _words()
         self.said: dict[str, str] = {}
         self.kept: set[str] = set()

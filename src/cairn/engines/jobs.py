@@ -267,10 +267,6 @@ class SqliteJobs:
             out.setdefault(strategy, {})[status] = number
         return out
 
-    def counters(self) -> dict[tuple[str, str], int]:
-        """The event counters, by strategy and gate key."""
-        return {(r[0], r[1]): r[2] for r in self._read("SELECT strategy, key, value FROM counters")}
-
     def known(self, strategy: str) -> set[str]:
         """The inputs of `strategy` that have a record."""
         return {row[0] for row in self._read("SELECT input FROM runs WHERE strategy = ?", (strategy,))}

@@ -90,11 +90,6 @@ def take_out(text: str) -> tuple[str, int]:
     return _BLANK_LINES.sub("\n\n", "".join((*out, text[at:]))), hidden + len(spans)
 
 
-def is_only_recalled(text: str) -> bool:
-    """Whether nothing but framed recalls is in `text`."""
-    return bool(text.strip()) and not strip_recalled(text).strip()
-
-
 def _is_own_answer(text: str) -> bool:
     """Whether `text` is the JSON of one of our own answers, as a tool that asks this memory returns it."""
     if '"freshness"' not in text and '\\"freshness\\"' not in text:

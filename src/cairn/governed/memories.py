@@ -609,13 +609,6 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
     return value
 
 
-def durability(verdict: Verdict) -> str:
-    """What an agent's tool reports of its write (A77): rejected, or the status it was kept with."""
-    if not verdict.accepted or verdict.memory is None:
-        return "rejected"
-    return str(verdict.memory["status"])
-
-
 def _with_policy(
     record: Record,
     *,

@@ -423,11 +423,6 @@ def escape_text(text: str) -> str:
     return text
 
 
-def unescape_text(raw: str) -> str:
-    """What a section's raw text says: outer blank lines dropped, escapes undone."""
-    return _read_section(raw)
-
-
 def inline_text(value: object) -> str:
     """The text of an inline value: lists as `[a, b]`, times as UTC ISO, booleans as true/false."""
     if isinstance(value, str):

@@ -26,20 +26,9 @@ class MemoryRoot:
     index = Locator(".index")
     sqlite = Locator(".index/sqlite")
     lancedb = Locator(".index/lancedb")
-    system_db = Locator(".index/sqlite/system.db")
-    index_db = Locator(".index/sqlite/index.db")
-    ome_db = Locator(".index/sqlite/ome.db")
-    ome_jobs_db = Locator(".index/sqlite/ome.aps.db")
-    ome_lock = Locator(".index/sqlite/ome.db.lock")
     tmp = Locator(".tmp")
     locks = Locator(".tmp/locks")
-    lock = Locator(".lock")
     ome_toml = Locator("ome.toml")
-    cairn_toml = Locator("cairn.toml")
-
-    def lance_table(self, kind: str) -> Locator:
-        """The index table of one kind."""
-        return self.lancedb.child(f"{kind_named(kind).name}.lance")
 
     def ensure(self, ome_template: str = OME_TEMPLATE) -> None:
         """Make the system's own folders and put the strategy template in place if there is none.
