@@ -316,3 +316,13 @@ def test_bad_source_type_is_refused(tmp_path):
     project.init()
     with pytest.raises(Invalid, match="claude-local"):
         project.add_source("floppy", tmp_path)
+
+
+def test_a_manifest_that_is_nested_too_deeply_tells_nothing(tmp_path):
+    """A repository's own files may be hostile: one that cannot be read costs its evidence alone."""
+    tree = ready_repo(tmp_path / "repo")
+    for name, deep in (("pyproject.toml", "x = " + "[" * 100_000), ("package.json", '{"x":' * 100_000)):
+        (tree / name).write_text(deep)
+    git(tree, "add", ".")
+    git(tree, "commit", "-qm", "deep")
+    assert open_at(tree).update() is not None

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cairn.errors import Invalid
+from cairn.errors import CairnError, Invalid
 from cairn.retrieval.indexer import Indexer
 
 _log = logging.getLogger(__name__)
@@ -52,6 +52,29 @@ class Chore:
     every_seconds: float
     run: Callable[[], object]
     apart: bool = False
+
+
+class Told:
+    """Says in the log what goes wrong again and again: the first time, then ever more rarely, a line each time."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._times: dict[str, int] = {}
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Count a failure of `what`; the 1st, 2nd, 4th, 8th... in a row is told. The trace is for debugging,
+        except where the error is one that nobody foresaw.
+        """
+        times = self._times[what] = self._times.get(what, 0) + 1
+        if times & (times - 1):
+            return
+        again = f" ({times} times in a row)" if times > 1 else ""
+        trace = self._log.isEnabledFor(logging.DEBUG) or (times == 1 and not isinstance(error, CairnError))
+        self._log.warning("%s: %s: %s%s", what, type(error).__name__, error, again, exc_info=trace)
+
+    def went_well(self, what: str) -> None:
+        """Start counting anew."""
+        self._times.pop(what, None)
 
 
 class Daemon:
@@ -95,7 +118,8 @@ class Daemon:
         self._drained_since_maintenance = 0
         self._failed_drains = 0
         self._failed_maintenance = 0
-        self._last_error = ""
+        self._last_kind = ""
+        self._told = Told(_log)
 
     def start(self) -> None:
         if self._threads:
@@ -118,9 +142,13 @@ class Daemon:
         """Whether the background works. Files that can never be indexed are no illness of the daemon."""
         reasons = []
         if self._failed_drains >= UNHEALTHY_DRAINS:
-            reasons.append(f"{self._failed_drains} drains failed in a row: {self._last_error}")
+            reasons.append(
+                f"{self._failed_drains} drains failed in a row ({self._last_kind}); the log has more"
+            )
         if self._failed_maintenance >= UNHEALTHY_MAINTENANCE:
-            reasons.append(f"{self._failed_maintenance} maintenance runs failed: {self._last_error}")
+            reasons.append(
+                f"{self._failed_maintenance} maintenance runs failed ({self._last_kind}); the log has more"
+            )
         return {
             "healthy": not reasons,
             "reasons": reasons,
@@ -169,6 +197,7 @@ class Daemon:
                     if woken or moved or self._failed_drains:
                         self._drain()
                     self._failed_drains = 0
+                    self._told.went_well("index")
                 except Exception as error:
                     self._failed_drains += 1
                     self._record("index", error)
@@ -224,6 +253,7 @@ class Daemon:
     def _run(self, chore: Chore) -> None:
         try:
             chore.run()
+            self._told.went_well(chore.name)
         except Exception as error:
             self._record(chore.name, error)
 
@@ -239,8 +269,10 @@ class Daemon:
         self._failed_maintenance = 0
 
     def _record(self, what: str, error: Exception) -> None:
-        self._last_error = f"{type(error).__name__}: {error}"
-        _log.warning("%s: %s", what, self._last_error, exc_info=_log.isEnabledFor(logging.DEBUG))
+        # The health of a server is anybody's to ask for: no name of a note, and so of an owner, goes there.
+        trouble = error.facts.get("trouble") if isinstance(error, CairnError) else None
+        self._last_kind = f"{type(error).__name__}{f' {trouble}' if trouble else ''}"
+        self._told.failed(what, error)
 
     # ---- the embed thread ---------------------------------------------------------------------------------------
 
@@ -257,6 +289,7 @@ class Daemon:
                     pass
                 if self._follow is not None and not self._stop.is_set():
                     self._follow()
+                self._told.went_well("embed")
             except Exception as error:
                 self._record("embed", error)
                 self._stop.wait(2.0)

@@ -521,17 +521,21 @@ class _Thinking(threading.Thread):
         super().__init__(name="cairn-strategies", daemon=True)
         self._engine = engine
         self._stopping = threading.Event()
+        from cairn.daemon import Told
+
+        self._told = Told(log)
 
     def run(self) -> None:
         try:
             self._engine.recover()
-        except Exception:
-            log.exception("strategies: recovery failed; it is tried again with the next work")
+        except Exception as error:
+            self._told.failed("strategies: recovery, tried again with the next work", error)
         while not self._stopping.is_set():
             try:
                 self._engine.run_due(seconds=2.0)
-            except Exception:
-                log.exception("strategies: a round failed")
+                self._told.went_well("strategies: a round")
+            except Exception as error:
+                self._told.failed("strategies: a round", error)
                 self._stopping.wait(1.0)
             self._engine.wait(0.5)
 

@@ -69,11 +69,16 @@ def read_toml(path: Path, sections: Collection[str]) -> Found:
             setting="memory.root",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path.name} cannot be read: {error}.", setting=path.name) from None
+        trouble = error.strerror if isinstance(error, OSError) else error
+        raise Misconfigured(f"{path.name} cannot be read: {trouble}.", setting=path.name) from None
     try:
         data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise Misconfigured(f"{path.name}: {error}.", setting=path.name) from None
+    except RecursionError:
+        raise Misconfigured(
+            f"{path.name}: it is nested too deeply; write one value a line.", setting=path.name
+        ) from None
     out: Found = {}
     for section, table in data.items():
         if not isinstance(table, dict):

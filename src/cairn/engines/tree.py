@@ -31,6 +31,7 @@ _UNUSABLE_NAME = re.compile("[\\\\\x00-\x1f\x7f\ud800-\udfff]")
 _TEMP_MARK = ".tmp."
 _TEMP_NAME = re.compile(r"\..*\.tmp\.[0-9a-f]{32}", re.DOTALL)
 _TWIN_CACHE = 64
+_BLOCK = 4096
 _ATTEMPTS = 40
 
 _TROUBLE = {
@@ -60,17 +61,38 @@ def failed(key: str, error: OSError) -> StorageFailed:
 def trouble_writing(folder: str | os.PathLike[str]) -> str:
     """Why nothing can be written into `folder`, or into the nearest folder above that is there; "" if it can.
 
-    Only looks: nothing is made.
+    A block is written into a file without a name, where the system has such: nobody sees it, and a disk that is
+    full says so. Elsewhere the free space is looked at.
     """
     place = os.path.abspath(folder)
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
     try:
-        if os.statvfs(place).f_flag & os.ST_RDONLY:
+        about = os.statvfs(place)
+        if about.f_flag & os.ST_RDONLY:
             return "the file system is read-only"
+        if not os.access(place, os.W_OK | os.X_OK):
+            return "permission is denied"
+        _write_a_block(place, about.f_bavail * about.f_frsize)
     except OSError as error:
-        return str(failed("", error))
-    return "" if os.access(place, os.W_OK | os.X_OK) else "permission is denied"
+        return _TROUBLE.get(error.errno or 0) or os.strerror(error.errno or 0).lower()
+    return ""
+
+
+def _write_a_block(folder: str, free: int) -> None:
+    """Raise the `OSError` that a write into `folder` would meet."""
+    try:
+        file = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in _TROUBLE and error.errno != errno.EEXIST:
+            raise
+        if free < _BLOCK:  # no such file here
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+        return
+    try:
+        os.write(file, bytes(_BLOCK))
+    finally:
+        os.close(file)
 
 
 @contextmanager

@@ -526,9 +526,9 @@ class Notebook:
             return 0
         try:
             return self._on_change([(locator, change)])
-        except (CairnError, OSError):
+        except (CairnError, OSError) as error:
             # The write is durable and must be acknowledged; the next scan finds what was not queued.
-            _log.warning("change of %s was not queued; a scan will find it", locator, exc_info=True)
+            _log.warning("change of %s was not queued; a scan will find it: %s", locator, error)
             return 0
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import place_of
 from cairn.operations.table import Room, operation
 from cairn.seams import Locator
 from cairn.version import VERSION
+
+if TYPE_CHECKING:
+    from cairn.parts import Parts
 
 # Copies of the settings that editors and sync programs leave beside them, and environment files.
 _MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
@@ -182,17 +186,19 @@ class Upkeep(Room):
         fresh = self.parts.indexer.status()
         failed = self.parts.state.failures() if counts.failed else []
         permanent = sum(1 for row in failed if not row["retryable"])
-        daemon = (
+        daemon: dict[str, Any] = (
             self.parts.daemon.health() if self.parts.daemon is not None else {"healthy": True, "reasons": []}
         )
         llm, embed = (
             self.parts.writer is not None,
             self.parts.settings.embedding.provider != "none" and not self.parts.embedder.trouble,
         )
+        reasons = [*daemon["reasons"], *_unwritable(self.parts)]
         disabled = [name for name, on in (("llm", llm), ("embed", embed), ("rerank", llm)) if not on]
         return {
-            "status": "ok" if daemon["healthy"] else "degraded",
+            "status": "ok" if not reasons else "degraded",
             "version": VERSION,
+            "reasons": reasons,
             "capabilities": {
                 "llm": llm,
                 "embed": embed,
@@ -308,3 +314,12 @@ def _without_secrets(name: str, text: str, left_out: list[str]) -> str | None:
         return text
     left_out.append(name)
     return None
+
+
+def _unwritable(parts: Parts) -> Iterator[str]:
+    """What cannot be written, and why; no path is told, since anybody may ask for the health of a server."""
+    from cairn.engines.tree import trouble_writing
+
+    for name, place in (("the memory root", parts.settings.root), ("the index", parts.settings.index_dir)):
+        if trouble := trouble_writing(place):
+            yield f"{name} cannot be written: {trouble}"

@@ -106,7 +106,7 @@ class Survey:
     def toml(self, path: str) -> dict[str, Any]:
         try:
             return tomllib.loads(self.manifests.get(path) or self.text(path))
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             return {}
 
     def json(self, path: str) -> dict[str, Any]:

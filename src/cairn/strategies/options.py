@@ -77,9 +77,10 @@ def parse(text: str, defaults: Mapping[str, Options]) -> dict[str, Options]:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        trouble = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise Misconfigured(
-            f"{FILE_NAME}: {error}. The settings before this edit stay.", setting=FILE_NAME
+            f"{FILE_NAME}: {trouble}. The settings before this edit stay.", setting=FILE_NAME
         ) from None
     for top in data:
         if top != "strategies":

@@ -320,6 +320,7 @@ class CascadeBlock(Answer):
 class HealthAnswer(Answer):
     status: str
     version: str
+    reasons: list[str] = []
     capabilities: Capabilities
     disabled_features: list[str]
     cascade: CascadeBlock | None = None

@@ -1,0 +1,134 @@
+"""A server on bad ground: a full disk, settings that are no file, an index that is a link."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.crash.test_full_disk import fill, message, small_disk
+from tests.surfaces.served import free_port, serving
+from tests.waiting import until
+
+ENV = {"CAIRN_EMBEDDING__PROVIDER": "hashing"}
+
+
+def test_health_tells_that_nothing_can_be_written(tmp_path):
+    """Full: `/health` says so while adds are refused, and the log is not flooded. Freed: all is well again."""
+    with small_disk(tmp_path / "disk") as disk:
+        log = tmp_path / "log"
+        with serving(disk / "root", env=ENV, log=log) as server:
+            assert server.call("GET", "/health")[1]["status"] == "ok"
+            first = {"session_id": "s", "messages": [message("zqaaaaaa", 1)]}
+            assert server.post("memory/add", first)[0] == 200
+            assert server.post("memory/flush", {"session_id": "s"})[0] == 200
+            ballast = fill(disk)
+            more = {"session_id": "s", "messages": [message("zqbbbbbb", 2)]}
+            assert server.post("memory/add", more)[0] == 503
+            status, health = server.call("GET", "/health")
+            assert (status, health["status"]) == (200, "degraded")
+            assert any("memory root cannot be written: the disk is full" in why for why in health["reasons"])
+            assert str(disk) not in str(health)
+            assert any(
+                "disk is full" in one["what"]
+                for one in server.call("GET", "/api/v1/doctor")[1]["data"]["findings"]
+            )
+            ballast.unlink()
+            until(lambda: server.call("GET", "/health")[1]["status"] == "ok", "it did not recover")
+            assert server.post("memory/add", more)[0] == 200
+        assert "Traceback" not in log.read_text()
+
+
+def test_what_fails_again_and_again_is_told_ever_more_rarely(caplog):
+    """The 1st, 2nd, 4th, 8th... time, a line each; after a success the count begins anew."""
+    import logging
+
+    from cairn.daemon import Told
+    from cairn.errors import Unavailable
+
+    told = Told(logging.getLogger("cairn.test"))
+    with caplog.at_level("WARNING"):
+        for _ in range(100):
+            told.failed("a round", Unavailable("the disk is full"))
+        assert len(caplog.records) == 7
+        assert "64 times in a row" in caplog.text
+        assert not any(record.exc_info for record in caplog.records)
+        told.went_well("a round")
+        told.failed("a round", Unavailable("the disk is full"))
+        assert len(caplog.records) == 8
+        told.failed("another", RuntimeError("nobody foresaw this"))
+        assert caplog.records[-1].exc_info
+
+
+def _settings_are_a_pipe(root):
+    os.mkfifo(root / "cairn.toml")
+
+
+def _settings_are_too_deep(root):
+    (root / "cairn.toml").write_text("[memory]\ntimezone = " + "[" * 100_000)
+
+
+def _strategies_are_too_deep(root):
+    (root / "ome.toml").write_text("[strategies]\nx = " + "[" * 100_000)
+
+
+def _index_is_a_link(root):
+    (root.parent / "elsewhere").mkdir()
+    (root / ".index").symlink_to(root.parent / "elsewhere")
+
+
+def _index_leads_nowhere(root):
+    (root / ".index").symlink_to(root.parent / "nowhere")
+
+
+def _index_is_a_file(root):
+    (root / ".index").touch()
+
+
+@pytest.mark.parametrize(
+    "command", [["server", "start"], ["search", "tea", "--user", "ann"]], ids=lambda c: c[0]
+)
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (_settings_are_a_pipe, "cairn.toml cannot be read: it is not a regular file"),
+        (_settings_are_too_deep, "cairn.toml: it is nested too deeply"),
+        (_index_is_a_link, '".index" is a symbolic link'),
+        (_index_leads_nowhere, '".index" is a symbolic link'),
+        (_index_is_a_file, '".index" is a file, not a folder'),
+    ],
+    ids=lambda value: value.__name__.strip("_") if callable(value) else "",
+)
+def test_bad_ground_is_named_in_one_line(tmp_path, command, make, says):
+    """The server and the command line end with one line that names the thing and the trouble."""
+    root = tmp_path / "root"
+    root.mkdir()
+    make(root)
+    more = ["--port", str(free_port())] if command[0] == "server" else []
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "cairn.surfaces.cli", "--root", str(root), *command, *more],
+        env={**clean, **ENV}, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode not in {0, 1}
+    [line] = done.stderr.splitlines()
+    assert line.startswith("cairn: ")
+    assert says in line
+    if (root.parent / "elsewhere").exists():
+        assert not list((root.parent / "elsewhere").iterdir())
+
+
+def test_strategies_that_are_nested_too_deeply_keep_their_settings(tmp_path):
+    """`ome.toml` is read while running: a bad one is named, and what held before holds on."""
+    root = tmp_path / "root"
+    root.mkdir()
+    _strategies_are_too_deep(root)
+    log = tmp_path / "log"
+    with serving(root, env=ENV, log=log) as server:
+        assert server.post("memory/add", {"session_id": "s", "messages": [message("zqaaaaaa", 1)]})[0] == 200
+        assert server.post("memory/flush", {"session_id": "s"})[0] == 200
+        findings = server.call("GET", "/api/v1/doctor")[1]["data"]["findings"]
+        assert any("nested too deeply" in str(one) for one in findings)
+    assert "Traceback" not in log.read_text()
