@@ -7,7 +7,7 @@ WORKERS ?= 2
 OFFLINE := Set-up fetches packages once and could not: check the network, or pip's and uv's settings for another package index, and run make again. Later runs need no network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench chaos e2e mutations serve docs lock clean
+.PHONY: help setup run test integration lint format bench chaos e2e mutations serve docs lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -35,6 +35,9 @@ serve: setup     ## the HTTP server on ~/.cairn, loopback port 8000
 
 test: setup lint ## lint, then every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+integration: setup ## tests with real servers, killed processes and a system-call trace alone
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/surfaces tests/crash tests/conformance tests/test_nothing_leaves.py
 
 lint: $(VENV)/.ready ## ruff, types, layers, gates (seam, zones, stopwatches, dead code), docs, commits
 	@$(BIN)/ruff check .

@@ -32,3 +32,15 @@ def test_the_repository_says_nothing_of_machines():
         ROOT / "pyproject.toml",
     ]:
         assert not pattern.search(page.read_text(encoding="utf-8")), page
+
+
+def test_every_room_has_its_rules():
+    """Whoever opens a file of a package is told its rules: one page per room, and every path in them leads somewhere."""
+    named = set()
+    for page in (ROOT / ".claude" / "rules").glob("*.md"):
+        head = page.read_text(encoding="utf-8").split("---\n")[1]
+        for pattern in re.findall(r'"([^"]+)"', head):
+            assert list(ROOT.glob(pattern)), f"{page.name}: {pattern}"
+            named.add(pattern)
+    rooms = {f"src/cairn/{init.parent.name}/**" for init in (ROOT / "src/cairn").glob("*/__init__.py")}
+    assert rooms <= named
