@@ -104,6 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     quiet.hush()
     given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == ["hook"]:
+        # Called by a coding agent at every prompt: no parser, nothing but the standard library.
+        from cairn.agents import hook
+
+        return hook.main(given[1:])
     if argv is None:
         gc.set_threshold(
             50_000, 10, 10

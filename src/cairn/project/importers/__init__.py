@@ -18,7 +18,7 @@ from typing import Any
 from cairn.canonical import moment
 from cairn.errors import Invalid
 from cairn.governed.framing import strip_recalled
-from cairn.types import Message
+from cairn.types import Message, ToolCall
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 
@@ -37,12 +37,19 @@ _RECALLED_COMMENT = re.compile(
 
 @dataclass(slots=True)
 class Session:
-    """One session while it is read. `about` fills as records go by: cwd, remote, title, subagent."""
+    """One session while it is read. `about` fills as records go by: cwd, remote, title, subagent.
+
+    Reading begins at byte `start`; `end` is behind the last whole line that was read, so that a session that
+    is still being written can be read on from there. With `tools` the calls of tools and their results come too.
+    """
 
     path: Path
     item: str
     bad_lines: int = 0
     lines: int = 0
+    start: int = 0
+    end: int = 0
+    tools: bool = False
     about: dict[str, str] = field(default_factory=dict)
 
 
@@ -74,13 +81,18 @@ def said(text: str) -> str:
 def records(session: Session) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file, one line at a time. Broken and monstrous lines are counted and skipped."""
     with session.path.open("rb") as handle:
+        handle.seek(session.start)
+        session.end = session.start
         while True:
             line = handle.readline(MAX_LINE_BYTES)
             if not line:
                 return
+            if line.endswith(b"\n"):
+                session.end = handle.tell()
             if len(line) >= MAX_LINE_BYTES and not line.endswith(b"\n"):
                 while line and not line.endswith(b"\n"):
                     line = handle.readline(MAX_LINE_BYTES)
+                session.end = handle.tell()
                 session.lines += 1
                 session.bad_lines += 1
                 continue
@@ -96,6 +108,34 @@ def records(session: Session) -> Iterator[dict[str, Any]]:
                 yield value
             else:
                 session.bad_lines += 1
+
+
+OWN_TOOL = re.compile(r"(?:^|_)cairn(?:_|$)", re.IGNORECASE)
+MAX_RESULT_CHARS = 8_000
+
+
+def called(ident: str, name: str, arguments: object, at: int, message_id: str) -> Message:
+    """An assistant's call of a tool as a message."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return Message(
+        "assistant",
+        "assistant",
+        at,
+        "",
+        tool_calls=(ToolCall(ident, name, text[:MAX_RESULT_CHARS]),),
+        id=message_id,
+    )
+
+
+def returned(ident: str, result: str, at: int, message_id: str) -> Message | None:
+    """What a tool gave back, shortened in the middle; None where nothing but recalled text is in it."""
+    text = said(result)
+    if not text:
+        return None
+    if len(text) > MAX_RESULT_CHARS:
+        half = MAX_RESULT_CHARS // 2
+        text = f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
+    return Message("assistant", "tool", at, text, tool_call_id=ident, id=message_id)
 
 
 def millis(value: object, fallback: int = 0) -> int:

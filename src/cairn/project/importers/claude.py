@@ -6,8 +6,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cairn.project.importers import Importer, Session, file_time, millis, records, said
+from cairn.project.importers import (
+    OWN_TOOL,
+    Importer,
+    Session,
+    called,
+    file_time,
+    millis,
+    records,
+    returned,
+    said,
+)
 from cairn.types import Message
+
+_WRAPPERS = (
+    "<command-name>",
+    "<command-message>",
+    "<local-command-stdout>",
+    "<local-command-caveat>",
+    "<bash-input>",
+    "<bash-stdout>",
+    "<task-notification>",
+)
 
 
 def find(path: Path) -> Iterator[Path]:
@@ -23,10 +43,12 @@ def find(path: Path) -> Iterator[Path]:
 def messages(session: Session) -> Iterator[Message]:
     """What the person and the assistant said, in file order.
 
-    Only `user` and `assistant` records count. Sidechains, meta records, summaries, tool results, thinking and
-    request copies are not talk; a record that appears twice (a resumed session) is taken once.
+    Only `user` and `assistant` records count. Sidechains, meta records, summaries, slash commands, thinking and
+    request copies are not talk, tool calls and results only where the session asks for them; a record that
+    appears twice (a resumed session) is taken once.
     """
     seen: set[str] = set()
+    own: set[str] = set()
     at = file_time(session.path)
     for record in records(session):
         if isinstance(record.get("cwd"), str):
@@ -45,16 +67,33 @@ def messages(session: Session) -> Iterator[Message]:
                 continue
             seen.add(uuid)
         body = record.get("message")
-        text = said(_text(body.get("content") if isinstance(body, dict) else None))
-        if text:
+        content = body.get("content") if isinstance(body, dict) else None
+        ident = uuid if isinstance(uuid, str) else ""
+        text = said(_text(content))
+        if text and not text.startswith(_WRAPPERS):
             at = millis(record.get("timestamp"), at)
-            yield Message(
-                sender_id=role,
-                role=role,
-                timestamp=at,
-                content=text,
-                id=uuid if isinstance(uuid, str) else "",
-            )
+            yield Message(sender_id=role, role=role, timestamp=at, content=text, id=ident)
+        if session.tools and isinstance(content, list):
+            at = millis(record.get("timestamp"), at)
+            yield from _tools(content, at, ident, own)
+
+
+def _tools(content: list[Any], at: int, uuid: str, own: set[str]) -> Iterator[Message]:
+    """The tool calls and results among the blocks; those of this memory itself are noted in `own` and left out."""
+    for number, block in enumerate(content):
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "tool_use" and isinstance(block.get("id"), str):
+            if OWN_TOOL.search(str(block.get("name"))):
+                own.add(block["id"])
+                continue
+            yield called(block["id"], str(block.get("name")), block.get("input"), at, f"{uuid}.{number}")
+        elif block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
+            if block["tool_use_id"] in own:
+                continue
+            result = returned(block["tool_use_id"], _text(block.get("content")), at, f"{uuid}.{number}")
+            if result is not None:
+                yield result
 
 
 def _text(content: Any) -> str:

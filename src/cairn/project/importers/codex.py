@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cairn.project.importers import Importer, Session, file_time, millis, records, said
+from cairn.project.importers import (
+    OWN_TOOL,
+    Importer,
+    Session,
+    called,
+    file_time,
+    millis,
+    records,
+    returned,
+    said,
+)
 from cairn.types import Message
 
 _NAME = re.compile(r"rollout-\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}-(?P<id>.+)")
@@ -45,6 +55,7 @@ def messages(session: Session) -> Iterator[Message]:
     """
     at = file_time(session.path)
     headed = False
+    own: set[str] = set()
     for record in records(session):
         payload = record.get("payload")
         if not isinstance(payload, dict):
@@ -54,7 +65,12 @@ def messages(session: Session) -> Iterator[Message]:
             _head(session, payload)
             if session.about.get("subagent"):
                 return
-        if record.get("type") != "response_item" or payload.get("type") != "message":
+        if record.get("type") != "response_item":
+            continue
+        if session.tools and payload.get("type") != "message":
+            at = millis(record.get("timestamp"), at)
+            yield from _tool(payload, at, own)
+        if payload.get("type") != "message":
             continue
         role = payload.get("role")
         if role not in {"user", "assistant"}:
@@ -66,6 +82,26 @@ def messages(session: Session) -> Iterator[Message]:
         if text:
             at = millis(record.get("timestamp"), at)
             yield Message(sender_id=role, role=role, timestamp=at, content=text)
+
+
+def _tool(payload: dict[str, Any], at: int, own: set[str]) -> Iterator[Message]:
+    """The tool call or result in a record; those of this memory itself are noted in `own` and left out."""
+    kind, ident = payload.get("type"), payload.get("call_id")
+    if not isinstance(ident, str):
+        return
+    if kind in {"function_call", "custom_tool_call", "local_shell_call"}:
+        name = f"{payload.get('namespace', '')}_{payload.get('name', kind)}".strip("_")
+        if OWN_TOOL.search(name):
+            own.add(ident)
+            return
+        arguments = payload.get("arguments", payload.get("input", payload.get("action")))
+        yield called(ident, str(payload.get("name", kind)), arguments, at, f"{ident}.call")
+    elif kind in {"function_call_output", "custom_tool_call_output"} and ident not in own:
+        output = payload.get("output")
+        text = output if isinstance(output, str) else _text(output)
+        result = returned(ident, text, at, f"{ident}.result")
+        if result is not None:
+            yield result
 
 
 def _head(session: Session, payload: dict[str, Any]) -> None:

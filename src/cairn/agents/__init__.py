@@ -1,0 +1,1 @@
+"""Coding agents: their hooks, their transcripts, and the warm process that answers them quickly."""

@@ -1,0 +1,140 @@
+"""Taking the talk of a coding agent's session into memory, once, by the ids its transcript gives.
+
+    event -> the transcript from where it was last read (a cursor) -> messages with tool calls -> add, a key each
+          -> no transcript, or a reply it does not have yet: the event's own words
+          -> before compaction and at the end: flush
+
+A key is remembered in the session's log for good, so reading a transcript again adds nothing. Words that were
+taken from an event are noted beside the cursor: when the transcript brings them, they are known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cairn.agents import spool
+from cairn.agents.hosts import HookEvent
+from cairn.errors import CairnError
+from cairn.memory import Memory
+from cairn.project.importers import Importer, Session, importer_for, said
+from cairn.types import Message, Space
+
+_IMPORTERS = {"claude": "claude-local", "codex": "codex-local"}
+_BATCH = 100
+
+
+def take_in(memory: Memory, event: HookEvent) -> int:
+    """Keep what is new in the session of `event`; how many messages were handed to the memory."""
+    space = space_at(event.folder)
+    session = f"{event.host}-{event.session}"[:128]
+    cursor = _Cursor(memory.settings.root, session)
+    messages = _from_transcript(event, cursor)
+    messages += _from_event(event, cursor)
+    for start in range(0, len(messages), _BATCH):
+        for message in messages[start : start + _BATCH]:
+            memory.add(
+                session,
+                [_named(message, event.host, memory.settings.memory.person)],
+                space.app,
+                space.project,
+                defer_extraction=True,
+                idempotency_key=f"{event.host}:{message.id}"[:200],
+                mode="agent",
+            )
+    cursor.save()
+    if event.moment in {"compact", "end"}:
+        memory.flush(session, space.app, space.project)
+    return len(messages)
+
+
+def space_at(folder: str) -> Space:
+    """The space of the repository at `folder`; the general one where there is no repository."""
+    if not folder or not os.path.isdir(folder):
+        return Space()
+    from cairn.project import git
+    from cairn.projects import open_project
+
+    try:
+        tree = git.top_of(Path(folder))
+        return open_project(folder).space if (tree / ".git").exists() else Space()
+    except CairnError:
+        return Space()
+
+
+class _Cursor:
+    """How far a transcript was read, and the words that came from events before it had them."""
+
+    def __init__(self, root: Path, session: str) -> None:
+        name = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        self._path = spool.folder(root) / "read" / name
+        self.at = 0
+        self.early: list[str] = []
+        try:
+            data: Any = json.loads(self._path.read_bytes())
+            self.at, self.early = int(data["at"]), [str(one) for one in data["early"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+
+    def save(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made = self._path.with_suffix(f".{os.getpid()}")
+        made.write_text(json.dumps({"at": self.at, "early": self.early[-50:]}))
+        os.replace(made, self._path)
+
+
+def _from_transcript(event: HookEvent, cursor: _Cursor) -> list[Message]:
+    importer = _reader(event)
+    path = Path(event.transcript)
+    if importer is None or not event.transcript or not path.is_file():
+        return []
+    if path.stat().st_size < cursor.at:
+        cursor.at = 0  # another file: its records are known by their ids
+    session = Session(path, event.session, start=cursor.at, tools=True)
+    found = []
+    for number, message in enumerate(importer.messages(session)):
+        mark = _mark(message.role, message.text)
+        if not message.tool_calls and mark in cursor.early:
+            cursor.early.remove(mark)
+            continue
+        found.append(message if message.id else replace(message, id=f"{cursor.at}.{number}"))
+    cursor.at = session.end
+    return found
+
+
+def _reader(event: HookEvent) -> Importer | None:
+    kind = _IMPORTERS.get(event.host)
+    return importer_for(kind) if kind else None
+
+
+def _from_event(event: HookEvent, cursor: _Cursor) -> list[Message]:
+    """The prompt and the reply of an event without a transcript to read them from."""
+    if event.transcript and _reader(event) is not None and Path(event.transcript).is_file():
+        return []
+    found = []
+    for role, words in (("user", event.prompt), ("assistant", event.reply)):
+        text = said(words)
+        if not text:
+            continue
+        mark = _mark(role, text)
+        cursor.early.append(mark)
+        turn = event.turn or mark
+        found.append(
+            Message(role, role, int(time.time() * 1000), text, id=f"{turn}.{role}")  # type: ignore[arg-type]
+        )
+    return found
+
+
+def _named(message: Message, host: str, person: str) -> Message:
+    """The message by the person's own id, or by the agent's."""
+    return replace(message, sender_id=person if message.role == "user" else host, id="")
+
+
+def _mark(role: str, text: str) -> str:
+    words = " ".join(text.split())
+    return hashlib.sha256(f"{role} {words}".encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,186 @@
+"""The warm process: a memory held open for the hooks of coding agents. It starts by a hook and ends when idle.
+
+    hook -> socket -> start, prompt: brief or recall -> one JSON line back
+                   -> drain: the spool is taken in, in the background, and each file removed when it is kept
+
+One process a root (a lock decides). What hooks left in the spool while nobody was there is taken in at start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import socketserver
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cairn.agents import spool
+from cairn.agents.hosts import HookEvent
+from cairn.agents.link import socket_path
+from cairn.agents.taking import take_in
+from cairn.config import load
+from cairn.errors import CairnError
+from cairn.memory import Memory
+
+log = logging.getLogger("cairn.agents")
+
+IDLE_SECONDS = 20 * 60.0
+_LOOK_SECONDS = 5.0
+
+
+class Warm:
+    """Answers hooks over an open memory.
+
+    Args:
+        memory: The open memory.
+        root: Its folder, for the spool.
+        prompt_tokens: The most tokens of what is told at a prompt.
+    """
+
+    def __init__(self, memory: Memory, root: Path, *, prompt_tokens: int = 600) -> None:
+        self.memory = memory
+        self.root = root
+        self.last_call = time.monotonic()
+        self._prompt_tokens = prompt_tokens
+        self._wanted = threading.Event()
+        self._stopping = threading.Event()
+        self._drained = threading.Lock()
+
+    def reply(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one message of a hook."""
+        self.last_call = time.monotonic()
+        what = message.get("op")
+        if what == "drain":
+            self._wanted.set()
+            return {"ok": True}
+        if what in {"start", "prompt"} and isinstance(message.get("event"), dict):
+            event = HookEvent.of(message["event"])
+            self._wanted.set()
+            return {"context": self._context(event)}
+        return {"ok": what == "ping", "pid": os.getpid()}
+
+    def _context(self, event: HookEvent) -> str:
+        folder = event.folder or None
+        try:
+            if event.moment == "start":
+                return self.memory.brief(agent_id=event.host, folder=folder).prompt
+            limit = self.memory.settings.server.max_query_chars
+            return self.memory.recall(
+                event.prompt[:limit], agent_id=event.host, folder=folder, token_budget=self._prompt_tokens
+            ).prompt
+        except CairnError as error:
+            spool.trouble(self.root, f"recall failed: {error}")
+            return ""
+
+    def drain(self) -> int:
+        """Take in what lies in the spool, oldest first; how many events were kept."""
+        kept = 0
+        with self._drained:
+            for path, data in spool.waiting(self.root):
+                try:
+                    take_in(self.memory, HookEvent.of(data))
+                except CairnError as error:
+                    spool.trouble(self.root, f"a turn is not captured yet: {error}")
+                    break
+                except Exception as error:
+                    log.exception("hooks: %s", path.name)
+                    os.replace(path, path.with_suffix(".broken"))
+                    spool.trouble(self.root, f"{path.name} was set aside: {type(error).__name__}: {error}")
+                    continue
+                path.unlink(missing_ok=True)
+                kept += 1
+        return kept
+
+    def drain_until_stopped(self) -> None:
+        while not self._stopping.is_set():
+            self._wanted.wait(60.0)
+            self._wanted.clear()
+            self.drain()
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wanted.set()
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    timeout = 5.0
+    warm: Warm
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            message = json.loads(self.rfile.readline(32 * 1024 * 1024))
+            answer = self.warm.reply(message if isinstance(message, dict) else {})
+            self.wfile.write(json.dumps(answer).encode("utf-8", "surrogatepass") + b"\n")
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
+@contextlib.contextmanager
+def _alone(at: Path) -> Iterator[bool]:
+    """Whether this is the only warm process of the root; the lock goes with the process."""
+    at.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if at.parent.stat().st_uid != os.getuid():
+        yield False
+        return
+    handle = os.open(at.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(handle)
+
+
+def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
+    """Answer hooks until nobody has asked for `idle_seconds`."""
+    settings = load(root)
+    at = socket_path(settings.root)
+    with _alone(at) as mine:
+        if not mine:
+            return 0
+        with Memory(settings) as memory:
+            warm = Warm(memory, settings.root)
+            at.unlink(missing_ok=True)
+            handler = type("Handler", (_Handler,), {"warm": warm})
+            with _Server(str(at), handler) as server:
+                at.chmod(0o600)
+                answering = threading.Thread(target=server.serve_forever, name="cairn-hooks", daemon=True)
+                taking = threading.Thread(target=warm.drain_until_stopped, name="cairn-spool", daemon=True)
+                answering.start()
+                taking.start()
+                warm.wake()
+                memory.parts.embedder()  # loads the model while nobody waits
+                while time.monotonic() - warm.last_call < idle_seconds:
+                    time.sleep(min(_LOOK_SECONDS, idle_seconds / 4))
+                server.shutdown()
+                warm.stop()
+                taking.join(30.0)
+            at.unlink(missing_ok=True)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="cairn-warm", description=__doc__)
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
+    options = parser.parse_args(argv)
+    return serve(Path(options.root), idle_seconds=options.idle_seconds)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,269 @@
+"""Hooks of coding agents: what is captured, what is told, and that nothing ever stops a person's work."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cairn
+from cairn.agents import cold, hook, link, spool
+from cairn.agents.hosts import HookEvent, answer, read_event
+from cairn.agents.taking import space_at, take_in
+from cairn.agents.warm import Warm, serve
+from cairn.memory import Memory
+from tests.waiting import until
+
+START = {"hook_event_name": "SessionStart", "session_id": "abc", "source": "startup", "transcript_path": ""}
+PROMPT = {"hook_event_name": "UserPromptSubmit", "session_id": "abc", "prompt": "what am I allergic to"}
+STOP = {"hook_event_name": "Stop", "session_id": "abc", "last_assistant_message": "Peanuts."}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def memory(root: Path) -> Iterator[Memory]:
+    with cairn.open_blocking(root, background=False) as opened:
+        yield opened
+
+
+def call(root: Path, data: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`cairn hook` as an agent calls it."""
+    text = data if isinstance(data, str) else json.dumps(data)
+    return subprocess.run(
+        [sys.executable, "-m", "cairn.surfaces.cli", "hook", "--root", str(root)],
+        input=text,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=60,
+    )
+
+
+def transcript(path: Path, *records: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def record(kind: str, uuid: str, content: Any, **more: Any) -> dict[str, Any]:
+    at = "2026-05-01T10:00:00.000Z"
+    return {
+        "type": kind,
+        "uuid": uuid,
+        "timestamp": at,
+        "message": {"role": kind, "content": content},
+        **more,
+    }
+
+
+BAD_INPUTS = {
+    "empty": "",
+    "broken": "{",
+    "list": "[1]",
+    "unknown event": json.dumps({"hook_event_name": "Dance"}),
+    "missing keys": json.dumps({"hook_event_name": "Stop"}),
+    "numbers for texts": json.dumps({"hook_event_name": "Stop", "session_id": 5, "cwd": [], "prompt": {}}),
+    "a subagent": json.dumps({**STOP, "agent_id": "x"}),
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("kind", BAD_INPUTS)
+def test_a_hook_always_ends_with_zero_and_prints_nothing_it_does_not_know(
+    kind: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a host sends, its work goes on."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BAD_INPUTS[kind].encode())))
+    monkeypatch.setattr(hook, "start_warm", lambda _root: None)
+    assert hook.main(["--root", str(root)]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_hook_is_switched_off_by_the_environment_and_by_a_repository(root: Path, tmp_path: Path) -> None:
+    """CAIRN_DISABLE=1, or a file in the repository: nothing is read, nothing is kept."""
+    assert call(root, STOP, CAIRN_DISABLE="1").returncode == 0
+    tree = tmp_path / "tree" / "deep"
+    tree.mkdir(parents=True)
+    (tmp_path / "tree" / ".cairn").mkdir()
+    (tmp_path / "tree" / hook.OFF_SWITCH).touch()
+    assert call(root, {**STOP, "cwd": str(tree)}).returncode == 0
+    assert not spool.folder(root).exists()
+
+
+def test_a_failure_is_said_at_the_next_start_and_only_then(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hook that failed is silent at once and visible later."""
+    monkeypatch.setattr(hook, "start_warm", lambda _root: None)
+
+    def broken(*_: object) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "put", broken)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(STOP).encode())))
+        assert hook.main(["--root", str(root)]) == 0
+    for expected in (True, False):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(START).encode())))
+        assert hook.main(["--root", str(root)]) == 0
+        assert ("disk full" in capsys.readouterr().out) is expected
+
+
+def test_a_transcript_is_taken_in_once_with_its_tools(memory: Memory, tmp_path: Path) -> None:
+    """Talk and tool calls by their own ids; recalled text, sidechains and our own tools are left out."""
+    frame = (
+        memory.remember("Deploys wait for the migration job.", "gotcha")
+        and memory.recall("deploys wait").prompt
+    )
+    path = transcript(
+        tmp_path / "t.jsonl",
+        record("user", "u1", f"{frame}\nWhy does docker compose hang on milvus?"),
+        record(
+            "assistant",
+            "a1",
+            [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "docker ps"}}],
+        ),
+        record("user", "u2", [{"type": "tool_result", "tool_use_id": "c1", "content": "port 19530 in use"}]),
+        record(
+            "assistant", "a2", [{"type": "tool_use", "id": "c2", "name": "mcp__cairn__recall", "input": {}}]
+        ),
+        record("user", "u3", [{"type": "tool_result", "tool_use_id": "c2", "content": "remembered words"}]),
+        record("assistant", "a3", [{"type": "text", "text": "Port 19530 is taken by another container."}]),
+        record("assistant", "s1", "a side talk", isSidechain=True),
+        {"type": "api-request-blob", "uuid": "x", "message": {"content": "copied request"}},
+    )
+    event = HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))
+    first = take_in(memory, event)
+    assert first == 4
+    assert take_in(memory, event) == 0
+    with path.open("a") as handle:
+        handle.write(
+            json.dumps(record("user", "u4", "Thanks, use 19531 then.")) + "\n" + '{"type": "user", "uu'
+        )
+    assert take_in(memory, event) == 1
+    kept = "\n".join(message.text for message in memory.unprocessed("claude-abc"))
+    assert "milvus" in kept and "19530 in use" in kept and "19531" in kept
+    for unwanted in ("migration", "remembered words", "a side talk", "copied request"):
+        assert unwanted not in kept
+
+
+def test_a_hundred_rounds_of_one_session_grow_the_root_by_nothing(memory: Memory, tmp_path: Path) -> None:
+    """Recall and capture of the same session again and again: the log stays as it was."""
+    path = transcript(tmp_path / "t.jsonl", record("user", "u1", "I am allergic to peanuts."))
+    event = HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))
+    take_in(memory, event)
+    size = [file.stat().st_size for file in sorted(memory.settings.root.rglob("sessions/*.jsonl"))]
+    for _ in range(100):
+        prompt = memory.recall("what am I allergic to").prompt
+        with path.open("a") as handle:
+            handle.write(json.dumps(record("user", "u1", prompt)) + "\n")
+        take_in(memory, event)
+    assert [file.stat().st_size for file in sorted(memory.settings.root.rglob("sessions/*.jsonl"))] == size
+
+
+def test_words_of_an_event_are_known_when_the_transcript_brings_them(memory: Memory, tmp_path: Path) -> None:
+    """A prompt taken before its transcript was written is not taken twice."""
+    path = tmp_path / "t.jsonl"
+    event = HookEvent(
+        "claude", "UserPromptSubmit", "prompt", "abc", "", prompt="I moved to Porto.", transcript=str(path)
+    )
+    assert take_in(memory, event) == 1
+    transcript(path, record("user", "u1", "I moved to Porto."), record("assistant", "a1", "Noted."))
+    assert take_in(memory, HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))) == 1
+    assert [message.text for message in memory.unprocessed("claude-abc")] == ["I moved to Porto.", "Noted."]
+
+
+def test_the_end_of_a_session_writes_its_episode(memory: Memory, tmp_path: Path) -> None:
+    """At the end, and before compaction, the talk is cut into an episode of the person."""
+    path = transcript(tmp_path / "t.jsonl", record("user", "u1", "I am allergic to peanuts."))
+    take_in(memory, HookEvent("claude", "SessionEnd", "end", "abc", "", transcript=str(path)))
+    assert "peanuts" in memory.recall("what am I allergic to").prompt
+    assert memory.get("episode", user_id="me").total_count == 1
+
+
+def test_clones_of_a_repository_share_a_space(tmp_path: Path) -> None:
+    """By the remote: a fact told in one clone is asked for in another."""
+    spaces = []
+    for name in ("one", "two"):
+        tree = tmp_path / name
+        subprocess.run(["git", "init", "-q", str(tree)], check=True)
+        subprocess.run(
+            ["git", "-C", str(tree), "remote", "add", "origin", "git@host:team/app.git"], check=True
+        )
+        spaces.append(space_at(str(tree)))
+    assert spaces[0] == spaces[1] and spaces[0].project != "default"
+    assert space_at(str(tmp_path)).project == "default" and space_at("/no/such").project == "default"
+
+
+def test_what_hosts_send_is_read_alike() -> None:
+    """Claude Code, Codex, Gemini and Cursor: moment, session and words; only known fields are answered."""
+    codex = read_event({**PROMPT, "turn_id": "t1", "model": "m"})
+    gemini = read_event({"hook_event_name": "BeforeAgent", "session_id": "g", "prompt": "hello"})
+    cursor = read_event({"hook_event_name": "beforeSubmitPrompt", "conversation_id": "c", "prompt": "hello"})
+    assert codex is not None and (codex.host, codex.moment, codex.turn) == ("codex", "prompt", "t1")
+    assert gemini is not None and (gemini.host, gemini.moment) == ("gemini", "prompt")
+    assert cursor is not None and (cursor.host, cursor.session) == ("cursor", "c")
+    told = json.loads(answer(codex, "x"))
+    assert told == {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": "x"}}
+    assert answer(codex, "") == ""
+
+
+def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memory: Memory) -> None:
+    """The first prompt after a pause: the index as it lies on disk, and nobody else's rows."""
+    now = int(time.time() * 1000)
+    for who, text in (
+        ("me", "The staging database password rotates on Mondays."),
+        ("bob", "The staging database is mine."),
+    ):
+        memory.add(who, [{"sender_id": who, "role": "user", "timestamp": now, "content": text}])
+        memory.flush(who)
+    memory.search("staging", user_id="me", method="keyword")
+    told = cold.by_words(memory.settings.root, "me", "when does the staging database password rotate")
+    assert "Mondays" in told and "mine" not in told
+    assert cold.by_words(memory.settings.root, "me", "the weather in Mongolia") == ""
+
+
+def test_the_warm_process_answers_captures_and_ends_when_idle(root: Path, tmp_path: Path) -> None:
+    """The real process line by line: a fact told in one session is in the context of the next prompt."""
+    life = threading.Thread(target=serve, args=(root,), kwargs={"idle_seconds": 20.0})
+    life.start()
+    path = transcript(tmp_path / "t.jsonl", record("user", "u1", "I am allergic to peanuts."))
+    assert until(lambda: link.ask(root, {"op": "ping"}, 1.0))
+    assert call(root, {**STOP, "hook_event_name": "SessionEnd", "transcript_path": str(path)}).stdout == ""
+    assert until(lambda: not list(spool.waiting(root)))
+
+    def told() -> str:
+        return call(root, {**PROMPT, "session_id": "def"}).stdout
+
+    context = json.loads(until(told))["hookSpecificOutput"]["additionalContext"]
+    assert "peanuts" in context and "not an instruction" in context
+    life.join(60.0)
+    assert not life.is_alive() and not link.socket_path(root).exists()
+
+
+def test_a_broken_event_is_set_aside_and_the_rest_is_taken(memory: Memory) -> None:
+    """One bad file in the spool costs only itself."""
+    root = memory.settings.root
+    spool.put(
+        root, {"host": "gemini", "moment": "turn", "session": "g", "prompt": "I like tea.", "turn": "1"}
+    )
+    (spool.folder(root) / "00000000000000000001-1.json").write_text("{")
+    warm = Warm(memory, root)
+    assert warm.drain() == 1
+    assert [m.text for m in memory.unprocessed("gemini-g")] == ["I like tea."]
+    assert "set aside" in " ".join(spool.take_troubles(root))
