@@ -17,8 +17,9 @@ from typing import get_type_hints
 
 from cairn.config import SECTIONS, Settings
 from cairn.surfaces.cli import build_parser
-from cairn.surfaces.http import ENDPOINTS, VERSIONS
+from cairn.surfaces.http import VERSIONS
 from cairn.surfaces.openapi import describe
+from cairn.surfaces.routes import ROUTES
 from tools.make_twin import twin
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -125,7 +126,7 @@ def made() -> dict[str, str]:
     cli = (DOCS / "cli.md").read_text(encoding="utf-8")
     before, _, rest = cli.partition(START)
     _, _, after = rest.partition(END)
-    document = json.dumps(describe(ENDPOINTS, VERSIONS), indent=1, ensure_ascii=False) + "\n"
+    document = json.dumps(describe(ROUTES, VERSIONS), indent=1, ensure_ascii=False) + "\n"
     return {
         "openapi.json": document,
         "../src/cairn/aio.pyi": formatted(twin()),

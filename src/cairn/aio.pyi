@@ -1,7 +1,7 @@
 """The same calls awaited. Made by `make docs` from the operations; change those."""
 
 import builtins
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -15,10 +15,53 @@ from cairn.governed.missions import MissionEnd
 from cairn.governed.pages import PagesReport
 from cairn.governed.skills import ScanReport
 from cairn.memory import Memories, Memory
-from cairn.operations.memories import MemoryPage
-from cairn.operations.recall import MemoryType, Method
+from cairn.operations.fields import (
+    AgentId,
+    AnyScope,
+    AppId,
+    Category,
+    Confidence,
+    Consistency,
+    DryRun,
+    Explain,
+    Files,
+    Filters,
+    ForInjection,
+    Importance,
+    MemoryId,
+    MinScore,
+    Origin,
+    Owner,
+    ProjectId,
+    Reason,
+    ScopeName,
+    SessionId,
+    Status,
+    Steps,
+    Tier,
+    TokenBudget,
+    TopK,
+    TriggerText,
+    UserId,
+)
+from cairn.operations.keeping import Items
+from cairn.operations.memories import (
+    Limited,
+    MemoryPage,
+    NewCategory,
+    NewImportance,
+    NewText,
+    Text,
+    Vouched,
+)
+from cairn.operations.recall import Here, MemoryType, Method, OtherProject, Person
 from cairn.operations.recalling import Recalled
+from cairn.operations.repositories import Folder, Word
+from cairn.operations.talk import LimitedTo
 from cairn.parts import Parts
+from cairn.project.consolidate import Plan
+from cairn.project.query import QueryResult
+from cairn.project.validate import Finding
 from cairn.retrieval.answers import SearchResult
 from cairn.retrieval.listing import GetResult
 from cairn.seams import Clock
@@ -48,38 +91,39 @@ class AsyncMemory:
     async def __aexit__(self, *error: object) -> None: ...
     async def add(
         self,
-        session_id: str,
+        session_id: SessionId,
         messages: Sequence[Message | Mapping[str, Any]],
-        app_id: str = "default",
-        project_id: str = "default",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
         defer_extraction: bool = False,
+        async_mode: bool = False,
         idempotency_key: str | None = None,
         mode: Literal["chat", "agent"] | None = None,
-        limited_to: Collection[str] | None = None,
+        limited_to: LimitedTo = None,
     ) -> AddOutcome:
-        """Keep `messages`, all or none, durably before this returns."""
+        """Keep messages, all or none, durably before this returns."""
     async def brief(
         self,
         *,
-        user_id: str | None = None,
+        user_id: Person = None,
         agent_id: str | None = None,
-        folder: str | None = None,
-        app_id: str = "default",
-        project_id: str | None = None,
+        folder: Here = None,
+        app_id: AppId = "default",
+        project_id: OtherProject = None,
         token_budget: int = 1500,
     ) -> Recalled:
         """What a new session should know: core memory, what was promoted, how the project stands, what is due."""
     async def checkpoint(
-        self, label: str = "", *, app_id: str = "default", project_id: str = "default"
+        self, label: str = "", *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
         """Mark this moment, to compare with or come back to."""
     async def checkpoints(
-        self, *, app_id: str = "default", project_id: str = "default"
+        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> builtins.list[dict[str, Any]]:
         """Every marked moment."""
     async def diff(
-        self, target: str, *, app_id: str = "default", project_id: str = "default"
+        self, target: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> builtins.list[dict[str, Any]]:
         """What is different now from a checkpoint or a time."""
     async def doctor(self) -> builtins.list[dict[str, Any]]:
@@ -90,11 +134,11 @@ class AsyncMemory:
         """Changes that could not be indexed, with reasons; with `retry` the retryable ones are queued again."""
     async def flush(
         self,
-        session_id: str,
-        app_id: str = "default",
-        project_id: str = "default",
+        session_id: SessionId,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
-        limited_to: Collection[str] | None = None,
+        limited_to: LimitedTo = None,
     ) -> FlushOutcome:
         """Close the session's open stretch now; its episode is on disk before this returns."""
     async def gauges(self) -> dict[str, tuple[str, float]]:
@@ -103,18 +147,18 @@ class AsyncMemory:
         self,
         memory_type: MemoryType,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        app_id: str = "default",
-        project_id: str = "default",
+        user_id: UserId = None,
+        agent_id: AgentId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         page: int = 1,
         page_size: int = 20,
         sort_by: Literal["timestamp", "updated_at"] = "timestamp",
         sort_order: Literal["asc", "desc"] = "desc",
-        filters: Mapping[str, Any] | None = None,
-        consistency: Literal["eventual", "strong"] = "eventual",
+        filters: Filters = None,
+        consistency: Consistency = "eventual",
     ) -> GetResult:
-        """One page of an owner's memories of one type, newest first unless asked otherwise."""
+        """List an owner's memories of one type, page by page, newest first unless asked otherwise."""
     async def health(self) -> dict[str, Any]:
         """Status, capabilities and the index's health; quick whatever else goes on."""
     async def import_from(self, source: str) -> dict[str, Any]:
@@ -126,106 +170,133 @@ class AsyncMemory:
         entry_id: str | None = None,
         *,
         limit: int = 100,
-        app_id: str = "default",
-        project_id: str = "default",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> builtins.list[dict[str, Any]]:
         """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
+    async def project_preview(
+        self, path: Folder, *, section: Word = None, source: Word = None, policy: Word = None
+    ) -> Plan:
+        """What consolidating would change; nothing is written."""
+    async def project_query(
+        self, path: Folder, question: str, *, scope: Literal["state", "history", "all"] = "all"
+    ) -> QueryResult:
+        """Ask about a repository; the answer cites its evidence."""
+    async def project_status(self, path: Folder, *, checkpoint: str | None = None) -> dict[str, Any]:
+        """How a repository's memory stands: what waits, what drifted, what to do next."""
+    async def project_validate(self, path: Folder) -> builtins.list[Finding]:
+        """Whether a repository's record is whole."""
     async def rebuild(self) -> dict[str, Any]:
         """Make the whole index anew from the files."""
     async def recall(
         self,
         query: str,
         *,
-        user_id: str | None = None,
+        user_id: Person = None,
         agent_id: str | None = None,
         mission_id: str | None = None,
-        folder: str | None = None,
-        app_id: str = "default",
-        project_id: str | None = None,
+        folder: Here = None,
+        app_id: AppId = "default",
+        project_id: OtherProject = None,
         token_budget: int = 800,
-        min_score: float | None = None,
+        min_score: MinScore = None,
     ) -> Recalled:
-        """What of everything remembered helps with `query`: nothing rather than junk, framed as data."""
+        """What of everything remembered helps with a question: nothing rather than junk, framed as data."""
     async def reextract(
         self,
         *,
         session_id: str | None = None,
         user_id: str | None = None,
         date: str | None = None,
-        app_id: str = "default",
-        project_id: str = "default",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> int:
         """Write episodes anew from their transcripts, in place; the number changed."""
     async def remember(
         self,
-        /,
-        content: str,
+        content: Text,
         category: str = "fact",
-        scope: str = "project",
+        scope: ScopeName = "project",
         owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
         mode: Literal["default", "strict"] = "default",
-        importance: Literal["low", "medium", "high"] = "medium",
+        importance: Importance = "medium",
         pinned: bool = False,
-        origin: Literal["human", "agent", "tool", "web", "recalled", "import"] = "human",
-        **more: Any,
+        origin: Origin = "human",
+        confidence: Confidence = None,
+        status: Status | None = None,
+        tier: Tier = None,
+        source_id: Limited = None,
+        source_session_id: Limited = None,
+        source_run_id: Limited = None,
+        agent_id: str | None = None,
+        file_scope_pattern: Files = None,
+        trigger: TriggerText = None,
+        procedure: Steps = None,
+        vouched: Vouched = True,
     ) -> Verdict:
-        """Keep one explicit fact if the gate lets it in; the verdict says kept, merged or refused, and why."""
+        """Remember one fact, if the gate lets it in; the verdict says kept, merged or refused, and why."""
     async def repair(self) -> builtins.list[dict[str, Any]]:
         """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
     async def restore(
-        self, target: str, *, dry_run: bool = False, app_id: str = "default", project_id: str = "default"
+        self,
+        target: str,
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> builtins.list[dict[str, Any]]:
         """Bring entries back to a checkpoint, a time, or before one change; this too can be undone."""
     async def search(
         self,
         query: str,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        app_id: str = "default",
-        project_id: str = "default",
+        user_id: UserId = None,
+        agent_id: AgentId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         method: Method = "hybrid",
-        top_k: int = -1,
+        top_k: TopK = -1,
         radius: float | None = None,
-        min_score: float | None = None,
+        min_score: MinScore = None,
         include_profile: bool = False,
         enable_llm_rerank: bool = False,
-        filters: Mapping[str, Any] | None = None,
+        filters: Filters = None,
         evidence: int = 0,
-        token_budget: int | None = None,
-        explain: bool = False,
-        for_injection: bool = False,
-        consistency: Literal["eventual", "strong"] = "eventual",
+        token_budget: TokenBudget = None,
+        explain: Explain = False,
+        for_injection: ForInjection = False,
+        consistency: Consistency = "eventual",
         min_lsn: int | None = None,
         as_of: str | datetime | None = None,
+        limited_to: LimitedTo = None,
     ) -> SearchResult:
-        """Find what answers `query` in one owner's memory. An empty result is an answer."""
+        """Find what answers a question in one owner's memory; an empty result is an answer."""
     async def session_owners(
-        self, session_id: str, app_id: str = "default", project_id: str = "default"
+        self, session_id: SessionId, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> builtins.list[str]:
-        """Everyone who spoke in a session."""
+        """Everyone who spoke in a session, in order of appearance."""
     async def show(
-        self, entry_id: str, app_id: str = "default", project_id: str = "default"
+        self, entry_id: str, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
-        """One thing by any id that a search, a listing or `doctor` gives: its text, its file and line, and the messages it came from."""
+        """One thing by any id that is printed: its text, its file and line, and the messages it came from."""
     async def strategies(self) -> builtins.list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def sync(self, path: str | None = None) -> dict[str, Any]:
         """Bring the index up to date now: every file, or one note."""
     async def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
         """Run a strategy now over all it has not seen."""
-    async def undo_reflection(self, run_id: str) -> builtins.list[str]:
+    async def undo_reflection(self, run_id: str = "") -> builtins.list[str]:
         """Take back one reflection run; the notes are byte for byte as before it."""
     async def unprocessed(
         self,
-        session_id: str,
-        app_id: str = "default",
-        project_id: str = "default",
+        session_id: SessionId,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
-        limited_to: Collection[str] | None = None,
+        limited_to: LimitedTo = None,
     ) -> builtins.list[Message]:
         """The messages of a session that are in no cell yet."""
 
@@ -235,54 +306,61 @@ class AsyncMemories:
     memory: Memories
     async def archive(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        reason: str = "",
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        reason: Reason = "",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Put a memory away: it stays in its note, but out of answers, dedup and limits."""
     async def consolidate(
         self,
         *,
-        dry_run: bool = False,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        dry_run: DryRun = False,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        undo: str | None = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> ConsolidationReport:
-        """Merge clusters of memories that say nearly the same. `undo_consolidation` takes a run back."""
+        """Merge memories that say nearly the same; every run can be undone."""
     async def core(
-        self, agent: str = "", *, app_id: str = "default", project_id: str = "default"
+        self, agent: str = "", *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
         """The core memory of the project, or of an agent."""
     async def edit(
         self,
-        /,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        reason: str = "",
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
-        **changes: Any,
+        content: NewText = None,
+        category: NewCategory = None,
+        importance: NewImportance = None,
+        confidence: Confidence = None,
+        tier: Tier = None,
+        file_scope_pattern: Files = None,
+        trigger: TriggerText = None,
+        procedure: Steps = None,
+        reason: Reason = "",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """Change fields of a memory: content, category, importance, confidence, tier, file_scope_pattern, trigger, procedure. The old text stays in its history."""
+        """Change a memory where it stands; the old text stays in its history."""
     async def end_mission(
-        self, run_id: str, *, success: bool, app_id: str = "default", project_id: str = "default"
+        self, run_id: str, *, success: bool, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> MissionEnd:
         """End a run: on success what it learned goes to the project, once; then its own are archived."""
     async def export_skill(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> str:
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
     async def forget(
@@ -293,165 +371,181 @@ class AsyncMemories:
         also: Sequence[str] = (),
         similar: bool = False,
         all_owners: bool = False,
-        dry_run: bool = False,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        dry_run: DryRun = False,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Receipt:
         """Remove a memory, the same statement elsewhere in its owner's memory, and what was made from it: notes, transcripts, journals, pages, index, history. There is no undo."""
     async def history(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Sequence[HistoryLine]:
         """Everything on record about a memory, oldest first."""
     async def import_from(
         self,
-        source: str,
+        source: Literal["ade", "mem0", "everos", "basic-memory", "claude"],
         text: str,
         *,
         owner: str = "",
         trust: bool = False,
-        app_id: str = "default",
-        project_id: str = "default",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> ImportReport:
         """Take in another program's export through the gate, each item once: ade, mem0, everos, basic-memory or claude. What comes in waits for a person to promote it, unless `trust` vouches for all of it."""
     async def import_skill(
-        self, path: str, *, text: str | None = None, app_id: str = "default", project_id: str = "default"
+        self,
+        path: str = "",
+        *,
+        name: str = "",
+        text: str | None = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> ScanReport:
         """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
     async def list(
         self,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        status: str | None = None,
-        category: str | None = None,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        status: Status | None = None,
+        category: Category | None = None,
         pinned: bool | None = None,
         archived: bool = False,
         skills: bool = True,
         offset: int = 0,
         limit: int = 50,
-        app_id: str = "default",
-        project_id: str = "default",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> MemoryPage:
         """One page of memories. Archived ones only with `archived`, or by asking for that status."""
     async def pin(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Keep a memory at hand: promoted, tier 1, no decay."""
     async def promote(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Promote a candidate: a person vouches for it, whatever its origin."""
-    async def refresh(self, *, app_id: str = "default", project_id: str = "default") -> PagesReport:
+    async def refresh(self, *, app_id: AppId = "default", project_id: ProjectId = "default") -> PagesReport:
         """Make the pages agents read (MEMORY.md and its topics) anew, and settle core memory."""
     async def restore(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Bring an archived memory back."""
     async def scan_skills(
-        self, folders: Sequence[str] = (), *, app_id: str = "default", project_id: str = "default"
+        self, folders: Sequence[str] = (), *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> ScanReport:
         """Bring the registry in step with the skills in the root and in `folders`."""
     async def search(
         self,
         query: str,
         *,
-        scope: str = "project",
-        owner: str = "",
-        method: str = "hybrid",
-        top_k: int = -1,
-        min_score: float | None = None,
-        token_budget: int | None = None,
-        explain: bool = False,
-        for_injection: bool = False,
+        scope: ScopeName = "project",
+        owner: Owner = "",
+        method: Literal["keyword", "vector", "hybrid"] = "hybrid",
+        top_k: TopK = -1,
+        min_score: MinScore = None,
+        token_budget: TokenBudget = None,
+        explain: Explain = False,
+        for_injection: ForInjection = False,
         archived: bool = False,
-        consistency: str = "eventual",
-        app_id: str = "default",
-        project_id: str = "default",
+        consistency: Consistency = "eventual",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> SearchResult:
         """Find the memories of one scope that answer `query`; the project's unless another is named."""
     async def set_core(
-        self, /, agent: str = "", *, app_id: str = "default", project_id: str = "default", **fields: Any
+        self,
+        agent: str = "",
+        *,
+        projectSummary: str | None = None,
+        criticalConventions: Items = None,
+        userPreferences: Items = None,
+        activeFocus: Items = None,
+        notes: Items = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """Set fields of the core memory: projectSummary, criticalConventions, userPreferences, activeFocus, notes. The version grows by one."""
+        """Set fields of the core memory; its version grows by one."""
     async def show(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """One memory as a row."""
     async def skills(
-        self, *, app_id: str = "default", project_id: str = "default"
+        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> Sequence[Mapping[str, Any]]:
         """The registry of skill files, tombstones included."""
     async def supersede(
         self,
-        /,
-        memory_id: str,
+        memory_id: MemoryId,
         content: str,
         *,
         reason: str,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
-        **fields: Any,
+        category: NewCategory = None,
+        importance: NewImportance = None,
+        vouched: Vouched = True,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Verdict:
         """Replace a memory by a new one; the old stays readable and says by what and why."""
     async def sweep(
-        self, *, dry_run: bool = False, app_id: str = "default", project_id: str = "default"
+        self, *, dry_run: DryRun = False, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> SweepReport:
         """Decay, demote, promote and archive what is due; consolidate crowded scopes; refresh the pages."""
     async def undo_consolidation(
-        self, run_id: str, *, app_id: str = "default", project_id: str = "default"
+        self, run_id: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> int:
-        """Take a consolidation back; how many memories are as they were before."""
+        """Take a consolidation back, as `consolidate(undo=...)` does; how many memories are as they were before."""
     async def unpin(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Let a pinned memory age like any other, from now."""
     async def why(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Sequence[str]:
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""

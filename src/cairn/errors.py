@@ -7,6 +7,7 @@
     │   └── ProtocolError                    an empty or doubled backend name
     ├── Conflict                             written by someone else since it was read
     ├── Forbidden       (PermissionError)    outside what the caller may do
+    │   └── NotOffered                       something this server was not set up for
     ├── Unavailable                          an engine or service cannot answer now; trying again is sensible
     │   └── StorageFailed   (OSError)        the disk refused: full, read-only, broken
     └── Misconfigured   (RuntimeError)       a setting is missing, unknown or at odds with another
@@ -55,6 +56,10 @@ class Conflict(CairnError):
 
 class Forbidden(CairnError, PermissionError):
     """Outside what the caller may do. Nothing was written."""
+
+
+class NotOffered(Forbidden):
+    """Something this server was not set up for; the message names the setting."""
 
 
 class Unavailable(CairnError):

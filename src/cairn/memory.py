@@ -20,6 +20,7 @@ from cairn.errors import CairnError, Invalid
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.operations.recall import Recall
+from cairn.operations.repositories import Repositories
 from cairn.operations.talk import Talk
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
@@ -29,7 +30,7 @@ from cairn.seams import Clock
 log = logging.getLogger("cairn")
 
 
-class Memory(Talk, Remember, Recall, Time, Upkeep):
+class Memory(Talk, Remember, Recall, Time, Repositories, Upkeep):
     """One open memory root; use it inside a `with` statement.
 
     Args:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import cairn
+from cairn.aio import AsyncMemory
 from cairn.config import load
-from cairn.memory import Memory
 from cairn.surfaces.http import VERSIONS, build_app
 from tests.surfaces.served import serving
 
@@ -63,6 +63,17 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/memory/flush"): Case({"session_id": "hers"}, writes=True),
     ("POST", "/memory/search"): Case({"user_id": "alice", "query": CANARY, "evidence": 3}),
     ("POST", "/memory/get"): Case({"user_id": "alice", "memory_type": "episode"}),
+    ("POST", "/memory/reextract"): Case({"date": "2026-01-01"}, writes=True, needs=("share",)),
+    ("POST", "/recall"): Case({"query": CANARY, "user_id": "alice"}),
+    ("POST", "/brief"): Case({"user_id": "alice"}),
+    ("GET", "/show"): Case(query="?id={id}"),
+    ("GET", "/index"): Case(),
+    ("POST", "/index/sync"): Case({}, writes=True, needs=("share",)),
+    ("POST", "/index/failures"): Case({}, writes=True, needs=("share",)),
+    ("POST", "/index/rebuild"): Case(writes=True, needs=("share",)),
+    ("GET", "/ome"): Case(),
+    ("POST", "/ome/undo"): Case({"run_id": "none"}, writes=True, needs=("share",), status=404),
+    ("POST", "/doctor/repair"): Case(writes=True, needs=("share",)),
     ("POST", "/ome/trigger"): Case({"name": "extract_atomic_facts"}, writes=True, needs=("share",)),
     ("GET", "/doctor"): Case(),
     ("POST", "/memories"): Case(
@@ -81,6 +92,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/memories/{id}"): Case(),
     ("PATCH", "/memories/{id}"): Case({"content": "It was reworded."}, writes=True, needs=("promote",)),
     ("DELETE", "/memories/{id}"): Case(writes=True, needs=("share",)),
+    ("POST", "/memories/{id}/skill"): Case(writes=True, needs=("share",), status=422),
     ("POST", "/memories/{id}/supersede"): Case(
         {"content": "It was replaced by this.", "reason": "news"}, writes=True, needs=("promote",)
     ),
@@ -201,7 +213,7 @@ def prefixes(path: str) -> tuple[str, ...]:
 
 def test_every_route_has_a_case(tmp_path):
     """A route that nobody thought of here would be one whose rights nobody thought of."""
-    app: Any = build_app(Memory(load(tmp_path)), own=False)
+    app: Any = build_app(AsyncMemory(load(tmp_path)), own=False)
     found = set()
     for route in app.app.routes:
         path = next((route.path.removeprefix(v) for v in VERSIONS if route.path.startswith(v)), route.path)

@@ -56,6 +56,7 @@ class ConsolidationReport:
     run_id: str
     merged: Sequence[Merged]
     dry_run: bool = False
+    restored: int | None = None  # of an undo: how many memories are as they were before
 
 
 def consolidate(

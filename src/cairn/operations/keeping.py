@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import Invalid, Unavailable
-from cairn.operations.memories import named_scope
-from cairn.operations.table import Room, operation
+from cairn.operations import answers, rules
+from cairn.operations.fields import (
+    ID_PATTERN,
+    MAX_ID,
+    MAX_TEXT,
+    AnyScope,
+    AppId,
+    DryRun,
+    MemoryId,
+    Owner,
+    ProjectId,
+)
+from cairn.operations.memories import PLACE, named_scope
+from cairn.operations.table import Room, operation, says
 from cairn.types import Space
 
 if TYPE_CHECKING:
@@ -20,12 +32,87 @@ if TYPE_CHECKING:
     from cairn.governed.skills import ScanReport
 
 
+Items = Sequence[str] | None
+
+
+def _swept(report: SweepReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    moves = [
+        {
+            "id": one.before.id,
+            "move": one.move,
+            "reason": one.reason,
+            "from": {"status": one.before.status, "tier": one.before.tier},
+            "to": {"status": one.after.status, "tier": one.after.tier},
+        }
+        for one in report.transitions
+    ]
+    return {**report.columns(), "dry_run": report.dry_run, "transitions": moves}
+
+
+def _consolidated(report: ConsolidationReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    merged = [
+        {
+            "scope": one.scope.track,
+            "owner": one.scope.owner,
+            "category": one.category,
+            "new_id": one.new_id or None,
+            "originals": list(one.originals),
+        }
+        for one in report.merged
+    ]
+    told = {"run_id": report.run_id, "dry_run": report.dry_run, "merged": merged}
+    return told if report.restored is None else told | {"restored": report.restored}
+
+
+def _restored(count: int, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"restored": count}
+
+
+def _imported(report: ImportReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asdict(report), "refused": [{"key": key, "reason": why} for key, why in report.refused]}
+
+
+def _plain(report: MissionEnd, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return asdict(report)
+
+
+def _skills(rows: Sequence[Mapping[str, Any]], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"skills": list(rows)}
+
+
+def _scanned(report: ScanReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    refused = [{"path": path, "reason": reason} for path, reason in report.refused]
+    return {**{name: list(value) for name, value in asdict(report).items()}, "refused": refused}
+
+
+def _path(path: str, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"path": path}
+
+
+def _pages(report: PagesReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "written": list(report.written),
+        "unchanged": list(report.unchanged),
+        "edited": [{"page": page, "kept_as": aside} for page, aside in report.edited],
+    }
+
+
 class Keeping(Room):
     """What keeps governed memories in order."""
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/sweep",
+        answers=answers.SweepData,
+        data=_swept,
+        allow=rules.whole_space(write=True),
+    )
     def sweep(
-        self, *, dry_run: bool = False, app_id: str = "default", project_id: str = "default"
+        self,
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> SweepReport:
         """Decay, demote, promote and archive what is due; consolidate crowded scopes; refresh the pages.
 
@@ -44,16 +131,24 @@ class Keeping(Room):
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
         return report
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/import",
+        answers=answers.ImportData,
+        data=_imported,
+        allow=rules.bring_in,
+    )
     def import_from(
         self,
-        source: str,
-        text: str,
+        source: Annotated[
+            Literal["ade", "mem0", "everos", "basic-memory", "claude"], says("whose export it is", "mem0")
+        ],
+        text: Annotated[str, says("the export", "- Alice keeps a log.", low=1)],
         *,
-        owner: str = "",
-        trust: bool = False,
-        app_id: str = "default",
-        project_id: str = "default",
+        owner: Annotated[str, says("the user whose memories they are", "alice", high=MAX_ID)] = "",
+        trust: Annotated[bool, says("you vouch for them: they count as yours", True)] = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> ImportReport:
         """Take in another program's export through the gate, each item once: ade, mem0, everos, basic-memory
         or claude. What comes in waits for a person to promote it, unless `trust` vouches for all of it.
@@ -63,75 +158,169 @@ class Keeping(Room):
         items = migrate.read(source, text, owner=owner)
         return migrate.bring_in(self.parts.keeper, Space(app_id, project_id), source, items, trust=trust)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/consolidate",
+        answers=answers.ConsolidateData,
+        data=_consolidated,
+        allow=rules.whole_space(write=True, promotes="consolidate"),
+    )
     def consolidate(
         self,
         *,
-        dry_run: bool = False,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        dry_run: DryRun = False,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        undo: Annotated[
+            str | None, says("take this run back instead", "con_0123456789ab", low=1, high=100)
+        ] = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> ConsolidationReport:
-        """Merge clusters of memories that say nearly the same. `undo_consolidation` takes a run back."""
+        """Merge memories that say nearly the same; every run can be undone."""
         from cairn.governed import consolidation
 
         parts, space = self.parts, Space(app_id, project_id)
+        if undo is not None:
+            restored = consolidation.undo(parts.keeper, space, undo)
+            return consolidation.ConsolidationReport(undo, (), restored=restored)
         where = named_scope(parts, space, scope, owner)
         return consolidation.consolidate(
             parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run
         )
 
-    @operation(writes=True)
-    def undo_consolidation(self, run_id: str, *, app_id: str = "default", project_id: str = "default") -> int:
-        """Take a consolidation back; how many memories are as they were before."""
+    @operation(
+        writes=True,
+        answers=answers.RestoredCount,
+        data=_restored,
+        allow=rules.whole_space(write=True, promotes="consolidate"),
+    )
+    def undo_consolidation(
+        self,
+        run_id: Annotated[str, says("the run", "con_0123456789ab", low=1, high=100)],
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> int:
+        """Take a consolidation back, as `consolidate(undo=...)` does; how many memories are as they were before."""
         from cairn.governed import consolidation
 
         return consolidation.undo(self.parts.keeper, Space(app_id, project_id), run_id)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /missions/{run}/end",
+        answers=answers.MissionEndData,
+        data=_plain,
+        allow=rules.whole_space(write=True),
+    )
     def end_mission(
-        self, run_id: str, *, success: bool, app_id: str = "default", project_id: str = "default"
+        self,
+        run_id: Annotated[
+            str, says("the run: the owner of its memories", "run-42", low=1, high=200, wire="run")
+        ],
+        *,
+        success: Annotated[bool, says("whether it reached its goal", True)],
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> MissionEnd:
         """End a run: on success what it learned goes to the project, once; then its own are archived."""
         from cairn.governed import missions
 
         return missions.end(self.parts.keeper, Space(app_id, project_id), run_id, success=success)
 
-    @operation(writes=False)
+    @operation(http="GET /core", answers=answers.CoreData, allow=rules.core(write=False), tool=True)
     def core(
-        self, agent: str = "", *, app_id: str = "default", project_id: str = "default"
+        self,
+        agent: Annotated[str, says("whose; the project's where none is named", "coder", high=MAX_ID)] = "",
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """The core memory of the project, or of an agent."""
         from cairn.governed import core
 
         return core.show(self.parts.keeper, core.core_scope(Space(app_id, project_id), agent)).payload()
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="PUT /core",
+        in_query=("agent", "app_id", "project_id"),
+        answers=answers.CoreData,
+        allow=rules.core(write=True),
+    )
     def set_core(
-        self, /, agent: str = "", *, app_id: str = "default", project_id: str = "default", **fields: Any
+        self,
+        agent: Annotated[str, says("whose; the project's where none is named", "coder", high=MAX_ID)] = "",
+        *,
+        projectSummary: Annotated[  # noqa: N803 -- the field names are ADE's
+            str | None, says("what the project is", "A parser for tide tables.", high=MAX_TEXT)
+        ] = None,
+        criticalConventions: Annotated[  # noqa: N803
+            Items, says("what must be kept to", ["Tabs"], each=(0, MAX_TEXT))
+        ] = None,
+        userPreferences: Annotated[  # noqa: N803
+            Items, says("what its people prefer", ["Short answers"], each=(0, MAX_TEXT))
+        ] = None,
+        activeFocus: Annotated[  # noqa: N803
+            Items, says("what is worked on", ["the 2.0 release"], each=(0, MAX_TEXT))
+        ] = None,
+        notes: Annotated[Items, says("what else to know", ["Mind the tide."], each=(0, MAX_TEXT))] = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """Set fields of the core memory: projectSummary, criticalConventions, userPreferences, activeFocus,
-        notes. The version grows by one.
-        """
+        """Set fields of the core memory; its version grows by one."""
         from cairn.governed import core
 
+        named: dict[str, Any] = {
+            "projectSummary": projectSummary,
+            "criticalConventions": criticalConventions,
+            "userPreferences": userPreferences,
+            "activeFocus": activeFocus,
+            "notes": notes,
+        }
+        fields = {name: value for name, value in named.items() if value is not None}
         if not fields:
             raise Invalid("Say which field to set: projectSummary, criticalConventions, ...", field="core")
         return core.update(
             self.parts.keeper, core.core_scope(Space(app_id, project_id), agent), **fields
         ).payload()
 
-    @operation(writes=False)
-    def skills(self, *, app_id: str = "default", project_id: str = "default") -> Sequence[Mapping[str, Any]]:
+    @operation(
+        http="GET /skills", answers=answers.SkillsData, data=_skills, allow=rules.whole_space(write=False)
+    )
+    def skills(
+        self,
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Sequence[Mapping[str, Any]]:
         """The registry of skill files, tombstones included."""
         from cairn.governed import skills
 
         return [asdict(row) for row in skills.index(self.parts.keeper, Space(app_id, project_id))]
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /skills/scan",
+        answers=answers.ScanData,
+        data=_scanned,
+        allow=rules.skill_folders,
+    )
     def scan_skills(
-        self, folders: Sequence[str] = (), *, app_id: str = "default", project_id: str = "default"
+        self,
+        folders: Annotated[
+            Sequence[str],
+            says(
+                "folders besides the root's own skills; over HTTP below server.project_roots",
+                ["/srv/skills"],
+                high=50,
+                each=(1, 4096),
+            ),
+        ] = (),
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> ScanReport:
         """Bring the registry in step with the skills in the root and in `folders`."""
         from cairn.engines.skillfolders import skill_files
@@ -146,15 +335,22 @@ class Keeping(Room):
             sources.append(mine.source)
         return skills.scan(self.parts.keeper, space, found, sources=sources)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/{id}/skill",
+        in_query=PLACE,
+        answers=answers.SkillPath,
+        data=_path,
+        allow=rules.whole_space(write=True),
+    )
     def export_skill(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> str:
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
         from cairn.governed import skills
@@ -163,19 +359,62 @@ class Keeping(Room):
         where = named_scope(self.parts, space, scope, owner)
         return skills.export(self.parts.keeper, space, memory_id, scope=where).key
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /skills/import",
+        answers=answers.ScanData,
+        data=_scanned,
+        allow=rules.whole_space(write=True, promotes="skills/import"),
+    )
     def import_skill(
-        self, path: str, *, text: str | None = None, app_id: str = "default", project_id: str = "default"
+        self,
+        path: Annotated[
+            str, says("a SKILL.md, or the folder it is in", "skills/deploy/SKILL.md", here=True)
+        ] = "",
+        *,
+        name: Annotated[
+            str,
+            says(
+                "what tells it from others in the registry, with text",
+                "deploy",
+                low=1,
+                high=MAX_ID,
+                pattern=ID_PATTERN,
+            ),
+        ] = "",
+        text: Annotated[
+            str | None, says("the SKILL.md itself", "---\nname: deploy\n---\n", low=1, high=1024 * 1024)
+        ] = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> ScanReport:
         """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
         from cairn.engines.skillfolders import one_skill_file
         from cairn.governed import skills
 
-        file = one_skill_file(path) if text is None else skills.SkillFile(path, text, source="import")
+        if text is None:
+            if not path:
+                raise Invalid("Give the path of a SKILL.md, or its text and a name.", field="path")
+            file = one_skill_file(path)
+        elif path or name:
+            file = skills.SkillFile(path or f"{name}/SKILL.md", text, source="import")
+        else:
+            raise Invalid("name: is missing.", field="name")
         return skills.scan(self.parts.keeper, Space(app_id, project_id), [file], sources=())
 
-    @operation(writes=True)
-    def refresh(self, *, app_id: str = "default", project_id: str = "default") -> PagesReport:
+    @operation(
+        writes=True,
+        http="POST /refresh",
+        answers=answers.PagesData,
+        data=_pages,
+        allow=rules.whole_space(write=True),
+    )
+    def refresh(
+        self,
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> PagesReport:
         """Make the pages agents read (MEMORY.md and its topics) anew, and settle core memory."""
         from cairn.governed import core, pages
 

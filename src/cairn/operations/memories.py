@@ -11,22 +11,96 @@ memories belong to no owner, so `memory.search` never returns them: `memories.se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import Invalid, NotFound, Unavailable
-from cairn.operations.table import Room, operation
+from cairn.operations import answers, rules
+from cairn.operations.fields import (
+    ID_PATTERN,
+    MAX_ID,
+    MAX_TEXT,
+    AnyScope,
+    AppId,
+    Category,
+    Confidence,
+    Consistency,
+    DryRun,
+    Explain,
+    Files,
+    ForInjection,
+    Importance,
+    MemoryId,
+    MinScore,
+    Origin,
+    Owner,
+    ProjectId,
+    Reason,
+    ScopeName,
+    Status,
+    Steps,
+    Tier,
+    TokenBudget,
+    TopK,
+    TriggerText,
+)
+from cairn.operations.recall import search_data
+from cairn.operations.table import Granted, Room, operation, says
 from cairn.seams import Locator
 from cairn.types import Scope, Space, Verdict
 
 if TYPE_CHECKING:
     from cairn.governed.forget import Purger, Receipt, Wanted
     from cairn.governed.memories import HistoryLine
-    from cairn.governed.records import Status
     from cairn.parts import Parts
     from cairn.retrieval.answers import SearchResult
 
 MAX_PAGE = 500
+PLACE = ("scope", "owner", "app_id", "project_id")
+
+Vouched = Annotated[bool, Granted("promote")]
+Text = Annotated[str, says("what to remember", "Deploys wait for the migration job.", high=MAX_TEXT)]
+NewText = Annotated[str | None, says("what it says from now on", "Deploys run migrations.", high=MAX_TEXT)]
+NewCategory = Annotated[Category | None, says("what kind of statement it is", "gotcha")]
+NewImportance = Annotated[Importance | None, says("how much it matters", "high")]
+Limited = Annotated[str | None, says("where it comes from", "msg-17", high=500)]
+
+
+def _verdict(verdict: Verdict, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    from cairn.governed.memories import verdict_json
+
+    return verdict_json(verdict)
+
+
+def _memories(page: MemoryPage, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"memories": list(page.memories), "total": page.total}
+
+
+def _found(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+    data = search_data(result, room, asked)
+    return {name: data[name] for name in ("memories", "prompt", "freshness") if name in data}
+
+
+def _history(lines: Sequence[HistoryLine], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"history": [{name: value for name, value in asdict(line).items() if value} for line in lines]}
+
+
+def _why(lines: Sequence[str], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"why": list(lines)}
+
+
+def _receipt(value: Receipt, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": value.id,
+        "at": value.at,
+        "complete": value.complete,
+        "dry_run": value.dry_run,
+        "taken": [asdict(one) for one in value.taken],
+        "alike": [asdict(one) for one in value.alike],
+        "removed": dict(value.removed),
+        "places": list(value.places),
+        "left": [{"where": where, "why": why} for where, why in value.left],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +114,70 @@ class MemoryPage:
 class Remember(Room):
     """The one call about governed memories that everybody needs."""
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories",
+        answers=answers.VerdictData,
+        data=_verdict,
+        allow=rules.remember,
+        tool=True,
+    )
     def remember(
         self,
-        /,
-        content: str,
-        category: str = "fact",
-        scope: str = "project",
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        content: Text,
+        category: Annotated[
+            str,
+            says(
+                "fact, preference, pattern, decision, gotcha, convention, episode, procedure, digest, handoff",
+                "gotcha",
+                high=100,
+            ),
+        ] = "fact",
+        scope: Annotated[ScopeName, says("whose it is", "user")] = "project",
+        owner: Annotated[str, says("the user, agent or run; not for the project", "alice", high=MAX_ID)] = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
-        mode: Literal["default", "strict"] = "default",
-        importance: Literal["low", "medium", "high"] = "medium",
-        pinned: bool = False,
-        origin: Literal["human", "agent", "tool", "web", "recalled", "import"] = "human",
-        **more: Any,
+        mode: Annotated[
+            Literal["default", "strict"],
+            says('"strict" promotes conventions, patterns, gotchas and decisions at once', "strict"),
+        ] = "default",
+        importance: Annotated[Importance, says("how much it matters", "high")] = "medium",
+        pinned: Annotated[bool, says("keep it at hand: promoted, tier 1, no decay", True)] = False,
+        origin: Annotated[
+            Origin, says("where the words come from; what tools and pages say waits for a person", "agent")
+        ] = "human",
+        confidence: Confidence = None,
+        status: Annotated[Status | None, says("what it shall be at once", "candidate")] = None,
+        tier: Tier = None,
+        source_id: Limited = None,
+        source_session_id: Limited = None,
+        source_run_id: Limited = None,
+        agent_id: Annotated[
+            str | None, says("the agent who says it", "coder", low=1, high=MAX_ID, pattern=ID_PATTERN)
+        ] = None,
+        file_scope_pattern: Files = None,
+        trigger: TriggerText = None,
+        procedure: Steps = None,
+        vouched: Vouched = True,
     ) -> Verdict:
-        """Keep one explicit fact if the gate lets it in; the verdict says kept, merged or refused, and why.
-
-        Args:
-            content: What to remember.
-            category: fact, preference, pattern, decision, gotcha, convention, episode, procedure, digest, handoff.
-            scope: "project", or "agent", "mission", "user" with its `owner`.
-            owner: The agent, run or user.
-            app_id: The app.
-            project_id: The project.
-            mode: "strict" promotes conventions, patterns, gotchas and decisions at once.
-            importance: low, medium or high.
-            pinned: Keep it at hand: promoted, tier 1, no decay.
-            origin: Where the words come from; what tools and pages say waits for a person.
-            more: The other fields of `cairn.governed.memories.Keeper.remember`.
+        """Remember one fact, if the gate lets it in; the verdict says kept, merged or refused, and why.
 
         Raises:
             Invalid: a field no memory can have. A refusal is no exception: see `Verdict.accepted`.
         """
+        more: dict[str, Any] = {
+            "confidence": confidence,
+            "status": status,
+            "tier": tier,
+            "source_id": source_id,
+            "source_session_id": source_session_id,
+            "source_run_id": source_run_id,
+            "agent_id": agent_id,
+            "file_scope_pattern": file_scope_pattern,
+            "trigger": trigger,
+            "procedure": procedure,
+        }
         return self.parts.keeper.remember(
             content,
             category,
@@ -85,7 +188,8 @@ class Remember(Room):
             importance=importance,
             pinned=pinned,
             origin=origin,
-            **more,
+            vouched=vouched,
+            **{name: value for name, value in more.items() if value is not None},
         )
 
 
@@ -94,21 +198,23 @@ class Single(Room):
 
     # ------------------------------------------------------------ reading
 
-    @operation(writes=False)
+    @operation(
+        http="GET /memories", answers=answers.MemoriesData, data=_memories, allow=rules.one_scope, tool=True
+    )
     def list(
         self,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        status: str | None = None,
-        category: str | None = None,
-        pinned: bool | None = None,
-        archived: bool = False,
-        skills: bool = True,
-        offset: int = 0,
-        limit: int = 50,
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        status: Annotated[Status | None, says("only these", "promoted")] = None,
+        category: Annotated[Category | None, says("only these", "decision")] = None,
+        pinned: Annotated[bool | None, says("only pinned ones, or only others", True)] = None,
+        archived: Annotated[bool, says("archived ones, too", True)] = False,
+        skills: Annotated[bool, says("also those that stand for skill files", False)] = True,
+        offset: Annotated[int, says("how many to pass over", 50, low=0)] = 0,
+        limit: Annotated[int, says("how many a page", 50, low=1, high=MAX_PAGE)] = 50,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> MemoryPage:
         """One page of memories. Archived ones only with `archived`, or by asking for that status.
 
@@ -120,7 +226,7 @@ class Single(Room):
         rows, total = self.parts.keeper.list(
             space,
             scope=self._scope(space, scope, owner),
-            status=cast("Status | None", status),
+            status=status,
             category=category,
             pinned=pinned,
             archived=archived,
@@ -130,38 +236,46 @@ class Single(Room):
         )
         return MemoryPage(rows, total)
 
-    @operation(writes=False)
+    @operation(http="GET /memories/{id}", answers=answers.MemoryRow, allow=rules.one_memory(write=False))
     def show(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """One memory as a row."""
         space = Space(app_id, project_id)
         found = self.parts.keeper.find(space, memory_id, scope=self._scope(space, scope, owner))
         return self.parts.keeper.row(found)
 
-    @operation(writes=False)
+    @operation(
+        http="POST /memories/search",
+        answers=answers.MemorySearchData,
+        data=_found,
+        allow=rules.one_scope,
+        tool=True,
+    )
     def search(
         self,
-        query: str,
+        query: Annotated[str, says("the question, in plain words", "what waits for migrations", low=1)],
         *,
-        scope: str = "project",
-        owner: str = "",
-        method: str = "hybrid",
-        top_k: int = -1,
-        min_score: float | None = None,
-        token_budget: int | None = None,
-        explain: bool = False,
-        for_injection: bool = False,
-        archived: bool = False,
-        consistency: str = "eventual",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: Annotated[ScopeName, says("whose memories", "agent")] = "project",
+        owner: Owner = "",
+        method: Annotated[
+            Literal["keyword", "vector", "hybrid"], says("by words, by meaning, or both", "hybrid")
+        ] = "hybrid",
+        top_k: TopK = -1,
+        min_score: MinScore = None,
+        token_budget: TokenBudget = None,
+        explain: Explain = False,
+        for_injection: ForInjection = False,
+        archived: Annotated[bool, says("archived ones, too", True)] = False,
+        consistency: Consistency = "eventual",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> SearchResult:
         """Find the memories of one scope that answer `query`; the project's unless another is named.
 
@@ -187,15 +301,20 @@ class Single(Room):
         found = parts.searcher.search(request)
         return replace(found, episodes=(), agent_cases=(), agent_skills=(), unprocessed_messages=())
 
-    @operation(writes=False)
+    @operation(
+        http="GET /memories/{id}/history",
+        answers=answers.HistoryData,
+        data=_history,
+        allow=rules.one_memory(write=False),
+    )
     def history(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Sequence[HistoryLine]:
         """Everything on record about a memory, oldest first."""
         from cairn.governed import corrections
@@ -204,15 +323,17 @@ class Single(Room):
         where = self._scope(space, scope, owner)
         return corrections.history(self.parts.keeper, space, memory_id, scope=where)
 
-    @operation(writes=False)
+    @operation(
+        http="GET /memories/{id}/why", answers=answers.WhyData, data=_why, allow=rules.one_memory(write=False)
+    )
     def why(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Sequence[str]:
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""
         from cairn.governed import corrections
@@ -223,62 +344,106 @@ class Single(Room):
 
     # ------------------------------------------------------------ correcting
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="PATCH /memories/{id}",
+        in_query=PLACE,
+        answers=answers.MemoryRow,
+        allow=rules.one_memory(write=True, also=rules.may_reword),
+    )
     def edit(
         self,
-        /,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        reason: str = "",
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
-        **changes: Any,
+        content: NewText = None,
+        category: NewCategory = None,
+        importance: NewImportance = None,
+        confidence: Confidence = None,
+        tier: Tier = None,
+        file_scope_pattern: Files = None,
+        trigger: TriggerText = None,
+        procedure: Steps = None,
+        reason: Reason = "",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """Change fields of a memory: content, category, importance, confidence, tier, file_scope_pattern,
-        trigger, procedure. The old text stays in its history.
-        """
+        """Change a memory where it stands; the old text stays in its history."""
         from cairn.governed import corrections
 
+        named: dict[str, Any] = {
+            "content": content,
+            "category": category,
+            "importance": importance,
+            "confidence": confidence,
+            "tier": tier,
+            "file_scope_pattern": file_scope_pattern,
+            "trigger": trigger,
+            "procedure": procedure,
+        }
+        changes = {name: value for name, value in named.items() if value is not None}
         if not changes:
             raise Invalid("Say what to change: content, category, importance, ...", field="content")
         space = Space(app_id, project_id)
         where = self._scope(space, scope, owner)
         return corrections.edit(self.parts.keeper, space, memory_id, scope=where, reason=reason, **changes)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/{id}/supersede",
+        in_query=PLACE,
+        answers=answers.VerdictData,
+        data=_verdict,
+        allow=rules.one_memory(write=True, also=rules.may_reword),
+    )
     def supersede(
         self,
-        /,
-        memory_id: str,
-        content: str,
+        memory_id: MemoryId,
+        content: Annotated[str, says("the new memory", "We use spaces.", high=MAX_TEXT)],
         *,
-        reason: str,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
-        **fields: Any,
+        reason: Annotated[str, says("why", "a new formatter", low=1, high=2000)],
+        category: NewCategory = None,
+        importance: NewImportance = None,
+        vouched: Vouched = True,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Verdict:
         """Replace a memory by a new one; the old stays readable and says by what and why."""
         from cairn.governed import corrections
 
         space = Space(app_id, project_id)
         where = self._scope(space, scope, owner)
+        named: dict[str, Any] = {"category": category, "importance": importance}
+        fields = {name: value for name, value in named.items() if value is not None}
         return corrections.supersede(
-            self.parts.keeper, space, memory_id, content, reason=reason, scope=where, **fields
+            self.parts.keeper,
+            space,
+            memory_id,
+            content,
+            reason=reason,
+            scope=where,
+            vouched=vouched,
+            **fields,
         )
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/{id}/pin",
+        in_query=(*PLACE,),
+        answers=answers.MemoryRow,
+        allow=rules.one_memory(write=True, also=rules.may_pin("pin")),
+    )
     def pin(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Keep a memory at hand: promoted, tier 1, no decay."""
         from cairn.governed import corrections
@@ -287,15 +452,21 @@ class Single(Room):
         where = self._scope(space, scope, owner)
         return corrections.pin(self.parts.keeper, space, memory_id, scope=where)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/{id}/unpin",
+        in_query=(*PLACE,),
+        answers=answers.MemoryRow,
+        allow=rules.one_memory(write=True, also=rules.may_pin("unpin")),
+    )
     def unpin(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Let a pinned memory age like any other, from now."""
         from cairn.governed import corrections
@@ -304,16 +475,25 @@ class Single(Room):
         where = self._scope(space, scope, owner)
         return corrections.pin(self.parts.keeper, space, memory_id, scope=where, pinned=False)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/{id}/archive",
+        in_query=(
+            "reason",
+            *PLACE,
+        ),
+        answers=answers.MemoryRow,
+        allow=rules.one_memory(write=True),
+    )
     def archive(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        reason: str = "",
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        reason: Reason = "",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Put a memory away: it stays in its note, but out of answers, dedup and limits."""
         from cairn.governed import corrections
@@ -322,15 +502,21 @@ class Single(Room):
         where = self._scope(space, scope, owner)
         return corrections.archive(self.parts.keeper, space, memory_id, scope=where, reason=reason)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/{id}/restore",
+        in_query=(*PLACE,),
+        answers=answers.MemoryRow,
+        allow=rules.one_memory(write=True, also=rules.may_restore),
+    )
     def restore(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Bring an archived memory back."""
         from cairn.governed import corrections
@@ -339,15 +525,21 @@ class Single(Room):
         where = self._scope(space, scope, owner)
         return corrections.restore(self.parts.keeper, space, memory_id, scope=where)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memories/{id}/promote",
+        in_query=(*PLACE,),
+        answers=answers.MemoryRow,
+        allow=rules.one_memory(write=True, also=rules.may_promote),
+    )
     def promote(
         self,
-        memory_id: str,
+        memory_id: MemoryId,
         *,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Promote a candidate: a person vouches for it, whatever its origin."""
         from cairn.governed import corrections
@@ -356,37 +548,50 @@ class Single(Room):
         where = self._scope(space, scope, owner)
         return corrections.promote(self.parts.keeper, space, memory_id, scope=where)
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http=("POST /memories/forget", "DELETE /memories/{id}"),
+        answers=answers.ReceiptData,
+        data=_receipt,
+        allow=rules.forget,
+        tool=True,
+    )
     def forget(
         self,
-        memory_id: str | None = None,
+        memory_id: Annotated[
+            str | None, says("what to forget", "alice_mem_20260601_00000001", low=1, high=200, wire="id")
+        ] = None,
         *,
-        words: Sequence[str] = (),
-        also: Sequence[str] = (),
-        similar: bool = False,
-        all_owners: bool = False,
-        dry_run: bool = False,
-        scope: str | None = None,
-        owner: str = "",
-        app_id: str = "default",
-        project_id: str = "default",
+        words: Annotated[
+            Sequence[str],
+            says(
+                "phrases to take out wherever they stand as whole words, with the sentences that hold them",
+                ["Elm Street 12"],
+                high=100,
+                each=(1, 4096),
+            ),
+        ] = (),
+        also: Annotated[
+            Sequence[str],
+            says(
+                "ids of things that a dry run or an earlier receipt listed as alike",
+                ["alice_mem_20260601_00000002"],
+                high=500,
+                each=(1, 200),
+            ),
+        ] = (),
+        similar: Annotated[bool, says("take everything that is alike, too", True)] = False,
+        all_owners: Annotated[bool, says("everybody's memory, not one owner's alone", True)] = False,
+        dry_run: DryRun = False,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> Receipt:
         """Remove a memory, the same statement elsewhere in its owner's memory, and what was made from it: notes,
         transcripts, journals, pages, index, history. There is no undo.
 
         Entries of other kinds (an episode, a fact) go by their public id in the same way.
-
-        Args:
-            memory_id: What to forget.
-            words: Phrases to take out wherever they stand as whole words, with the sentences that hold them.
-            also: Ids of things that a dry run or an earlier receipt listed as alike.
-            similar: Take everything that is alike, too.
-            all_owners: Everybody's memory, not one owner's alone.
-            dry_run: Only tell what would go, with its words, and what is alike.
-            scope: Whose entry or words: "project", "agent", "mission" or "user".
-            owner: Its id.
-            app_id: The app.
-            project_id: The project.
 
         Returns:
             What went, what is alike and stays, and what could not be removed; `complete` only where not a byte

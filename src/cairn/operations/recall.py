@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.errors import Invalid, Unavailable
-from cairn.operations.table import Room, operation
+from cairn.errors import Forbidden, Invalid, Unavailable
+from cairn.operations import answers, rules
+from cairn.operations.fields import (
+    ID_PATTERN,
+    MAX_ID,
+    AgentId,
+    AppId,
+    Consistency,
+    Explain,
+    Filters,
+    ForInjection,
+    MinScore,
+    ProjectId,
+    TokenBudget,
+    TopK,
+    UserId,
+)
+from cairn.operations.table import Room, operation, says
+from cairn.operations.talk import LimitedTo
 from cairn.types import Space
 
 if TYPE_CHECKING:
@@ -22,55 +40,111 @@ MemoryType = Literal["episode", "profile", "agent_case", "agent_skill"]
 Method = Literal["keyword", "vector", "hybrid", "agentic", "llm_multiround"]
 
 
+Person = Annotated[
+    str | None,
+    says("whose memory; memory.person of the settings where none is named", "alice", low=1, high=MAX_ID),
+]
+Here = Annotated[
+    str | None, says("a folder of the repository at hand: its memory is asked, too", ".", here=True)
+]
+OtherProject = Annotated[
+    str | None,
+    says(
+        "the project to ask instead of the one the folder belongs to",
+        "tides",
+        low=1,
+        high=MAX_ID,
+        pattern=ID_PATTERN,
+    ),
+]
+
+
+def _recalled(found: Recalled, room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    from cairn.retrieval.showing import shown_freshness, shown_time
+
+    items = [
+        {
+            "text": one.text,
+            "kind": one.kind,
+            "score": one.score,
+            "source": one.source,
+            "id": one.id,
+            "at": shown_time(one.at, room.settings.zone) if one.at else None,
+        }
+        for one in found.items
+    ]
+    return {
+        "items": items,
+        "prompt": found.prompt,
+        "tokens": found.tokens,
+        "notes": list(found.notes),
+        "freshness": shown_freshness(found.freshness),
+    }
+
+
+def search_data(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a search, with text for a prompt where it was asked for."""
+    from cairn.operations.prompt import prompt
+
+    zone = room.settings.zone
+    data = result.as_data(zone)
+    if asked["for_injection"]:
+        data["prompt"] = prompt(result, budget=asked["token_budget"], zone=zone)
+    return data
+
+
+def _page(result: GetResult, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return result.as_data()
+
+
 class Recall(Room):
     """What a memory is asked."""
 
-    @operation(writes=False)
+    @operation(
+        http="POST /memory/search",
+        answers=answers.SearchData,
+        data=search_data,
+        allow=rules.owner,
+        tool=True,
+    )
     def search(
         self,
-        query: str,
+        query: Annotated[str, says("the question, in plain words", "where does Alice live", low=1)],
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        app_id: str = "default",
-        project_id: str = "default",
-        method: Method = "hybrid",
-        top_k: int = -1,
-        radius: float | None = None,
-        min_score: float | None = None,
-        include_profile: bool = False,
-        enable_llm_rerank: bool = False,
-        filters: Mapping[str, Any] | None = None,
-        evidence: int = 0,
-        token_budget: int | None = None,
-        explain: bool = False,
-        for_injection: bool = False,
-        consistency: Literal["eventual", "strong"] = "eventual",
-        min_lsn: int | None = None,
-        as_of: str | datetime | None = None,
+        user_id: UserId = None,
+        agent_id: AgentId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        method: Annotated[
+            Method,
+            says('"keyword" by words, "vector" by meaning, "hybrid" both, "agentic" asks again', "hybrid"),
+        ] = "hybrid",
+        top_k: TopK = -1,
+        radius: Annotated[
+            float | None,
+            says("leave out what is further away in meaning than this similarity", 0.4, low=0, high=1),
+        ] = None,
+        min_score: MinScore = None,
+        include_profile: Annotated[bool, says("add the owner's profile", True)] = False,
+        enable_llm_rerank: Annotated[
+            bool, says("let the model order the hits, where one is set", True)
+        ] = False,
+        filters: Filters = None,
+        evidence: Annotated[int, says("how many verbatim messages to add", 5, low=0, high=100)] = 0,
+        token_budget: TokenBudget = None,
+        explain: Explain = False,
+        for_injection: ForInjection = False,
+        consistency: Consistency = "eventual",
+        min_lsn: Annotated[
+            int | None, says("wait until this change (as add and flush return it) is indexed", 12, low=0)
+        ] = None,
+        as_of: Annotated[
+            str | datetime | None,
+            says("answer from what was recorded by then", "2026-06-01T12:00:00+00:00", high=100),
+        ] = None,
+        limited_to: LimitedTo = None,
     ) -> SearchResult:
-        """Find what answers `query` in one owner's memory. An empty result is an answer.
-
-        Args:
-            query: The question, in plain words.
-            user_id: Whose memory; exactly one of `user_id` and `agent_id`.
-            agent_id: The agent, if it is one's.
-            app_id: The app of the space to look in.
-            project_id: The project of the space; nothing outside of it is seen.
-            method: "keyword" by words, "vector" by meaning, "hybrid" both, "agentic" asks again where a model is set.
-            top_k: How many of each kind; -1 for the default, at most 100.
-            radius: Leave out what is further away in meaning than this similarity (0 to 1).
-            min_score: Leave out hits below this score (0 to 1).
-            include_profile: Add the owner's profile.
-            enable_llm_rerank: Let the model order the hits, where one is set.
-            filters: Predicates on `session_id`, `parent_type`, `parent_id`, `timestamp` and `sender_id`.
-            evidence: How many verbatim messages to add.
-            token_budget: Return at most this many tokens of text.
-            explain: Show what each leg contributed to a score.
-            for_injection: Nothing rather than junk: for use in a prompt.
-            consistency: "strong" first waits until every change so far is indexed.
-            min_lsn: Wait until this change (as `add` and `flush` return it) is indexed.
-            as_of: Answer from what was recorded by then.
+        """Find what answers a question in one owner's memory; an empty result is an answer.
 
         Raises:
             Invalid: the query, the owner, a filter or a number is wrong; the message names it.
@@ -103,34 +177,42 @@ class Recall(Room):
             # Words are searchable as soon as rows are; meaning needs the vectors too.
             self._catch_up(consistency, request.wait_seconds, embed=method != "keyword")
         with self.parts.foreground():
-            return self.parts.searcher.search(request)
+            found = self.parts.searcher.search(request)
+        if found.unprocessed_messages and not self._sees_open_part(found, limited_to):
+            return replace(found, unprocessed_messages=())
+        return found
 
-    @operation(writes=False)
+    def _sees_open_part(self, found: SearchResult, limited_to: Collection[str] | None) -> bool:
+        """Whether the caller may see what is not extracted yet: of sessions that hold nobody else's words."""
+        try:
+            self.parts.capture.unprocessed(found.space, found.session_id, limited_to=limited_to)
+        except Forbidden:
+            return False
+        return True
+
+    @operation(
+        http="POST /recall", answers=answers.RecalledData, data=_recalled, allow=rules.recall, tool=True
+    )
     def recall(
         self,
-        query: str,
+        query: Annotated[
+            str, says("the question, or the prompt a person just wrote", "where does Alice live", low=1)
+        ],
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        mission_id: str | None = None,
-        folder: str | None = None,
-        app_id: str = "default",
-        project_id: str | None = None,
-        token_budget: int = 800,
-        min_score: float | None = None,
+        user_id: Person = None,
+        agent_id: Annotated[
+            str | None, says("ask the memory of this agent, too", "coder", low=1, high=MAX_ID)
+        ] = None,
+        mission_id: Annotated[
+            str | None, says("ask the memories of this running mission, too", "run-42", low=1, high=MAX_ID)
+        ] = None,
+        folder: Here = None,
+        app_id: AppId = "default",
+        project_id: OtherProject = None,
+        token_budget: Annotated[int, says("the most tokens of the prompt", 800, low=1)] = 800,
+        min_score: MinScore = None,
     ) -> Recalled:
-        """What of everything remembered helps with `query`: nothing rather than junk, framed as data.
-
-        Args:
-            query: The question, or the prompt a person just wrote.
-            user_id: Whose memory; the settings' `memory.person` unless given.
-            agent_id: Ask the memory of this agent, too.
-            mission_id: Ask the memories of this running mission, too.
-            folder: A folder of the repository at hand: its space and its record are asked, too.
-            app_id: The app of the general space.
-            project_id: The project to ask instead of the one `folder` belongs to.
-            token_budget: The most tokens of the prompt.
-            min_score: Leave out what scores less (0 to 1).
+        """What of everything remembered helps with a question: nothing rather than junk, framed as data.
 
         Raises:
             Invalid: the query, an id or a number is wrong; the message names it.
@@ -150,27 +232,22 @@ class Recall(Room):
             min_score=min_score,
         )
 
-    @operation(writes=False)
+    @operation(
+        http="POST /brief", answers=answers.RecalledData, data=_recalled, allow=rules.recall, tool=True
+    )
     def brief(
         self,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        folder: str | None = None,
-        app_id: str = "default",
-        project_id: str | None = None,
-        token_budget: int = 1500,
+        user_id: Person = None,
+        agent_id: Annotated[
+            str | None, says("the agent whose core memory is shown, too", "coder", low=1, high=MAX_ID)
+        ] = None,
+        folder: Here = None,
+        app_id: AppId = "default",
+        project_id: OtherProject = None,
+        token_budget: Annotated[int, says("the most tokens of the prompt", 1500, low=1)] = 1500,
     ) -> Recalled:
-        """What a new session should know: core memory, what was promoted, how the project stands, what is due.
-
-        Args:
-            user_id: Whose memory; the settings' `memory.person` unless given.
-            agent_id: The agent whose core memory is shown, too.
-            folder: A folder of the repository at hand.
-            app_id: The app of the general space.
-            project_id: The project to ask instead of the one `folder` belongs to.
-            token_budget: The most tokens of the prompt.
-        """
+        """What a new session should know: core memory, what was promoted, how the project stands, what is due."""
         from cairn.operations import recalling
 
         return recalling.brief(
@@ -183,23 +260,25 @@ class Recall(Room):
             token_budget=token_budget,
         )
 
-    @operation(writes=False)
+    @operation(http="POST /memory/get", answers=answers.GetData, data=_page, allow=rules.owner, tool=True)
     def get(
         self,
-        memory_type: MemoryType,
+        memory_type: Annotated[MemoryType, says("which kind", "episode")],
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        app_id: str = "default",
-        project_id: str = "default",
-        page: int = 1,
-        page_size: int = 20,
-        sort_by: Literal["timestamp", "updated_at"] = "timestamp",
-        sort_order: Literal["asc", "desc"] = "desc",
-        filters: Mapping[str, Any] | None = None,
-        consistency: Literal["eventual", "strong"] = "eventual",
+        user_id: UserId = None,
+        agent_id: AgentId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        page: Annotated[int, says("which page", 1, low=1)] = 1,
+        page_size: Annotated[int, says("how many a page", 20, low=1, high=100)] = 20,
+        sort_by: Annotated[
+            Literal["timestamp", "updated_at"], says("by what to sort", "timestamp")
+        ] = "timestamp",
+        sort_order: Annotated[Literal["asc", "desc"], says("oldest or newest first", "desc")] = "desc",
+        filters: Filters = None,
+        consistency: Consistency = "eventual",
     ) -> GetResult:
-        """One page of an owner's memories of one type, newest first unless asked otherwise."""
+        """List an owner's memories of one type, page by page, newest first unless asked otherwise."""
         from cairn.retrieval.listing import GetRequest
 
         request = GetRequest(
@@ -218,10 +297,23 @@ class Recall(Room):
             self._catch_up(consistency)
         return self.parts.listing.get(request)
 
-    @operation(writes=False)
-    def show(self, entry_id: str, app_id: str = "default", project_id: str = "default") -> dict[str, Any]:
-        """One thing by any id that a search, a listing or `doctor` gives: its text, its file and line, and the
-        messages it came from.
+    @operation(http="GET /show", answers=answers.ShownData, allow=rules.whole_space(write=False), tool=True)
+    def show(
+        self,
+        entry_id: Annotated[
+            str,
+            says(
+                "an entry, profile, skill, message or cell, or path#id",
+                "alice_ep_20260601_00000001",
+                low=1,
+                high=4096,
+                wire="id",
+            ),
+        ],
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """One thing by any id that is printed: its text, its file and line, and the messages it came from.
 
         Raises:
             Invalid: it can be no id, or several owners have an entry of that name.

@@ -1,16 +1,34 @@
-"""The table of operations: what each is called, and whether it changes anything."""
+"""The table of operations: each is declared once, and every surface is made from that.
+
+A method of a room with `@operation` is a row. Its parameters are the request, one line each: type, limits, words,
+example and default. The rest of the row stands in the decorator:
+
+    @operation(http="POST /memory/flush", answers=answers.FlushData, allow=rules.session)
+    def flush(self, session_id: SessionId, app_id: AppId = "default", ...) -> FlushOutcome:
+        ...  # the docstring is its help, on every surface
+
+From it come `memory.flush`, its awaited twin (`aio.py`), the route with its checks and its OpenAPI description, the
+options of `cairn flush`, and the reference pages. So a new option is one parameter here, and a new operation one
+method; the command line needs a line that says how its answer is printed (`surfaces/commands`), nothing else.
+
+Annotations are looked at when somebody asks, so that importing the table costs next to nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 if TYPE_CHECKING:
     from cairn.config import Settings
     from cairn.parts import Parts
+    from cairn.rights import Grant
 
 F = TypeVar("F", bound=Callable[..., Any])
+REQUIRED: Any = inspect.Parameter.empty
 
 
 class Room:
@@ -24,20 +42,159 @@ class Room:
         raise NotImplementedError
 
 
+# ---------------------------------------------------------------- fields
+
+
 @dataclass(frozen=True, slots=True)
+class Says:
+    """What a field means, an example of it, and its limits.
+
+    `low` and `high` bound a number, or the length of a text or a list; `each` bounds the items of a list. `wire` is
+    its name over HTTP where that is another. A `here` field names something on this machine and is no part of a
+    request over HTTP. `schema` describes items that are checked elsewhere.
+    """
+
+    words: str
+    example: Any
+    low: float | None = None
+    high: float | None = None
+    pattern: str = ""
+    each: tuple[int, int] | None = None
+    wire: str = ""
+    here: bool = False
+    schema: type | None = None
+
+
+def says(words: str, example: Any, **limits: Any) -> Says:
+    """What a field means, with an example and its limits, for use in `Annotated`."""
+    return Says(words, example, **limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Marks a parameter that the caller's grant fills in, never the caller: which attribute of the grant."""
+
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a request or an answer."""
+
+    name: str
+    type: Any
+    default: Any
+    says: Says
+    granted: str = ""
+
+    @property
+    def wire(self) -> str:
+        """Its name over HTTP."""
+        return self.says.wire or self.name
+
+
+def read_field(name: str, annotation: Any, default: Any, names: Mapping[str, Any], where: str) -> Field:
+    """A field from its annotation, which may still be text."""
+    found = eval(annotation, dict(names)) if isinstance(annotation, str) else annotation  # noqa: S307 -- our own source
+    if get_origin(found) is not Annotated:
+        raise TypeError(
+            f"{where}: {name} says nothing about itself; use Annotated[..., says(words, example)]."
+        )
+    kind, *notes = get_args(found)
+    if isinstance(notes[-1], Granted):
+        return Field(name, kind, default, Says("given by the caller's grant", None), notes[-1].attribute)
+    return Field(name, kind, default, notes[-1])
+
+
+def fields_of(shape: type) -> tuple[Field, ...]:
+    """The fields of an answer's class, those of its bases first."""
+    found: dict[str, Field] = {}
+    for base in reversed(shape.__mro__[:-1]):
+        names = vars(inspect.getmodule(base))
+        for name, annotation in vars(base).get("__annotations__", {}).items():
+            default = vars(base).get(name, REQUIRED)
+            found[name] = read_field(name, annotation, default, names, base.__name__)
+    return tuple(found.values())
+
+
+# ---------------------------------------------------------------- rows
+
+
+@dataclass
+class Asked:
+    """One call as a rule of rights sees it: the room, the fields by their names in Python, and the caller's grant."""
+
+    room: Any
+    fields: dict[str, Any]
+    grant: Grant
+
+
+@dataclass(frozen=True)
 class Operation:
-    """One row of the table."""
+    """One row of the table.
+
+    Attributes:
+        name: Its name in Python.
+        call: The method.
+        writes: Whether it may change anything (another pool of threads, another HTTP method).
+        http: Method and path, where it is served over HTTP.
+        in_query: Fields that a request with a body takes from the query string all the same.
+        answers: What it answers over HTTP and with `--json`.
+        data: Makes that of what the method returns; None where it is that already.
+        allow: Raises `Forbidden` unless the caller's grant reaches what the call is about.
+        late: The `status` of an answer that was accepted and is not done yet: 202 over HTTP.
+        tool: Whether agents are offered it as a tool.
+    """
 
     name: str
     call: Callable[..., Any]
-    writes: bool
+    writes: bool = False
+    http: tuple[str, ...] = ()
+    in_query: tuple[str, ...] = ()
+    answers: type | None = None
+    data: Callable[[Any, Any, Mapping[str, Any]], Any] | None = None
+    allow: Callable[[Asked], None] | None = None
+    late: str = ""
+    tool: bool = False
+    words: str = field(default="")
+
+    @cached_property
+    def parameters(self) -> tuple[Field, ...]:
+        """Every parameter in order, also those that the caller's grant fills in."""
+        names = self.call.__globals__
+        return tuple(
+            read_field(one.name, one.annotation, one.default, names, self.call.__qualname__)
+            for one in list(inspect.signature(self.call).parameters.values())[1:]
+        )
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """What a caller says."""
+        return tuple(one for one in self.parameters if not one.granted)
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of its words, in one line."""
+        return " ".join((inspect.getdoc(self.call) or "").partition("\n\n")[0].split())
+
+    def ask(self, room: Any, fields: dict[str, Any], grant: Grant) -> Any:
+        """Check the caller's grant, then run it on `room`; the answer as data."""
+        fields |= {one.name: getattr(grant, one.granted) for one in self.parameters if one.granted}
+        if self.allow is not None:
+            self.allow(Asked(room, fields, grant))
+        return self.told(room, self.call(room, **fields), fields)
+
+    def told(self, room: Any, answer: Any, fields: Mapping[str, Any]) -> Any:
+        """What it answered, as data."""
+        return answer if self.data is None else self.data(answer, room, fields)
 
 
-def operation(*, writes: bool) -> Callable[[F], F]:
-    """Declare the method below as an operation."""
+def operation(*, writes: bool = False, http: str | tuple[str, ...] = (), **row: Any) -> Callable[[F], F]:
+    """Declare the method below as an operation; see `Operation` for what can be said of it."""
 
     def declare(call: F) -> F:
-        call.operation = Operation(call.__name__, call, writes)  # type: ignore[attr-defined]
+        routes = (http,) if isinstance(http, str) else http
+        call.operation = Operation(call.__name__, call, writes, routes, **row)  # type: ignore[attr-defined]
         return call
 
     return declare

@@ -3,32 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.operations.table import Room, operation
+from cairn.operations import answers, rules
+from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
+from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Message, Space
 
 if TYPE_CHECKING:
     from cairn.talk import AddOutcome, FlushOutcome
 
+LimitedTo = Annotated[Collection[str] | None, Granted("owners")]
+
+
+def _added(outcome: AddOutcome, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"message_count": outcome.message_count, "status": outcome.status}
+    if outcome.pending is not None:
+        return told | {"pending": outcome.pending}
+    return told | {"lsn": outcome.lsn, "waiting": [str(one) for one in outcome.waiting]}
+
+
+def _flushed(outcome: FlushOutcome, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "status": outcome.status,
+        "lsn": outcome.lsn,
+        "waiting": [str(one) for one in outcome.waiting],
+    }
+
 
 class Talk(Room):
     """What is said to a memory."""
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memory/add",
+        answers=answers.AddData,
+        data=_added,
+        allow=rules.senders,
+        late="queued",
+        tool=True,
+    )
     def add(
         self,
-        session_id: str,
-        messages: Sequence[Message | Mapping[str, Any]],
-        app_id: str = "default",
-        project_id: str = "default",
+        session_id: SessionId,
+        messages: Annotated[
+            Sequence[Message | Mapping[str, Any]],
+            says(
+                "what was said, in order",
+                [
+                    {
+                        "sender_id": "alice",
+                        "role": "user",
+                        "timestamp": 1780300000000,
+                        "content": "I moved to Lisbon.",
+                    }
+                ],
+                low=1,
+                high=500,
+                schema=answers.MessageItem,
+            ),
+        ],
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
-        defer_extraction: bool = False,
-        idempotency_key: str | None = None,
-        mode: Literal["chat", "agent"] | None = None,
-        limited_to: Collection[str] | None = None,
+        defer_extraction: Annotated[bool, says("only keep; cut no cell on this call", True)] = False,
+        async_mode: Annotated[bool, says("answer as soon as it is kept; extraction follows", True)] = False,
+        idempotency_key: Annotated[
+            str | None, says("the same key is kept once", "req-17", low=1, high=200)
+        ] = None,
+        mode: Annotated[
+            Literal["chat", "agent"] | None, says("whose memory the session feeds", "agent")
+        ] = None,
+        limited_to: LimitedTo = None,
     ) -> AddOutcome:
-        """Keep `messages`, all or none, durably before this returns.
+        """Keep messages, all or none, durably before this returns.
 
         `status` is "accumulated", or "extracted" if a boundary closed a cell and its episode is on disk. A caller
         `limited_to` some owners speaks only in their sessions, and those it begins are closed to other users.
@@ -44,26 +93,37 @@ class Talk(Room):
             one if isinstance(one, Message) else parse_message(one, f"messages[{n}]")
             for n, one in enumerate(messages)
         ]
-        space = Space(app_id, project_id)
+        space, capture = Space(app_id, project_id), self.parts.capture
         with self.parts.foreground():
-            return self.parts.capture.add(
+            outcome = capture.add(
                 space,
                 session_id,
                 parsed,
-                defer=defer_extraction,
+                defer=defer_extraction or async_mode,
                 key=idempotency_key,
                 mode=mode,
                 limited_to=limited_to,
             )
+            if async_mode:
+                waiting = capture.unprocessed(space, session_id, limited_to=limited_to)
+                return replace(outcome, status="queued", pending=len(waiting))
+            return outcome
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memory/flush",
+        answers=answers.FlushData,
+        data=_flushed,
+        allow=rules.session,
+        tool=True,
+    )
     def flush(
         self,
-        session_id: str,
-        app_id: str = "default",
-        project_id: str = "default",
+        session_id: SessionId,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
-        limited_to: Collection[str] | None = None,
+        limited_to: LimitedTo = None,
     ) -> FlushOutcome:
         """Close the session's open stretch now; its episode is on disk before this returns.
 
@@ -73,14 +133,14 @@ class Talk(Room):
         with self.parts.foreground():
             return self.parts.capture.flush(Space(app_id, project_id), session_id, limited_to=limited_to)
 
-    @operation(writes=False)
+    @operation(answers=answers.UnprocessedData, allow=rules.session)
     def unprocessed(
         self,
-        session_id: str,
-        app_id: str = "default",
-        project_id: str = "default",
+        session_id: SessionId,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
         *,
-        limited_to: Collection[str] | None = None,
+        limited_to: LimitedTo = None,
     ) -> list[Message]:
         """The messages of a session that are in no cell yet.
 
@@ -89,25 +149,31 @@ class Talk(Room):
         """
         return self.parts.capture.unprocessed(Space(app_id, project_id), session_id, limited_to=limited_to)
 
-    @operation(writes=False)
+    @operation(answers=answers.OwnersData, allow=rules.session)
     def session_owners(
-        self, session_id: str, app_id: str = "default", project_id: str = "default"
+        self, session_id: SessionId, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> list[str]:
-        """Everyone who spoke in a session."""
+        """Everyone who spoke in a session, in order of appearance."""
         from cairn.talk.sessions import session_locator
 
         log = self.parts.sessions.load(session_locator(Space(app_id, project_id), session_id))
         return list(dict.fromkeys(message.sender_id for message in log.messages))
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /memory/reextract",
+        answers=answers.RewrittenData,
+        data=lambda count, _room, _asked: {"rewritten": count},
+        allow=rules.whole_space(write=True),
+    )
     def reextract(
         self,
         *,
-        session_id: str | None = None,
-        user_id: str | None = None,
-        date: str | None = None,
-        app_id: str = "default",
-        project_id: str = "default",
+        session_id: Annotated[str | None, says("only this session's", "s1", low=1, high=MAX_ID)] = None,
+        user_id: Annotated[str | None, says("only this user's", "alice", low=1, high=MAX_ID)] = None,
+        date: Annotated[str | None, says("only this day's", "2026-06-01", low=1, high=40)] = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> int:
         """Write episodes anew from their transcripts, in place; the number changed.
 

@@ -6,10 +6,13 @@ everything is recorded, edits by hand included.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid
-from cairn.operations.table import Room, operation
+from cairn.operations import answers, rules
+from cairn.operations.fields import AppId, DryRun, ProjectId
+from cairn.operations.table import Room, operation, says
 from cairn.types import Space
 
 if TYPE_CHECKING:
@@ -18,17 +21,36 @@ if TYPE_CHECKING:
 MAX_CHANGES = 10_000
 
 
+def _named(name: str) -> Callable[[Any, Room, Mapping[str, Any]], dict[str, Any]]:
+    return lambda rows, _room, _asked: {name: rows}
+
+
+def _plan(plan: list[dict[str, Any]], _room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"dry_run": asked["dry_run"], "entries": plan}
+
+
 class Time(Room):
     """The history of a root's entries."""
 
-    @operation(writes=False)
+    @operation(
+        http="GET /log", answers=answers.LogData, data=_named("changes"), allow=rules.whole_space(write=False)
+    )
     def log(
         self,
-        entry_id: str | None = None,
+        entry_id: Annotated[
+            str | None,
+            says(
+                "an entry by the id that search gives, or path#id",
+                "alice_ep_20260601_00000001",
+                low=1,
+                high=4096,
+                wire="id",
+            ),
+        ] = None,
         *,
-        limit: int = 100,
-        app_id: str = "default",
-        project_id: str = "default",
+        limit: Annotated[int, says("at most this many", 50, low=1, high=MAX_CHANGES)] = 100,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> list[dict[str, Any]]:
         """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
         if entry_id is not None and not isinstance(entry_id, str):
@@ -38,28 +60,69 @@ class Time(Room):
         found = self._recorded(Space(app_id, project_id)).log(entry_id, limit=limit)
         return [{**change.to_json(), "action": change.action} for change in found]
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /checkpoints",
+        answers=answers.CheckpointData,
+        allow=rules.whole_space(write=True),
+    )
     def checkpoint(
-        self, label: str = "", *, app_id: str = "default", project_id: str = "default"
+        self,
+        label: Annotated[str, says("what it is called", "before the move", high=500)] = "",
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Mark this moment, to compare with or come back to."""
         return self._recorded(Space(app_id, project_id)).checkpoint(label).to_json()
 
-    @operation(writes=False)
-    def checkpoints(self, *, app_id: str = "default", project_id: str = "default") -> list[dict[str, Any]]:
+    @operation(
+        http="GET /checkpoints",
+        answers=answers.CheckpointsData,
+        data=_named("checkpoints"),
+        allow=rules.whole_space(write=False),
+    )
+    def checkpoints(
+        self,
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> list[dict[str, Any]]:
         """Every marked moment."""
         return [made.to_json() for made in self._recorded(Space(app_id, project_id)).checkpoints()]
 
-    @operation(writes=False)
+    @operation(
+        http="GET /diff",
+        answers=answers.DiffData,
+        data=_named("differences"),
+        allow=rules.whole_space(write=False),
+    )
     def diff(
-        self, target: str, *, app_id: str = "default", project_id: str = "default"
+        self,
+        target: Annotated[str, says("a checkpoint, or a time with a zone", "chk-000001", low=1, high=100)],
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> list[dict[str, Any]]:
         """What is different now from a checkpoint or a time."""
         return self._recorded(Space(app_id, project_id)).diff(_checked(target))
 
-    @operation(writes=True)
+    @operation(
+        writes=True,
+        http="POST /restore",
+        answers=answers.RestoreData,
+        data=_plan,
+        allow=rules.whole_space(write=True),
+    )
     def restore(
-        self, target: str, *, dry_run: bool = False, app_id: str = "default", project_id: str = "default"
+        self,
+        target: Annotated[
+            str, says("a checkpoint, a time with a zone, or a change", "chk-000001", low=1, high=100)
+        ],
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> list[dict[str, Any]]:
         """Bring entries back to a checkpoint, a time, or before one change; this too can be undone."""
         travel, target = self._recorded(Space(app_id, project_id)), _checked(target)

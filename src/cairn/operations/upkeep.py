@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import place_of
-from cairn.operations.table import Room, operation
+from cairn.operations import answers, rules
+from cairn.operations.table import Room, operation, says
 from cairn.seams import Locator
 from cairn.version import VERSION
 
@@ -20,13 +21,19 @@ if TYPE_CHECKING:
 _MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
 
 
+def _named(name: str) -> Callable[[Any, Room, Mapping[str, Any]], dict[str, Any]]:
+    return lambda rows, _room, _asked: {name: rows}
+
+
 class Upkeep(Room):
     """What a root's owner does with it."""
 
     # ------------------------------------------------------------ the index
 
-    @operation(writes=False)
-    def index_status(self) -> dict[str, Any]:
+    @operation(http="GET /index", answers=answers.IndexStatus, allow=rules.root(write=False))
+    def index_status(
+        self,
+    ) -> dict[str, Any]:
         """The queue, the index and who works on it."""
         counts = self.parts.state.counts()
         fresh = self.parts.indexer.status()
@@ -55,8 +62,19 @@ class Upkeep(Room):
             status["daemon"] = self.parts.daemon.health()
         return status
 
-    @operation(writes=True)
-    def sync(self, path: str | None = None) -> dict[str, Any]:
+    @operation(writes=True, http="POST /index/sync", answers=answers.SyncData, allow=rules.root(write=True))
+    def sync(
+        self,
+        path: Annotated[
+            str | None,
+            says(
+                "only this note, by its path in the root",
+                "default_app/default_project/users/alice/user.md",
+                low=1,
+                high=4096,
+            ),
+        ] = None,
+    ) -> dict[str, Any]:
         """Bring the index up to date now: every file, or one note."""
         before = self.parts.state.counts()
         if path is None:
@@ -79,8 +97,18 @@ class Upkeep(Room):
             "lsn": after.applied_lsn,
         }
 
-    @operation(writes=True)
-    def failures(self, *, retry: bool = False) -> list[dict[str, Any]]:
+    @operation(
+        writes=True,
+        http="POST /index/failures",
+        answers=answers.FailuresData,
+        data=_named("failures"),
+        allow=rules.root(write=True),
+    )
+    def failures(
+        self,
+        *,
+        retry: Annotated[bool, says("queue the retryable ones again", True)] = False,
+    ) -> list[dict[str, Any]]:
         """Changes that could not be indexed, with reasons; with `retry` the retryable ones are queued again."""
         found = [
             {
@@ -96,8 +124,12 @@ class Upkeep(Room):
             self.parts.indexer.wait(timeout=60.0)
         return found
 
-    @operation(writes=True)
-    def rebuild(self) -> dict[str, Any]:
+    @operation(
+        writes=True, http="POST /index/rebuild", answers=answers.RebuildData, allow=rules.root(write=True)
+    )
+    def rebuild(
+        self,
+    ) -> dict[str, Any]:
         """Make the whole index anew from the files."""
         started = time.perf_counter()
         self.parts.indexer.rebuild()
@@ -113,8 +145,15 @@ class Upkeep(Room):
 
     # ------------------------------------------------------------ strategies
 
-    @operation(writes=False)
-    def strategies(self) -> list[dict[str, Any]]:
+    @operation(
+        http="GET /ome",
+        answers=answers.StrategiesData,
+        data=_named("strategies"),
+        allow=rules.root(write=False),
+    )
+    def strategies(
+        self,
+    ) -> list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
         rows = []
         for item in self.parts.engine.list():
@@ -134,8 +173,18 @@ class Upkeep(Room):
             )
         return rows
 
-    @operation(writes=True)
-    def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
+    @operation(
+        writes=True, http="POST /ome/trigger", answers=answers.TriggerAnswer, allow=rules.root(write=True)
+    )
+    def trigger(
+        self,
+        name: Annotated[str, says("the strategy", "extract_atomic_facts", low=1, high=200)],
+        *,
+        timeout: Annotated[
+            float, says("how many seconds to wait for it", 120.0, low=0.001, high=3600)
+        ] = 120.0,
+        force: Annotated[bool, says("run it even if it is switched off", True)] = False,
+    ) -> dict[str, Any]:
         """Run a strategy now over all it has not seen."""
         done = self.parts.engine.trigger(name, timeout=timeout, force=force)
         runs = self.parts.engine.runs(strategy=name, limit=20)
@@ -149,8 +198,19 @@ class Upkeep(Room):
             ],
         }
 
-    @operation(writes=True)
-    def undo_reflection(self, run_id: str) -> list[str]:
+    @operation(
+        writes=True,
+        http="POST /ome/undo",
+        answers=answers.UndoneData,
+        data=_named("restored"),
+        allow=rules.root(write=True),
+    )
+    def undo_reflection(
+        self,
+        run_id: Annotated[
+            str, says("which run; the latest where none is named", "rfl-000001", high=100)
+        ] = "",
+    ) -> list[str]:
         """Take back one reflection run; the notes are byte for byte as before it."""
         from cairn.strategies.reflection import runs_of, undo
 
@@ -179,8 +239,10 @@ class Upkeep(Room):
 
     # ------------------------------------------------------------ health
 
-    @operation(writes=False)
-    def health(self) -> dict[str, Any]:
+    @operation(answers=answers.HealthAnswer)
+    def health(
+        self,
+    ) -> dict[str, Any]:
         """Status, capabilities and the index's health; quick whatever else goes on."""
         counts = self.parts.state.counts()
         fresh = self.parts.indexer.status()
@@ -223,8 +285,10 @@ class Upkeep(Room):
             },
         }
 
-    @operation(writes=False)
-    def gauges(self) -> dict[str, tuple[str, float]]:
+    @operation()
+    def gauges(
+        self,
+    ) -> dict[str, tuple[str, float]]:
         """Figures for /metrics."""
         counts = self.parts.state.counts()
         return {
@@ -239,15 +303,27 @@ class Upkeep(Room):
             "cairn_index_bytes": ("Bytes of the index on disk.", self.parts.index.size_bytes()),
         }
 
-    @operation(writes=False)
-    def doctor(self) -> list[dict[str, Any]]:
+    @operation(
+        http="GET /doctor", answers=answers.DoctorData, data=_named("findings"), allow=rules.root(write=False)
+    )
+    def doctor(
+        self,
+    ) -> list[dict[str, Any]]:
         """Look for trouble everywhere; each finding names the next step."""
         from cairn import doctor
 
         return doctor.findings(self.parts)
 
-    @operation(writes=True)
-    def repair(self) -> list[dict[str, Any]]:
+    @operation(
+        writes=True,
+        http="POST /doctor/repair",
+        answers=answers.RepairData,
+        data=_named("mended"),
+        allow=rules.root(write=True),
+    )
+    def repair(
+        self,
+    ) -> list[dict[str, Any]]:
         """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
         from cairn import doctor
 
@@ -255,8 +331,15 @@ class Upkeep(Room):
 
     # ------------------------------------------------------------ as a whole
 
-    @operation(writes=True)
-    def export_to(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
+    @operation(writes=True, answers=answers.ExportData, allow=rules.root(write=True))
+    def export_to(
+        self,
+        target: Annotated[str, says("a new folder, or a name ending in .tar.gz", "backup.tar.gz", here=True)],
+        *,
+        with_secrets: Annotated[
+            bool, says("take API keys and tokens along, which stay here otherwise", True)
+        ] = False,
+    ) -> dict[str, Any]:
         """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone.
 
         API keys and tokens of the settings are left out, and named in the answer, unless `with_secrets` is given.
@@ -278,8 +361,13 @@ class Upkeep(Room):
         done = transfer.export(self.parts.storage, target, keep)
         return {"target": target, "files": done.imported, "bytes": done.bytes, "left_out": left_out}
 
-    @operation(writes=True)
-    def import_from(self, source: str) -> dict[str, Any]:
+    @operation(writes=True, answers=answers.BroughtData, allow=rules.root(write=True))
+    def import_from(
+        self,
+        source: Annotated[
+            str, says("an export, a folder, or another program's memory root", "backup.tar.gz", here=True)
+        ],
+    ) -> dict[str, Any]:
         """Bring in an export, a folder or another program's memory root; nothing here is overwritten."""
         from cairn.engines import transfer
         from cairn.notes.conflicts import merged

@@ -11,9 +11,8 @@ from typing import Any
 from cairn.config import Settings
 from cairn.errors import Invalid
 from cairn.retrieval import filters
-from cairn.retrieval.corpus import Row
 from cairn.retrieval.listing import owner_scope
-from cairn.retrieval.showing import shown, shown_time
+from cairn.retrieval.showing import shown, shown_evidence, shown_freshness, shown_message
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 
 METHODS = ("keyword", "vector", "hybrid", "agentic", "llm_multiround")
@@ -79,21 +78,14 @@ class SearchResult:
 
     def as_data(self, zone: tzinfo = UTC) -> dict[str, Any]:
         """The answer as the outside knows it: five arrays always, `memories` and `evidence` beside them."""
-        data: dict[str, Any] = {
-            name: [_item(hit, zone) for hit in getattr(self, name)]
-            for name in ("episodes", "profiles", "agent_cases", "agent_skills", "memories")
-        }
+        place = {"app": self.space.app, "project": self.space.project, "session_id": self.session_id}
+        data: dict[str, Any] = {name: [shown(hit, zone) for hit in getattr(self, name)] for name in LISTS}
         data["unprocessed_messages"] = [
-            _message(message, self.space, self.session_id, zone) for message in self.unprocessed_messages
+            shown_message(said, zone=zone, **place) for said in self.unprocessed_messages
         ]
         if self.evidence is not None:
-            data["evidence"] = [_evidence(item, zone) for item in self.evidence]
-        data["freshness"] = {
-            "lsn": self.freshness.lsn,
-            "pending": self.freshness.pending,
-            "state": self.freshness.state,
-            "notes": list(self.freshness.notes),
-        }
+            data["evidence"] = [shown_evidence(item, zone) for item in self.evidence]
+        data["freshness"] = shown_freshness(self.freshness)
         return data
 
 
@@ -171,77 +163,3 @@ def within_budget(result: SearchResult, budget: int) -> SearchResult:
         name: tuple(hit for hit in getattr(result, name) if id(hit) in chosen) for name in LISTS
     }
     return replace(result, **lists, evidence=evidence, unprocessed_messages=tuple(messages))
-
-
-def _item(hit: Hit, zone: tzinfo) -> dict[str, Any]:
-    row = Row(
-        rowid=0,
-        kind=hit.kind,
-        scope=hit.scope,
-        entry_id=hit.entry_id,
-        path=hit.path,
-        text=hit.text,
-        timestamp_ms=int(hit.timestamp.timestamp() * 1000) if hit.timestamp else 0,
-        session_id=hit.session_id,
-        sender_ids=hit.fields.get("sender_ids", ()),
-        fields=hit.fields,
-    )
-    if hit.kind == "memory":
-        item: dict[str, Any] = {
-            "id": hit.id,
-            "app_id": hit.scope.space.app,
-            "project_id": hit.scope.space.project,
-            "scope": hit.scope.track,
-            "owner_id": hit.scope.owner,
-            "content": hit.fields.get("Content", hit.text),
-            "category": hit.fields.get("category"),
-            "status": hit.fields.get("status"),
-            "importance": hit.fields.get("importance"),
-            "timestamp": hit.timestamp.astimezone(zone).isoformat() if hit.timestamp else None,
-            "path": hit.path,
-        }
-    else:
-        item = shown(row, zone)
-    item["score"] = hit.score
-    if hit.kind == "episode":
-        item["atomic_facts"] = [
-            {"id": fact.id, "content": fact.fields.get("Fact", fact.text), "score": fact.score}
-            for fact in hit.facts
-        ]
-    if hit.explain is not None:
-        item["explain"] = dict(hit.explain)
-    return item
-
-
-def _evidence(item: Evidence, zone: tzinfo) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "session_id": item.session_id,
-        "message_id": item.message_id,
-        "timestamp": item.timestamp.astimezone(zone).isoformat(),
-        "sender_id": item.sender_id,
-        "sender_name": item.sender_name,
-        "text": item.text,
-        "score": item.score,
-        "entry_ids": list(item.entry_ids),
-    }
-    return out if item.explain is None else out | {"explain": dict(item.explain)}
-
-
-def _message(message: Message, space: Space, session_id: str, zone: tzinfo) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "app_id": space.app,
-        "project_id": space.project,
-        "session_id": session_id,
-        "sender_id": message.sender_id,
-        "sender_name": message.sender_name,
-        "role": message.role,
-        "content": message.text,
-        "timestamp": shown_time(message.timestamp, zone),
-        "tool_calls": [
-            {"id": call.id, "type": call.type, "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
-        or None,
-        "tool_call_id": message.tool_call_id,
-    }

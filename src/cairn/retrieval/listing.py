@@ -12,7 +12,7 @@ from cairn.errors import Invalid
 from cairn.retrieval import filters as filter_language
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.rows import PAGE_ORDER, Pages
-from cairn.retrieval.showing import ARRAYS, shown
+from cairn.retrieval.showing import ARRAYS, shown, shown_freshness
 from cairn.types import Freshness, Scope, Space
 
 MAX_PAGE_SIZE = 100
@@ -47,6 +47,16 @@ class GetResult:
     total_count: int = 0
     count: int = 0
     freshness: Freshness = field(default_factory=lambda: Freshness(0, 0, "fresh"))
+
+    def as_data(self) -> dict[str, Any]:
+        """The page as the outside knows it."""
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in ARRAYS.values()}
+        return {
+            **arrays,
+            "total_count": self.total_count,
+            "count": self.count,
+            "freshness": shown_freshness(self.freshness),
+        }
 
 
 def owner_scope(user_id: str | None, agent_id: str | None, app_id: str, project_id: str) -> Scope:

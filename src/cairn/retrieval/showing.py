@@ -1,7 +1,7 @@
-"""Rows as callers see them: one item per memory, with the names the outside knows.
+"""The one projection from what was found to what callers see, with the names the outside knows.
 
-`search` adds a score to these items, `get` gives them as they are. Nothing here reads a file: a row carries
-all that is shown.
+`get` gives rows as they are; `search` adds to the same items what belongs to a hit: its score, its place and its
+facts. Nothing here reads a file: a row carries all that is shown.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from cairn.notes.format import list_items
 from cairn.retrieval.corpus import Row
+from cairn.types import Evidence, Freshness, Hit, Message
 
 # The array of an answer that each kind goes into.
 ARRAYS: Mapping[str, str] = {
@@ -21,58 +22,186 @@ ARRAYS: Mapping[str, str] = {
     "agent_skill": "agent_skills",
 }
 _STRUCTURE = frozenset({"id", "type", "file_type", "schema_version", "user_id", "agent_id", "track", "body"})
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def shown_time(milliseconds: int, zone: tzinfo = UTC) -> str:
-    """An instant as ISO text in the display zone."""
+def shown_time(moment: int | datetime | None, zone: tzinfo = UTC) -> str:
+    """An instant as ISO text in the display zone; the epoch where none is known, so that the field stays a date."""
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone(zone).isoformat()
+        if isinstance(moment, int):
+            moment = datetime.fromtimestamp(moment / 1000, UTC)
+        return (moment or _EPOCH).astimezone(zone).isoformat()
     except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC).astimezone(zone).isoformat()
+        return _EPOCH.astimezone(zone).isoformat()
 
 
-def shown(row: Row, zone: tzinfo = UTC) -> dict[str, Any]:
-    """`row` as an item of the array of its kind.
+def shown(found: Row | Hit, zone: tzinfo = UTC) -> dict[str, Any]:
+    """A row or a hit as an item of the array of its kind.
 
     >>> from cairn.types import Scope, Space
     >>> row = Row(1, "agent_skill", Scope(Space(), "agent", "bot"), "deploy", "p", "", 0, fields={"name": "deploy"})
     >>> shown(row)["id"], shown(row)["confidence"]
     ('bot_deploy', 0.0)
     """
-    item: dict[str, Any] = {"id": row.id}
-    fields = row.fields
-    if row.kind in {"agent_case", "agent_skill"}:
-        item["agent_id"] = row.scope.owner
-    else:
-        item["user_id"] = row.scope.owner if row.scope.track == "user" else None
-    item |= {"app_id": row.scope.space.app, "project_id": row.scope.space.project}
-    if row.kind == "profile":
-        data = {key: value for key, value in fields.items() if key not in _STRUCTURE}
-        return item | {"profile_data": data | {"content": str(fields.get("body") or "").strip()}}
-    if row.kind == "agent_skill":
-        return item | {
-            "name": str(fields.get("name") or row.entry_id),
-            "description": str(fields.get("description") or ""),
-            "content": str(fields.get("body") or "").strip(),
-            "confidence": _number(fields.get("confidence")),
-            "maturity_score": _number(fields.get("maturity_score")),
-            "source_case_ids": _texts(fields.get("source_case_ids")),
-        }
-    item |= {"session_id": row.session_id or "", "timestamp": shown_time(row.timestamp_ms, zone)}
-    if row.kind == "agent_case":
-        return item | {
-            "task_intent": fields.get("TaskIntent", ""),
-            "approach": fields.get("Approach", ""),
-            "quality_score": _number(fields.get("quality_score")),
-            "key_insight": fields.get("KeyInsight") or None,
-        }
-    return item | {
-        "sender_ids": list(row.sender_ids),
-        "summary": fields.get("Summary", ""),
-        "subject": fields.get("Subject", ""),
-        "episode": fields.get("Content", ""),
+    item = {"id": found.id, **_SHAPES[found.kind](found, zone)}
+    return item | _of_hit(found) if isinstance(found, Hit) else item
+
+
+def _of_hit(hit: Hit) -> dict[str, Any]:
+    more: dict[str, Any] = {"path": hit.path, "score": hit.score}
+    if hit.kind == "episode":
+        more["atomic_facts"] = [
+            {"id": fact.id, "content": _text(fact.fields.get("Fact")) or fact.text, "score": fact.score}
+            for fact in hit.facts
+        ]
+    if hit.message_ids:
+        more["message_ids"] = list(hit.message_ids)
+    if hit.explain is not None:
+        more["explain"] = dict(hit.explain)
+    return more
+
+
+def _space(found: Row | Hit) -> dict[str, Any]:
+    return {"app_id": found.scope.space.app, "project_id": found.scope.space.project}
+
+
+def _when(found: Row | Hit, zone: tzinfo) -> str:
+    return shown_time(found.timestamp if isinstance(found, Hit) else found.timestamp_ms, zone)
+
+
+def _episode(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
+    fields = found.fields
+    body = _text(fields.get("Content")) or found.text
+    senders = found.sender_ids if isinstance(found, Row) else _texts(fields.get("sender_ids"))
+    return {
+        "user_id": found.scope.owner if found.scope.track == "user" else None,
+        **_space(found),
+        "session_id": found.session_id or "",
+        "timestamp": _when(found, zone),
+        "sender_ids": list(senders),
+        "summary": _text(fields.get("Summary")) or body[:200],
+        "subject": _text(fields.get("Subject")) or body[:80],
+        "episode": body,
         "type": "Conversation",
     }
+
+
+def _profile(found: Row | Hit, _zone: tzinfo) -> dict[str, Any]:
+    data = {name: value for name, value in found.fields.items() if name not in _STRUCTURE}
+    return {
+        "user_id": found.scope.owner if found.scope.track == "user" else None,
+        **_space(found),
+        "profile_data": data | {"content": _text(found.fields.get("body")).strip()},
+    }
+
+
+def _agent_case(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
+    fields = found.fields
+    return {
+        "agent_id": found.scope.owner,
+        **_space(found),
+        "session_id": found.session_id or "",
+        "timestamp": _when(found, zone),
+        "task_intent": _text(fields.get("TaskIntent")),
+        "approach": _text(fields.get("Approach")),
+        "quality_score": _number(fields.get("quality_score")),
+        "key_insight": fields.get("KeyInsight") or None,
+    }
+
+
+def _agent_skill(found: Row | Hit, _zone: tzinfo) -> dict[str, Any]:
+    fields = found.fields
+    return {
+        "agent_id": found.scope.owner,
+        **_space(found),
+        "name": _text(fields.get("name")) or found.entry_id,
+        "description": _text(fields.get("description")),
+        "content": (_text(fields.get("body")) or found.text).strip(),
+        "confidence": _number(fields.get("confidence")),
+        "maturity_score": _number(fields.get("maturity_score")),
+        "source_case_ids": _texts(fields.get("source_case_ids")),
+    }
+
+
+def _memory(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
+    inline = {
+        name: value
+        for name, value in found.fields.items()
+        if name.isascii() and name.replace("_", "").islower()
+    }
+    return {
+        **_space(found),
+        "scope": found.scope.track,
+        "owner_id": found.scope.owner or None,
+        "content": _text(found.fields.get("Content")) or found.text,
+        "timestamp": _when(found, zone),
+        **inline,
+    }
+
+
+_SHAPES = {
+    "episode": _episode,
+    "profile": _profile,
+    "agent_case": _agent_case,
+    "agent_skill": _agent_skill,
+    "memory": _memory,
+}
+
+
+def shown_message(
+    said: Message, *, app: str, project: str, session_id: str, zone: tzinfo = UTC
+) -> dict[str, Any]:
+    """A message as it was said, with where it was said."""
+    content: str | list[dict[str, Any]]
+    if isinstance(said.content, str):
+        content = said.content
+    else:
+        names = ("type", "text", "uri", "base64", "ext", "name", "extras")
+        content = [
+            {name: getattr(item, name) for name in names if getattr(item, name) is not None}
+            for item in said.content
+        ]
+    calls = [
+        {"id": call.id, "type": call.type, "function": {"name": call.name, "arguments": call.arguments}}
+        for call in said.tool_calls
+    ]
+    return {
+        "id": said.id,
+        "app_id": app,
+        "project_id": project,
+        "session_id": session_id,
+        "sender_id": said.sender_id,
+        "sender_name": said.sender_name,
+        "role": said.role,
+        "content": content,
+        "timestamp": shown_time(said.timestamp, zone),
+        "tool_calls": calls or None,
+        "tool_call_id": said.tool_call_id,
+    }
+
+
+def shown_evidence(item: Evidence, zone: tzinfo = UTC) -> dict[str, Any]:
+    """A verbatim message behind an answer."""
+    out: dict[str, Any] = {
+        "session_id": item.session_id,
+        "message_id": item.message_id,
+        "timestamp": shown_time(item.timestamp, zone),
+        "sender_id": item.sender_id,
+        "sender_name": item.sender_name,
+        "text": item.text,
+        "score": item.score,
+        "entry_ids": list(item.entry_ids),
+    }
+    return out if item.explain is None else out | {"explain": dict(item.explain)}
+
+
+def shown_freshness(value: Freshness) -> dict[str, Any]:
+    """How far the index was behind."""
+    return {"lsn": value.lsn, "pending": value.pending, "state": value.state, "notes": list(value.notes)}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _number(value: object) -> float:

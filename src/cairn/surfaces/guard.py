@@ -22,7 +22,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cairn.config import ServerSettings
-from cairn.errors import CairnError, Conflict, Forbidden, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.errors import (
+    CairnError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Misconfigured,
+    NotFound,
+    NotOffered,
+    Unavailable,
+)
 from cairn.rights import OPEN, Grant, parse_tokens
 
 ASGIScope = MutableMapping[str, Any]
@@ -55,6 +64,7 @@ class Refusal(Exception):
 
 # The one table from the exception tree to HTTP. The first match wins.
 _STATUSES: Sequence[tuple[type[BaseException], int, str]] = (
+    (NotOffered, 403, "CAPABILITY_UNAVAILABLE"),
     (Forbidden, 403, "FORBIDDEN"),
     (NotFound, 404, "NOT_FOUND"),
     (Conflict, 409, "CONFLICT"),

@@ -1,4 +1,4 @@
-"""The HTTP server: one table of routes over `Memory`, one envelope for every answer.
+"""The HTTP server: the operations as routes, one envelope for every answer.
 
 `build_app` makes the ASGI application (tests drive it as it is); `serve` runs it until told to stop and lets
 what was acknowledged finish. Every route exists under /api/v1 and /api/v2.
@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,180 +24,15 @@ from starlette.routing import Route as StarletteRoute
 
 from cairn.aio import AsyncMemory
 from cairn.config import Settings
-from cairn.errors import CairnError, Forbidden, Misconfigured
-from cairn.retrieval.filters import plain_session
-from cairn.surfaces import kept, memories_http, project_http, time_http, views
+from cairn.errors import CairnError, Misconfigured
 from cairn.surfaces.connections import Connections, share_of_handles
 from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
-from cairn.surfaces.routes import Call, Endpoint, JsonResponse, contract, read_body, read_query
-from cairn.types import Space
-
-if TYPE_CHECKING:
-    from cairn.surfaces import schemas
+from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 
 log = logging.getLogger("cairn.http")
 
 VERSIONS = ("/api/v1", "/api/v2")
-
-
-async def add(call: Call) -> Any:
-    body = cast("schemas.AddBody", call.body)
-    senders = [str(message.get("sender_id")) for message in body.messages if isinstance(message, dict)]
-    call.grant.reach_owners(Space(body.app_id, body.project_id), senders, write=True)
-    outcome = await call.memory.add(
-        body.session_id,
-        body.messages,
-        app_id=body.app_id,
-        project_id=body.project_id,
-        defer_extraction=body.defer_extraction or body.async_mode,
-        idempotency_key=body.idempotency_key,
-        mode=body.mode,
-        limited_to=call.grant.owners,
-    )
-    if body.async_mode:
-        waiting = await call.memory.unprocessed(body.session_id, body.app_id, body.project_id)
-        return JsonResponse(
-            {"status": "queued", "message_count": outcome.message_count, "pending": len(waiting)}, 202
-        )
-    return {
-        "message_count": outcome.message_count,
-        "status": outcome.status,
-        "lsn": outcome.lsn,
-        "waiting": [str(one) for one in outcome.waiting],
-    }
-
-
-async def flush(call: Call) -> Any:
-    body = cast("schemas.FlushRequest", call.body)
-    space = Space(body.app_id, body.project_id)
-    call.grant.reach_owners(space, call.grant.owners or (), write=True)
-    outcome = await call.memory.flush(body.session_id, space.app, space.project, limited_to=call.grant.owners)
-    return {
-        "status": outcome.status,
-        "lsn": outcome.lsn,
-        "waiting": [str(one) for one in outcome.waiting],
-    }
-
-
-async def search(call: Call) -> Any:
-    body = cast("schemas.SearchRequest", call.body)
-    owner = body.user_id or body.agent_id or ""
-    call.grant.reach_owners(Space(body.app_id, body.project_id), [owner])
-    limit = call.memory.settings.server.max_query_chars
-    if len(body.query) > limit:
-        raise Refusal(
-            422, "INVALID_INPUT", f"query has {len(body.query)} characters; at most {limit} are searched."
-        )
-    result = await call.memory.search(
-        body.query,
-        user_id=body.user_id,
-        agent_id=body.agent_id,
-        app_id=body.app_id,
-        project_id=body.project_id,
-        method=body.method,
-        top_k=body.top_k,
-        radius=body.radius,
-        min_score=body.min_score,
-        include_profile=body.include_profile,
-        enable_llm_rerank=body.enable_llm_rerank,
-        filters=body.filters,
-        evidence=body.evidence,
-        token_budget=body.token_budget,
-        explain=body.explain,
-        for_injection=body.for_injection,
-        consistency=body.consistency,
-        min_lsn=body.min_lsn,
-        as_of=body.as_of,
-    )
-    session = plain_session(body.filters) or ""
-    if result.unprocessed_messages and not await _sees_open_part(call, session, body):
-        result = replace(result, unprocessed_messages=())
-    zone = call.memory.settings.zone
-    data = views.search_result(
-        result,
-        app=body.app_id,
-        project=body.project_id,
-        session_id=session,
-        zone=zone,
-    )
-    if body.for_injection:
-        data["prompt"] = kept.prompt(result, budget=body.token_budget, zone=zone)
-    return data
-
-
-async def _sees_open_part(call: Call, session: str, at: schemas.Spaced) -> bool:
-    """Whether the caller may see what is not extracted yet: of sessions that hold nobody else's words."""
-    try:
-        await call.memory.unprocessed(session, at.app_id, at.project_id, limited_to=call.grant.owners)
-    except Forbidden:
-        return False
-    return True
-
-
-async def get(call: Call) -> Any:
-    body = cast("schemas.GetRequest", call.body)
-    call.grant.reach_owners(Space(body.app_id, body.project_id), [body.user_id or body.agent_id or ""])
-    result = await call.memory.get(
-        body.memory_type,
-        user_id=body.user_id,
-        agent_id=body.agent_id,
-        app_id=body.app_id,
-        project_id=body.project_id,
-        page=body.page,
-        page_size=body.page_size,
-        sort_by=body.sort_by,
-        sort_order=body.sort_order,
-        filters=body.filters,
-        consistency=body.consistency,
-    )
-    return views.get_result(result)
-
-
-async def trigger(call: Call) -> Any:
-    body = cast("schemas.TriggerRequest", call.body)
-    call.grant.reach_root(write=True)  # a strategy runs over every space
-    return await call.memory.trigger(body.name, timeout=body.timeout, force=body.force)
-
-
-async def doctor(call: Call) -> Any:
-    call.grant.reach_root()
-    return {"findings": await call.memory.doctor()}
-
-
-ENDPOINTS: list[Endpoint] = [
-    Endpoint(
-        "POST",
-        "/memory/add",
-        add,
-        "Add messages to a session",
-        "AddRequest",
-        "AddData",
-        "AddBody",
-    ),
-    Endpoint("POST", "/memory/flush", flush, "Close the open stretch now", "FlushRequest", "FlushData"),
-    Endpoint(
-        "POST",
-        "/memory/search",
-        search,
-        "Find what answers a query",
-        "SearchRequest",
-        "SearchData",
-    ),
-    Endpoint("POST", "/memory/get", get, "List memories, page by page", "GetRequest", "GetData"),
-    Endpoint("POST", "/ome/trigger", trigger, "Run a strategy now", "TriggerRequest", "TriggerAnswer"),
-    Endpoint(
-        "GET",
-        "/doctor",
-        doctor,
-        "Look for trouble; each finding names the next step",
-        None,
-        "DoctorData",
-    ),
-    *memories_http.ENDPOINTS,
-    *time_http.ENDPOINTS,
-    *project_http.ENDPOINTS,
-]
 
 
 class _Routes:
@@ -217,33 +50,36 @@ class _Routes:
             StarletteRoute("/openapi.json", self.openapi, methods=["GET"]),
             StarletteRoute("/docs", self.docs, methods=["GET"]),
         ]
-        for endpoint in ENDPOINTS:
+        for route in ROUTES:
             for prefix in VERSIONS:
-                handler = self._handler(endpoint)
-                routes.append(StarletteRoute(prefix + endpoint.path, handler, methods=[endpoint.method]))
+                routes.append(
+                    StarletteRoute(prefix + route.path, self._handler(route), methods=[route.method])
+                )
         return routes
 
-    def _handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    def _handler(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+        room, row = route.room_of(self.memory.memory), route.operation
+
         async def handle(request: Request) -> Response:
-            request.state.route = endpoint.path
-            reads = endpoint.reads or endpoint.body
-            query = read_query(request, contract(endpoint.query) if endpoint.query else None)
-            body = await read_body(request, contract(reads)) if reads else None
-            call = Call(self.memory, body, request.state.grant, dict(request.path_params), query)
-            data = await endpoint.handler(call)
-            if isinstance(data, JsonResponse):
-                return JsonResponse(
-                    {"request_id": request.state.request_id, "data": json.loads(bytes(data.body))},
-                    data.status_code,
-                )
-            return JsonResponse({"request_id": request.state.request_id, "data": data})
+            request.state.route = route.path
+            query = read_query(request)
+            body = await read_body(request) if route.body else {}
+            grant, request_id = request.state.grant, request.state.request_id
+
+            def work() -> Response:
+                fields = fields_in(route, request.path_params, query, body)
+                data = row.ask(room, fields, grant)
+                late = bool(row.late) and data.get("status") == row.late
+                return as_json({"request_id": request_id, "data": data}, 202 if late else 200)
+
+            return await self.memory.pools.run(work, writes=row.writes)
 
         return handle
 
     async def health(self, request: Request) -> Response:
         request.state.route = "/health"
         status = await self.memory.health()
-        return JsonResponse(status)
+        return as_json(status)
 
     async def show_metrics(self, request: Request) -> Response:
         request.state.route = "/metrics"
@@ -259,11 +95,11 @@ class _Routes:
         """The OpenAPI description, made when somebody asks for it."""
         from cairn.surfaces.openapi import describe
 
-        return describe(ENDPOINTS, VERSIONS)
+        return describe(ROUTES, VERSIONS)
 
     async def openapi(self, request: Request) -> Response:
         request.state.route = "/openapi.json"
-        return JsonResponse(self.document)
+        return as_json(self.document)
 
     async def docs(self, request: Request) -> Response:
         request.state.route = "/docs"
@@ -343,8 +179,6 @@ def _listeners(host: str, port: int, backlog: int) -> list[socket.socket]:
 def _import_what_calls_need() -> None:
     """Load what the first calls use. An import that runs out of handles halfway cannot be made again."""
     import numpy  # noqa: F401, ICN001 -- searching and embedding
-
-    contract("AddBody")
 
 
 def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:

@@ -1,65 +1,40 @@
-"""The OpenAPI description of the route table, and a page that shows it without fetching anything."""
+"""The OpenAPI description of the routes, and a page that shows it without fetching anything."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
-
-from cairn.surfaces import schemas
-from cairn.surfaces.routes import contract
+from cairn.operations import answers
+from cairn.operations.check import object_schema, schema_of, shape_schemas
+from cairn.operations.table import REQUIRED, Field
 from cairn.version import VERSION
 
 if TYPE_CHECKING:
-    from cairn.surfaces.routes import Endpoint
-
-_REF = "#/components/schemas/{model}"
+    from cairn.surfaces.routes import Route
 
 
-def describe(endpoints: Sequence[Endpoint], prefixes: Sequence[str]) -> dict[str, Any]:
+def describe(routes: Sequence[Route], prefixes: Sequence[str]) -> dict[str, Any]:
     """The whole description as one JSON value, in a stable order."""
-    bodies = {contract(e.body) for e in endpoints if e.body is not None}
-    answers: set[type[BaseModel]] = {contract(e.answer) for e in endpoints if e.answer is not None} | {
-        schemas.HealthAnswer,
-        schemas.ErrorAnswer,
-    }
-    wanted: list[tuple[type[BaseModel], Any]] = []
-    wanted.extend((model, "validation") for model in bodies)
-    wanted.extend((model, "serialization") for model in answers)
-    wanted.sort(key=lambda pair: pair[0].__name__)
-    _, definitions = models_json_schema(wanted, ref_template=_REF)
-    components = dict(sorted(definitions.get("$defs", {}).items()))
+    shapes: dict[str, type] = {"ErrorAnswer": answers.ErrorAnswer, "HealthAnswer": answers.HealthAnswer}
+    requests: dict[str, Any] = {}
     paths: dict[str, Any] = {
-        "/health": {
-            "get": _operation("health", "How the server and the index are", None, "HealthAnswer", bare=True)
-        },
+        "/health": {"get": _bare("health", "How the server and the index are.", _reference("HealthAnswer"))},
         "/metrics": {
             "get": {
                 "operationId": "metrics",
-                "summary": "Prometheus metrics",
+                "summary": "Prometheus metrics.",
                 "responses": {
                     "200": {"description": "Text", "content": {"text/plain": {"schema": {"type": "string"}}}}
                 },
             }
         },
     }
-    for endpoint in endpoints:
+    for route in routes:
         for prefix in prefixes:
-            path = prefix + endpoint.path
-            name = re.sub(r"[^a-z0-9]+", "_", f"{endpoint.method.lower()}{path}").strip("_")
-            operation = _operation(name, endpoint.summary, endpoint.body, endpoint.answer)
-            names = re.findall(r"{(\w+)(?::\w+)?}", path)
-            parameters: list[dict[str, Any]] = [
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-            ]
-            if endpoint.query is not None:
-                parameters += _query_parameters(contract(endpoint.query))
-            if parameters:
-                operation["parameters"] = parameters
-            paths.setdefault(re.sub(r"{(\w+):\w+}", r"{\1}", path), {})[endpoint.method.lower()] = operation
+            made = _operation(route, prefix, shapes, requests)
+            paths.setdefault(prefix + route.path, {})[route.method.lower()] = made
     return {
         "openapi": "3.1.0",
         "info": {
@@ -69,36 +44,87 @@ def describe(endpoints: Sequence[Endpoint], prefixes: Sequence[str]) -> dict[str
         },
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": dict(sorted({**shape_schemas(shapes), **requests}.items())),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
-    described = model.model_json_schema(ref_template=_REF)
-    required = set(described.get("required", ()))
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": schema}
-        for name, schema in described["properties"].items()
-    ]
+def request_name(route: Route) -> str:
+    """What the body of a route is called in the description."""
+    words = "".join(part.capitalize() for part in route.operation.name.split("_"))
+    return f"{'Memories' if route.room else ''}{words}Request"
+
+
+def _reference(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _operation(
-    name: str, summary: str, body: str | None, answer: str | None, *, bare: bool = False
+    route: Route, prefix: str, shapes: dict[str, type], requests: dict[str, Any]
 ) -> dict[str, Any]:
-    data: dict[str, Any] = {"$ref": f"#/components/schemas/{answer}"} if answer else {}
-    wrapped = {
+    row = route.operation
+    data: dict[str, Any] = {}
+    if row.answers is not None:
+        shapes[row.answers.__name__] = row.answers
+        data = _reference(row.answers.__name__)
+    answer = {
         "type": "object",
         "required": ["request_id", "data"],
-        "properties": {"request_id": {"type": "string"}, "data": data},
+        "properties": {
+            "request_id": {
+                "type": "string",
+                "description": "To find the call in the server's log.",
+                "examples": ["4f1c"],
+            },
+            "data": data,
+        },
     }
-    schema = data if bare else wrapped
+    name = re.sub(r"[^a-z0-9]+", "_", f"{route.method.lower()}{prefix}{route.path}").strip("_")
+    made = _bare(name, row.summary, answer)
+    if row.late:
+        made["responses"]["202"] = {
+            "description": "Kept; the rest follows",
+            "content": {"application/json": {"schema": answer}},
+        }
+    parameters = [*_parameters("path", route.in_path, shapes), *_parameters("query", route.query, shapes)]
+    if parameters:
+        made["parameters"] = parameters
+    if route.body:
+        body = request_name(route)
+        requests[body] = object_schema(route.body, shapes, row.summary, closed=True)
+        requests[body]["examples"] = [{one.wire: one.says.example for one in _shown(route.body)}]
+        made["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _reference(body)}},
+        }
+    return made
+
+
+def _shown(fields: Iterable[Field]) -> list[Field]:
+    """The fields an example shows: what is needed, or the first where nothing is."""
+    rows = list(fields)
+    return [one for one in rows if one.default is REQUIRED or one.name == "user_id"] or rows[:1]
+
+
+def _parameters(place: str, fields: Iterable[Field], shapes: dict[str, type]) -> list[dict[str, Any]]:
+    found = []
+    for one in fields:
+        schema = schema_of(one, shapes)
+        words = schema.pop("description")
+        needed = place == "path" or one.default is REQUIRED
+        found.append(
+            {"name": one.wire, "in": place, "required": needed, "description": words, "schema": schema}
+        )
+    return found
+
+
+def _bare(name: str, summary: str, schema: dict[str, Any]) -> dict[str, Any]:
     error = {
         "description": "Refused or failed; the message says why",
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}},
+        "content": {"application/json": {"schema": _reference("ErrorAnswer")}},
     }
-    operation: dict[str, Any] = {
+    return {
         "operationId": name,
         "summary": summary,
         "responses": {
@@ -107,15 +133,6 @@ def _operation(
             "5XX": error,
         },
     }
-    if name.endswith("memory_add"):
-        operation["responses"]["202"] = {
-            "description": "Kept; extraction follows",
-            "content": {"application/json": {"schema": wrapped}},
-        }
-    if body:
-        reference = {"$ref": f"#/components/schemas/{body}"}
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
-    return operation
 
 
 DOCS_PAGE = """<!doctype html>
@@ -133,7 +150,12 @@ b.m{display:inline-block;min-width:3.6rem;color:#1a6b4a}small{color:#666}
 <script>
 fetch('/openapi.json').then(r=>r.json()).then(d=>{
  const main=document.getElementById('routes');main.textContent='';
- const resolve=s=>s&&s.$ref?d.components.schemas[s.$ref.split('/').pop()]:s;
+ const resolve=(s,seen=[])=>{
+  if(Array.isArray(s))return s.map(one=>resolve(one,seen));
+  if(!s||typeof s!=='object')return s;
+  if(s.$ref){const name=s.$ref.split('/').pop();
+   const {$ref,...own}=s;return seen.includes(name)?{title:name,...own}:{title:name,...resolve(d.components.schemas[name],[...seen,name]),...own}}
+  return Object.fromEntries(Object.entries(s).map(([k,v])=>[k,k==='examples'||k==='example'||k==='default'?v:resolve(v,seen)]))};
  for(const [path,ops] of Object.entries(d.paths))for(const [method,op] of Object.entries(ops)){
   if(path.startsWith('/api/v2'))continue;
   const box=document.createElement('details'),head=document.createElement('summary'),m=document.createElement('b');
@@ -143,6 +165,7 @@ fetch('/openapi.json').then(r=>r.json()).then(d=>{
   head.append(m,code,words);box.append(head);
   const show=(title,schema)=>{if(!schema)return;const h=document.createElement('p');h.textContent=title;
    const pre=document.createElement('pre');pre.textContent=JSON.stringify(resolve(schema),null,2);box.append(h,pre)};
+  if(op.parameters)show('Parameters',op.parameters);
   show('Body',op.requestBody&&op.requestBody.content['application/json'].schema);
   const ok=op.responses['200'];const c=ok&&ok.content&&ok.content['application/json'];
   const s=c&&c.schema;show('Answer (data)',s&&s.properties&&s.properties.data?s.properties.data:s);

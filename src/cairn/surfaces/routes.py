@@ -1,81 +1,123 @@
-"""What every HTTP route is made of: a row of the table, the call its handler gets, and how input is checked."""
+"""The routes, made from the table of operations, and how a request is read.
+
+A request is handed to a thread once: there its fields are checked, the caller's grant is asked, the operation runs and
+its answer becomes bytes.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import Any, get_origin
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cairn.aio import AsyncMemory
-from cairn.rights import Grant
+from cairn.errors import Invalid
+from cairn.memory import Memories, Memory
+from cairn.operations.check import checked, options_of
+from cairn.operations.table import Field, Operation, operations_of
 from cairn.surfaces.guard import Refusal
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What a handler gets: the memory, the checked body and query, the caller's grant, the path's parameters."""
-
-    memory: AsyncMemory
-    body: Any
-    grant: Grant
-    params: dict[str, str]
-    query: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One row of the route table; the OpenAPI description is made from it. Types go by their name in the contract."""
+@dataclass(frozen=True)
+class Route:
+    """One method and path, and the operation behind it."""
 
     method: str
     path: str
-    handler: Callable[[Call], Awaitable[Any]]
-    summary: str
-    body: str | None = None
-    answer: str | None = None
-    reads: str | None = None  # what is checked at run time, where that differs from `body`
-    query: str | None = None
+    operation: Operation
+    room: str = ""
+
+    def room_of(self, memory: Memory) -> Any:
+        """What the operation runs on."""
+        return getattr(memory, self.room) if self.room else memory
+
+    @cached_property
+    def _parted(self) -> tuple[tuple[Field, ...], tuple[Field, ...], tuple[Field, ...]]:
+        named = set(re.findall(r"{(\w+)}", self.path))
+        said = [one for one in self.operation.fields if not one.says.here]
+        in_path = [one for one in said if one.wire in named]
+        rest = [one for one in said if one.wire not in named]
+        bodiless = self.method in {"GET", "DELETE"}
+        in_query = [
+            one for one in rest if (not _is_list(one) if bodiless else one.name in self.operation.in_query)
+        ]
+        in_body = [] if bodiless else [one for one in rest if one not in in_query]
+        return tuple(in_path), tuple(in_query), tuple(in_body)
+
+    @property
+    def in_path(self) -> tuple[Field, ...]:
+        """The fields in its path."""
+        return self._parted[0]
+
+    @property
+    def query(self) -> tuple[Field, ...]:
+        """The fields in its query string."""
+        return self._parted[1]
+
+    @property
+    def body(self) -> tuple[Field, ...]:
+        """The fields in its body; without any, none is read."""
+        return self._parted[2]
 
 
-def contract(name: str) -> type[BaseModel]:
-    """A type of the contract, by name. What checks bodies is a quarter of a server's start: it loads at first use."""
-    from cairn.surfaces import schemas, schemas_kept
-
-    home = schemas if hasattr(schemas, name) else schemas_kept
-    return cast("type[BaseModel]", getattr(home, name))
+def _is_list(one: Field) -> bool:
+    return any(get_origin(kind) in {list, Sequence} for kind in options_of(one.type))
 
 
-class JsonResponse(Response):
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-def named(error: ValidationError, *, unknown: str = "unknown field") -> str:
-    """A validation error in one sentence per field, each naming the field."""
-    parts = []
-    for item in error.errors(include_url=False, include_input=False)[:5]:
-        place = ".".join(str(part) for part in item["loc"]) or "body"
-        if item["type"] == "extra_forbidden":
-            parts.append(f"{place[:80]}: {unknown}; remove it")
-        else:
-            parts.append(f"{place}: {item['msg']}")
-    more = error.error_count() - len(parts)
-    return "; ".join(parts) + (f"; and {more} more" if more > 0 else "") + "."
+def _routes() -> Iterator[Route]:
+    for room, name in ((Memory, ""), (Memories, "memories")):
+        for row in operations_of(room).values():
+            for line in row.http:
+                method, path = line.split(" ")
+                yield Route(method, path, row, name)
 
 
-async def read_body(request: Request, model: type[BaseModel]) -> BaseModel:
-    """The JSON body, checked.
+ROUTES = tuple(sorted(_routes(), key=lambda route: (route.path, route.method)))
+
+
+def as_json(content: Any, status: int = 200) -> Response:
+    """A response that holds `content`."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
+
+
+def fields_in(
+    route: Route, params: Mapping[str, Any], query: Mapping[str, str], body: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything a request says, checked, by the names in Python.
 
     Raises:
-        Refusal: 415 for another format, 400 for no JSON, 422 with the field's name for anything else.
+        Invalid: something is missing, unknown or wrong; the message names it.
+    """
+    asked = checked(route.query, query, text=True, what="query parameter")
+    return checked(route.in_path, params, text=True) | asked | checked(route.body, body)
+
+
+def read_query(request: Request) -> dict[str, str]:
+    """The query parameters, each once.
+
+    Raises:
+        Invalid: one is given twice.
+    """
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise Invalid(f"{name[:80]}: given more than once.", field=name[:80])
+        given[name] = value
+    return given
+
+
+async def read_body(request: Request) -> dict[str, Any]:
+    """The JSON object of a request.
+
+    Raises:
+        Refusal: 415 for another format, 400 for no JSON.
+        Invalid: JSON, but no object.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -84,36 +126,20 @@ async def read_body(request: Request, model: type[BaseModel]) -> BaseModel:
             "UNSUPPORTED_FORMAT",
             f'Send JSON with Content-Type: application/json, not "{kind[:60] or "none"}".',
         )
-    from pydantic import ValidationError
-
     raw = await request.body()
     try:
-        return model.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        if first["type"] == "json_invalid":
-            raise Refusal(400, "BAD_REQUEST", f"The body is not valid JSON: {first['msg']}.") from None
-        raise Refusal(422, "INVALID_INPUT", named(error)) from None
+        text = raw.decode("utf-8")
+        value = json.loads(text, parse_constant=_no_constant)
+        if "\\ud" in text or "\\uD" in text:  # half of a pair is no character
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise Refusal(400, "BAD_REQUEST", "The body is not valid JSON: it is nested too deeply.") from None
+    except ValueError as error:
+        raise Refusal(400, "BAD_REQUEST", f"The body is not valid JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise Invalid("The body must be a JSON object, with the fields by name.", field="body")
+    return value
 
 
-def read_query(request: Request, model: type[BaseModel] | None) -> BaseModel | None:
-    """The query parameters, checked: each once, each known.
-
-    Raises:
-        Refusal: 422 with the parameter's name.
-    """
-    from pydantic import ValidationError
-
-    given: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name in given:
-            raise Refusal(422, "INVALID_INPUT", f"{name[:80]}: given more than once.")
-        given[name] = value
-    if model is None:
-        if given:
-            raise Refusal(422, "INVALID_INPUT", f"{min(given)[:80]}: unknown query parameter; remove it.")
-        return None
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise Refusal(422, "INVALID_INPUT", named(error, unknown="unknown query parameter")) from None
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON value")

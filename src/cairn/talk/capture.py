@@ -35,6 +35,7 @@ class AddOutcome:
     """`status` is "accumulated" or "extracted"; `lsn` is 0 while there is nothing new to index.
 
     The messages are kept either way. `waiting` names the episodes that could not be written yet.
+    Where the caller did not wait, `status` is "queued" and `pending` messages of the session wait to be extracted.
     """
 
     status: str
@@ -42,6 +43,7 @@ class AddOutcome:
     lsn: int = 0
     cell_ids: tuple[str, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    pending: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,962 @@
+"""What operations answer, over HTTP and with `--json`: one class per shape, each field with words and an example.
+
+These classes describe; nothing is made of them at run time. An answer may carry more fields than are named here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from cairn.operations.table import says
+
+
+class ToolFunction:
+    """The function a tool call names."""
+
+    name: Annotated[str, says("its name", "get_weather")]
+    arguments: Annotated[str, says("its arguments, as JSON text", '{"city": "Lisbon"}')]
+
+
+class ToolCall:
+    """A tool call of an assistant."""
+
+    id: Annotated[str, says("its id", "call_1")]
+    type: Annotated[str, says("its type", "function")] = "function"
+    function: Annotated[ToolFunction, says("what is called", {"name": "get_weather", "arguments": "{}"})]
+
+
+class ContentItem:
+    """One piece of a message that is more than text."""
+
+    type: Annotated[
+        Literal["text", "image", "audio", "doc", "pdf", "html", "email"], says("what it is", "text")
+    ]
+    text: Annotated[str | None, says("its text", "I moved to Lisbon.")] = None
+    uri: Annotated[str | None, says("where it is", "https://example.org/a.png")] = None
+    base64: Annotated[str | None, says("its bytes", "aGVsbG8=")] = None
+    ext: Annotated[str | None, says("the ending of its file name", "png")] = None
+    name: Annotated[str | None, says("its file name", "boat.png")] = None
+    extras: Annotated[dict[str, Any] | None, says("whatever else belongs to it", {"width": 640})] = None
+
+
+class MessageItem:
+    """One message."""
+
+    sender_id: Annotated[str, says("who said it", "alice")]
+    sender_name: Annotated[str | None, says("the sender's name as it should read", "Alice")] = None
+    role: Annotated[Literal["user", "assistant", "tool"], says("whose turn it was", "user")]
+    timestamp: Annotated[int, says("when, in epoch milliseconds", 1780300000000)]
+    content: Annotated[str | list[ContentItem], says("what was said", "I moved to Lisbon in May.")]
+    tool_calls: Annotated[list[ToolCall] | None, says("tools the assistant called", [])] = None
+    tool_call_id: Annotated[str | None, says("which call a tool answers", "call_1")] = None
+
+
+class FreshnessBlock:
+    """How far the index was behind when it answered."""
+
+    lsn: Annotated[int, says("every change up to this one was seen", 12)]
+    pending: Annotated[int, says("changes that wait", 0)]
+    state: Annotated[Literal["fresh", "behind", "rebuilding"], says("whether the answer is whole", "fresh")]
+    notes: Annotated[list[str], says("what else there is to know", ["search by words alone: no model"])]
+
+
+class AddData:
+    """What became of the messages."""
+
+    message_count: Annotated[int, says("how many messages were kept", 2)]
+    status: Annotated[
+        Literal["accumulated", "extracted", "queued"],
+        says('"extracted" if an episode was written, "queued" if one follows', "accumulated"),
+    ]
+    lsn: Annotated[int | None, says("the change to wait for with min_lsn", 12)] = None
+    pending: Annotated[
+        int | None, says('messages of the session that wait to be extracted, where the status is "queued"', 2)
+    ] = None
+    waiting: Annotated[list[str] | None, says("episodes that could not be written yet, and why", [])] = None
+
+
+class FlushData:
+    """What became of the open stretch."""
+
+    status: Annotated[
+        Literal["extracted", "no_extraction"], says('"no_extraction" if nothing was open', "extracted")
+    ]
+    lsn: Annotated[int | None, says("the change to wait for with min_lsn", 13)] = None
+    waiting: Annotated[list[str], says("episodes that could not be written yet, and why", [])]
+
+
+class UnprocessedData:
+    """What is said and in no episode yet."""
+
+    messages: Annotated[list[UnprocessedMessage], says("the messages, oldest first", [])]
+
+
+class OwnersData:
+    """Who spoke."""
+
+    owners: Annotated[list[str], says("the ids of the senders, in order of appearance", ["alice", "helper"])]
+
+
+class RewrittenData:
+    """What was written anew."""
+
+    rewritten: Annotated[int, says("how many episodes changed", 3)]
+
+
+class AtomicFactItem:
+    """A fact that belongs to an episode."""
+
+    id: Annotated[str, says("its id", "alice_af_20260601_00000001")]
+    content: Annotated[str, says("what it says", "Alice lives in Lisbon.")]
+    score: Annotated[float, says("how well it answers", 0.71)]
+
+
+class EpisodeItem:
+    """A stretch of talk, told."""
+
+    id: Annotated[str, says("its id", "alice_ep_20260601_00000001")]
+    user_id: Annotated[str | None, says("whose it is", "alice")]
+    app_id: Annotated[str, says("the app", "default")] = "default"
+    project_id: Annotated[str, says("the project", "default")] = "default"
+    session_id: Annotated[str | None, says("the session it was said in", "s1")] = None
+    timestamp: Annotated[str, says("when it was said", "2026-06-01T09:30:00+00:00")]
+    sender_ids: Annotated[list[str], says("who spoke", ["alice"])]
+    summary: Annotated[str, says("in a sentence or two", "Alice moved to Lisbon.")]
+    subject: Annotated[str, says("in a few words", "A move to Lisbon")]
+    episode: Annotated[
+        str, says("the whole of it", "On 1 June 2026 Alice said that she moved to Lisbon in May.")
+    ]
+    type: Annotated[Literal["Conversation"], says("what it is", "Conversation")] = "Conversation"
+
+
+class SearchEpisodeItem(EpisodeItem):
+    """An episode that answers."""
+
+    score: Annotated[float, says("how well it answers, 0 to 1", 0.83)]
+    path: Annotated[
+        str,
+        says(
+            "its file in the root", "default_app/default_project/users/alice/episodes/episode-2026-06-01.md"
+        ),
+    ] = ""
+    message_ids: Annotated[list[str], says("the messages it was made from", ["m_0123456789abcdef_000000"])]
+    explain: Annotated[
+        dict[str, float] | None, says("what each leg contributed, where asked for", {"words": 0.4})
+    ] = None
+    atomic_facts: Annotated[list[AtomicFactItem], says("its facts that answer", [])]
+
+
+class ProfileItem:
+    """What is known about somebody as a whole."""
+
+    id: Annotated[str, says("its id", "alice_profile")]
+    user_id: Annotated[str | None, says("whose it is", "alice")]
+    app_id: Annotated[str, says("the app", "default")] = "default"
+    project_id: Annotated[str, says("the project", "default")] = "default"
+    profile_data: Annotated[
+        dict[str, Any],
+        says("its fields, and its text as content", {"summary": "Lives in Lisbon.", "content": "## Home"}),
+    ]
+
+
+class SearchProfileItem(ProfileItem):
+    """A profile beside an answer."""
+
+    score: Annotated[float | None, says("how well it answers", 0.5)] = None
+    path: Annotated[str, says("its file in the root", "default_app/default_project/users/alice/user.md")] = ""
+
+
+class AgentCaseItem:
+    """How an agent solved a task."""
+
+    id: Annotated[str, says("its id", "coder_ac_20260601_00000001")]
+    agent_id: Annotated[str, says("whose it is", "coder")]
+    app_id: Annotated[str, says("the app", "default")] = "default"
+    project_id: Annotated[str, says("the project", "default")] = "default"
+    session_id: Annotated[str, says("the session it happened in", "s1")]
+    task_intent: Annotated[str, says("what was wanted", "Find why the service crashes at night")]
+    approach: Annotated[str, says("what was done", "1. Read the log. 2. Close the socket.")]
+    quality_score: Annotated[float, says("how well it went, 0 to 1", 0.8)]
+    key_insight: Annotated[
+        str | None, says("what to remember of it", "The pool never closed its sockets.")
+    ] = None
+    timestamp: Annotated[str, says("when", "2026-06-02T14:05:00+00:00")]
+
+
+class SearchAgentCaseItem(AgentCaseItem):
+    """A case that answers."""
+
+    score: Annotated[float, says("how well it answers", 0.66)]
+    path: Annotated[
+        str,
+        says(
+            "its file in the root", "default_app/default_project/agents/coder/cases/agent_case-2026-06-02.md"
+        ),
+    ] = ""
+
+
+class AgentSkillItem:
+    """What an agent learned to do."""
+
+    id: Annotated[str, says("its id", "coder_close-sockets")]
+    agent_id: Annotated[str, says("whose it is", "coder")]
+    app_id: Annotated[str, says("the app", "default")] = "default"
+    project_id: Annotated[str, says("the project", "default")] = "default"
+    name: Annotated[str, says("its name", "close-sockets")]
+    description: Annotated[str, says("when to use it", "When files run out at night")]
+    content: Annotated[str, says("how it goes", "## Steps")]
+    confidence: Annotated[float, says("how sure it is", 0.7)]
+    maturity_score: Annotated[float, says("how well tried it is", 0.4)]
+    source_case_ids: Annotated[list[str], says("the cases it comes from", ["ac_20260602_00000001"])]
+
+
+class SearchAgentSkillItem(AgentSkillItem):
+    """A skill that answers."""
+
+    score: Annotated[float, says("how well it answers", 0.6)]
+    path: Annotated[
+        str,
+        says(
+            "its file in the root", "default_app/default_project/agents/coder/skills/close-sockets/SKILL.md"
+        ),
+    ] = ""
+
+
+class UnprocessedMessage:
+    """A message that is in no episode yet."""
+
+    id: Annotated[str, says("its id", "m_0123456789abcdef_000000")]
+    app_id: Annotated[str, says("the app", "default")] = "default"
+    project_id: Annotated[str, says("the project", "default")] = "default"
+    session_id: Annotated[str, says("the session", "s1")]
+    sender_id: Annotated[str, says("who said it", "alice")]
+    sender_name: Annotated[str | None, says("the sender's name", "Alice")] = None
+    role: Annotated[Literal["user", "assistant", "tool"], says("whose turn it was", "user")]
+    content: Annotated[str | list[dict[str, Any]], says("what was said", "I moved to Lisbon in May.")]
+    timestamp: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    tool_calls: Annotated[list[dict[str, Any]] | None, says("tools that were called", [])] = None
+    tool_call_id: Annotated[str | None, says("which call a tool answers", "call_1")] = None
+
+
+class EvidenceItem:
+    """A verbatim message that supports an answer."""
+
+    session_id: Annotated[str, says("where it was said", "s1")]
+    message_id: Annotated[str, says("its id", "m_0123456789abcdef_000000")]
+    timestamp: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    sender_id: Annotated[str, says("who said it", "alice")]
+    sender_name: Annotated[str | None, says("the sender's name", "Alice")] = None
+    text: Annotated[str, says("what was said", "I moved to Lisbon in May.")]
+    score: Annotated[float, says("how well it answers", 0.9)]
+    entry_ids: Annotated[list[str], says("the entries made from it", ["ep_20260601_00000001"])]
+
+
+class MemoryHit:
+    """A governed memory that answers; its fields follow these."""
+
+    id: Annotated[str, says("its id", "alice_mem_20260601_00000001")]
+    app_id: Annotated[str, says("the app", "default")]
+    project_id: Annotated[str, says("the project", "default")]
+    scope: Annotated[str, says("whose kind of memory it is", "user")]
+    owner_id: Annotated[str | None, says("whose it is", "alice")]
+    content: Annotated[str, says("what it says", "Prefers short answers.")]
+    timestamp: Annotated[str, says("since when it is known", "2026-06-01T09:30:00+00:00")]
+    score: Annotated[float, says("how well it answers", 0.8)]
+    path: Annotated[
+        str,
+        says("its file in the root", "default_app/default_project/users/alice/memories/memory-2026-06-01.md"),
+    ]
+
+
+class SearchData:
+    """What was found, list by list, best first."""
+
+    episodes: Annotated[list[SearchEpisodeItem], says("stretches of talk", [])]
+    profiles: Annotated[list[SearchProfileItem], says("the owner's profile, where asked for", [])]
+    agent_cases: Annotated[list[SearchAgentCaseItem], says("cases of an agent", [])]
+    agent_skills: Annotated[list[SearchAgentSkillItem], says("skills of an agent", [])]
+    unprocessed_messages: Annotated[
+        list[UnprocessedMessage], says("what is not extracted yet, with a plain session_id filter", [])
+    ]
+    memories: Annotated[list[MemoryHit], says("governed memories of the owner", [])]
+    evidence: Annotated[list[EvidenceItem] | None, says("verbatim messages, where asked for", [])] = None
+    prompt: Annotated[
+        str | None,
+        says(
+            "text for an agent's context, with for_injection", "Recalled: 2026-06-01: Alice lives in Lisbon."
+        ),
+    ] = None
+    freshness: Annotated[
+        FreshnessBlock,
+        says("how far the index was behind", {"lsn": 12, "pending": 0, "state": "fresh", "notes": []}),
+    ]
+
+
+class GetData:
+    """One page; the array of the asked type is filled."""
+
+    episodes: Annotated[list[EpisodeItem], says("stretches of talk", [])]
+    profiles: Annotated[list[ProfileItem], says("profiles", [])]
+    agent_cases: Annotated[list[AgentCaseItem], says("cases", [])]
+    agent_skills: Annotated[list[AgentSkillItem], says("skills", [])]
+    total_count: Annotated[int, says("how many there are in all", 42)] = 0
+    count: Annotated[int, says("how many are on this page", 20)] = 0
+    freshness: Annotated[
+        FreshnessBlock,
+        says("how far the index was behind", {"lsn": 12, "pending": 0, "state": "fresh", "notes": []}),
+    ]
+
+
+class RecalledItemData:
+    """One recalled text."""
+
+    text: Annotated[str, says("what it says", "Alice lives in Lisbon.")]
+    kind: Annotated[str, says("what it is", "episode")]
+    score: Annotated[float, says("how well it fits", 0.8)]
+    source: Annotated[str, says("where it comes from", "alice")]
+    id: Annotated[str, says("its id", "alice_ep_20260601_00000001")]
+    at: Annotated[str | None, says("when it was said", "2026-06-01T09:30:00+00:00")]
+
+
+class RecalledData:
+    """What was recalled, best first."""
+
+    items: Annotated[list[RecalledItemData], says("each text once", [])]
+    prompt: Annotated[
+        str, says("the same as text for a prompt, framed as data; empty for nothing", "Recalled: ...")
+    ]
+    tokens: Annotated[int, says("how many tokens the prompt takes", 120)]
+    notes: Annotated[list[str], says("what could not be asked, and why", [])]
+    freshness: Annotated[
+        FreshnessBlock,
+        says("how far the index was behind", {"lsn": 12, "pending": 0, "state": "fresh", "notes": []}),
+    ]
+
+
+class ShownMessage:
+    """A message behind an entry."""
+
+    id: Annotated[str, says("its id", "m_0123456789abcdef_000000")]
+    timestamp: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    sender_id: Annotated[str, says("who said it", "alice")]
+    sender_name: Annotated[str | None, says("the sender's name", "Alice")]
+    role: Annotated[str, says("whose turn it was", "user")]
+    text: Annotated[str, says("what was said", "I moved to Lisbon in May.")]
+
+
+class ShownData:
+    """One thing by its id."""
+
+    id: Annotated[str, says("its id", "alice_ep_20260601_00000001")]
+    kind: Annotated[str, says("what it is", "episode")]
+    scope: Annotated[str, says("whose kind of memory it is in", "user")]
+    owner: Annotated[str, says("whose it is", "alice")]
+    path: Annotated[
+        str,
+        says(
+            "its file in the root", "default_app/default_project/users/alice/episodes/episode-2026-06-01.md"
+        ),
+    ]
+    line: Annotated[int, says("where it begins; 0 for a whole file", 12)]
+    inline: Annotated[dict[str, Any], says("its fields", {"session_id": "s1"})]
+    sections: Annotated[dict[str, str], says("its texts by title", {"Subject": "A move to Lisbon"})]
+    messages: Annotated[list[ShownMessage], says("the talk behind it", [])]
+
+
+class MemoryRow:
+    """A governed memory; more columns follow these."""
+
+    id: Annotated[str, says("its id", "alice_mem_20260601_00000001")]
+    scope: Annotated[str, says("whose kind of memory it is", "user")]
+    scope_owner_id: Annotated[str, says("whose it is", "alice")]
+    category: Annotated[str, says("what kind of statement it is", "preference")]
+    content: Annotated[str, says("what it says", "Prefers short answers.")]
+    importance: Annotated[str, says("how much it matters", "medium")]
+    confidence: Annotated[float, says("how sure it is", 0.8)]
+    status: Annotated[str, says("candidate, promoted or archived", "promoted")]
+    tier: Annotated[int, says("how close to hand it is kept", 2)]
+    pinned: Annotated[int, says("1 if it is kept at hand for good", 0)]
+    origin: Annotated[str, says("where the words come from", "human")]
+    path: Annotated[
+        str,
+        says("its file in the root", "default_app/default_project/users/alice/memories/memory-2026-06-01.md"),
+    ]
+
+
+class VerdictData:
+    """What the gate decided."""
+
+    accepted: Annotated[bool, says("whether it is kept", True)]
+    memory: Annotated[MemoryRow | None, says("the memory as it stands", {"id": "mem_20260601_00000001"})] = (
+        None
+    )
+    reason: Annotated[str | None, says("why it was refused or merged", "near_duplicate")] = None
+    detail: Annotated[str | None, says("the same in words", "It repeats a memory.")] = None
+    deduped: Annotated[bool | None, says("whether it was merged into another", True)] = None
+    mergedIntoId: Annotated[str | None, says("into which", "mem_20260601_00000001")] = None  # noqa: N815 -- the contract's name
+    lsn: Annotated[int | None, says("the change to wait for with min_lsn", 12)] = None
+
+
+class MemoriesData:
+    """One page of memories."""
+
+    memories: Annotated[list[MemoryRow], says("the memories, newest change first", [])]
+    total: Annotated[int, says("how many there are in all", 12)]
+
+
+class MemorySearchData:
+    """The memories that answer."""
+
+    memories: Annotated[list[MemoryHit], says("best first", [])]
+    prompt: Annotated[
+        str | None, says("text for an agent's context, with for_injection", "Recalled: deploys wait.")
+    ] = None
+    freshness: Annotated[
+        FreshnessBlock,
+        says("how far the index was behind", {"lsn": 12, "pending": 0, "state": "fresh", "notes": []}),
+    ]
+
+
+class LeftItem:
+    """Something that could not be removed."""
+
+    where: Annotated[str, says("where it is", "strategies")]
+    why: Annotated[str, says("why it is left", "one has been running for a minute")]
+
+
+class FoundItem:
+    """A thing that goes, or is merely alike."""
+
+    what: Annotated[str, says("what it is", "memory")]
+    id: Annotated[str, says("its id", "alice_mem_20260601_00000001")]
+    path: Annotated[
+        str, says("its file", "default_app/default_project/users/alice/memories/memory-2026-06-01.md")
+    ]
+    owner: Annotated[str, says("whose it is", "alice")]
+    words: Annotated[str, says("its words", "Lives at Elm Street 12.")]
+    why: Annotated[str, says("why it is named", "it was named")]
+
+
+class ReceiptData:
+    """What was forgotten."""
+
+    id: Annotated[str, says("the receipt's id", "forget-20260601T093000Z")]
+    at: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    complete: Annotated[bool, says("whether not a byte of the words is left below the root", True)]
+    dry_run: Annotated[bool, says("whether nothing was removed, only told", False)]
+    taken: Annotated[list[FoundItem], says("what went", [])]
+    alike: Annotated[list[FoundItem], says("what is merely alike and stays", [])]
+    removed: Annotated[dict[str, int], says("how many of each", {"entries": 2})]
+    places: Annotated[list[str], says("where something was removed", ["notes"])]
+    left: Annotated[list[LeftItem], says("what could not be removed", [])]
+
+
+class HistoryItem:
+    """One thing that happened to a memory; what is empty is left out."""
+
+    at: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    what: Annotated[str, says("what happened", "edited")]
+    by: Annotated[str, says("who did it", "human")] = ""
+    reason: Annotated[str, says("why", "the pipeline is new")] = ""
+    old: Annotated[dict[str, Any] | None, says("fields as they were", {"content": "We use spaces."})] = None
+    new: Annotated[dict[str, Any] | None, says("fields as they are since", {"content": "We use tabs."})] = (
+        None
+    )
+
+
+class HistoryData:
+    """Everything on record about a memory."""
+
+    history: Annotated[list[HistoryItem], says("oldest first", [])]
+
+
+class WhyData:
+    """Why a memory is kept as it is."""
+
+    why: Annotated[list[str], says("in sentences", ["A person said it on 2026-06-01."])]
+
+
+class Move:
+    """A change of state."""
+
+    id: Annotated[str, says("the memory", "mem_20260601_00000001")]
+    move: Annotated[str, says("what happened", "demoted")]
+    reason: Annotated[str, says("why", "not read for 30 days")]
+
+
+class SweepData:
+    """What a sweep did."""
+
+    sweep_id: Annotated[str, says("its id", "swp_0123456789ab")]
+    trigger_reason: Annotated[str, says("why it ran", "manual")]
+    dry_run: Annotated[bool, says("whether nothing was changed, only told", False)]
+    entries_decayed: Annotated[int, says("how many lost score", 4)]
+    entries_demoted: Annotated[int, says("how many went further away", 1)]
+    entries_promoted: Annotated[int, says("how many were promoted", 0)]
+    entries_archived: Annotated[int, says("how many were put away", 1)]
+    entries_orphaned: Annotated[int, says("how many had lost what they were about", 0)]
+    transitions: Annotated[list[Move], says("each change of state", [])]
+
+
+class Merged:
+    """A cluster that became one memory."""
+
+    scope: Annotated[str, says("whose kind of memory", "project")]
+    owner: Annotated[str, says("whose", "")]
+    category: Annotated[str, says("what kind of statement", "fact")]
+    new_id: Annotated[str | None, says("the new memory, where one was made", "mem_20260601_00000009")]
+    originals: Annotated[list[str], says("what it was made from", ["mem_20260601_00000001"])]
+
+
+class ConsolidateData:
+    """What was merged, or taken back."""
+
+    run_id: Annotated[str, says("the run, to undo it by", "con_0123456789ab")]
+    dry_run: Annotated[bool, says("whether nothing was changed, only told", False)]
+    merged: Annotated[list[Merged], says("each cluster", [])]
+    restored: Annotated[int | None, says("with undo: how many memories are as they were before", 3)] = None
+
+
+class RestoredCount:
+    """What was taken back."""
+
+    restored: Annotated[int, says("how many memories are as they were before", 3)]
+
+
+class MissionEndData:
+    """What became of a run's memories."""
+
+    run_id: Annotated[str, says("the run", "run-42")]
+    success: Annotated[bool, says("how it ended", True)]
+    promoted: Annotated[list[str], says("what went to the project", ["mem_20260601_00000003"])]
+    archived: Annotated[list[str], says("what was put away", [])]
+    already: Annotated[bool, says("whether it had ended before", False)]
+
+
+class CoreData:
+    """The small document an agent always has before it."""
+
+    projectSummary: Annotated[str, says("what the project is", "A parser for tide tables.")]  # noqa: N815 -- the contract's name
+    criticalConventions: Annotated[list[str], says("what must be kept to", ["Tabs"])]  # noqa: N815 -- the contract's name
+    userPreferences: Annotated[list[str], says("what its people prefer", ["Short answers"])]  # noqa: N815 -- the contract's name
+    activeFocus: Annotated[list[str], says("what is worked on", ["the 2.0 release"])]  # noqa: N815 -- the contract's name
+    notes: Annotated[list[str], says("what else to know", ["Mind the tide."])]
+    version: Annotated[int, says("grows with each change; 0 where there is none yet", 3)]
+    updatedAt: Annotated[str, says("when it changed last", "2026-06-01T09:30:00+00:00")]  # noqa: N815 -- the contract's name
+
+
+class SkillItem:
+    """A skill file that is known; more columns follow these."""
+
+    path: Annotated[str, says("the file", "skills/deploy/SKILL.md")]
+    kind: Annotated[str, says("a skill or a command", "skill")]
+    memory_id: Annotated[str | None, says("the memory that stands for it", "mem_20260601_00000004")]
+    archived_at: Annotated[str | None, says("since when it is gone", "2026-06-02T00:00:00+00:00")]
+
+
+class SkillsData:
+    """The skill files that are known."""
+
+    skills: Annotated[list[SkillItem], says("tombstones included", [])]
+
+
+class RefusedFile:
+    """A file that was not taken."""
+
+    path: Annotated[str, says("the file", "skills/x/SKILL.md")]
+    reason: Annotated[str, says("why", "it has no name")]
+
+
+class ScanData:
+    """What a look at skill files found."""
+
+    added: Annotated[list[str], says("new ones", ["skills/deploy/SKILL.md"])]
+    changed: Annotated[list[str], says("changed ones", [])]
+    removed: Annotated[list[str], says("those that are gone", [])]
+    unchanged: Annotated[list[str], says("the rest", [])]
+    superseded: Annotated[list[str], says("memories that newer files replaced", [])]
+    refused: Annotated[list[RefusedFile], says("files that were not taken", [])]
+
+
+class SkillPath:
+    """Where a skill was written."""
+
+    path: Annotated[str, says("the file in the root", "default_app/default_project/skills/deploy/SKILL.md")]
+
+
+class RefusedItem:
+    """An item that was not taken."""
+
+    key: Annotated[str, says("which", "item 3")]
+    reason: Annotated[str, says("why", "empty")]
+
+
+class ImportData:
+    """What was taken in."""
+
+    kept: Annotated[list[str], says("new memories", ["mem_20260601_00000005"])]
+    merged: Annotated[list[str], says("memories that said the same", [])]
+    known: Annotated[list[str], says("items that were taken in before", [])]
+    refused: Annotated[list[RefusedItem], says("items that were not taken", [])]
+
+
+class PageEdit:
+    """A page that somebody had edited."""
+
+    page: Annotated[str, says("the page", "MEMORY.md")]
+    kept_as: Annotated[str, says("where the edit is kept", "MEMORY.edited.md")]
+
+
+class PagesData:
+    """What became of the pages."""
+
+    written: Annotated[list[str], says("pages that changed", ["MEMORY.md"])]
+    unchanged: Annotated[list[str], says("pages that were current", [])]
+    edited: Annotated[list[PageEdit], says("pages that had been edited by hand", [])]
+
+
+class ChangeItem:
+    """One change of an entry."""
+
+    id: Annotated[str, says("the change, to restore what was before it", "ent-000001")]
+    at: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    path: Annotated[
+        str, says("the note", "default_app/default_project/users/alice/episodes/episode-2026-06-01.md")
+    ]
+    entry: Annotated[str, says("the entry", "ep_20260601_00000001")]
+    before: Annotated[str | None, says("the hash of its text before", "9f86d081")]
+    after: Annotated[str | None, says("the hash of its text after", "60303ae2")]
+    cause: Annotated[str, says("what changed it", "edit")]
+    action: Annotated[Literal["added", "changed", "removed"], says("what happened", "changed")]
+
+
+class LogData:
+    """Changes of entries."""
+
+    changes: Annotated[list[ChangeItem], says("newest first", [])]
+
+
+class CheckpointData:
+    """A marked moment."""
+
+    id: Annotated[str, says("its id", "chk-000001")]
+    at: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    changes: Annotated[int, says("how many changes there were by then", 12)]
+    hash: Annotated[str, says("the hash of all of them", "9f86d081")]
+    label: Annotated[str, says("what it is called", "before the move")]
+
+
+class CheckpointsData:
+    """The marked moments."""
+
+    checkpoints: Annotated[list[CheckpointData], says("oldest first", [])]
+
+
+class DifferenceItem:
+    """An entry that is different now."""
+
+    path: Annotated[
+        str, says("the note", "default_app/default_project/users/alice/episodes/episode-2026-06-01.md")
+    ]
+    entry: Annotated[str, says("the entry", "ep_20260601_00000001")]
+    action: Annotated[Literal["added", "changed", "removed"], says("what happened", "changed")]
+    diff: Annotated[str, says("the difference, line by line", "-Porto\n+Lisbon")]
+
+
+class DiffData:
+    """What is different now."""
+
+    differences: Annotated[list[DifferenceItem], says("each entry", [])]
+
+
+class RestoredItem:
+    """An entry that was, or would be, brought back."""
+
+    path: Annotated[
+        str, says("the note", "default_app/default_project/users/alice/episodes/episode-2026-06-01.md")
+    ]
+    entry: Annotated[str, says("the entry", "ep_20260601_00000001")]
+    action: Annotated[
+        Literal["write", "remove", "purged"], says('"purged" for one whose text was forgotten since', "write")
+    ]
+
+
+class RestoreData:
+    """What was brought back."""
+
+    dry_run: Annotated[bool, says("whether nothing was changed, only told", False)]
+    entries: Annotated[list[RestoredItem], says("each entry", [])]
+
+
+class RunSummary:
+    """One run of a strategy."""
+
+    run_id: Annotated[str, says("its id", "17")]
+    status: Annotated[str, says("how it went", "done")]
+    error: Annotated[str | None, says("what went wrong", "the model did not answer")] = None
+
+
+class TriggerAnswer:
+    """What running a strategy did."""
+
+    status: Annotated[str, says("done, timeout, disabled or busy", "done")]
+    name: Annotated[str, says("the strategy", "extract_atomic_facts")]
+    dispatched: Annotated[int, says("how many runs it took", 3)]
+    waiting: Annotated[int, says("how many still wait", 0)] = 0
+    runs: Annotated[list[RunSummary], says("its latest runs", [])]
+
+
+class StrategyItem:
+    """One strategy."""
+
+    name: Annotated[str, says("its name", "extract_atomic_facts")]
+    purpose: Annotated[str, says("what it is for", "facts from episodes")]
+    enabled: Annotated[bool, says("whether it is on", True)]
+    trigger: Annotated[str, says("when it runs", "episode")]
+    runs: Annotated[int, says("runs that were done", 12)]
+    skipped: Annotated[int, says("runs that had nothing to do", 0)]
+    waiting: Annotated[int, says("runs that wait", 0)]
+    failed: Annotated[int, says("runs that were given up", 0)]
+    last_run: Annotated[str, says("when it ran last", "2026-06-01T09:30:00+00:00")]
+    last_error: Annotated[str, says("what went wrong last", "")]
+
+
+class StrategiesData:
+    """The strategies."""
+
+    strategies: Annotated[list[StrategyItem], says("each with how its runs went", [])]
+
+
+class UndoneData:
+    """What was taken back."""
+
+    restored: Annotated[
+        list[str],
+        says(
+            "the notes that are as they were",
+            ["default_app/default_project/users/alice/episodes/episode-2026-06-01.md"],
+        ),
+    ]
+
+
+class SetAside:
+    """A line that could not be used."""
+
+    path: Annotated[str, says("the file", "default_app/default_project/sessions/s1.jsonl")]
+    trouble: Annotated[str, says("what is wrong with it", "line 3: not JSON")]
+
+
+class WaitingItem:
+    """An episode that could not be written yet."""
+
+    owner: Annotated[str, says("whose it is", "alice")]
+    session_id: Annotated[str, says("the session it comes from", "s1")]
+    cell_id: Annotated[str, says("the stretch of talk", "mc_0123456789ab")]
+    reason: Annotated[str, says("why", "the disk is full")]
+
+
+class IndexStatus:
+    """The queue and the index at a glance."""
+
+    state: Annotated[str, says("fresh, behind or rebuilding", "fresh")]
+    pending: Annotated[int, says("changes that wait", 0)]
+    done: Annotated[int, says("files that are indexed", 42)]
+    failed: Annotated[int, says("files that could not be", 0)]
+    last_lsn: Annotated[int, says("the newest change", 99)]
+    applied_lsn: Annotated[int, says("every change up to this one is searchable", 99)]
+    rows: Annotated[int, says("rows in the index", 512)]
+    vectors_missing: Annotated[int, says("rows that wait for their vector", 0)]
+    index_bytes: Annotated[int, says("its bytes on disk", 1048576)]
+    set_aside: Annotated[list[SetAside], says("lines that could not be used", [])]
+    waiting: Annotated[list[WaitingItem], says("episodes that could not be written yet", [])]
+    daemon: Annotated[
+        dict[str, Any] | None, says("how background life goes, while there is one", {"healthy": True})
+    ] = None
+
+
+class SyncData:
+    """What bringing the index up to date did."""
+
+    applied: Annotated[int, says("changes that were indexed", 3)]
+    pending: Annotated[int, says("changes that wait", 0)]
+    failed: Annotated[int, says("changes that could not be indexed", 0)]
+    lsn: Annotated[int, says("every change up to this one is searchable", 99)]
+
+
+class FailureItem:
+    """A change that could not be indexed."""
+
+    path: Annotated[
+        str, says("the file", "default_app/default_project/users/alice/episodes/episode-2026-06-01.md")
+    ]
+    retryable: Annotated[bool, says("whether trying again is sensible", True)]
+    reason: Annotated[str, says("why", "not UTF-8")]
+    retries: Annotated[int, says("how often it was tried", 2)]
+
+
+class FailuresData:
+    """What could not be indexed."""
+
+    failures: Annotated[list[FailureItem], says("each with its reason", [])]
+
+
+class RebuildData:
+    """What making the index anew took."""
+
+    rows: Annotated[int, says("rows", 512)]
+    notes: Annotated[int, says("files", 42)]
+    failed: Annotated[int, says("files that could not be indexed", 0)]
+    seconds: Annotated[float, says("how long it took", 1.5)]
+
+
+class FindingItem:
+    """One trouble and its next step."""
+
+    level: Annotated[str, says("fail, warn or info", "warn")]
+    what: Annotated[str, says("the trouble", "the local embedding model is not installed")]
+    next: Annotated[str, says("what to do", "run `cairn model install`")]
+
+
+class DoctorData:
+    """Every trouble that can be seen."""
+
+    findings: Annotated[list[FindingItem], says("worst first", [])]
+
+
+class MendedItem:
+    """Something that was mended."""
+
+    where: Annotated[str, says("where", "cairn.toml")]
+    what: Annotated[str, says("what was done", "is readable by you alone now")]
+    code: Annotated[str, says("which trouble it was", "open-keys")]
+
+
+class RepairData:
+    """What was mended."""
+
+    mended: Annotated[list[MendedItem], says("each with what was done", [])]
+
+
+class ExportData:
+    """What was copied."""
+
+    target: Annotated[str, says("where to", "backup.tar.gz")]
+    files: Annotated[int, says("how many files", 42)]
+    bytes: Annotated[int, says("how many bytes", 123456)]
+    left_out: Annotated[list[str], says("keys and tokens that stayed here", ["llm.api_key"])]
+
+
+class BroughtData:
+    """What was brought in."""
+
+    imported: Annotated[int, says("files that are new", 40)]
+    same: Annotated[int, says("files that were there already", 2)]
+    merged: Annotated[int, says("files that were merged", 1)]
+    problems: Annotated[list[str], says("what could not be taken", [])]
+
+
+class Capabilities:
+    """What this server can do."""
+
+    llm: Annotated[bool, says("ask a language model", False)]
+    embed: Annotated[bool, says("search by meaning", True)]
+    rerank: Annotated[bool, says("let a model order hits", False)]
+    multimodal_llm: Annotated[bool, says("read pictures", False)]
+    parser: Annotated[bool, says("read documents", False)]
+
+
+class CascadeBlock:
+    """How the index is."""
+
+    healthy: Annotated[bool, says("whether all goes well", True)]
+    reasons: Annotated[list[str], says("why not", [])]
+    pending: Annotated[int, says("changes that wait", 0)]
+    failed_permanent: Annotated[int, says("changes that cannot be indexed", 0)]
+    failed_retryable: Annotated[int, says("changes that are tried again", 0)]
+    drain_consecutive_failures: Annotated[int, says("rounds that failed in a row", 0)]
+    unrecoverable_total: Annotated[int, says("changes that cannot be indexed, in all", 0)]
+    optimize_failure_streak: Annotated[int, says("upkeep that failed in a row", 0)]
+    prune_stale_seconds: Annotated[float, says("always 0", 0.0)]
+
+
+class HealthAnswer:
+    """How the server and the index are."""
+
+    status: Annotated[str, says("ok or degraded", "ok")]
+    version: Annotated[str, says("Cairn's version", "0.1.0")]
+    reasons: Annotated[list[str], says("what is wrong, where something is", [])]
+    capabilities: Annotated[Capabilities, says("what can be done here", {"llm": False, "embed": True})]
+    disabled_features: Annotated[list[str], says("what cannot", ["llm", "rerank"])]
+    cascade: Annotated[CascadeBlock | None, says("how the index is", {"healthy": True})] = None
+
+
+class ErrorDetail:
+    """What went wrong."""
+
+    code: Annotated[str, says("for programs", "INVALID_INPUT")]
+    message: Annotated[str, says("for people: the thing, the trouble, the next step", "query: is missing.")]
+    timestamp: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    path: Annotated[str, says("the path that was asked", "/api/v1/memory/search")]
+
+
+class ErrorAnswer:
+    """A refusal or a failure."""
+
+    request_id: Annotated[str, says("to find it in the server's log", "4f1c")]
+    error: Annotated[
+        ErrorDetail, says("what went wrong", {"code": "INVALID_INPUT", "message": "query: is missing."})
+    ]
+
+
+class Drift:
+    """How far the work tree is from a checkpoint."""
+
+    summary: Annotated[str, says("in a sentence", "2 files changed")]
+
+
+class ProjectStatusData:
+    """How a repository's memory stands; more fields follow these."""
+
+    state: Annotated[
+        dict[str, Any],
+        says("the newest checkpoint and when it was made", {"latestCheckpointId": "chk-000003"}),
+    ]
+    backlog: Annotated[dict[str, Any], says("events that wait to be folded in", {"all": {"count": 2}})]
+    drift: Annotated[
+        Drift, says("how far the work tree is from the checkpoint", {"summary": "2 files changed"})
+    ]
+    suggestedAction: Annotated[str, says("what to do next", "cairn project consolidate")]  # noqa: N815 -- the contract's name
+
+
+class ProjectAnswer:
+    """An answer about a repository; more fields follow these."""
+
+    answer: Annotated[str, says("the answer", "Deploys wait for the migration job [1].")]
+    citations: Annotated[list[dict[str, Any]], says("its evidence", [{"sourceId": "evt-000001"}])]
+
+
+class ProjectFinding:
+    """One check of a repository's record."""
+
+    status: Annotated[str, says("pass, warn or fail", "pass")]
+    code: Annotated[str, says("which check", "checkpoint-hash")]
+    message: Annotated[str, says("what was found", "every checkpoint has its hash")]
+
+
+class ValidateData:
+    """Whether a repository's record is whole."""
+
+    ok: Annotated[bool, says("whether nothing fails", True)]
+    findings: Annotated[list[ProjectFinding], says("each check", [])]
+
+
+class PreviewData:
+    """What consolidating would change."""
+
+    noop: Annotated[bool, says("whether nothing would", False)]
+    summary: Annotated[
+        dict[str, Any], says("what would be added, merged and dropped", {"changedSections": ["gotchas"]})
+    ]
+    diffs: Annotated[
+        dict[str, str], says("the difference of each file", {"docs/cairn/gotchas.md": "+ a trap"})
+    ]

@@ -1,0 +1,57 @@
+"""Fields that many operations share: whose memory, which session, how much of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from cairn.operations.table import says
+
+ID_PATTERN = r"^[a-zA-Z0-9_.@+-]+$"
+MAX_ID = 128
+MAX_TEXT = 65_536
+
+AppId = Annotated[str, says("the app of the space", "default", low=1, high=MAX_ID, pattern=ID_PATTERN)]
+ProjectId = Annotated[
+    str, says("the project of the space; nothing outside of it is seen", "default", low=1, high=MAX_ID, pattern=ID_PATTERN)
+]  # fmt: skip
+SessionId = Annotated[str, says("the session", "s1", low=1, high=MAX_ID)]
+UserId = Annotated[
+    str | None,
+    says("whose memory: a user's; exactly one of user_id and agent_id", "alice", low=1, high=MAX_ID),
+]
+AgentId = Annotated[str | None, says("whose memory: an agent's", "coder", low=1, high=MAX_ID)]
+
+ScopeName = Literal["project", "agent", "mission", "user"]
+Category = Literal[
+    "fact", "preference", "pattern", "decision", "gotcha", "convention", "episode", "procedure", "digest", "handoff",
+]  # fmt: skip
+Importance = Literal["low", "medium", "high"]
+Origin = Literal["human", "agent", "tool", "web", "recalled", "import"]
+Status = Literal["candidate", "promoted", "archived"]
+
+MemoryId = Annotated[str, says("the memory's id", "alice_mem_20260601_00000001", low=1, high=200, wire="id")]
+AnyScope = Annotated[ScopeName | None, says("whose it is, where the id alone is not enough", "user")]
+Owner = Annotated[str, says("the user, agent or run of that scope", "alice", high=MAX_ID)]
+Reason = Annotated[str, says("why", "the pipeline is new", high=2000)]
+DryRun = Annotated[bool, says("only tell what would happen", True)]
+Consistency = Annotated[
+    Literal["eventual", "strong"],
+    says('"strong" first waits until every change so far is indexed', "strong"),
+]
+Filters = Annotated[
+    Mapping[str, Any] | None,
+    says("predicates on session_id, parent_type, parent_id, timestamp and sender_id", {"session_id": "s1"}),
+]
+TopK = Annotated[int, says("how many of each kind; -1 for the default, at most 100", 5)]
+MinScore = Annotated[float | None, says("leave out hits below this score", 0.3, low=0, high=1)]
+TokenBudget = Annotated[int | None, says("return at most this many tokens of text", 500, low=1)]
+Explain = Annotated[bool, says("show what each leg contributed to a score", True)]
+ForInjection = Annotated[
+    bool, says("nothing rather than junk: for use in a prompt, which comes with it", True)
+]
+Confidence = Annotated[float | None, says("how sure it is", 0.9, low=0, high=1)]
+Tier = Annotated[Literal[1, 2, 3] | None, says("how close to hand it is kept", 1)]
+Files = Annotated[str | None, says("which files it is about, as a pattern", "src/**/*.py", high=1000)]
+TriggerText = Annotated[str | None, says("when a procedure applies", "a deploy fails", high=MAX_TEXT)]
+Steps = Annotated[str | None, says("how a procedure goes", "1. Roll back. 2. Tell.", high=MAX_TEXT)]

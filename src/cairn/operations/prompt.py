@@ -1,0 +1,41 @@
+"""What was found as text for an agent's context, framed as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, tzinfo
+
+from cairn.governed.framing import frame
+from cairn.governed.records import UNTRUSTED
+from cairn.retrieval.answers import SearchResult, tokens_of
+from cairn.types import Hit
+
+
+def prompt(result: SearchResult, *, budget: int | None = None, zone: tzinfo = UTC) -> str:
+    """What was found as text for an agent's context: framed as data, best first, within `budget` tokens.
+
+    What came from a tool or a page and no person has promoted is left out. "" for nothing.
+    """
+    lines: list[str] = []
+    for line in _prompt_lines(result, zone):
+        if budget is not None and tokens_of(frame([*lines, line])) > budget:
+            break
+        lines.append(line)
+    return frame(lines)
+
+
+def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:
+    for hit in result.hits:
+        if hit.kind == "memory" and not _is_vouched_for(hit):
+            continue
+        day = f"{hit.timestamp.astimezone(zone).date().isoformat()}: " if hit.timestamp else ""
+        words = str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)
+        facts = " ".join(fact.text for fact in hit.facts)
+        yield f"{day}{facts if hit.kind == 'episode' and facts else words} ({hit.id})"
+    for item in result.evidence or ():
+        day = item.timestamp.astimezone(zone).date().isoformat()
+        yield f"{day}, {item.sender_name or item.sender_id} said: {item.text}"
+
+
+def _is_vouched_for(hit: Hit) -> bool:
+    return hit.fields.get("origin", "human") not in UNTRUSTED or hit.fields.get("status") == "promoted"

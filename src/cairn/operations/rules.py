@@ -1,0 +1,202 @@
+"""Who may call what: the rules of the table, each in terms of `cairn.rights`.
+
+A rule gets the call and raises `Forbidden`. It may narrow the call down, never widen it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn.errors import Forbidden, Invalid, NotFound, NotOffered
+from cairn.operations.table import Asked
+from cairn.types import Scope, Space
+
+if TYPE_CHECKING:
+    from cairn.config import Settings
+
+Rule = Callable[[Asked], None]
+
+
+def space_of(asked: Asked) -> Space:
+    return Space(asked.fields["app_id"], asked.fields["project_id"])
+
+
+def senders(asked: Asked) -> None:
+    """Everyone who is said to speak in the messages."""
+    said = [str(one.get("sender_id")) for one in asked.fields["messages"] if isinstance(one, dict)]
+    asked.grant.reach_owners(space_of(asked), said, write=True)
+
+
+def session(asked: Asked) -> None:
+    """The caller's own sessions; whose the session is, is looked at under its lock."""
+    asked.grant.reach_owners(space_of(asked), asked.grant.owners or (), write=True)
+
+
+def owner(asked: Asked) -> None:
+    """The owner the call names, to read."""
+    named = asked.fields["user_id"] or asked.fields["agent_id"] or ""
+    asked.grant.reach_owners(space_of(asked), [named])
+
+
+def recall(asked: Asked) -> None:
+    """Everything in the space: the project's own memory is asked, too."""
+    asked.grant.reach_space(Space(asked.fields["app_id"], asked.fields["project_id"] or "default"))
+
+
+def remember(asked: Asked) -> None:
+    """The scope the memory goes to, and letting it in as it is asked for."""
+    given = asked.fields
+    scope = asked.room.parts.keeper.scope_of(
+        space_of(asked), given["scope"], given["owner"], agent_id=given["agent_id"]
+    )
+    asked.grant.may_remember(scope, mode=given["mode"], status=given["status"], pinned=given["pinned"])
+    if given["agent_id"] is not None:
+        asked.grant.reach_owners(scope.space, [given["agent_id"]], write=True)
+
+
+def one_scope(asked: Asked) -> None:
+    """The scope the call names, or the whole space where it names none, to read."""
+    if asked.fields["scope"] is None:
+        asked.grant.reach_space(space_of(asked))
+        return
+    named = asked.room.parts.keeper.scope_of(space_of(asked), asked.fields["scope"], asked.fields["owner"])
+    asked.grant.reach_scope(named)
+
+
+def one_memory(*, write: bool, also: Callable[[Asked, Mapping[str, Any]], None] | None = None) -> Rule:
+    """The memory the call names; `also` looks at its row."""
+
+    def rule(asked: Asked) -> None:
+        given, space = asked.fields, space_of(asked)
+        # The id says whose it is: a token learns nothing about what lies beyond it, not even that it is there.
+        if named := given["owner"] or "_".join(given["memory_id"].split("_")[:-3]):
+            asked.grant.reach_owners(space, [named], write=write)
+        elif asked.grant.owners is not None or given["scope"] == "project":
+            asked.grant.reach_scope(Scope(space, "project", ""), write=write)
+            given["scope"] = "project"
+        place = {name: given[name] for name in ("scope", "owner", "app_id", "project_id")}
+        row = asked.room.show(given["memory_id"], **place)
+        asked.grant.reach_scope(Scope(space, row["scope"], row["scope_owner_id"]), write=write)
+        if also is not None:
+            also(asked, row)
+
+    return rule
+
+
+def may_reword(asked: Asked, row: Mapping[str, Any]) -> None:
+    asked.grant.may_reword(row)
+
+
+def may_restore(asked: Asked, row: Mapping[str, Any]) -> None:
+    asked.grant.may_restore(row)
+
+
+def may_promote(asked: Asked, _row: Mapping[str, Any]) -> None:
+    asked.grant.may_promote("promote")
+
+
+def may_pin(what: str) -> Callable[[Asked, Mapping[str, Any]], None]:
+    return lambda asked, _row: asked.grant.may_pin(what)
+
+
+# ---------------------------------------------------------------- spaces and the root
+
+
+def whole_space(*, write: bool, promotes: str = "") -> Rule:
+    """Everybody's memory in the space; a dry run only reads. `promotes` names what lets memories in."""
+
+    def rule(asked: Asked) -> None:
+        dry = bool(asked.fields.get("dry_run")) and not asked.fields.get("undo")
+        asked.grant.reach_space(space_of(asked), write=write and not dry)
+        if promotes and not dry:
+            asked.grant.may_promote(promotes)
+
+    return rule
+
+
+def forget(asked: Asked) -> None:
+    """The space: the receipt tells whether others hold the same words, too."""
+    asked.grant.reach_space(space_of(asked), write=True)
+
+
+def bring_in(asked: Asked) -> None:
+    """The space: an export may hold memories of every scope, whoever it is said to be about."""
+    asked.grant.reach_space(space_of(asked), write=True)
+    if asked.fields["trust"]:
+        asked.grant.may_promote("trust")
+
+
+def core(*, write: bool) -> Rule:
+    """The project's core memory, or an agent's."""
+
+    def rule(asked: Asked) -> None:
+        from cairn.governed.core import core_scope
+
+        agent = asked.fields["agent"]
+        asked.grant.reach_scope(core_scope(space_of(asked), agent), write=write)
+        if write and not agent:
+            # What stands there is before every agent at once.
+            asked.grant.may_promote("core memory of the project")
+
+    return rule
+
+
+def skill_folders(asked: Asked) -> None:
+    """The space, and folders below `server.project_roots` alone."""
+    asked.grant.reach_space(space_of(asked), write=True)
+    asked.grant.may_promote("skills/scan")  # a skill file is a person's word
+    settings = asked.room.settings
+    asked.fields["folders"] = [str(allowed_folder(settings, one)) for one in asked.fields["folders"]]
+
+
+def root(*, write: bool) -> Rule:
+    """The root as a whole."""
+    return lambda asked: asked.grant.reach_root(write=write)
+
+
+def repository(asked: Asked) -> None:
+    """A repository below `server.project_roots`, and the space of its memory."""
+    from cairn.projects import open_project  # a fifth of a second that most servers never need
+
+    settings = asked.room.settings
+    project = open_project(allowed_folder(settings, asked.fields["path"]))
+    check_below(project.tree.resolve(), project_roots(settings))
+    asked.grant.reach_space(project.space)
+    asked.fields["path"] = str(project.tree)
+
+
+# ---------------------------------------------------------------- folders of this machine
+
+
+def allowed_folder(settings: Settings, path: str) -> Path:
+    """The folder at `path`, links resolved, if the server was told about it.
+
+    Raises:
+        Forbidden: without `server.project_roots`, or outside of them.
+        NotFound: there is none.
+        Invalid: no path.
+    """
+    roots = project_roots(settings)
+    if not roots:
+        raise NotOffered(
+            "This server was told of no repositories. List their folders in server.project_roots."
+        )
+    if "\0" in path or not Path(path).is_absolute():
+        raise Invalid("path: give the absolute path of a repository.", field="path")
+    folder = Path(path).resolve()
+    # Said before looking whether it is there, so that nobody can ask which folders this machine has.
+    check_below(folder, roots)
+    if not folder.is_dir():
+        raise NotFound("path: there is no such folder below server.project_roots.")
+    return folder
+
+
+def project_roots(settings: Settings) -> list[Path]:
+    return [Path(one).expanduser().resolve() for one in settings.server.project_roots]
+
+
+def check_below(folder: Path, roots: list[Path]) -> None:
+    if not any(folder == one or one in folder.parents for one in roots):
+        raise Forbidden("path is not below any of server.project_roots.")
