@@ -279,3 +279,22 @@ def test_hostile_texts_take_linear_time(text: str) -> None:
     """Secrets: no text makes the rules backtrack without end: half as much text, half the work, and it ends."""
     half = calls_of(lambda: redact(text[: len(text) // 2])).total()
     assert calls_of(lambda: redact(text)).total() < 3 * half + 100
+
+
+@pytest.mark.parametrize("name", ["password", "token", "api_key", "secret key", "пароль"])
+@pytest.mark.parametrize("sign", ["=", ": ", " = "])
+def test_an_assignment_is_no_value_of_the_one_before(name: str, sign: str) -> None:
+    """Secrets: `password=password=...` costs no look at a value a name, however often it is repeated."""
+    text = f"{name}{sign}" * 20_000
+    work = calls_of(lambda: redact(text))
+    assert work["_is_value"] <= 1
+    planted = "Xk29" + "vQz7" + "Lm31"
+    assert redact(text + planted).text == f"{text}[redacted: {redact(f'{name}={planted}').kinds[0]}]"
+
+
+def test_a_key_without_an_end_goes_up_to_the_next() -> None:
+    """Secrets: each head is looked at once, and nothing of a key that was cut off stays."""
+    head = "-----BEGIN RSA PRI" + "VATE KEY-----\n"
+    done = redact((head + "MIIEow" + "IBAAKC\n") * 5_000)
+    assert "MIIEow" not in done.text
+    assert len(done.findings) == 5_000

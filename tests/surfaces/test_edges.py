@@ -254,3 +254,18 @@ def test_few_handles_and_many_idle_connections_at_the_start(tmp_path):
             return {status for status, _ in answers} == {200} and "Tea at noon." in str(answers[-1])
 
         until(works, "it did not recover")
+
+
+# ---------------------------------------------------------------- long texts
+
+
+def test_a_megabyte_of_password_signs_is_kept_like_any_other_text(served):
+    """What looks like the beginning of secrets, over and over, is kept; the one secret in it is not."""
+    server, log = served
+    planted = "Xk29" + "vQz7" + "Lm31"
+    said = {"sender_id": "kim", "role": "user", "timestamp": 1780300000000}
+    said["content"] = "password=" * 116_000 + planted
+    assert server.post("memory/add", {"session_id": "long", "messages": [said]})[0] == 200
+    [kept] = (log.parent / "root").rglob("sessions/long.jsonl")
+    assert "password=password=" in kept.read_text()
+    assert planted not in kept.read_text()

@@ -62,7 +62,7 @@ SHAPES: tuple[_Shape, ...] = (
         "private-key",
         "PRIVATE",
         r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[^\0]{0,20000}?"
-        r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+        r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|(?=-----BEGIN )|\Z)",
     ),
     _shape("private-key", "AGE-SECRET-KEY-", rf"{_B}AGE-SECRET-KEY-1[A-Z0-9]{{50,}}"),
     _shape(
@@ -168,6 +168,7 @@ _ASSIGNMENT = re.compile(
     r"[\"'`\]]{0,3}"
     r"(?P<op>[ \t]{0,4}(?:=>|:=|==?|:|：)[ \t]{0,4}(?:\n[ \t]{0,8})?"
     r"|[ \t]{1,3}(?:is|was|ist|es|est)[ \t]{1,3}(?:now[ \t]+|set to[ \t]+)?)"
+    rf"(?!(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})[ \t]{{0,4}}[=:])"  # that is an assignment of its own
     r"(?:(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
 )
 _ABOUT = re.compile(
@@ -188,6 +189,12 @@ _REFERENCE = re.compile(
     r"[a-z]+(?:[_-][a-z]+){1,8}|[A-Za-z][a-z]+(?:[A-Z][a-z]+)+|(?:\.{0,2}|~)/\S*|(?:https?|file|s3|gs|vault|op|env)://\S*|"
     r"arn:\S*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d\S*|\d+(?:[.,]\d+)?[a-zA-Z%]{0,8})\Z"
 )
+
+
+# Asked of every value that might be a secret: by the pattern engine, since there may be a hundred thousand in a text.
+_DIGIT, _DIGIT_ANYWHERE = re.compile("[0-9]"), re.compile(r"\d")
+_LETTER = re.compile(r"[A-Za-z]|[^\W\d_]")
+_ENOUGH_TO_TELL = 128
 
 
 def redact(text: str) -> Redaction:
@@ -266,25 +273,26 @@ def _is_value(match: re.Match[str], group: str, *, is_password: bool) -> bool:
     spoken = match["op"].strip(" \t\n") not in {"=>", ":=", "=", "==", ":", "："}
     if _PLACEHOLDER.match(value) or (_REFERENCE.match(value) and not (is_password and group == "quoted")):
         return is_password and _is_bare_word(match, group, value, spoken=spoken)
-    if " " in value and group == "quoted" and not (is_password and any(ch.isdigit() for ch in value)):
-        return False
-    kinds = sum(
-        (
-            any(ch.isdigit() for ch in value),
-            any(ch.islower() for ch in value),
-            any(ch.isupper() for ch in value),
-            any(not ch.isalnum() for ch in value.strip("-_.()")),
-        )
-    )
-    if is_password:
-        if spoken:
-            return len(value) >= 6 and kinds >= 2 and any(ch.isdigit() for ch in value) and value.isascii()
+    if not is_password:
         return (
-            (len(value) >= 4 and kinds >= 2 and (any(ch.isdigit() for ch in value) or kinds >= 3))
-            or (group == "quoted" and len(value) >= 4 and " " not in value)
-            or _is_bare_word(match, group, value, spoken=spoken)
+            len(value) >= (16 if spoken else 10)
+            and not (" " in value and group == "quoted")
+            and _is_dense(value)
         )
-    return len(value) >= (16 if spoken else 10) and _is_dense(value)
+    has_digit = _has_digit(value)
+    if " " in value and group == "quoted" and not has_digit:
+        return False
+    signs = value.strip("-_.()")
+    kinds = sum(
+        (has_digit, value.upper() != value, value.lower() != value, bool(signs) and not signs.isalnum())
+    )
+    if spoken:
+        return len(value) >= 6 and kinds >= 2 and has_digit and value.isascii()
+    return (
+        (len(value) >= 4 and kinds >= 2 and (has_digit or kinds >= 3))
+        or (group == "quoted" and len(value) >= 4 and " " not in value)
+        or _is_bare_word(match, group, value, spoken=spoken)
+    )
 
 
 def _is_bare_word(match: re.Match[str], group: str, value: str, *, spoken: bool) -> bool:
@@ -296,18 +304,23 @@ def _is_bare_word(match: re.Match[str], group: str, value: str, *, spoken: bool)
     return tight and rest in {"", "\n", "\r", " ", "&", ";", "'", '"'}
 
 
+def _has_digit(value: str) -> bool:
+    return (_DIGIT if value.isascii() else _DIGIT_ANYWHERE).search(value) is not None
+
+
 def _is_dense(value: str) -> bool:
     """Whether `value` is as uneven as random characters: letters and digits, many different ones, no words."""
     body = value.strip("\"'`")
     if len(body) < 8 or _PLACEHOLDER.match(body):
         return False
-    has_digit = any(ch.isdigit() for ch in body)
-    has_letter = any(ch.isalpha() for ch in body)
-    mixed = any(ch.isupper() for ch in body) and any(ch.islower() for ch in body)
+    has_digit = _has_digit(body)
+    has_letter = _LETTER.search(body) is not None
+    mixed = body.lower() != body and body.upper() != body
     if not has_letter or not (has_digit or (mixed and len(body) >= 20)):
         return False
     if _REFERENCE.match(body) and len(body) < 40:
         return False
+    body = body[:_ENOUGH_TO_TELL]
     counts = Counter(body)
     entropy = -sum(n / len(body) * math.log2(n / len(body)) for n in counts.values())
     return entropy >= (2.6 if len(body) < 16 else 3.0)
