@@ -28,6 +28,12 @@ MAX_GOTCHAS = 40
 MAX_STEPS = 30
 MAX_LINES = 12
 _PREFIX = re.compile(r"^\s*(?:NEXT|DONE|TODO|FOLLOW[- ]?UP)\s*:\s*", re.IGNORECASE)
+_LABEL = re.compile(
+    r"^\s*(?:(?:a |the |one |another |known )?(?:gotcha|pitfall|trap|catch|beware|careful|caution|warning|watch out|note|"
+    r"important|heads[- ]up|root cause|lesson|tip|next step|remaining(?: work)?|left to do|follow[- ]?up|next|to-?do|done)s?"
+    r"(?: here| too| again)?\s*[:\u2013\u2014-]+\s+)+",
+    re.IGNORECASE,
+)
 _DONE = re.compile(r"^\s*DONE\s*:", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
 
@@ -42,16 +48,20 @@ class Group:
     events: list[Event] = field(default_factory=list)
 
     def lines(self, key: str) -> list[str]:
-        """The signals of one kind, newest event first; of wordings of one topic, the longest."""
-        best: dict[str, str] = {}
+        """The signals of one kind, newest event first."""
+        return [line for line, _ in self.told(key)]
+
+    def told(self, key: str) -> list[tuple[str, Event]]:
+        """The signals of one kind with the event each stands in; of two wordings of one thing, the longer."""
+        found: list[tuple[str, Event]] = []
         for event in reversed(self.events):
             for line in getattr(event.signals, key):
-                label = topic(line) if key in {"gotchas", "nextStepHints"} else line.casefold()
-                # DONE and NEXT about one topic are different news: neither may swallow the other.
-                label = f"{bool(_DONE.match(line))}:{label}"
-                if len(line) > len(best.get(label, "")):
-                    best[label] = line
-        return list(best.values())
+                twin = next((at for at, (other, _) in enumerate(found) if _one_thing(line, other, key)), None)
+                if twin is None:
+                    found.append((line, event))
+                elif len(line) > len(found[twin][0]):
+                    found[twin] = (line, event)
+        return found
 
     @property
     def newest(self) -> int:
@@ -66,9 +76,29 @@ class Group:
         }
 
 
+def unlabelled(line: str) -> str:
+    """`line` without the word that says what sort of line it is: "Gotcha: the cache is stale" is about the cache."""
+    bare = _PREFIX.sub("", line)
+    text = _LABEL.sub("", bare)
+    return text if len(text.split()) > 2 else bare
+
+
 def topic(line: str) -> str:
-    """What a gotcha or hint is about: the words before its first colon, NEXT: and DONE: taken off."""
-    return " ".join(_PREFIX.sub("", line).partition(":")[0].casefold().split())
+    """What a gotcha or hint is about: the words before its first colon, labels such as NEXT: taken off."""
+    return " ".join(unlabelled(line).partition(":")[0].casefold().split())
+
+
+def _one_thing(line: str, other: str, key: str) -> bool:
+    """Whether two lines say the same: equal words, or one topic of which one wording holds the other."""
+    if line.casefold() == other.casefold():
+        return True
+    # DONE and NEXT about one topic are different news: neither may swallow the other.
+    if key not in {"gotchas", "nextStepHints"} or bool(_DONE.match(line)) != bool(_DONE.match(other)):
+        return False
+    if topic(line) != topic(other):
+        return False
+    words, others = _word_set(unlabelled(line)), _word_set(unlabelled(other))
+    return words <= others or others <= words
 
 
 def grouped(events: Sequence[Event]) -> list[Group]:
@@ -194,17 +224,20 @@ def proposed(bundle: Bundle, groups: Sequence[Group], exists: Callable[[str], bo
     decisions: list[str] = []
     checks: list[tuple[str, Event]] = []
     for group in groups:
-        source = f"{group.events[-1].id} ({group.events[-1].summary})"
-        gotchas += [trap(line, f"Seen in {source}.", group.events[-1].id) for line in group.lines("gotchas")]
-        for line in group.lines("nextStepHints"):
+        gotchas += [
+            trap(unlabelled(line), f"Seen in {event.id} ({event.summary}).", event.id)
+            for line, event in group.told("gotchas")
+        ]
+        for line, event in group.told("nextStepHints"):
             if _DONE.match(line):
                 done.append(_PREFIX.sub("", line))
             else:
-                steps.append(_step(line, group, exists))
+                steps.append(_step(line, event, exists))
         decisions += group.lines("decisions")
         for event in group.events:
             checks += [(line, event) for line in event.signals.validationObservations]
-    out["gotchas"] = [*gotchas, *out["gotchas"]]
+    out["gotchas"] = _told_apart([*gotchas, *out["gotchas"]], "symptom")
+    steps = _told_apart(steps, "why")
     finished = [title for title in done if title]
     out["nextSteps"] = [
         step for step in [*steps, *out["nextSteps"]] if not any(_is_about(title, step) for title in finished)
@@ -222,11 +255,23 @@ def _is_about(title: str, step: dict[str, str]) -> bool:
     return similar(title, step["title"]) or topic(title) == topic(step["title"])
 
 
-def _step(line: str, group: Group, exists: Callable[[str], bool]) -> dict[str, str]:
-    text = _PREFIX.sub("", line)
+def _told_apart(items: Sequence[dict[str, str]], key: str) -> list[dict[str, str]]:
+    """Items of one title that tell of different things, each with a title of its own."""
+    titles: dict[str, str] = {}
+    out = []
+    for item in items:
+        known = titles.setdefault(item["title"].casefold(), item[key])
+        words, others = _word_set(item[key]), _word_set(known)
+        if not (words <= others or others <= words):
+            item = {**item, "title": sentences(f"{item['title']}: {item[key]}", 1, 120).rstrip(".")}
+        out.append(item)
+    return out
+
+
+def _step(line: str, event: Event, exists: Callable[[str], bool]) -> dict[str, str]:
+    text = unlabelled(line)
     head, _, tail = text.partition(": ")
     title = head if tail and len(head) <= 100 else sentences(text, 1, 120)
-    event = group.events[-1]
     paths = [path for path in event.signals.keyPaths if exists(path)]
     return {
         "title": title.rstrip("."),
@@ -251,17 +296,17 @@ def _fold_focus(
 ) -> None:
     focus = out["currentFocus"]
     recent = [max(group.events, key=lambda event: event.number) for group in groups[:3]]
-    news = [f"{event.createdAt[:10]}: {event.summary}" for event in recent]
+    news = [f"{event.happened_at[:10]}: {event.summary}" for event in recent]
     focus["currentState"] = _flat([*news, *decisions[:4], *focus["currentState"]])[:MAX_LINES]
     if recent:
-        focus["summary"] = f"Latest, {recent[0].createdAt[:10]}: {recent[0].summary.rstrip('.')}."
+        focus["summary"] = f"Latest, {recent[0].happened_at[:10]}: {recent[0].summary.rstrip('.')}."
     if checks:
         newest = max(checks, key=lambda item: item[1].number)
         results = [line for line, event in checks if event.number == newest[1].number]
         failed = any(_failed(line) for line in results)
         focus["validationSnapshot"] = {
             "status": "failed" if failed else "passed",
-            "validatedAt": newest[1].createdAt,
+            "validatedAt": newest[1].happened_at,
             "summary": results[-1],
             "results": _flat(results)[:MAX_LINES],
             "suggestedNextActions": [f"Look into: {line}" for line in results if _failed(line)][:3],
@@ -296,7 +341,7 @@ def asked(writer: Writer, bundle: Bundle, groups: Sequence[Group]) -> Bundle | N
     news = [
         {
             "summary": group.events[-1].summary,
-            "at": group.events[-1].createdAt,
+            "at": group.events[-1].happened_at,
             **{key: group.lines(key) for key in SIGNAL_KEYS},
         }
         for group in groups[:40]
@@ -323,7 +368,11 @@ def asked(writer: Writer, bundle: Bundle, groups: Sequence[Group]) -> Bundle | N
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a consolidation would do. `bundle` is None when there is nothing to fold."""
+    """What a consolidation would do. `bundle` is None when there is nothing to fold.
+
+    `read` are the events all of whose news may be folded; of `read_in_part` a protected section would change too,
+    so they stay in the backlog.
+    """
 
     bundle: Bundle | None
     events: tuple[Event, ...]
@@ -334,6 +383,8 @@ class Plan:
     summary: dict[str, Any]
     diffs: dict[str, str]
     provider: str
+    read: tuple[Event, ...] = ()
+    read_in_part: tuple[Event, ...] = ()
 
     @property
     def is_noop(self) -> bool:
@@ -355,6 +406,21 @@ def allowed_events(events: Sequence[Event], policy: str) -> list[Event]:
     if policy == "local-only":
         return [event for event in events if not event.is_import]
     return list(events)
+
+
+def news_of(event: Event) -> set[str]:
+    """The sections an event has something for."""
+    signals = event.signals
+    news = {"current-focus"}
+    if signals.gotchas:
+        news.add("gotchas")
+    if signals.nextStepHints:
+        news.add("next-steps")
+    if any(_is_structural(line) for line in signals.decisions):
+        news.add("project-map")
+    if any("`" in line for line in signals.validationObservations):
+        news.add("validation-commands")
+    return news
 
 
 def folded(before: Bundle, candidate: Bundle, protected: Sequence[str]) -> tuple[Bundle, dict[str, Any]]:

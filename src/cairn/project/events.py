@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from cairn.canonical import compact, json_hash, stamp
+from cairn.canonical import compact, json_hash, moment, stamp
 from cairn.errors import Invalid
 from cairn.governed.secrets import redact
 from cairn.project.layout import CONFLICT_LINE, EVENTS, LOCAL_SOURCE, number_of
@@ -98,6 +98,12 @@ class Event:
     externalItemId: str | None = None  # noqa: N815
     writer: str = ""
     effect: Mapping[str, Any] = field(default_factory=dict)
+    occurredAt: str | None = None  # noqa: N815
+
+    @property
+    def happened_at(self) -> str:
+        """When it happened: an imported session's own time, or when it was recorded."""
+        return self.occurredAt or self.createdAt
 
     @property
     def number(self) -> int:
@@ -128,6 +134,8 @@ class Event:
             "sourceRef": self.sourceRef,
             "externalItemId": self.externalItemId,
         }
+        if self.occurredAt:
+            data["occurredAt"] = self.occurredAt
         if self.writer:
             data["writer"] = self.writer
         if self.effect:
@@ -160,6 +168,7 @@ class Event:
             externalItemId=data.get("externalItemId"),
             writer=str(data.get("writer") or ""),
             effect=effect if isinstance(effect, dict) else {},
+            occurredAt=str(data["occurredAt"]) if moment(data.get("occurredAt")) else None,
         )
 
 
@@ -175,6 +184,7 @@ class Draft:
     externalItemId: str | None = None  # noqa: N815
     contentHash: str = ""  # noqa: N815
     effect: Mapping[str, Any] = field(default_factory=dict)
+    occurredAt: str | None = None  # noqa: N815
 
     def event(self, number: int, at: datetime) -> Event:
         """The event this becomes as number `number`."""
@@ -197,6 +207,7 @@ class Draft:
             externalItemId=self.externalItemId,
             writer=secrets.token_hex(4),
             effect=self.effect,
+            occurredAt=self.occurredAt,
         )
         return event if event.contentHash else replace(event, contentHash=content_hash(event))
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from cairn.canonical import stamp
 from cairn.errors import CairnError, Invalid
 from cairn.project import git
 from cairn.project.events import Draft, Event
@@ -215,6 +217,9 @@ class SessionImport:
             sourceId=source.id,
             externalItemId=session.item,
             contentHash=whole,
+            occurredAt=stamp(datetime.fromtimestamp(reading.last_at / 1000, UTC))
+            if reading.last_at
+            else None,
         )
 
     def _hand_over(self, importer: Importer, session: Session, skip: int) -> None:

@@ -49,7 +49,7 @@ from cairn.project.options import Options
 from cairn.project.record import Record
 from cairn.project.refresh import refreshed
 from cairn.project.sources import Ledger, Source
-from cairn.project.state import Story, marks
+from cairn.project.state import Story, mark_of, marks
 from cairn.project.validate import Finding, validate
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, SystemClock, Writer
 from cairn.types import Space
@@ -351,10 +351,15 @@ class ProjectMemory:
         source = options.text("recall.defaultSource", source)
         policy = options.text("recall.policy", policy)
         waiting = story.backlog(source)
-        groups = folding.grouped(
-            [event for event in folding.allowed_events(waiting, policy) if event.signals]
-        )
         protected = folding.protected_sections(policy, section)
+        allowed = folding.allowed_events(waiting, policy)
+        done = story.read_in_part(source)
+        news = {event.id: folding.news_of(event) - done.get(mark_of(event), set()) for event in allowed}
+        groups = folding.grouped(
+            [event for event in allowed if event.signals and news[event.id] - set(protected)]
+        )
+        whole = tuple(event for event in allowed if not news[event.id] & set(protected))
+        in_part = tuple(event for event in allowed if news[event.id] & set(protected))
         candidate, provider = None, "none"
         if groups and self._writer is not None:
             candidate = folding.asked(self._writer, bundle, groups)
@@ -370,7 +375,19 @@ class ProjectMemory:
         if after is None or after == bundle:
             return Plan(None, tuple(waiting), section, source, policy, protected, summary, {}, provider)
         diffs = section_diffs(bundle, after)
-        return Plan(after, tuple(waiting), section, source, policy, protected, summary, diffs, provider)
+        return Plan(
+            after,
+            tuple(waiting),
+            section,
+            source,
+            policy,
+            protected,
+            summary,
+            diffs,
+            provider,
+            whole,
+            in_part,
+        )
 
     def consolidate(
         self,
@@ -405,7 +422,13 @@ class ProjectMemory:
                 _told(fresh),
                 Signals(),
                 provider=fresh.provider,
-                effect={"source": fresh.source, "section": fresh.section, "consumed": marks(fresh.events)},
+                effect={
+                    "source": fresh.source,
+                    "section": fresh.section,
+                    "consumed": marks(fresh.read),
+                    "partly": marks(fresh.read_in_part),
+                    "sections": sorted(set(SECTIONS) - set(fresh.protected)),
+                },
             )
             return fresh, self._written(after, before, self.record_.notes)
 

@@ -298,7 +298,7 @@ def _from_events(events: Sequence[Event]) -> Iterator[Candidate]:
             continue
         lines = [line for key in SIGNAL_KEYS for line in getattr(event.signals, key)]
         yield Candidate(
-            "event", event.id, event.sourceRef, event.summary, "\n".join(lines), moment(event.createdAt)
+            "event", event.id, event.sourceRef, event.summary, "\n".join(lines), moment(event.happened_at)
         )
 
 

@@ -45,6 +45,16 @@ class Story:
             for mark in event.effect.get("consumed", ())
         }
 
+    def read_in_part(self, scope: str) -> dict[str, set[str]]:
+        """Marks of events that stay in the backlog, with the sections they were folded into already."""
+        found: dict[str, set[str]] = {}
+        for event in self.events:
+            effect = event.effect
+            if effect.get("command") == "consolidate" and effect.get("source") == scope:
+                for mark in effect.get("partly", ()):
+                    found.setdefault(str(mark), set()).update(effect.get("sections", ()))
+        return found
+
     def backlog(self, scope: str) -> list[Event]:
         """Events of `scope` not consolidated yet, oldest first; what Cairn's own commands wrote is left out.
 
@@ -98,6 +108,11 @@ def carried_cursors(story: Story | None) -> dict[str, Any]:
     return {scope: value for scope, value in known.items() if value["lastRecalledEventId"]}
 
 
+def mark_of(event: Event) -> str:
+    """The short form of an event's content hash."""
+    return event.contentHash[:MARK_CHARS]
+
+
 def marks(events: Sequence[Event]) -> list[str]:
     """Short forms of content hashes, for the `consumed` list of a consolidation."""
-    return [event.contentHash[:MARK_CHARS] for event in events]
+    return [mark_of(event) for event in events]
