@@ -154,7 +154,7 @@ def told(memory, who):
 
 
 def test_a_bad_line_costs_only_itself(tmp_path):
-    """A3: every shape: what was said before and after it becomes one episode, and nobody else notices anything."""
+    """Every shape: what was said before and after it becomes one episode, and nobody else notices anything."""
     root = tmp_path / "root"
     with cairn.open_blocking(root, **OPTIONS) as memory:
         memory.add("other", [message("Bob keeps bees.", "bob")])

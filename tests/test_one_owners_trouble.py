@@ -35,7 +35,7 @@ def latin_1(root, who):
 
 
 def test_a_name_that_differs_only_by_case_is_refused_before_anything_is_written(tmp_path):
-    """A4: ALICE beside alice: refused by name at `add`, over HTTP with 422; the log and alice's memory are as before."""
+    """ALICE beside alice: refused by name at `add`, over HTTP with 422; the log and alice's memory are as before."""
     with serving(tmp_path / "root") as server:
         assert server.post("memory/add", {"session_id": "s", "messages": [message("I like tea.")]})[0] == 200
         assert server.post("memory/flush", {"session_id": "s"})[0] == 200
@@ -77,7 +77,7 @@ def test_an_assistant_is_checked_where_the_talk_is_its_own(tmp_path):
 
 
 def test_a_note_that_cannot_be_read_holds_up_its_owner_alone(tmp_path):
-    """A4: Zoe gets her episode, adds go on, the trouble is named, and Bob's is written once his note is mended."""
+    """Zoe gets her episode, adds go on, the trouble is named, and Bob's is written once his note is mended."""
     root = tmp_path / "root"
     with serving(root) as server:
         add, flush = "memory/add", "memory/flush"
