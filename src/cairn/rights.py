@@ -111,10 +111,15 @@ class Grant:
         if status == "promoted":
             self.may_promote('status "promoted"')
 
-    def may_reword(self, row: Mapping[str, Any]) -> None:
-        """Raise `Forbidden` unless the memory of this row may be changed: what was let in, by who may let in."""
+    def may_reword(self, row: Mapping[str, Any], *, confidence: float | None = None) -> None:
+        """Raise `Forbidden` unless the memory of this row may be changed: what was let in, by who may let in.
+
+        How sure a memory is decides whether a sweep lets it in, so that is theirs to say, too.
+        """
         if row["status"] == "promoted" or row["pinned"]:
             self.may_promote(f"{row['id']} is promoted")
+        if confidence is not None:
+            self.may_promote("confidence")
 
     def may_restore(self, row: Mapping[str, Any]) -> None:
         """Raise `Forbidden` unless this archived memory may come back with the status it had."""

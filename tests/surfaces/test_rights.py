@@ -158,7 +158,8 @@ class World:
         return made
 
     def truth(self) -> dict[str, str]:
-        """Every file of the root that is no index, cache or lock, by its hash."""
+        """Every file of the root that is no index, cache or lock, by its hash, once the background is done."""
+        assert self.v1("all", "GET", "/log")[0] == 200  # waits until what was done so far is on record
         root = self.base / "root"
         out = {}
         for path in sorted(root.rglob("*")):
@@ -228,7 +229,6 @@ def test_a_route_is_refused_to_all_who_may_not(world, method, path):
     """
     case = CASES[method, path]
     target = world.fresh(archived=path.endswith("/restore"))
-    world.v1("all", "GET", "/log")  # what was done so far is on record before the files are compared
     before = world.truth()
     for prefix in prefixes(path):
         at, body = filled(world, prefix + path, case, target)
@@ -437,6 +437,30 @@ def test_the_word_of_an_agent_is_a_candidate_until_it_is_let_in(world):
     )
 
 
+def test_saying_it_often_does_not_let_it_in(world):
+    """However sure of itself and however often an agent says a thing, a sweep lets in only what others confirm."""
+    mine = {
+        "content": "The lighthouse keeper wants all parcels left at the west door.",
+        "scope": "user",
+        "owner": "bob",
+    }
+    for _ in range(6):
+        status, verdict = world.v1("bob", "POST", "/memories", {**mine, "confidence": 1.0})
+        assert status == 200
+    made = verdict["memory"]["id"] + "?scope=user&owner=bob"
+    assert world.v1("bob", "PATCH", f"/memories/{made}", {"confidence": 1.0})[0] == 403
+    look = {"query": "lighthouse keeper parcels", "scope": "user", "owner": "bob", "consistency": "strong"}
+
+    def promoted_after_a_sweep() -> bool:
+        assert world.v1("bob", "POST", "/memories/search", look)[1]["memories"]
+        assert world.v1("all", "POST", "/memories/sweep", {})[0] == 200
+        return world.v1("bob", "GET", f"/memories/{made}")[1]["status"] == "promoted"
+
+    assert not promoted_after_a_sweep()
+    assert world.v1("sharing-bob", "POST", "/memories", mine)[1]["deduped"]
+    assert promoted_after_a_sweep()
+
+
 def test_sharing_is_a_right_of_its_own(world):
     """With it an owner's token reads and writes what is the project's, and still no other owner's."""
     status, verdict = world.v1("sharing-bob", "POST", "/memories", {"content": "The pier is closed in May."})
@@ -447,6 +471,8 @@ def test_sharing_is_a_right_of_its_own(world):
     assert world.v1("sharing-bob", "GET", "/memories?scope=project")[0] == 200
     assert world.v1("sharing-bob", "GET", "/memories")[0] == 403
     hers = world.fresh().removeprefix("alice_")
-    status, error = world.v1("sharing-bob", "GET", f"/memories/{hers}")
-    assert status in {403, 404}
-    assert "alice" not in error["message"]
+    status, found = world.v1(
+        "sharing-bob", "GET", f"/memories/{hers}"
+    )  # without its owner: the project's, if any
+    assert status == 404 or (status, found["scope"]) == (200, "project")
+    assert "alice" not in str(found).lower()

@@ -74,7 +74,7 @@ def merge(old: Record, new: Record, *, near: bool, vouched: bool = True) -> Reco
     their own. Importance, status and tier take the better of the two, a pin sticks, and having been seen again
     makes it surer. What comes from an untrusted origin may add to the count, and nothing else: it can neither
     reword, raise nor promote what a person or an agent has said. Nor can a caller that nobody `vouched` for what was
-    promoted already.
+    promoted already; and its saying a thing again makes nothing surer, or a sweep would let in what it repeats.
     """
     seen = old.but(
         observation_count=old.observation_count + 1,
@@ -95,7 +95,7 @@ def merge(old: Record, new: Record, *, near: bool, vouched: bool = True) -> Reco
         status=status if (old.is_trusted or trusted) else old.status,
         tier=min(old.tier, new.tier),
         pinned=old.pinned or new.pinned,
-        confidence=min(1.0, max(old.confidence, new.confidence) + 0.05),
+        confidence=min(1.0, max(old.confidence, new.confidence) + 0.05) if vouched else old.confidence,
         origin=new.origin if trusted and not old.is_trusted else old.origin,
         promoted_at=old.promoted_at or (new.promoted_at if status == "promoted" else None),
         dedupe=dedupe_hash(content),

@@ -55,6 +55,7 @@ from cairn.types import Entry, Scope, Space, Track, Verdict
 _log = logging.getLogger(__name__)
 MAX_CHARACTERS = 65_536
 ECHO_SECONDS = 900.0
+UNVOUCHED = 0.6  # how sure the word of a caller is who may not let memories in; a sweep asks for more
 _SHELVES = 256
 _CREDENTIAL_WORDS = word_set(
     "redacted password passwd pwd passphrase secret token api key apikey bearer basic authorization auth credential "
@@ -188,7 +189,8 @@ class Keeper:
             created_at: When it was first known, for imports.
             gated: False lets code-derivable text in (for a person who insists).
             vouched: False for a caller who may not let memories in: what it says stays a candidate, is an
-                agent's word where it names the agent, and does not reword what was promoted.
+                agent's word where it names the agent, does not reword what was promoted, and is never sure enough
+                to be let in by having been said often.
 
         Raises:
             Invalid: a scope, owner, field or text that no memory can have. Nothing was written.
@@ -202,8 +204,9 @@ class Keeper:
             if framed.strip():
                 return _refused("recalled", "Nothing but recalled memories is in it; those are kept already.")
             return _refused("empty", "There is no text to remember.")
-        if not vouched and agent_id is not None and origin == "human":
-            origin = "agent"
+        if not vouched:
+            origin = "agent" if agent_id is not None and origin == "human" else origin
+            confidence = min(UNVOUCHED, confidence if confidence is not None else UNVOUCHED)
         if origin == "recalled":
             return _refused("recalled", "It was recalled, not said anew.")
         content, trigger, procedure, cut = self._without_secrets(content, trigger, procedure)

@@ -86,7 +86,7 @@ def one_memory(*, write: bool, also: Callable[[Asked, Mapping[str, Any]], None] 
 
 
 def may_reword(asked: Asked, row: Mapping[str, Any]) -> None:
-    asked.grant.may_reword(row)
+    asked.grant.may_reword(row, confidence=asked.fields.get("confidence"))
 
 
 def may_restore(asked: Asked, row: Mapping[str, Any]) -> None:
