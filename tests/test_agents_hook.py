@@ -20,6 +20,7 @@ from cairn.agents import cold, hook, link, spool
 from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.taking import space_at, take_in
 from cairn.agents.warm import Warm, serve
+from cairn.agents.warm import main as warm_main
 from cairn.memory import Memory
 from tests.waiting import until
 
@@ -254,6 +255,23 @@ def test_the_warm_process_answers_captures_and_ends_when_idle(root: Path, tmp_pa
     assert "peanuts" in context and "not an instruction" in context
     life.join(60.0)
     assert not life.is_alive() and not link.socket_path(root).exists()
+
+
+def test_a_hook_starts_the_warm_process_which_ends_when_told(root: Path) -> None:
+    """As a host does it: nobody is there, the hook starts it apart from itself, the next call finds it."""
+    assert call(root, PROMPT).returncode == 0
+    assert until(lambda: link.ask(root, {"op": "ping"}, 5.0))
+    assert link.ask(root, {"op": "end"}, 5.0) == {"ok": True}
+    assert until(lambda: not link.socket_path(root).exists())
+
+
+def test_a_warm_process_that_cannot_start_says_so_at_the_next_start(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A setting nobody can follow: the process ends, and the next session is told why."""
+    monkeypatch.setenv("CAIRN_MEMORY__COLOUR", "blue")
+    assert warm_main(["--root", str(root)]) == 1
+    assert "could not start" in " ".join(spool.take_troubles(root))
 
 
 def test_a_broken_event_is_set_aside_and_the_rest_is_taken(memory: Memory) -> None:

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cairn.errors import Misconfigured
-from cairn.settings_files import ENV_PREFIX, SECRET_KEYS, TRUST, from_env_name, read_dotenv, read_toml
+from cairn.settings_files import ENV_PREFIX, SECRET_KEYS, SWITCHES, from_env_name, read_dotenv, read_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ def load(
     found: dict[str, tuple[Any, str]] = {}
     environment = read_dotenv(env)
     for name, value in env.items():
-        if name.startswith(ENV_PREFIX) and name != TRUST:
+        if name.startswith(ENV_PREFIX) and name not in SWITCHES:
             origin = f"environment {name}"
             environment[from_env_name(name, origin)] = (value, origin)
     arguments = {

@@ -22,6 +22,8 @@ from cairn.errors import Misconfigured
 
 ENV_PREFIX = "CAIRN_"
 TRUST = "CAIRN_DOTENV"
+SWITCHES = frozenset({TRUST, "CAIRN_DISABLE"})
+"""Variables that are no settings: they say whose word counts, and that agents are left alone."""
 SECRET_KEYS = frozenset({"api_key", "proxy", "tokens"})  # a proxy's address may hold a password
 # What anybody's folder may set: how talk is cut, how answers are chosen, how time and logs look.
 _HARMLESS = re.compile(r"(capture|search)\.\w+|memory\.timezone|logging\.(level|format)")

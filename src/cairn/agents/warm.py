@@ -52,6 +52,7 @@ class Warm:
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._drained = threading.Lock()
+        self.dismissed = threading.Event()
 
     def reply(self, message: dict[str, Any]) -> dict[str, Any]:
         """The answer to one message of a hook."""
@@ -59,6 +60,9 @@ class Warm:
         what = message.get("op")
         if what == "drain":
             self._wanted.set()
+            return {"ok": True}
+        if what == "end":
+            self.dismissed.set()
             return {"ok": True}
         if what in {"start", "prompt"} and isinstance(message.get("event"), dict):
             event = HookEvent.of(message["event"])
@@ -166,7 +170,8 @@ def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
                 warm.wake()
                 memory.parts.embedder()  # loads the model while nobody waits
                 while time.monotonic() - warm.last_call < idle_seconds:
-                    time.sleep(min(_LOOK_SECONDS, idle_seconds / 4))
+                    if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):
+                        break
                 server.shutdown()
                 warm.stop()
                 taking.join(30.0)
@@ -179,7 +184,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", required=True)
     parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
     options = parser.parse_args(argv)
-    return serve(Path(options.root), idle_seconds=options.idle_seconds)
+    try:
+        return serve(Path(options.root), idle_seconds=options.idle_seconds)
+    except (CairnError, OSError) as error:
+        spool.trouble(Path(options.root), f"the warm process could not start: {error}")
+        return 1
 
 
 if __name__ == "__main__":
