@@ -1,6 +1,7 @@
 """The warm process: a memory held open for the hooks of coding agents. It starts by a hook and ends when idle.
 
     hook -> socket -> start, prompt: brief or recall -> one JSON line back
+    cairn mcp      -> tool, pages: what the tool answers
                    -> drain: the spool is taken in, in the background, and each file removed when it is kept
 
 One process a root (a lock decides). What hooks left in the spool while nobody was there is taken in at start.
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.agents import spool
+from cairn.agents import spool, tools
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
@@ -68,6 +69,8 @@ class Warm:
             event = HookEvent.of(message["event"])
             self._wanted.set()
             return {"context": self._context(event)}
+        if what in {"tool", "pages"}:
+            return tools.reply(self.memory, message)
         return {"ok": what == "ping", "pid": os.getpid()}
 
     def _context(self, event: HookEvent) -> str:

@@ -84,7 +84,7 @@ def _global_options() -> argparse.ArgumentParser:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line, as data: the documentation test reads it too."""
-    from cairn.surfaces import commands, keeping_cli, memories_cli, project_cli, upkeep_cli
+    from cairn.surfaces import agents_cli, commands, keeping_cli, memories_cli, project_cli, upkeep_cli
 
     parser = Parser(
         prog="cairn",
@@ -95,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cairn {VERSION}")
     table = Commands(parser)
-    for part in (commands, upkeep_cli, memories_cli, keeping_cli, project_cli):
+    for part in (commands, upkeep_cli, memories_cli, keeping_cli, project_cli, agents_cli):
         part.add_commands(table)
     return parser
 
@@ -109,6 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from cairn.agents import hook
 
         return hook.main(given[1:])
+    if given == ["mcp"]:
+        # A host waits for the first answer: the parser of everything else is not built.
+        from cairn.surfaces import agents_cli
+
+        return _run(lambda output: agents_cli.mcp(None, output), Output(as_json=False))
     if argv is None:
         gc.set_threshold(
             50_000, 10, 10
@@ -132,8 +137,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("cairn.settings").setLevel(
         logging.WARNING
     )  # what was not taken, and why, is for people
+    return _run(lambda out: args.run(args, out), output)
+
+
+def _run(run: Callable[[Output], int], output: Output) -> int:
+    """Run a command; every error is one sentence and an exit code."""
     try:
-        code: int = args.run(args, output)
+        code = run(output)
         sys.stdout.flush()
         return code
     except CairnError as error:

@@ -1,0 +1,376 @@
+"""What agents are offered as tools, over MCP: few of the operations, with short schemas made from the table.
+
+    Tool -> the row of the table it stands for, and which of its fields an agent may say
+         -> the schema: names, words and types of those fields, read from the row
+         -> run(memory, arguments, folder, grant): text for the model, data for the program
+
+A tool runs where a memory is open: in the warm process, in the HTTP server, or in `cairn mcp` itself. The caller's
+grant is checked by the row's own rule. All that is remembered goes out framed as data, so that it is known again when a
+session is captured.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from cairn.errors import CairnError, Invalid, NotFound
+from cairn.operations.check import checked, options_of
+from cairn.operations.memories import Remember, Single
+from cairn.operations.recall import Recall
+from cairn.operations.repositories import Repositories
+from cairn.operations.table import REQUIRED, Field, Operation, Says
+from cairn.rights import OPEN, Grant
+from cairn.types import Space
+
+if TYPE_CHECKING:
+    from cairn.memory import Memory
+
+log = logging.getLogger("cairn.agents")
+
+_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_SHOWN_CHARS = 300
+_NO_UNDO = "Nothing was removed. There is no undo: ask the person, then call again with confirm set to true."
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a tool answers: words for the model, and the same as data."""
+
+    text: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool: on which memory, with what, from where, and by whom."""
+
+    memory: Memory
+    given: dict[str, Any]
+    folder: str | None
+    grant: Grant
+
+    def ask(self, call: Callable[..., Any], room: Any = None, **fields: Any) -> dict[str, Any]:
+        """The operation's answer as data, its rule checked first; what is not said has its default."""
+        row = _row(call)
+        usual = {one.name: one.default for one in row.fields if one.default is not REQUIRED}
+        data: dict[str, Any] = row.ask(room or self.memory, usual | fields, self.grant)
+        return data
+
+    @property
+    def spaces(self) -> list[Space]:
+        """The repository's space, then the general one."""
+        from cairn.agents.taking import space_at
+
+        return list(dict.fromkeys((space_at(self.folder or ""), Space())))
+
+    @property
+    def repository(self) -> str | None:
+        """The folder, where it is in a git work tree."""
+        return self.folder if self.spaces[0] != Space() else None
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool.
+
+    Attributes:
+        name: Its name.
+        title: Its name for people.
+        stands_for: The operation whose words, types and rules it has.
+        takes: The fields of the operation that an agent may say.
+        run: What it does.
+        answers: What its data holds at least: JSON types by name.
+        when: When to use it, after the operation's own first sentence.
+        more: Fields that are not the operation's.
+        destroys: Whether it may take something away.
+    """
+
+    name: str
+    title: str
+    stands_for: Callable[..., Any]
+    takes: Sequence[str]
+    run: Callable[[Call], Told]
+    answers: Mapping[str, str]
+    when: str = ""
+    more: tuple[Field, ...] = ()
+    destroys: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change anything."""
+        return _row(self.stands_for).writes
+
+    @property
+    def description(self) -> str:
+        """What it does, in the operation's own first sentence, and when to use it."""
+        first = _row(self.stands_for).summary.replace("`", "")
+        return f"{first} {self.when}".strip()
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """What an agent says."""
+        known = {one.name: one for one in _row(self.stands_for).fields}
+        return (*(known[name] for name in self.takes), *self.more)
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """Its arguments as JSON Schema, short: hosts drop limits, so they are checked here."""
+        properties = {one.wire: {**_type(one.type), "description": one.says.words} for one in self.fields}
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        if required := [one.wire for one in self.fields if one.default is REQUIRED]:
+            schema["required"] = required
+        return schema
+
+    @property
+    def output_schema(self) -> dict[str, Any]:
+        """What its data holds as JSON Schema."""
+        return {"type": "object", "properties": {name: {"type": kind} for name, kind in self.answers.items()}}
+
+
+def _row(call: Callable[..., Any]) -> Operation:
+    row: Operation = call.operation  # type: ignore[attr-defined]
+    return row
+
+
+def _type(kind: Any) -> dict[str, Any]:
+    one = next(option for option in options_of(kind) if option is not NoneType)
+    if get_origin(one) is Literal:
+        return {"type": "string", "enum": list(get_args(one))}
+    if get_origin(one) in {list, Sequence}:
+        return {"type": "array", "items": {"type": "string"}}
+    return {"type": _JSON_TYPES[one]}
+
+
+# ---------------------------------------------------------------- what they do
+
+
+def _recall(call: Call) -> Told:
+    data = call.ask(Recall.recall, **call.given, folder=call.repository)
+    return Told(data["prompt"] or "Nothing that is remembered helps with this.", data)
+
+
+def _brief(call: Call) -> Told:
+    data = call.ask(Recall.brief, **call.given, folder=call.repository)
+    return Told(data["prompt"] or "Nothing is kept at hand yet.", data)
+
+
+def _search(call: Call) -> Told:
+    top = call.given["top_k"]
+    person = call.memory.settings.memory.person
+    hits: dict[str, dict[str, Any]] = {}
+    for space in call.spaces:
+        where = {"query": call.given["query"], "app_id": space.app, "project_id": space.project, "top_k": top}
+        found = [
+            call.ask(Recall.search, **where, user_id=person),
+            call.ask(Single.search, call.memory.memories, **where),
+        ]
+        for data in found:
+            rows = [row for name in ("episodes", "memories") for row in data.get(name, ())]
+            hits |= {f"{space.project} {row['id']}": row for row in rows}
+    best = sorted(hits.values(), key=lambda row: -row["score"])[: top if top > 0 else 10]
+    lines = [f"{row['id']}: {_short(row)}" for row in best]
+    return Told(_framed(lines, "Nothing is found."), {"hits": best})
+
+
+def _short(row: Mapping[str, Any]) -> str:
+    text = row.get("content") or row.get("summary") or row.get("episode") or row.get("text") or ""
+    words = " ".join(str(text).split())
+    return words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + " …"
+
+
+def _show(call: Call) -> Told:
+    wanted = call.given["entry_id"]
+    found = None
+    for space in call.spaces:
+        try:
+            found = call.ask(Recall.show, entry_id=wanted, app_id=space.app, project_id=space.project)
+            break
+        except NotFound:
+            continue
+    if found is None:
+        places = " or ".join(f"{one.app}/{one.project}" for one in call.spaces)
+        raise NotFound(
+            f"There is no entry {wanted[:200]} in {places}; recall and search print ids.", id=wanted
+        )
+    lines = [f"{found['kind']} {found['id']} ({found['path']})"]
+    lines += [f"{name}: {value}" for name, value in found["inline"].items()]
+    lines += [f"## {title}\n{text}" for title, text in found["sections"].items()]
+    lines += [
+        f"{one['timestamp']} {one['sender_name'] or one['sender_id']}: {one['text']}"
+        for one in found["messages"]
+    ]
+    return Told(_framed("\n".join(lines), ""), found)
+
+
+def _remember(call: Call) -> Told:
+    given = call.given
+    if given["scope"] == "user":
+        given["owner"] = given["owner"] or call.memory.settings.memory.person
+    space = call.spaces[-1 if given["scope"] == "user" else 0]
+    data = call.ask(Remember.remember, **given, origin="agent", app_id=space.app, project_id=space.project)
+    row = data.get("memory") or {}
+    kept = str(row.get("id") or data.get("merged_into_id") or "")
+    data |= {"id": kept}
+    if not data["accepted"]:
+        return Told(f"Not kept: {str(data.get('detail') or data.get('reason')).rstrip('.')}.", data)
+    return Told(f"{kept} {'was known already' if data.get('deduped') else 'is kept'}.", data)
+
+
+def _forget(call: Call) -> Told:
+    confirmed = bool(call.given.pop("confirm"))
+    space = next((one for one in call.spaces if _is_in(call, one)), call.spaces[0])
+    data = call.ask(
+        Single.forget,
+        call.memory.memories,
+        **call.given,
+        dry_run=not confirmed,
+        app_id=space.app,
+        project_id=space.project,
+    )
+    counted = ", ".join(f"{count} {what}" for what, count in data["removed"].items() if count) or "nothing"
+    if not confirmed:
+        lines = [f"would go: {one['id']}: {one['words']}" for one in data["taken"][:20]]
+        lines += [f"alike, stays: {one['id']}: {one['words']}" for one in data["alike"][:20]]
+        return Told(f"{_framed(lines, 'Nothing goes by that.')}\nIt would remove {counted}. {_NO_UNDO}", data)
+    left = "; ".join(f"{one['where']}: {one['why']}" for one in data["left"])
+    return Told(f"Removed: {counted}." + (f" Not removed: {left}." if left else ""), data)
+
+
+def _is_in(call: Call, space: Space) -> bool:
+    named = call.given["memory_id"]
+    try:
+        call.memory.show(named or "", space.app, space.project)
+    except (NotFound, Invalid):
+        return False
+    return True
+
+
+def _project_query(call: Call) -> Told:
+    from cairn.projects import open_project
+
+    if call.repository is None:
+        raise NotFound("This session is in no git repository, so there is no project memory to ask.")
+    project = open_project(call.repository)
+    if not project.exists:
+        raise NotFound(
+            f"{project.tree.name} has no project memory yet: `cairn project init` in the repository makes it."
+        )
+    # The folder is where the agent works already, so the server's list of repositories is not asked.
+    data = project.query(**call.given).to_json()
+    lines = [data["answer"], *(f"[{one['sourceId']}] {one['summary']}" for one in data["citations"][:6])]
+    return Told(_framed(lines, ""), data)
+
+
+def _framed(lines: Sequence[str] | str, otherwise: str) -> str:
+    from cairn.governed.framing import frame
+
+    return frame(lines) or otherwise
+
+
+TOOLS: Mapping[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "recall",
+            "Recall",
+            Recall.recall,
+            ("query", "token_budget"),
+            _recall,
+            {"items": "array"},
+            when="Use before answering about earlier work, people or decisions.",
+        ),
+        Tool("brief", "Brief", Recall.brief, (), _brief, {"items": "array"}),
+        Tool(
+            "search",
+            "Search",
+            Recall.search,
+            ("query", "top_k"),
+            _search,
+            {"hits": "array"},
+            when="Lists ids; read one with show.",
+        ),
+        Tool("show", "Show", Recall.show, ("entry_id",), _show, {"id": "string"}),
+        Tool(
+            "remember",
+            "Remember",
+            Remember.remember,
+            ("content", "category", "scope", "owner"),
+            _remember,
+            {"accepted": "boolean", "id": "string"},
+            when="Use when the person asks for it, or for a decision or trap worth keeping.",
+        ),
+        Tool(
+            "forget",
+            "Forget",
+            Single.forget,
+            ("memory_id", "words"),
+            _forget,
+            {"dry_run": "boolean", "complete": "boolean"},
+            when="Without confirm it only tells what would go.",
+            more=(Field("confirm", bool, False, Says("carry it out; the person has agreed", True)),),
+            destroys=True,
+        ),
+        Tool(
+            "project_query",
+            "Project query",
+            Repositories.project_query,
+            ("question",),
+            _project_query,
+            {"answer": "string"},
+        ),
+    )
+}
+
+
+def run(
+    memory: Memory, name: str, arguments: Mapping[str, Any], folder: str | None, grant: Grant = OPEN
+) -> Told:
+    """Run a tool on an open memory.
+
+    Raises:
+        Invalid: there is no such tool, or an argument is wrong; the message names it.
+        CairnError: the operation refuses or cannot.
+    """
+    tool = TOOLS.get(name)
+    if tool is None:
+        raise Invalid(f'There is no tool "{name[:60]}"; there are {", ".join(TOOLS)}.', field="name")
+    said = {wire: value for wire, value in arguments.items() if value is not None}
+    return tool.run(Call(memory, checked(tool.fields, said, what="argument"), folder, grant))
+
+
+def reply(memory: Memory, message: Mapping[str, Any], grant: Grant = OPEN) -> dict[str, Any]:
+    """The answer to one message of an MCP server: what a tool says, the pages there are, or why neither."""
+    folder = str(message.get("folder") or "") or None
+    try:
+        if message.get("op") == "pages":
+            return {"pages": pages(Call(memory, {}, folder, grant))}
+        told = run(memory, str(message.get("name")), message.get("arguments") or {}, folder, grant)
+        return {"text": told.text, "data": told.data}
+    except CairnError as error:
+        return {"error": str(error)}
+    except Exception as error:
+        log.exception("tool %s", message.get("name"))
+        return {"error": f"It failed: {type(error).__name__}: {error}"}
+
+
+def pages(call: Call) -> list[str]:
+    """The pages for agents of the repository's space and the general one, as paths that `show` takes."""
+    from cairn.governed import pages as kept
+    from cairn.types import Scope
+
+    found = []
+    for space in call.spaces:
+        call.grant.reach_space(space)
+        parts = call.memory.parts
+        at = kept.folder(parts.keeper, Scope(space, "project", ""))
+        try:
+            listed = parts.storage.list(at)
+        except NotFound:
+            continue
+        found += [one.key for one in listed if one.name.endswith(".md")]
+    return found

@@ -1,0 +1,321 @@
+"""MCP: every tool through the official client, in both protocol modes, over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+
+import cairn
+from cairn.agents import link, tools
+from cairn.engines.locks import FileLocks
+from cairn.memory import Memory
+from cairn.retrieval.answers import tokens_of
+from cairn.surfaces.mcp_server import build_server
+
+MODES = ("auto", "legacy")
+ME = {"sender_id": "me", "role": "user", "timestamp": 1_750_000_000_000}
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with cairn.open_blocking(tmp_path / "root", background=False) as opened:
+        yield opened
+
+
+def host(
+    memory: Memory, folder: Path | None, use: Callable[[Client], Coroutine[Any, Any, None]], mode: str
+) -> None:
+    """An agent's host that uses the server over an open memory."""
+
+    async def run() -> None:
+        server = build_server(lambda message: tools.reply(memory, message), str(folder) if folder else None)
+        async with Client(server, mode=mode) as client:
+            await use(client)
+
+    asyncio.run(run())
+
+
+async def told(client: Client, name: str, **arguments: Any) -> tuple[str, Any]:
+    """A tool's words and data; it must not refuse."""
+    found = await client.call_tool(name, arguments)
+    assert not found.is_error, found.content[0].text
+    return found.content[0].text, found.structured_content
+
+
+async def refused(client: Client, name: str, **arguments: Any) -> str:
+    found = await client.call_tool(name, arguments)
+    assert found.is_error
+    return str(found.content[0].text)
+
+
+def repository(at: Path) -> Path:
+    at.mkdir()
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "feat: begin"]):
+        identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *identity, *command], cwd=at, check=True)
+    return at
+
+
+# ---------------------------------------------------------------- what is offered
+
+
+def test_tools_are_few_short_and_fully_annotated(memory: Memory) -> None:
+    """Schemas cost a model's context in every session; hints decide whether a person is asked."""
+
+    async def use(client: Client) -> None:
+        offered = (await client.list_tools()).tools
+        assert {tool.name for tool in offered} == set(tools.TOOLS) and len(offered) <= 8
+        wire = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in offered]
+        assert tokens_of(json.dumps(wire, separators=(",", ":"))) < 1500
+        for tool in offered:
+            hints = tool.annotations
+            assert hints is not None and tool.output_schema is not None and tool.description
+            given = (
+                hints.read_only_hint,
+                hints.destructive_hint,
+                hints.idempotent_hint,
+                hints.open_world_hint,
+            )
+            assert None not in given
+            assert len(tool.description) < 2048
+        assert {tool.name for tool in offered if not tool.annotations.read_only_hint} == {
+            "remember",
+            "forget",
+        }
+        assert {tool.name for tool in offered if tool.annotations.destructive_hint} == {"forget"}
+        assert client.instructions and len(client.instructions) < 2048
+
+    host(memory, None, use, "auto")
+
+
+def test_a_tool_has_the_words_and_types_of_its_operation() -> None:
+    """There is no second list of options: a parameter that is renamed or reworded is so here, too."""
+    for tool in tools.TOOLS.values():
+        properties = tool.input_schema["properties"]
+        assert [properties[one.wire]["description"] for one in tool.fields] == [
+            one.says.words for one in tool.fields
+        ]
+    assert tools.TOOLS["recall"].input_schema["required"] == ["query"]
+    assert tools.TOOLS["recall"].description.startswith("What of everything remembered helps")
+
+
+# ---------------------------------------------------------------- what they do
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_tool_answers_in_words_and_data(mode: str, memory: Memory, tmp_path: Path) -> None:
+    """Told, kept, found, shown and forgotten, as a host does it."""
+    tree = repository(tmp_path / "tree")
+    memory.add("s1", [{**ME, "content": "I am allergic to peanuts."}])
+    memory.flush("s1")
+
+    async def use(client: Client) -> None:
+        words, data = await told(client, "recall", query="what am I allergic to")
+        assert "peanuts" in words and "not an instruction" in words
+        assert any("peanuts" in item["text"] for item in data["items"])
+        words, data = await told(client, "recall", query="the weather in Mongolia", token_budget=100)
+        assert data["items"] == [] and "Nothing" in words
+        words, data = await told(
+            client, "remember", content="Deploys wait for the migration job.", category="gotcha"
+        )
+        assert data["accepted"] and data["id"] in words
+        kept = data["id"]
+        words, data = await told(client, "search", query="what do deploys wait for", top_k=3)
+        assert kept in [hit["id"] for hit in data["hits"]] and kept in words
+        words, data = await told(client, "show", id=kept)
+        assert data["id"] == kept and "migration job" in words
+        _words, data = await told(client, "brief")
+        assert isinstance(data["items"], list)
+        words, data = await told(client, "forget", id=kept)
+        assert "Nothing was removed" in words and data["dry_run"] and "migration job" in words
+        assert (await told(client, "show", id=kept))[1]["id"] == kept
+        words, data = await told(client, "forget", id=kept, confirm=True)
+        assert data["complete"] and not data["dry_run"]
+        assert "There is no entry" in await refused(client, "show", id=kept)
+        assert "no project memory yet" in await refused(client, "project_query", question="what is next")
+
+    host(memory, tree, use, mode)
+
+
+def test_the_repositorys_own_record_is_asked(memory: Memory, tmp_path: Path) -> None:
+    """`project_query` answers from the repository the agent works in, with where it stands."""
+    from cairn.projects import open_project
+
+    tree = repository(tmp_path / "tree")
+    (tree / "Makefile").write_text("test:\n\tpytest\n")
+    open_project(tree).init()
+
+    async def use(client: Client) -> None:
+        words, data = await told(client, "project_query", question="how is this validated")
+        assert data["answer"] and data["answer"].split()[0] in words
+
+    host(memory, tree, use, "auto")
+    host(memory, None, nowhere, "auto")
+
+
+async def nowhere(client: Client) -> None:
+    assert "no git repository" in await refused(client, "project_query", question="what is next")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bad_arguments_are_named_and_change_nothing(mode: str, memory: Memory) -> None:
+    """The model reads the refusal and can do better: the argument, the trouble, what would be right."""
+
+    async def use(client: Client) -> None:
+        assert await refused(client, "recall") == "query: is missing."
+        assert await refused(client, "recall", query=5) == "query: must be a text, not 5."
+        assert "colour: unknown argument" in await refused(client, "recall", query="x", colour="red")
+        assert "must be a whole number" in await refused(client, "recall", query="x", token_budget=True)
+        assert "blank" in await refused(client, "recall", query="  ")
+        assert "top_k is 1000" in await refused(client, "search", query="x", top_k=1000)
+        assert "words: must be a list" in await refused(client, "forget", words="peanuts")
+        words, data = await told(client, "remember", content="x is y", category="nonsense")
+        assert not data["accepted"] and words.startswith("Not kept")
+        assert "there are recall" in await refused(client, "dance")
+        assert "There is no entry" in await refused(client, "show", id="nobody_ep_20260101_00000001")
+
+    host(memory, None, use, mode)
+    assert memory.memories.list().total == 0
+
+
+def test_a_held_lock_is_said_and_the_next_try_works(memory: Memory) -> None:
+    """Another process is writing the same note: the tool says so, and nothing is half done."""
+    memory.parts.notebook._lock_seconds = 0.05
+
+    async def use(client: Client) -> None:
+        kept = (await told(client, "remember", content="Port 8000 is taken by the proxy."))[1]["id"]
+        path = (await told(client, "show", id=kept))[1]["path"]
+        with FileLocks(memory.parts.locks._directory).hold(path):
+            assert "was not free" in await refused(
+                client, "remember", content="Backups run at three at night."
+            )
+        assert (await told(client, "remember", content="Backups run at three at night."))[1]["accepted"]
+
+    host(memory, None, use, "auto")
+
+
+# ---------------------------------------------------------------- resources and prompts
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pages_and_entries_are_resources(mode: str, memory: Memory) -> None:
+    """A host can attach a page or an entry without a tool call."""
+    kept = memory.remember("Deploys wait for the migration job.", "gotcha", mode="strict").memory["id"]
+    memory.memories.refresh()
+
+    async def use(client: Client) -> None:
+        pages = (await client.list_resources()).resources
+        assert any(str(page.uri).endswith("MEMORY.md") for page in pages)
+        page = next(page for page in pages if str(page.uri).endswith("MEMORY.md"))
+        assert "migration job" in (await client.read_resource(str(page.uri))).contents[0].text
+        assert "migration job" in (await client.read_resource(f"cairn://entry/{kept}")).contents[0].text
+        templates = (await client.list_resource_templates()).resource_templates
+        assert {one.uri_template for one in templates} == {"cairn://entry/{id}", "cairn://page/{+path}"}
+        for wrong in (
+            "cairn://entry/mem_20200101_00000001",
+            "file:///etc/passwd",
+            "cairn://page/../../etc/passwd",
+        ):
+            with pytest.raises(MCPError):
+                await client.read_resource(wrong)
+        found = await client.get_prompt("recall", {"topic": "what do deploys wait for"})
+        assert "migration job" in found.messages[0].content.text
+        assert {one.name for one in (await client.list_prompts()).prompts} == {"brief", "recall"}
+        assert "migration job" in (await client.get_prompt("brief")).messages[0].content.text
+        for name, given in (("recall", {}), ("dance", {})):
+            with pytest.raises(MCPError):
+                await client.get_prompt(name, given)
+
+    host(memory, None, use, mode)
+
+
+# ---------------------------------------------------------------- as a host starts it
+
+
+def started(root: Path, folder: Path, **more: str) -> StdioServerParameters:
+    environment = {"CAIRN_MEMORY__ROOT": str(root), "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"], **more}
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "cairn.surfaces.cli", "mcp"], env=environment, cwd=folder
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    yield tmp_path / "root"
+    link.ask(tmp_path / "root", {"op": "end"}, 10.0)
+
+
+@pytest.mark.slow
+def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path) -> None:
+    """The process that hooks use answers, so both hosts see what either was told, in either protocol."""
+
+    async def run() -> None:
+        async with (
+            Client(started(root, tmp_path)) as one,
+            Client(started(root, tmp_path), mode="legacy") as other,
+        ):
+            assert one.protocol_version > other.protocol_version
+            await told(one, "remember", content="Deploys wait for the migration job.", category="gotcha")
+            pid = (link.ask(root, {"op": "ping"}, 30.0) or {})["pid"]
+            words, _ = await told(other, "recall", query="what do deploys wait for")
+            assert "migration job" in words
+            assert "query: is missing" in await refused(other, "recall")
+            assert (link.ask(root, {"op": "ping"}, 30.0) or {})["pid"] == pid
+            # It ends under a host's feet: the next call starts another.
+            link.ask(root, {"op": "end"}, 10.0)
+            words, _ = await told(one, "recall", query="what do deploys wait for")
+            assert "migration job" in words
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_a_root_that_cannot_be_had_is_said_in_every_call(root: Path, tmp_path: Path) -> None:
+    """A file stands where the root should be: the server runs, and each call says what is wrong."""
+    root.write_text("not a folder")
+
+    async def run() -> None:
+        async with Client(started(root, tmp_path)) as client:
+            assert len((await client.list_tools()).tools) == len(tools.TOOLS)
+            assert str(root) in await refused(client, "recall", query="anything")
+            assert str(root) in await refused(client, "remember", content="Deploys wait.")
+
+    asyncio.run(run())
+    assert root.read_text() == "not a folder"
+
+
+@pytest.mark.slow
+def test_switched_off_it_offers_nothing(root: Path, tmp_path: Path) -> None:
+    """CAIRN_DISABLE, or a repository that wants no memory: no tools, and a call says why."""
+    (tmp_path / ".cairn").mkdir()
+    (tmp_path / ".cairn" / "agents-off").touch()
+
+    async def run() -> None:
+        async with Client(started(root, tmp_path)) as client:
+            assert (await client.list_tools()).tools == []
+            assert "switched off" in await refused(client, "recall", query="anything")
+
+    asyncio.run(run())
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    """The package is an extra: its absence is one sentence with the command to mend it."""
+    program = (
+        "import sys; sys.modules['mcp'] = None; from cairn.surfaces.cli import main; sys.exit(main(['mcp']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 6
+    assert done.stdout == "" and "pip install 'cairn-memory[mcp]'" in done.stderr
