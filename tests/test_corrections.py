@@ -235,7 +235,10 @@ def test_a_correction_far_back_in_a_long_session_is_followed(tmp_path):
 def test_only_the_owner_who_corrected_is_corrected(tmp_path):
     """Two people share a talk, each with an episode: one's correction leaves the other's memory as it was."""
     with opened(tmp_path) as memory:
-        talk = [said("I adopted a heron called Zaphodine."), said("What a lovely name!", NOW + 1000, "bob")]
+        talk = [
+            said("I adopted a heron called Zaphodine with bob."),
+            said("What a lovely name!", NOW + 1000, "bob"),
+        ]
         memory.add("s", talk, defer_extraction=True)
         memory.flush("s")
         until(lambda: derived(tmp_path, "Zaphodine") and settled(memory) and says(memory, "Zaphodine", "bob"))
@@ -320,9 +323,9 @@ def test_a_death_at_any_step_is_made_good(tmp_path, monkeypatch, step):
             assert not derived(tmp_path, old)
             assert old not in note(tmp_path, "foresight").read_text()
         assert derived(tmp_path, new)
-        assert note(tmp_path, "atomic_fact").read_text().count(f"lives in {new}") == 1
+        assert note(tmp_path, "atomic_fact").read_text().count(f"live in {new}") == 1
         assert new in note(tmp_path, "foresight").read_text()
-        assert f"lives in {new}" in (tmp_path / "default_app/default_project/users/alice/user.md").read_text()
+        assert f"live in {new}" in (tmp_path / "default_app/default_project/users/alice/user.md").read_text()
 
 
 def test_an_edit_beside_a_lost_index_file_is_followed(tmp_path):
@@ -398,6 +401,6 @@ def test_a_killed_process_leaves_nothing_half_done(tmp_path, step):
     with opened(tmp_path, background=False) as memory:
         assert says(memory, "Milanburg")
         assert not says(memory, "Romeville")
-    assert note(tmp_path, "atomic_fact").read_text().count("lives in Milanburg") == 1
+    assert note(tmp_path, "atomic_fact").read_text().count("live in Milanburg") == 1
     assert "Romeville" not in note(tmp_path, "foresight").read_text()
     assert [line["t"] for line in log(tmp_path)][3:] == ["corrected", "followed"]

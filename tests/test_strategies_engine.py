@@ -64,7 +64,7 @@ def test_an_event_gives_every_derived_kind_and_a_repeat_gives_nothing(world: Wor
     assert world.engine.handle(event) == 6
     assert world.run() == 6
     assert world.engine.handle(event) == 0
-    assert "Caroline went to a LGBTQ support group on 7 May 2023." in world.facts("caroline")
+    assert "Caroline: I went to a LGBTQ support group yesterday (7 May 2023)." in world.facts("caroline")
     assert world.entries("foresight", "melanie")[0].inline["end_time"] == "2023-06-30"
     assert (world.directory / "default_app/default_project/users/melanie/user.md").exists()
 

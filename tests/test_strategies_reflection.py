@@ -64,7 +64,7 @@ def test_a_week_of_one_thing_becomes_one_narrative(world: World):
         day = f"2023-05-{8 + n:02d}"
         head = world.notebook.read(world.root.note("episode", ANA, day)).frontmatter
         assert head["deprecated_entries"] == {f"ep_{day.replace('-', '')}_00000001": new.id}
-    assert "Ana ran 12 km on the coast road." in new.sections["Content"]
+    assert "Ana: I ran 12 km on the coast road." in new.sections["Content"]
     assert new.sections["Content"].startswith("8 May 2023: ")
 
 
@@ -89,8 +89,8 @@ def test_every_fact_has_one_fate(world: World):
     assert [f["id"] for f in plan["facts"]] == sorted(ids, key=[f["id"] for f in plan["facts"]].index)
     fates = {f["id"]: f for f in plan["facts"]}
     facts = {e.id: e.sections["Fact"] for e in world.entries("atomic_fact", "ana")}
-    old = next(i for i, text in facts.items() if text == "Ana lives in Bergen.")
-    assert fates[old]["fate"] == "superseded" and facts[fates[old]["by"]] == "Ana lives in Oslo."
+    old = next(i for i, text in facts.items() if text == "Ana: I live in Bergen.")
+    assert fates[old]["fate"] == "superseded" and facts[fates[old]["by"]] == "Ana: I live in Oslo."
     head = world.notebook.read(world.root.note("atomic_fact", ANA, "2023-05-09")).frontmatter
     assert head["deprecated_entries"][old] == fates[old]["by"]
     assert not any(x["t"] == "before" for x in ledger(world)), "full copies do not stay in the journal"
@@ -101,8 +101,8 @@ def test_one_preference_does_not_replace_another():
     texts = (
         "Ana prefers tea to coffee.",
         "Ana prefers window seats.",
-        "Ana lives in Porto.",
-        "Ana lives in Oslo.",
+        "Ana: I live in Porto.",
+        "Ana: I live in Oslo.",
     )
     facts = [Fact(f"af_{n}", "2023-05-08", "ep", text, f"{n}") for n, text in enumerate(texts)]
     assert [fate.fate for fate in fates_of(facts)] == ["kept", "kept", "superseded", "kept"]

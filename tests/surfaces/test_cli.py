@@ -403,7 +403,7 @@ def test_lists_say_what_each_memory_is(cli):
     cli("flush", "--session", "s")
     code, out, _ = cli("get", "profile", "--user", "ana")
     assert code == 0
-    assert "Ana is allergic to peanuts" in out
+    assert "Ana: I am allergic to peanuts" in out
     entry = json.loads(cli("get", "episode", "--user", "ana", "--json")[1])["episodes"][0]["id"]
     code, out, _ = cli("show", entry.removeprefix("ana_"))
     assert code == 0

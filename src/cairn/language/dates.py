@@ -494,8 +494,7 @@ def _year_near(month: int, first: int, last: int, how: _Reading) -> int | None:
     if how.way > 0:
         return min((y for y in options if date(y, month, last) >= today), default=None)
     if how.way < 0:
-        latest = today if how.lean else today - timedelta(days=1)
-        return max((y for y in options if date(y, month, first) <= latest), default=None)
+        return max((y for y in options if date(y, month, first) <= today), default=None)
     if not how.lean:
         return None
     # A month ahead still counts as near: plans are named by their bare date.

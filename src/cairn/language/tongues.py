@@ -18,6 +18,7 @@ from typing import Any
 DEFAULT = "en"
 _LETTERS = re.compile(r"[^\W\d_]+")
 _KEPT = 400
+_BLANK = re.compile(" [?*+]?")
 _FIXED = re.compile(r"(\[[^\]]*\]|\(\?<[!=][^)]*\))")
 
 
@@ -54,12 +55,20 @@ def _tongue(code: str, tables: Mapping[str, Any]) -> Tongue:
     script = re.compile(about["script"]) if "script" in about else None
     return Tongue(
         code,
-        frozenset(about.get("common", "").split()) | _calendar_words(tables.get("dates", {})),
+        frozenset(about.get("common", "").split())
+        | _little_words(tables)
+        | _calendar_words(tables.get("dates", {})),
         script,
         about.get("priority", 0),
         about.get("has_blanks", True),
         tables,
     )
+
+
+def _little_words(tables: Mapping[str, Any]) -> frozenset[str]:
+    """The words a language calls little or empty, where its file lists them."""
+    talk = tables.get("talk", {})
+    return frozenset(_LETTERS.findall(f"{talk.get('stop', '')} {talk.get('empty', '')}"))
 
 
 def _calendar_words(table: Mapping[str, Any]) -> frozenset[str]:
@@ -121,7 +130,7 @@ def widened(pattern: str) -> str:
 
 
 def _widen(part: str) -> str:
-    return part.replace(" ?", r"\s*").replace(" ", r"\s+")
+    return _BLANK.sub(lambda blank: r"\s*" if blank[0][1:] in {"?", "*"} else r"\s+", part)
 
 
 def choice(words: Iterable[str]) -> str:

@@ -21,8 +21,8 @@ from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy, profile
-from cairn.strategies.facts import KnownFacts, by_day, fact_draft
-from cairn.strategies.foresight import foresight_draft, foresights_of
+from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft
+from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.lines import corrected_line, followed_line
 from cairn.talk.sessions import CellCorrections, ordinal_of, session_locator
@@ -88,6 +88,7 @@ class FollowCorrections(Strategy):
             before = [corrected(said, version) for version in versions]
             after = corrected(said, now)
             stated = [statements_of(version, kit.zone) for version in (*before, after)]
+            stated = [[said for said in one if belongs(said, scope.owner)] for one in stated]
             facts = [_facts(ask, one, kit) for one in stated]
             ahead = [_foresights(ask, version, kit) for version in (*before, after)]
             _exchange("atomic_fact", ask, ask.entry_id, facts[:-1], facts[-1], kit)
@@ -138,7 +139,8 @@ def _facts(ask: Ask, said: Sequence[Statement], kit: Kit) -> Iterable[Draft]:
 
 
 def _foresights(ask: Ask, messages: Sequence[Message], kit: Kit) -> Iterable[Draft]:
-    return (foresight_draft(ask, ahead, kit.redact) for ahead in foresights_of(messages, kit.zone))
+    found = mine(foresights_of(messages, kit.zone), ask.scope.owner)
+    return (foresight_draft(ask, ahead, kit.redact) for ahead in found)
 
 
 def _exchange(

@@ -20,7 +20,7 @@ from cairn.types import CellEvent, Scope
 if TYPE_CHECKING:
     from cairn.seams import Locator
 
-SAME = 0.85
+SAME = 0.9
 OWNERS_KEPT = 256
 _GONE_KEPT = 256
 _SCHEMA = {
@@ -160,7 +160,12 @@ def _facts(ask: Ask, kit: Kit) -> list[Statement]:
                 found.append(Statement(text, ids, at, source.sender_id, source.speaker, text))
         if found:
             return found
-    return kit.cells.statements(ask, kit.zone)
+    return [said for said in kit.cells.statements(ask, kit.zone) if belongs(said, ask.scope.owner)]
+
+
+def belongs(said: Statement, owner: str) -> bool:
+    """Whether a statement is `owner`'s to keep: they made it, it names them, or it was made for everyone's sake."""
+    return not said.about or owner in said.about
 
 
 def most_specific(found: Sequence[Statement], limit: int) -> Sequence[Statement]:
@@ -196,7 +201,7 @@ def parents_of(kind: str, asks: Sequence[Ask], kit: Kit) -> set[tuple[Scope, str
 class KnownFacts:
     """What is known of one owner already, so that nothing is stated twice.
 
-    Two facts are the same when their words are, or nearly: at least 85 % of all words shared, with the same
+    Two facts are the same when their words are, or nearly: at least 90 % of all words shared, with the same
     particulars (names, numbers, identifiers, denials). Notes are read again when they changed.
     """
 
@@ -287,7 +292,7 @@ class KnownFacts:
 
     def _near(self, text: str) -> bool:
         bag, own = words.word_set(text), particulars(text)
-        # Sets that share 85 % of their words share one of the rarest ones: enough to look there.
+        # Sets that share 90 % of their words share one of the rarest ones: enough to look there.
         rare = sorted(bag, key=lambda w: len(self._by_word.get(w, ())))[
             : max(2, int(len(bag) * (1 - SAME)) + 2)
         ]

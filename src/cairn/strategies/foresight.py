@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from cairn.errors import NotFound
-from cairn.language import dates, sentences
+from cairn.language import dates, tongues
+from cairn.language.prose import Spoken
+from cairn.language.tongues import Tongue
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.facts import by_day, cell_asks, parents_of
-from cairn.strategies.grammar import tidied
-from cairn.strategies.statements import NEXT_MOVE, retold
+from cairn.strategies.phrases import Phrases, pattern_in, spoken
+from cairn.strategies.statements import MAX_CHARS, Setting, Told, quote, stated_part, supports
 from cairn.types import Message, Scope
 
 ASSUMED_DAYS = 30
 SOON_DAYS = 14
-_INTENT = re.compile(
-    r"\b(?:I'll|I will|I'm (?:\w+ )?(?:going to|gonna|planning|hoping|thinking (?:of|about)|considering|about to|looking forward to|set to|due to|aiming|signing up|"
-    r"leaving|flying|moving|meeting|visiting|getting ready)|I am (?:going to|planning|hoping|on (?:leave|vacation|holiday))|I'm on (?:leave|vacation|holiday)|"
-    r"I (?:\w+ )?(?:plan|intend|want|hope|need|have|aim|expect|promise) to|I've (?:signed up|booked|decided) |I (?:signed up|booked|registered|applied|decided|scheduled)\b|I can't wait (?:to|for)|I must|"
-    r"we'll|we're (?:\w+ )?(?:going to|gonna|planning|hoping|thinking|having|going|meeting|visiting)|we (?:plan|want|hope) to|"
-    r"(?:^|[.!] )(?:going to|gonna|planning to|hoping to|can't wait to|looking forward to)|I(?:'m| am) off to\b|"
-    r"ich (?:werde|muss|möchte|plane|habe vor)|(?:muss|werde|möchte) ich\b)",
-    re.I,
-)
-_APPOINTED = re.compile(
-    r"\b(?:deadline|due|appointment|scheduled|upcoming|coming up|reminder|remind me|is (?:on|next|tomorrow)|starts|begins|opens|launch(?:es)?|expires?|renew\w*|must be)\b",
-    re.I,
-)
-# A present tense that a day ahead makes a plan: "we meet her tomorrow", "Morgen fliegen wir nach Rom".
-_SCHEDULED = re.compile(
-    r"^(?:(?:so|and|then|ok|okay|well|yes|yeah|also),? )*(?:(?:tomorrow|tonight|next \w+|(?:this|on) \w+|at \S+),? )*"
-    r"(?:I|we|my (?:\w+ )?\w+|our (?:\w+ )?\w+|the (?:\w+ )?\w+|[A-Z]\w+(?: and (?:I|[A-Z]\w+))?) (?:(?:both|also|then|finally|all) )?"
-    r"(?:meets?|fly|flies|leaves?|travels?|go|goes|visits?|moves?|starts?|begins?|arrives?|returns?|lands?|departs?|drives?|"
-    r"see|sees|presents?|hosts?|takes?|plays?|performs?|have|has|picks? up|celebrates?|marry|marries|gets? married|run|runs)\b"
-    r"|^(?:(?:also|dann|und|ja),? )*(?:ich|wir) (?:treffen?|fliegen?|fahren?|reisen?|besuchen?|ziehen?|haben?|starten?)\b"
-    r"|^(?:\S+ ){1,3}(?:treffen?|fliegen?|fahren?|reisen?|besuchen?|ziehen?|haben?|starten?) (?:ich|wir)\b",
-    re.I,
-)
-_HABIT_OR_DOUBT = re.compile(
-    r"\b(?:every|each|usually|often|always|never|normally|typically|sometimes|whenever|most|if|unless|whether|would|could|"
-    r"might|maybe|perhaps|not|don't|doesn't|won't|can't|nobody|no longer|(?:mon|tues|wednes|thurs|fri|satur|sun)days|"
-    r"jede[nrs]?|immer|oft|meistens|nie|nicht|kein\w*|falls|wenn|vielleicht|würden?|könnten?)\b",
-    re.I,
-)
-_SOMEONE = re.compile(r"\b(?:her|him|them)\b", re.I)
-_SOMETHING = re.compile(r"\b(?:it|this|that|these|those|there|he|she|they|ones?)\b", re.I)
-_NOT_A_PLAN = re.compile(
-    r"\b(?:keep (?:\w+ing|you|ya|it|going|pushing|on|plugging|grinding|spreading|up)|give up|posted|updated|let (?:you|anything|any)|stay (?:determined|positive|strong|focused)|be (?:awesome|amazing|great)|be sure to|"
-    r"just want to|on the right (?:track|path)|make it\b|by your side|memories|for sure|what i have to|start(?:ing)? (?:to )?think|right by|want to (?:positively|make (?:a|the) )|stop me|believ(?:e|ing) in|my best|(?:will|'ll) (?:never|always|let you|be (?:fine|okay|ok|great|there for)|see|keep you|help|make sure to tell|send you|be back|have to admit|say)|never forget|i'll keep (?:at|that|you|doing|going|pushing)|"
-    r"have to (?:say|admit|agree)|want to (?:say|thank)|need to (?:say|hear)|hope (?:you|it|that|your)|have to be|if i|would have|wanted to|needed to|had to|to hear (?:about|more|all|from you)|to see (?:what|how|it|you))\b",
-    re.I,
-)
-_DEADLINE = re.compile(r"\b(?:by|before|until|till|due|no later than)\s+(?:the\s+)?(?:end of\s+)?$", re.I)
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -79,7 +44,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """Something ahead: what, from when to when (both days included), and the words it rests on."""
+    """Something ahead: what, from when to when (both days included), the words it rests on, and whose it is."""
 
     text: str
     start: date
@@ -87,74 +52,121 @@ class Foresight:
     is_stated: bool
     evidence: str
     message: Message
+    about: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Plans:
+    """By which words a language tells what is ahead."""
+
+    intent: re.Pattern[str]
+    commitment: re.Pattern[str]
+    appointed: re.Pattern[str]
+    scheduled: re.Pattern[str]
+    doubt: re.Pattern[str]
+    not_a_plan: re.Pattern[str]
+    deadline: re.Pattern[str]
+    opens_deadline: re.Pattern[str]
+    soon: re.Pattern[str]
+    someone: re.Pattern[str]
+    something: re.Pattern[str]
+
+
+@functools.cache
+def _plans_of(tongue: Tongue) -> _Plans:
+    table = tongue.table("plans")
+    return _Plans(**{field.name: pattern_in(table, field.name) for field in fields(_Plans)})
 
 
 def foresights_of(messages: Sequence[Message], zone: tzinfo) -> list[Foresight]:
-    """The plans, promises and deadlines in `messages`, in order, each once."""
-    names = {m.sender_id: m.speaker for m in messages if m.role != "tool"}
+    """The plans, promises and deadlines in `messages`, in order, each once: what has a day ahead, or binds someone."""
+    setting = Setting.of(messages)
     found: list[Foresight] = []
     told: set[str] = set()
     for message in messages:
-        if message.role == "tool":
+        if message.role != "user" or setting.is_speech:
             continue
-        others = [name for sender, name in names.items() if sender != message.sender_id]
-        before = ""
-        for sentence in sentences.split(message.text):
-            ahead = _ahead(sentence, message, others, zone, before)
-            before = sentence
-            if message.tool_calls and NEXT_MOVE.match(sentence):
-                continue
+        said = Told(message, zone)
+        before: Spoken | None = None
+        for one in said.said():
+            ahead = _ahead(one, before, said, setting)
+            before = one
             if ahead is not None and ahead.text not in told:
                 told.add(ahead.text)
                 found.append(ahead)
     return found
 
 
-def _ahead(
-    sentence: str, message: Message, others: Sequence[str], zone: tzinfo, before: str
-) -> Foresight | None:
-    text = tidied(sentence)
-    if text.endswith("?") or len(text.split()) < 4:
+def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> Foresight | None:
+    others = setting.others(said.message)
+    phrases, plans = spoken(one.text), _plans_of(tongues.spoken_in(one.text))
+    core = phrases.bared(one.text, others)
+    begin = one.stop - len(core)
+    length = stated_part(core, phrases)
+    text = core[:length]
+    today = said.at.date()
+    named = [m for m in said.mentions if begin <= m.begin and m.stop <= begin + length]
+    coming = [m for m in named if m.end >= today]
+    # A day that leaves two readings ("next Friday") makes a plan all the same; its window is then assumed.
+    vague = not named and any(m.end > today for m in dates.mentions(text, said.at, lean=1))
+    if not text or (named and not coming) or not _is_plan(text, coming, today, plans, vague=vague):
         return None
-    intends = bool(_INTENT.search(text)) and not _NOT_A_PLAN.search(text)
-    if not intends and not _APPOINTED.search(text) and not _is_scheduled(text):
+    first = _readable(one, before, text, begin, phrases, plans, others)
+    if first is None or begin + length - first > MAX_CHARS:
         return None
-    said = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
-    found = dates.mentions(text, said)
-    coming = [m for m in found if m.end >= said.date() and m.words.lower() != "now"]
-    if not intends and not any(m.end > said.date() for m in coming):
-        return None
-    if found and not coming:
-        return None
-    retelling = retold(sentence, message, others, zone, before)
-    if not retelling and _SOMEONE.search(text) and not _SOMETHING.search(text) and coming:
-        # Whom it is about may be told elsewhere; the day is worth keeping all the same.
-        retelling = retold(sentence, message, others, zone, alone=True)
-    if not retelling or len(retelling.split()) < 5:
-        return None
-    start, end, stated = _window(text, coming, said.date())
-    return Foresight(retelling, start, end, stated, sentence.strip(), message)
+    is_cut = length < len(core.rstrip(" .!…。！"))
+    start, end, is_stated = _window(text, begin, coming, today, plans)
+    quoted = quote(said.message.speaker, said.quoted(first, begin + length), is_cut=is_cut)
+    named_too = (sender for sender in setting.named(text, said.message))
+    about = (said.message.sender_id, *sorted(named_too))
+    return Foresight(quoted, start, end, is_stated, one.text, said.message, about)
 
 
-def _is_scheduled(text: str) -> bool:
-    return bool(_SCHEDULED.search(text)) and not _HABIT_OR_DOUBT.search(text)
+def _is_plan(
+    text: str, coming: Sequence[dates.TimeMention], today: date, plans: _Plans, *, vague: bool
+) -> bool:
+    """Whether a sentence tells of something ahead: an intention with a day, an appointment, or a commitment."""
+    if plans.not_a_plan.search(text):
+        return False
+    if plans.commitment.search(text) and not plans.doubt.search(text):
+        return True
+    if not coming and not vague:
+        return False
+    if plans.intent.search(text):
+        return True
+    later = any(m.end > today for m in coming)
+    meant = plans.appointed.search(text) or plans.scheduled.search(text)
+    return later and bool(meant) and not plans.doubt.search(text)
 
 
-def _window(text: str, coming: Sequence[dates.TimeMention], today: date) -> tuple[date, date, bool]:
+def _readable(
+    one: Spoken,
+    before: Spoken | None,
+    text: str,
+    begin: int,
+    phrases: Phrases,
+    plans: _Plans,
+    others: Sequence[str],
+) -> int | None:
+    """Where the quote of a plan begins: at its sentence, or at the one before where it leans on that; else None."""
+    if not phrases.leans(text):
+        return begin
+    if before is not None and one.follows and supports(before, phrases, others):
+        return before.stop - len(phrases.bared(before.text, others))
+    # Whom it is about may be told elsewhere; the day is worth keeping all the same.
+    return begin if plans.someone.search(text) and not plans.something.search(text) else None
+
+
+def _window(
+    text: str, begin: int, coming: Sequence[dates.TimeMention], today: date, plans: _Plans
+) -> tuple[date, date, bool]:
     """From when to when a plan matters: as stated, else a month from the day it was said (two weeks if "soon")."""
-    if not coming and re.search(r"\b(?:I'm off to|tonight)\b", text, re.I):
-        return today, today, True
     if coming:
         mention = coming[0]
-        deadline = bool(_DEADLINE.search(text[: mention.begin])) or mention.words.lower().startswith(
-            ("by ", "before ", "until ", "bis ")
-        )
-        return (today if deadline else max(mention.start, today)), max(m.end for m in coming), True
-    days = (
-        SOON_DAYS
-        if re.search(r"\b(?:soon|shortly|later|tonight|in a bit|these days)\b", text, re.I)
-        else ASSUMED_DAYS
-    )
+        lead = text[: max(0, mention.begin - begin)]
+        is_deadline = plans.deadline.search(lead) or plans.opens_deadline.match(mention.words)
+        return (today if is_deadline else max(mention.start, today)), max(m.end for m in coming), True
+    days = SOON_DAYS if plans.soon.search(text) else ASSUMED_DAYS
     return today, today + timedelta(days=days), False
 
 
@@ -222,7 +234,12 @@ def _found(ask: Ask, kit: Kit) -> list[Foresight]:
         ]
         if found:
             return found
-    return foresights_of(cell.messages, kit.zone)
+    return mine(foresights_of(cell.messages, kit.zone), ask.scope.owner)
+
+
+def mine(found: Sequence[Foresight], owner: str) -> list[Foresight]:
+    """Those of `found` that are `owner`'s: they said it, or it names them."""
+    return [ahead for ahead in found if not ahead.about or owner in ahead.about]
 
 
 def _checked(item: object, by_id: dict[str, Message], zone: tzinfo) -> Foresight | None:

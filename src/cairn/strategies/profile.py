@@ -20,111 +20,16 @@ from cairn.language import words
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, parse_note
 from cairn.notes.kinds import KINDS
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking, german
+from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking, traits
 from cairn.strategies.facts import cell_asks
-from cairn.strategies.grammar import lexicon
 from cairn.strategies.similarity import particulars
-from cairn.strategies.statements import Statement
+from cairn.strategies.statements import Statement, quote
 from cairn.types import Scope
 
 MAX_ITEMS = 150
 _BEGIN, _END = "<!-- cairn:profile:begin", "<!-- cairn:profile:end -->"
 _BLOCK = re.compile(
     r"<!-- cairn:profile:begin sha256=([0-9a-f]{64}) -->\n(.*?)<!-- cairn:profile:end -->\n?", re.DOTALL
-)
-_KIN = (
-    "wife|husband|partner|spouse|boyfriend|girlfriend|fiance|fiancee|sons?|daughters?|kids?|children|mom|mother|dad|father|parents|sisters?|brothers?|"
-    "grandma|grandmother|grandpa|grandfather|aunt|uncle|cousin|niece|nephew|dogs?|cats?|pets?|puppy|turtles?|best friend|roommate|boss|mentor"
-)
-_ADVERB = r"(?:(?:really|just|also|absolutely|totally|still|truly|especially|always|usually|often|never|do|definitely|now|currently|finally|recently|actually) )*"
-# (category, slot, pattern): a slot names an attribute that has one value at a time; \0 stands for the object.
-_RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
-    (category, slot, re.compile(pattern, re.I))
-    for category, slot, pattern in (
-        (
-            "Identity",
-            "name",
-            r"^my (?:full |real )?name is (?P<o>.+)|^(?:you can |please )?call me (?P<p>\w+)$",
-        ),
-        (
-            "Identity",
-            "age",
-            r"^I(?:'m| am) (?:now )?(?P<o>\d{1,3})(?: years old)?$|^I (?:just |recently )?turned (?P<p>\d{1,3})\b",
-        ),
-        ("Identity", "birthday", r"^my birthday(?:'s| is) (?P<o>.+)"),
-        ("Identity", "pronouns", r"^my pronouns are (?P<o>.+)"),
-        (
-            "Identity",
-            "origin",
-            rf"^I(?:'m| am) {_ADVERB}(?:originally )?from (?P<o>.+)|^I grew up in (?P<p>.+)",
-        ),
-        (
-            "Home",
-            "home",
-            rf"^I {_ADVERB}live in (?P<o>.+)|^I(?:'ve| have)? {_ADVERB}moved (?:back )?to (?P<p>.+)|^I(?:'m| am) {_ADVERB}based in (?P<q>.+)",
-        ),
-        (
-            "Work",
-            "employer",
-            rf"^I {_ADVERB}work (?:at|for) (?P<o>.+)|^I(?:'m| am) {_ADVERB}working (?:at|for) (?P<p>.+)|^I (?:got|started|landed) a (?:new )?job (?:at|with) (?P<q>.+)|^I start(?:ed)? (?:work(?:ing)? )?at (?P<r>.+?),? as an? .+",
-        ),
-        (
-            "Work",
-            "occupation",
-            rf"^I {_ADVERB}work as (?P<o>.+)|^I(?:'m| am) {_ADVERB}an? (?P<p>(?:\w+ ){{0,3}}\w+(?:er|or|ist|ian|ant|eer|yst|man|woman|nurse|chef|coach|student|dev|teacher|manager))\b",
-        ),
-        (
-            "Work",
-            "",
-            r"^I (?:run|own|started|opened|lost|quit|manage) my .*\b(?:business|store|shop|studio|company|job|practice|restaurant)\b|^my (?:job|work|business|company|store|studio)\b .+",
-        ),
-        (
-            "Education",
-            "",
-            r"^I(?:'m| am) (?:currently |now )?studying (?P<o>.+)|^I (?:studied|graduated|majored|got my degree|have a degree) .+|^my (?:degree|major|studies|school|course) .+",
-        ),
-        (
-            "Health",
-            "",
-            rf"^I(?:'m| am) {_ADVERB}(?:allergic to|lactose intolerant|diabetic|vegan|vegetarian|pregnant|gluten|asthmatic|celiac).*|^I (?:have|got|was diagnosed with) .*\b(?:allerg\w+|asthma|diabetes|adhd|anxiety|migraines?)\b.*|^I (?:can't|don't|cannot) (?:eat|drink) .+",
-        ),
-        (
-            "Preference",
-            "favorite",
-            r"^my (?:all[- ]time )?favou?rite (?P<k>[\w ]+?)(?:'s| is| are| was| has to be) (?P<o>.+)|^(?P<p>.+) (?:is|are) my (?:all[- ]time )?favou?rite(?: (?P<l>[\w ]+))?$",
-        ),
-        ("Preference", "prefer", rf"^I(?:'d)? {_ADVERB}prefer (?P<o>.+)"),
-        (
-            "Preference",
-            "taste+",
-            rf"^I(?:'ve always)? {_ADVERB}(?:loved?|like|enjoy|adore) (?!the |that |this |these |those |how |your |it\b|when |seeing )(?P<o>.+)|^I(?:'m| am) {_ADVERB}(?:into|a (?:big|huge)? ?fan of|passionate about|fond of|keen on|hooked on|drawn to|crazy about) (?P<p>.+)",
-        ),
-        (
-            "Preference",
-            "taste-",
-            rf"^I {_ADVERB}(?:hate|dislike|can't stand|don't (?:really )?(?:like|enjoy|care for)) (?P<o>.+)|^I(?:'m| am) not (?:into|a fan of|fond of|keen on) (?P<p>.+)",
-        ),
-        (
-            "Family",
-            "",
-            rf"^my (?:\w+ )?(?:{_KIN})\b .+|^I have (?:an?|two|three|four|\d+) (?:\w+ )?(?:{_KIN})\b.*|^I(?:'m| am) (?:married|single|engaged|divorced).*",
-        ),
-        (
-            "Skill",
-            "",
-            r"^I (?:can )?(?:speak|play|know how to|code in|teach) .+|^I(?:'m| am) (?:fluent in|good at|certified|learning) .+",
-        ),
-        (
-            "Habit",
-            "",
-            r"^I (?:usually|often|always|regularly|normally|typically) .+|^I .+\bevery (?:day|morning|night|evening|week|weekend|month|year|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b.*|^I .+\b(?:once|twice|three times) a (?:day|week|month)\b.*|^I use .+",
-        ),
-        (
-            "Goal",
-            "",
-            r"^my (?:goal|dream|ambition|aim|plan) (?:is|was|has) .+|^I (?:dream of|want to (?:be|become|start|open|learn|build|create)) .+|^I(?:'m| am) (?:saving for|training for|working towards?) .+",
-        ),
-    )
 )
 _SCHEMA = {
     "type": "object",
@@ -160,52 +65,25 @@ class Claim:
 
 
 def claims_of(statements: Sequence[Statement], owner: str) -> list[Claim]:
-    """The statements of `owner` that tell of who they are, how they live and what they like."""
+    """The clauses of `owner` that tell who they are, how they live, what they like and what they want done."""
     found = []
     for statement in statements:
         if statement.speaker_id != owner:
             continue
-        sentence = statement.sentence.rstrip(" .!")
-        rules = german.RULES if german.is_about_oneself(sentence) else _RULES
-        for category, slot, pattern in rules:
-            match = pattern.match(sentence)
-            if match:
-                found.append(
-                    Claim(
-                        category,
-                        _slot(slot, match),
-                        statement.text,
-                        sentence,
-                        statement.message_ids,
-                        statement.said_at.date().isoformat(),
-                    )
+        for trait in traits.traits_of(statement.sentence, to_agent=statement.to_agent):
+            words_said = statement.sentence[trait.begin : trait.stop]
+            whole = trait.begin == 0 and len(statement.sentence.rstrip(" .!")) <= trait.stop
+            found.append(
+                Claim(
+                    trait.category,
+                    trait.slot,
+                    statement.text if whole else quote(statement.speaker, words_said),
+                    words_said.rstrip(" .!"),
+                    statement.message_ids,
+                    statement.said_at.date().isoformat(),
                 )
-                break
+            )
     return found
-
-
-def _slot(slot: str, match: re.Match[str]) -> str:
-    """The attribute a claim sets. Tastes are slots by what they are about, so that a change of mind is one."""
-    groups = match.groupdict()
-    if slot == "favorite":
-        what = groups.get("k") or groups.get("l") or ""
-        return f"favorite {_object(what)}" if what else ""
-    if slot in {"taste+", "taste-"}:
-        return f"taste {_object(groups.get('o') or groups.get('p') or '')}"
-    if slot == "prefer":
-        pair = re.split(r"\b(?:over|to|than|rather than|instead of)\b", groups.get("o") or "")
-        return "prefer " + " / ".join(sorted(_object(p) for p in pair[:2])) if len(pair) > 1 else ""
-    return slot
-
-
-def _object(text: str) -> str:
-    plain = re.split(r"\b(?:because|since|when|but|so|and it|which|that|for)\b|[,;-]", text.casefold())[0]
-    keep = [
-        w
-        for w in re.findall(r"[^\W_]+", plain)
-        if w not in {"the", "a", "an", "my", "to", "really", "all", "of", "more", "anymore", "much"}
-    ]
-    return " ".join(words.stem(w) for w in keep[:4])
 
 
 def withdrawn(items: Sequence[Any], claims: Sequence[Claim]) -> tuple[list[Any], bool]:
@@ -291,46 +169,11 @@ def _says_the_same(item: dict[str, Any], claim: Claim) -> bool:
     return alike and particulars(known) == particulars(claim.description)
 
 
-def traits_of(items: Sequence[dict[str, Any]], owner: str) -> list[dict[str, str]]:
-    """What recurs across stated items: a trait needs three of them, and says which."""
-    current = [i for i in items if "until" not in i]
-    traits: list[dict[str, str]] = []
-    themes: dict[str, list[dict[str, Any]]] = {}
-    for item in current:
-        names = words.word_set(owner) | {"and", "others"}
-        for word in {
-            words.stem(w): w for w in words.word_set(str(item.get("evidence", ""))) if len(w) > 3
-        }.values():
-            if word not in names and word not in _COMMON:
-                themes.setdefault(words.stem(word), []).append({**item, "word": word})
-    for found in sorted(themes.values(), key=lambda f: (-len(f), f[0]["word"])):
-        if len(found) >= 3 and len(traits) < 5:
-            word = min((f["word"] for f in found), key=len)
-            days = sorted({str(f.get("last_stated", "")) for f in found})
-            traits.append(
-                {
-                    "trait": f"[Recurring theme: {word}]",
-                    "description": f"{word} comes up in {len(found)} separate statements.",
-                    "basis": f"{len(found)} statements from {days[0]} to {days[-1]}",
-                    "evidence": str(found[-1].get("evidence", "")),
-                }
-            )
-    return traits
-
-
-_COMMON = lexicon(
-    """that this with have love like enjoy really also just want been have always make makes feel them they
-    some from what when about would more much time things thing people great good other into being doing
-    going very over there their through because where which usually prefer favorite every take taking
-    getting keep find working still even today lately passionate"""
-)
-
-
 def summary_of(items: Sequence[dict[str, Any]], name: str) -> str:
     """A sentence or two: the newest current statement of the categories that tell most."""
     current = [i for i in items if "until" not in i]
     picked = []
-    for category in ("Identity", "Work", "Home", "Family", "Preference", "Goal", "Health"):
+    for category in ("Instruction", "Identity", "Work", "Home", "Family", "Preference", "Goal", "Health"):
         mine = [i for i in current if i.get("category") == category]
         if mine:
             best = max(mine, key=lambda i: (_number(i.get("count")), str(i.get("last_stated", ""))))
@@ -338,7 +181,7 @@ def summary_of(items: Sequence[dict[str, Any]], name: str) -> str:
     return " ".join(picked[:4]) or f"{name} has not said much about themself yet."
 
 
-def body_of(items: Sequence[dict[str, Any]], traits: Sequence[dict[str, str]], summary: str) -> str:
+def body_of(items: Sequence[dict[str, Any]], summary: str) -> str:
     """The readable page: what holds now by category, then what used to."""
     lines = [summary, ""]
     for category in dict.fromkeys(str(i.get("category", "Other")) for i in items if "until" not in i):
@@ -354,10 +197,6 @@ def body_of(items: Sequence[dict[str, Any]], traits: Sequence[dict[str, str]], s
             f"- {i.get('description', '')} (until {i['until']}; stated {i.get('first_stated', '')})"
             for i in former
         ]
-        lines.append("")
-    if traits:
-        lines.append("## Recurring")
-        lines += [f"- {t['description']} ({t['basis']})" for t in traits]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -487,7 +326,7 @@ def _written(
 ) -> str:
     """The profile with these items; what a person wrote around them stays."""
     old = note.frontmatter if note is not None else {}
-    traits, summary = traits_of(items, name), summary_of(items, name)
+    summary = summary_of(items, name)
     hand = [
         t
         for t in old.get("implicit_traits") or []
@@ -497,10 +336,10 @@ def _written(
     fields = {
         "summary": summary,
         "explicit_info": items,
-        "implicit_traits": [*hand, *traits],
+        "implicit_traits": hand,
         "profile_timestamp_ms": max(stamp, before if isinstance(before, int) else 0),
     }
-    block = body_of(items, traits, summary)
+    block = body_of(items, summary)
     if text is None or note is None or not text.strip():
         return KINDS["profile"].document(scope, fields, with_block("", block))
     body = with_block(note.body, block)

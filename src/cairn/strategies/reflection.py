@@ -26,6 +26,7 @@ from cairn.notes.notebook import Draft
 from cairn.seams import Locator, content_hash
 from cairn.strategies import Ask, Job, Kit, Outcome, Schedule, Strategy, asking
 from cairn.strategies.similarity import measured, particulars
+from cairn.strategies.traits import matter_of
 from cairn.types import Entry, Scope
 
 NARRATIVE_CHARS = 20_000
@@ -198,8 +199,8 @@ def fates_of(facts: Sequence[Fact]) -> list[Fate]:
     latest: dict[tuple[str, str], Fact] = {}
     for fact in facts:
         single = _SINGLE.match(fact.text)
-        if single:
-            slot = (single["who"].casefold(), _slot(single["what"]))
+        slot = (single["who"].casefold(), _slot(single["what"])) if single else matter_of(fact.text)
+        if slot is not None:
             if slot in latest and latest[slot].text != fact.text:
                 successor[latest[slot].id] = fact.id
             latest[slot] = fact

@@ -1,66 +1,47 @@
-"""From what people say to statements that stand on their own.
+"""From what people say to statements that can be read alone: their own words, with who said them and what days meant.
 
-A message is taken apart into sentences. Greetings, thanks, questions, compliments and empty reactions go; the
-rest is told in the third person with names for pronouns and dates for "yesterday". A sentence that leans on
-the one before ("It's special to me") is kept together with it, and a bare answer with its question, or it is
-left out: a statement nobody can read alone is worse than none. Pure, deterministic, English first; sentences in
-other languages are quoted with their speaker and their dates.
+A message is taken apart into sentences. Code, tables, lists and letters are no statements, nor are greetings, thanks,
+questions, hedges and empty reactions. What stays is quoted word for word behind the speaker's name, with the date in
+brackets behind a relative time. A sentence that leans on the one before ("It's special to me") is quoted together with
+it, and a bare answer with its question, or it is left out. Of what an assistant says only what it did, found, decided or
+learned is kept. Pure and deterministic; the words by which this is judged are in `language/data/`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 
-from cairn.language import dates, sentences, words
-from cairn.strategies import german, grammar
-from cairn.strategies.grammar import lexicon
-from cairn.strategies.phrases import (
-    EMPTY,
-    EVALUATION,
-    FIRST,
-    LEADS,
-    REQUEST,
-    SECOND,
-    SOCIAL,
-    STOP,
-    WE,
-    bared,
-    is_claim,
-    is_english,
-    leans,
-    split_claims,
-    telling,
-    with_subject,
-)
+from cairn.language import dates, prose, words
+from cairn.language.prose import Spoken
+from cairn.strategies import traits
+from cairn.strategies.phrases import Phrases, lowered, spoken
 from cairn.types import Message
 
 MAX_CHARS = 400
-LONGEST_SENTENCE = 1000
-_COMPANY = re.compile(
-    r"\bmy (?:family|kids|husband|wife|partner|boyfriend|girlfriend|friends?|mom|mother|dad|father|parents|sister|brother|team|son|daughter|children|dog|dogs|roommate|colleagues?|class|grandma|cousins?)\b"
-    r"|\bthe (?:kids|family|fam|team|guys|crew|band)\b",
-    re.I,
-)
-_YES_NO = re.compile(
-    r"^(?:do|does|did|is|are|was|were|have|has|had|can|could|will|would|should|isn't|aren't|don't|didn't|haven't)\b",
-    re.I,
-)
-_YES = re.compile(r"^(?:yes|yeah|yep|yup|yea|absolutely|definitely|of course|for sure|sure|totally)\b", re.I)
-_NO = re.compile(r"^(?:no|nope|nah|not yet|not really|never)\b", re.I)
-NEXT_MOVE = re.compile(
-    r"^(?:(?:ok|okay|now|next|first|then|sure|right|great)[,.!]? )*(?:I'll|I will|I'm going to|let me|let's)\b",
-    re.I,
-)
-"""How an agent announces the tool call it makes in the same message: no fact, and done a moment later."""
-_IMAGE = re.compile(r"\[(image|audio|doc|pdf|html|email): ([^\]]+)\]")
+LONGEST_SENTENCE = 2000
+_LONGEST_ANSWER = 12
+_ATTACHED = re.compile(r"\[(image|audio|doc|pdf|html|email): ([^\]]+)\]")
+_BLANKED = re.compile(_ATTACHED.pattern + r"|(?<!\S)\{[a-z]+\}(?!\S)")
+_SPECIFIC = re.compile(r"\d|[a-z][A-Z]|\w[_/]\w|\w\.\w|`|(?<=[\w,;] )[A-ZÀ-Þ][\w’'-]+")
+_NAMED_THING = re.compile(r"\d[\d.,]*(?:%|\w)|\w[_/]\w|[^\W\d]\.\w|`|[a-z][A-Z]|\b\d{4}\b|\b\d{1,2}:\d\d\b")
+_STOPPED = (".", "!", "?", "。", "！", "？", "…", "।", '"', "”", "»", ")", "]")
+# A talk is a transcript of speech where this share of its turns has fillers or a transcriber's marks in it.
+_SPEECH, _TURNS = 0.15, 20
+_REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
+_SPACED = re.compile(r" (?=['’,.;!?])")
+_BROKEN = re.compile(r"(?<!\S)(?![aAI]\b)[b-zB-HJ-Z](?!\S)")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One claim, told in the third person, with the messages it comes from."""
+    """One claim in its speaker's words, with the messages it comes from.
+
+    `about` are the owners it belongs to (the speaker, and whom it names of those present); nobody means everybody.
+    `sentence` are the words alone; `to_agent` says that they were said to an agent.
+    """
 
     text: str
     message_ids: tuple[str, ...]
@@ -68,37 +49,102 @@ class Statement:
     speaker_id: str
     speaker: str
     sentence: str
+    about: tuple[str, ...] = ()
+    to_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A sentence on its way: `text` still in the first person; `leans` if it needs the one before."""
+class Setting:
+    """Who talks, and how: what a sentence cannot tell by itself."""
 
-    text: str
-    message: Message
-    leans: bool
+    names: dict[str, str]
+    has_agent: bool
+    is_speech: bool
+    is_alone: bool = False
+
+    @property
+    def to_agent(self) -> bool:
+        """Whether an order is meant for an agent: one is there, or one person speaks to nobody else."""
+        return self.has_agent or self.is_alone
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Setting:
+        people = {m.sender_id: m.speaker for m in messages if m.role != "tool"}
+        turns = [m for m in messages if m.role == "user" and m.text.strip()]
+        noisy = sum(bool(spoken(m.text).speech.search(m.text)) for m in turns)
+        agent = any(m.role != "user" for m in messages)
+        is_speech = len(turns) >= _TURNS and noisy > _SPEECH * len(turns)
+        return cls(people, agent, is_speech, is_alone=len({m.sender_id for m in turns}) == 1)
+
+    def named(self, text: str, message: Message) -> list[str]:
+        """The ids of those present whom a message of someone else names."""
+        return [s for s, name in self.names.items() if s != message.sender_id and _names(text, name)]
+
+    def others(self, message: Message) -> list[str]:
+        """The names of those who are spoken to."""
+        return [name for sender, name in self.names.items() if sender != message.sender_id]
+
+
+class Told:
+    """One message with the days its words mean, resolved once for everything that is made of it."""
+
+    def __init__(self, message: Message, zone: tzinfo) -> None:
+        self.message = message
+        self.at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
+        # Blanks for what is attached, and for a transcriber's {laugh}: every place in the text stays where it is.
+        self.text = _BLANKED.sub(lambda found: " " * len(found.group()), message.text)
+        self._mentions: list[dates.TimeMention] | None = None
+
+    @property
+    def mentions(self) -> list[dates.TimeMention]:
+        """The times named in the message, in order."""
+        if self._mentions is None:
+            self._mentions = dates.mentions(self.text, self.at)
+        return self._mentions
+
+    def quoted(self, begin: int, stop: int) -> str:
+        """The words from `begin` to `stop`, on one line, with the date behind each relative time."""
+        inside = [
+            replace(m, begin=m.begin - begin, stop=m.stop - begin)
+            for m in self.mentions
+            if begin <= m.begin and m.stop <= stop
+        ]
+        return " ".join(dates.beside(self.text[begin:stop], inside).split())
+
+    def said(self) -> Iterator[Spoken]:
+        """The sentences that are the speaker's own."""
+        return prose.spoken(self.text)
 
 
 def statements_of(
     messages: Sequence[Message], zone: tzinfo, pause: Callable[[], object] = lambda: None
 ) -> list[Statement]:
     """The statements made in `messages`, in order, each one once; `pause` is called between messages."""
+    setting = Setting.of(messages)
     found: list[Statement] = []
     heard: set[str] = set()
-    names = _names(messages)
     question: tuple[str, Message] | None = None
+    asker = ""
     for message in messages:
-        if message.role == "tool" or (not message.text.strip()):
+        if message.role == "tool" or not message.text.strip():
             continue
-        said_at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
         pause()
-        made, asked = _of_message(message, question, names, said_at)
-        for statement in made:
+        asker = message.sender_id if message.role == "user" else asker
+        told = Told(message, zone)
+        said = list(told.said())
+        made = (
+            _assistants(told, said, asker)
+            if message.role == "assistant"
+            else _peoples(told, said, setting, question)
+        )
+        for statement in (*made, *_attached(told)):
             key = normal(statement.text)
             if key not in heard and len(statement.text) <= MAX_CHARS:
                 heard.add(key)
                 found.append(statement)
-        question = (asked, message) if asked else None
+        last = said[-1].text if said else ""
+        asks = message.role == "user" and spoken(last).is_question(last)
+        question = (" ".join(last.split()), message) if asks else None
     return found
 
 
@@ -107,307 +153,255 @@ def normal(text: str) -> str:
     return " ".join(re.findall(r"(?<!\S)-\d+|[^\W_]+[+#%]*", text.casefold()))
 
 
-def _names(messages: Sequence[Message]) -> dict[str, str]:
-    return {m.sender_id: m.speaker for m in messages if m.role != "tool"}
+# -- what people say
 
 
-def _of_message(
-    message: Message, question: tuple[str, Message] | None, names: dict[str, str], said_at: datetime
-) -> tuple[list[Statement], str]:
-    """The statements of one message, and the question it ends with ("" if none)."""
-    others = [name for sender, name in names.items() if sender != message.sender_id]
-    raw = [s for s in sentences.split(_IMAGE.sub("", message.text)) if s]
-    asked = grammar.tidied(raw[-1]) if raw and raw[-1].rstrip("\"')*").endswith("?") else ""
-    company = _company(message.text, message.speaker, others)
-    groups: list[list[_Part]] = []
-    unbroken = False
-    for index, sentence in enumerate(raw):
-        if message.tool_calls and NEXT_MOVE.match(sentence):
-            continue
-        parts = list(_parts(sentence, message, others))
-        if index == 0 and question is not None and question[1].sender_id != message.sender_id:
-            answer = _answer(sentence, question, message, parts, said_at)
-            if answer is not None:
-                groups.append([answer])
-                unbroken = True
-                continue
-        for part in parts:
-            if not part.leans:
-                groups.append([part])
-            elif unbroken and groups and _can_join(groups[-1], part):
-                groups[-1].append(part)
-            unbroken = True
-        if not parts:
-            unbroken = False
-    made = []
-    for group in groups:
-        text = _told(group, message, company, said_at)
-        if text:
-            ids = [message.id] if message.id else []
-            if question is not None and group[0].message is question[1]:
-                ids = [question[1].id, *ids]
-            made.append(
-                Statement(
-                    text,
-                    tuple(ids),
-                    said_at,
-                    message.sender_id,
-                    message.speaker,
-                    " ".join(p.text for p in group),
-                )
-            )
-    for kind, caption in _IMAGE.findall(message.text):
-        article = "an" if kind[0] in "aeiou" else "a"
-        made.append(
-            Statement(
-                _ended(f"{message.speaker} shared {article} {kind}: {' '.join(caption.split())}"),
-                (message.id,) if message.id else (),
-                said_at,
-                message.sender_id,
-                message.speaker,
-                caption,
-            )
+def _peoples(
+    told: Told, said: Sequence[Spoken], setting: Setting, question: tuple[str, Message] | None
+) -> Iterator[Statement]:
+    answered = _answer(told, said, setting, question)
+    if answered is not None:
+        yield answered
+    others = setting.others(told.message)
+    groups: list[tuple[int, int]] = []
+    before: Spoken | None = None
+    for one in said:
+        phrases = spoken(one.text)
+        for begin, stop, is_joined in _kept(one, before, phrases, others, setting):
+            if is_joined and groups and before is not None and groups[-1][1] >= before.stop:
+                groups[-1] = (groups[-1][0], stop)
+            else:
+                groups.append((begin, stop))
+        before = one
+    for begin, stop in groups:
+        if (statement := _made(told, begin, stop, setting)) is not None:
+            yield statement
+
+
+def _kept(
+    one: Spoken, before: Spoken | None, phrases: Phrases, others: Sequence[str], setting: Setting
+) -> Iterator[tuple[int, int, bool]]:
+    """What of a sentence is kept: from where to where, and whether it goes with the sentence before."""
+    if len(one.text) > LONGEST_SENTENCE:
+        return  # no sentence anyone said
+    core = phrases.bared(one.text, others)
+    begin = one.stop - len(core)
+    stated = stated_part(core, phrases)
+    told = 0
+    if 0 < stated < MAX_CHARS and _is_worth(core[:stated], phrases, setting):
+        if not phrases.leans(core[:stated]):
+            told = stated
+            yield begin, begin + stated, False
+        elif (
+            before is not None and one.follows and not setting.is_speech and supports(before, phrases, others)
+        ):
+            told = stated
+            yield before.stop - len(phrases.bared(before.text, others)), begin + stated, True
+    if not setting.is_speech:
+        for trait in _told(core, phrases, setting):
+            if trait.begin >= told:
+                yield begin + trait.begin, begin + trait.stop, False
+
+
+def stated_part(core: str, phrases: Phrases) -> int:
+    """How much of a sentence states something: all of it, or what stands before the request or doubt it ends with."""
+    whole = (
+        not phrases.is_question(core) and not phrases.second.search(core) and not phrases.hedged.search(core)
+    )
+    if whole or not phrases.is_full:
+        return len(core) if whole else 0
+    for found in phrases.request.finditer(core, 16):
+        head = core[: found.start()].rstrip(" ,;-")
+        if phrases.first.search(head) and not phrases.second.search(head) and not phrases.hedged.search(head):
+            return len(head)
+    return 0
+
+
+def _is_worth(text: str, phrases: Phrases, setting: Setting) -> bool:
+    if setting.is_speech:
+        return _is_binding(text, phrases)
+    if phrases.small_talk.search(text) or phrases.second.search(text):
+        return False
+    if any(_told(text, phrases, setting)):
+        return True
+    if not phrases.is_claim(text):
+        return False
+    if not (setting.has_agent and phrases.is_full):
+        return True
+    # To an agent people mostly say what they are at: what is worth keeping of that names something.
+    framed = phrases.frames.match(text) or (phrases.tasks.match(text) and not _NAMED_THING.search(text))
+    framed = framed and not phrases.beside_frame.search(text)
+    own = phrases.first.search(text) or phrases.we.search(text) or _NAMED_THING.search(text)
+    return bool(_SPECIFIC.search(text) and own) and not framed
+
+
+def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trait]:
+    """What a sentence says of its speaker that can be read without the one before."""
+    for trait in traits.traits_of(text, to_agent=setting.to_agent):
+        clause = text[trait.begin : trait.stop]
+        # A wish is worth having though a word in it points elsewhere, where it says enough besides.
+        wish = (
+            trait.category in {traits.INSTRUCTION, "Preference"}
+            and len(phrases.telling(lowered(clause))) >= 4
         )
-    return made, asked
+        if wish or not phrases.leans(clause):
+            yield trait
 
 
-def _parts(sentence: str, message: Message, others: Sequence[str]) -> Iterator[_Part]:
-    """The claims inside one sentence that are worth keeping, bared of address and exclamation."""
-    text = grammar.tidied(sentence)
-    if text.rstrip("\"')*").endswith("?") or len(text) > LONGEST_SENTENCE:
-        return
-    text = bared(text, others)
-    if not is_english(text):
-        said = len(words.word_set(text)) >= 4 or (len(text) >= 8 and not text.isascii())
-        if said or german.is_about_oneself(text):
-            yield _Part(text, message, leans=False)
-        return
-    text = with_subject(text)
-    for claim in split_claims(text):
-        claim = REQUEST.sub("", bared(claim, others).rstrip(" .!…"))
-        claim = EVALUATION.sub("", claim.strip(" ,;-–—"))
-        if claim and is_claim(claim):
-            yield _Part(claim, message, leans=leans(claim))
+def _is_binding(text: str, phrases: Phrases) -> bool:
+    """Of speech that was written down, only what is said cleanly and binds someone: a decision, a task, a figure."""
+    text = _SPACED.sub("", text)
+    unclean = phrases.filler.search(text) or _REPEATED.search(text) or _BROKEN.search(text)
+    quiet = phrases.hedged.search(text) or phrases.second.search(text) or phrases.small_talk.search(text)
+    if unclean or quiet or phrases.is_question(text) or phrases.torn.match(text) or not text.endswith("."):
+        return False
+    tokens = lowered(text)
+    return (
+        bool(phrases.binding.search(text)) and len(phrases.telling(tokens)) >= 5 and phrases.has_verb(tokens)
+    )
 
 
-def _can_join(group: Sequence[_Part], part: _Part) -> bool:
-    size = sum(len(p.text.split()) for p in group) + len(part.text.split())
-    said = telling([t.lower() for t in grammar.words_of(part.text) if t[0].isalnum()])
-    return len(group) < 2 and size <= 40 and len(said) >= 3
+def supports(before: Spoken, phrases: Phrases, others: Sequence[str]) -> bool:
+    """Whether a sentence can carry the one that leans on it: it states something, and leans on nothing itself."""
+    core = phrases.bared(before.text, others)
+    said = phrases.telling(lowered(core))
+    quiet = phrases.is_question(core) or phrases.second.search(core) or phrases.hedged.search(core)
+    quiet = quiet or phrases.small_talk.search(core)
+    return len(core) < 250 and len(said) >= 2 and not quiet and not phrases.leans(core)
+
+
+def _made(told: Told, begin: int, stop: int, setting: Setting) -> Statement | None:
+    message = told.message
+    words_said = " ".join(told.text[begin:stop].split())
+    text = quote(message.speaker, told.quoted(begin, stop), is_cut=_is_cut(told.text, stop))
+    if not words_said or len(text) > MAX_CHARS:
+        return None
+    return Statement(
+        text,
+        (message.id,) if message.id else (),
+        told.at,
+        message.sender_id,
+        message.speaker,
+        words_said,
+        (message.sender_id, *sorted(setting.named(words_said, message))),
+        setting.to_agent,
+    )
+
+
+def _names(text: str, name: str) -> bool:
+    first = name.split(maxsplit=1)[0] if name.strip() else ""
+    return len(first) > 1 and re.search(rf"(?<!\w){re.escape(first)}(?!\w)", text) is not None
+
+
+def _is_cut(text: str, stop: int) -> bool:
+    """Whether the sentence goes on behind `stop`."""
+    rest = text[stop:].lstrip(" \t.!…。！)\"'”")
+    return (
+        bool(rest)
+        and rest[0] not in "\r\n"
+        and text[stop - 1] not in ".!?…。！？"
+        and not re.match(r"\s*[.!…。！\r\n]", text[stop:])
+    )
+
+
+def quote(speaker: str, said: str, *, is_cut: bool = False) -> str:
+    """Words behind the name of who said them, ended as a sentence; three dots where more was said.
+
+    >>> quote("Ana", "I moved to Oslo")
+    'Ana: I moved to Oslo.'
+    """
+    said = said.strip(" ,;-–—")
+    end = " …" if is_cut else "" if said.endswith(_STOPPED) else "."
+    return f"{speaker}: {said}{end}"
+
+
+def _attached(told: Told) -> Iterator[Statement]:
+    message = told.message
+    for kind, caption in _ATTACHED.findall(message.text):
+        article = "an" if kind[0] in "aeiou" else "a"
+        text = f"{message.speaker} shared {article} {kind}: {' '.join(caption.split())}"
+        ids = (message.id,) if message.id else ()
+        text = text if text.endswith(_STOPPED) else f"{text}."
+        yield Statement(text, ids, told.at, message.sender_id, message.speaker, caption, (message.sender_id,))
 
 
 # -- answers
 
 
 def _answer(
-    sentence: str, question: tuple[str, Message], message: Message, parts: Sequence[_Part], said_at: datetime
-) -> _Part | None:
-    """A short answer joined with its question, where the answer alone says nothing."""
+    told: Told, said: Sequence[Spoken], setting: Setting, question: tuple[str, Message] | None
+) -> Statement | None:
+    """A short answer quoted with its question, where the answer alone says nothing."""
+    message = told.message
+    if question is None or question[1].sender_id == message.sender_id or not said or setting.is_speech:
+        return None
     asked, asker = question
-    text = grammar.tidied(sentence).strip()
-    if not (_YES.match(text) or _NO.match(text)):
-        text = bared(text, [asker.speaker])
-    asked = re.sub(r"^.*?[.!]\s+(?=\S)", "", asked)
-    asked = LEADS.sub("", asked).strip()
-    if parts or text.endswith("?") or not 3 <= len(asked.split()) <= 16 or len(text.split()) > 12:
-        return None
-    content = {t for t in words.word_set(asked) if t not in STOP and t not in EMPTY}
+    phrases = spoken(asked)
+    first = said[0]
     if (
-        len(content) < 2
-        or not SECOND.search(asked)
-        or re.search(r"\b(?:it|that|this|these|those|they|them|there|he|she|him|her|one)\b", asked, re.I)
+        not phrases.is_full
+        or not _is_plain_question(asked, phrases)
+        or len(first.text.split()) > _LONGEST_ANSWER
     ):
         return None
-    asked = dates.with_absolute(asked, said_at)
-    bare = text.rstrip(".!")
-    if _YES_NO.match(asked):
-        if _NO.match(text):
-            return _Part(
-                f'\0When {asker.speaker} asked "{asked}", {message.speaker} answered no', asker, leans=False
-            )
-        if _YES.match(text):
-            return _Part(
-                f'\0When {asker.speaker} asked "{asked}", {message.speaker} answered yes', asker, leans=False
-            )
+    answer = phrases.bared(first.text, [asker.speaker])
+    if _kept_alone(first, phrases, setting, asker) or phrases.is_question(first.text):
         return None
-    if re.match(r"^(?:what|where|who|which|when|how (?:many|long|old|often|much))\b", asked, re.I):
-        telling = {t for t in words.word_set(bare) if t not in STOP and t not in EMPTY}
-        if (
-            telling
-            and not SOCIAL.search(text)
-            and not SECOND.search(text)
-            and not leans(bare + " ")
-            and not _YES.match(text)
-        ):
-            bare = _absolute(
-                grammar.spoken_by(bare, message.speaker, f"{message.speaker} and others"), said_at
-            )
-            return _Part(
-                f'\0When {asker.speaker} asked "{asked}", {message.speaker} answered: {bare}',
-                asker,
-                leans=False,
-            )
-    return None
-
-
-# -- telling
-
-
-def _told(group: Sequence[_Part], message: Message, company: str, said_at: datetime) -> str:
-    """The parts of a group as one sentence in the third person."""
-    if group[0].text.startswith("\0"):
-        return _ended(group[0].text[1:])
-    pieces: list[str] = []
-    for part in group:
-        text = part.text.rstrip(" .!…")
-        if not is_english(text):
-            return _ended(f"{message.speaker} said: {dates.with_absolute(text, said_at)}")
-        personal = bool(FIRST.search(text) or WE.search(text))
-        told = grammar.spoken_by(_absolute(text, said_at), message.speaker, company)
-        if not personal and not pieces:
-            told = f"{message.speaker} said: {told[:1].upper()}{told[1:]}"
-        elif pieces:
-            told = told if told.startswith(message.speaker) else _lowered(told)
-        pieces.append(told)
-    return _ended("; ".join(pieces))
-
-
-def _company(text: str, speaker: str, others: Sequence[str]) -> str:
-    """What "we" means in a message: the speaker and the people it names."""
-    if len(others) == 1 and re.search(
-        r"\b(?:we both|we're both|both of us|you and me|you and i|we've both)\b", text, re.I
+    if phrases.yes_no.match(asked):
+        if not (phrases.yes.match(first.text) or phrases.no.match(first.text)) or len(said) > 1:
+            return None
+    elif (
+        not phrases.asked_for.match(asked)
+        or not phrases.telling(lowered(answer))
+        or phrases.small_talk.search(first.text)
+        or phrases.second.search(first.text)
+        or phrases.hedged.search(first.text)
+        or phrases.leans(answer)
     ):
-        return f"{speaker} and {others[0]}"
-    found = _COMPANY.search(text)
-    if not found:
-        return f"{speaker} and others"
-    who = re.sub(r"^my\b", f"{speaker}'s", found.group(), flags=re.I)
-    return f"{speaker} and {who}"
+        return None
+    text = f"{asker.speaker}: {asked} {quote(message.speaker, told.quoted(first.begin, first.stop))}"
+    ids = tuple(one for one in (asker.id, message.id) if one)
+    return Statement(text, ids, told.at, message.sender_id, message.speaker, first.text, (message.sender_id,))
 
 
-_WITHOUT = lexicon("since until till by from of for before after around on in during the about between this")
+def _kept_alone(first: Spoken, phrases: Phrases, setting: Setting, asker: Message) -> bool:
+    return any(_kept(first, None, phrases, [asker.speaker], setting))
 
 
-_TIMELY = re.compile(
-    r"\d|day|week|month|year|night|morning|evening|afternoon|noon|ago|last|next|this|now|tomorrow|decade|fortnight|spring|summer|fall|"
-    r"autumn|winter|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|christmas|easter|eve|past|coming|hour|minute|century",
-    re.I,
-)
-
-
-def _absolute(text: str, said_at: datetime) -> str:
-    """`text` with its relative times replaced by dates, or, where that would not read, followed by them."""
-    if not _TIMELY.search(text):
-        return text
-    out: list[str] = []
-    at = 0
-    for mention in dates.mentions(text, said_at):
-        if mention.is_absolute:
-            continue
-        out.append(text[at : mention.begin])
-        if text[mention.stop : mention.stop + 2] in {"'s", "’s"}:
-            out.append(f"{mention.words}'s ({dates.shown(mention.start, mention.end)})")
-            at = mention.stop + 2
-            continue
-        out.append(_dated(text, mention))
-        at = mention.stop
-    return "".join(out) + text[at:]
-
-
-def _dated(text: str, mention: dates.TimeMention) -> str:
-    said = mention.words.lower()
-    before = text[: mention.begin].split()
-    follows = text[mention.stop : mention.stop + 1]
-    start, end = mention.start, mention.end
-    shown = dates.shown(start, end)
-    plain = re.fullmatch(
-        r"(?:yesterday|today|tomorrow|(?:last|next|this past|this|past|this coming) (?:week|month|year|weekend|mon|tues|wednes|thurs|fri|satur|sun)\w*|"
-        r"(?:on )?(?:last|next) \w+day|.+ ago|the day before yesterday)",
-        said,
-    )
-    heads = not before and re.match(r"\s+(?:was|is|has|had|will|were)\b", text[mention.stop :])
-    if (
-        heads
-        or follows in {"'", "’", "-"}
-        or not plain
-        or (before and before[-1].lower() in _WITHOUT and before[-1].lower() not in {"on", "in"})
-    ):
-        return f"{mention.words} ({shown})"
-    if said in {"this week", "this month", "this year"}:
-        return f"{mention.words} ({shown})"
-    if before and before[-1].lower() in {"on", "in"}:
-        return shown
-    if start == end:
-        return f"on {shown}"
-    if (end - start) == timedelta(days=1):
-        return f"on the weekend of {shown}"
-    if (end - start) == timedelta(days=6):
-        return f"in the week of {shown}"
-    return f"in {shown}"
-
-
-def _lowered(text: str) -> str:
-    """`text` to go on after a semicolon: its first word small where it is no name."""
-    first = text.split(" ", 1)[0].rstrip(",")
-    lower = first.lower()
-    is_plain = lower in STOP or lower in EMPTY or lower in grammar.ADVERBS or lower.endswith(("ing", "ly"))
-    return text[:1].lower() + text[1:] if is_plain or lower in {"even", "crazy", "since", "now"} else text
-
-
-def _ended(text: str) -> str:
-    text = " ".join(text.split()).strip(" ,;-–—")
+def _is_plain_question(asked: str, phrases: Phrases) -> bool:
+    """Whether a question says by itself what it asks: of the listener, of something named, and no mere courtesy."""
+    content = phrases.telling(list(words.word_set(asked)))
     return (
-        text[:1].upper()
-        + text[1:]
-        + ("" if text.endswith((".", "!", "?", "。", "！", "？", "…", "।")) else ".")
-        if text
-        else ""
+        3 <= len(asked.split()) <= 16
+        and len(content) >= 2
+        and bool(phrases.second.search(asked))
+        and not phrases.pointed_at.search(asked)
+        and not phrases.offers.match(asked)
     )
 
 
-def retold(
-    sentence: str,
-    message: Message,
-    others: Sequence[str],
-    zone: tzinfo,
-    before: str = "",
-    *,
-    alone: bool = False,
-) -> str:
-    """One sentence of `message` in the third person with its dates, whatever it says; "" if it cannot stand alone.
-
-    A sentence that leans on `before`, the one said just ahead of it, is told together with it; with `alone` it is
-    told by itself although a pronoun in it points elsewhere.
-    """
-    said_at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
-    parts = [_Part(text, message, leans=False) for s in (before, sentence) if (text := _plain(s, others))]
-    if not parts or not _plain(sentence, others):
-        return ""
-    if leans(parts[-1].text) and not alone:
-        if len(parts) < 2 or leans(parts[0].text) or not is_claim(parts[0].text):
-            return ""
-    else:
-        parts = parts[-1:]
-    if sum(len(part.text) for part in parts) > MAX_CHARS:
-        return ""
-    return _told(parts, message, _company(message.text, message.speaker, others), said_at)
+# -- what an assistant says
 
 
-def _plain(sentence: str, others: Sequence[str]) -> str:
-    text = with_subject(bared(grammar.tidied(sentence), others)).rstrip(" .!…")
-    return _with_addressee(text, others) if SECOND.search(text) else text
-
-
-def _with_addressee(text: str, others: Sequence[str]) -> str:
-    """`text` with "you" named, where one person was spoken to and "you" is not a subject; "" otherwise."""
-    if len(others) != 1:
-        return ""
-    name = others[0]
-    text = re.sub(r"\byours?\b", f"{name}'s", text, flags=re.I)
-    text = re.sub(
-        r"\b(?:you|ya)\b(?=\W*$|[,.;]| (?:in|on|at|to|for|with|about|and|after|before|when|if|there|soon|this|next|a|the|some|my)\b)",
-        name,
-        text,
-        flags=re.I,
-    )
-    return "" if SECOND.search(text) else text
+def _assistants(told: Told, said: Sequence[Spoken], asker: str) -> Iterator[Statement]:
+    """What an assistant did, found, decided or learned, of a message that is a report and not an essay."""
+    message = told.message
+    before: Spoken | None = None
+    for one in said:
+        phrases = spoken(one.text)
+        begin = one.begin
+        is_report = phrases.result.search(one.text) and not phrases.second.search(one.text)
+        moves = message.tool_calls and phrases.next_move.match(one.text)
+        quiet = phrases.is_question(one.text) or phrases.hedged.search(one.text) or len(one.text) > 300
+        past = bool(message.tool_calls) and _SPECIFIC.search(one.text) and phrases.is_claim(one.text)
+        if (is_report or past) and not moves and not quiet and len(phrases.telling(lowered(one.text))) >= 3:
+            if phrases.leans(one.text):
+                if before is None or not one.follows or not supports(before, phrases, ()):
+                    before = one
+                    continue
+                begin = before.begin
+            text = quote(message.speaker, told.quoted(begin, one.stop))
+            ids = (message.id,) if message.id else ()
+            about = (asker,) if asker else ()
+            yield Statement(text, ids, told.at, message.sender_id, message.speaker, one.text, about, True)
+        before = one

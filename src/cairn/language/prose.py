@@ -1,0 +1,134 @@
+"""What a person says in a message, apart from what they paste into it.
+
+Code, tables, headings, lists of links, quoted lines, letters and whole documents are material, not statements. They
+are told by their form, line by line and in linear time, so it makes no difference which language they are in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cairn.language import sentences
+
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_HEADING = re.compile(
+    r"^\s*(?:#{1,6}\s|[=*_-]{3,}\s*$|(?:\*\*|__)[^*_]+(?:\*\*|__):?\s*$|.{1,80}\n?[=-]{3,}$)"
+)
+_TABLE = re.compile(r"^\s*\||\|\s*$|\S \| \S.* \| ")
+_QUOTE = re.compile(r"^\s*>")
+_ITEM = re.compile(r"^\s*(?:[-*•+–]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+")
+_LINK = re.compile(r"\[[^\]]*\]\([^)]*\)|\bhttps?://\S+|\bwww\.\S+")
+_DEAR = re.compile(
+    r"^\s*(?:dear|sehr geehrte[rs]?|liebe[rs]?|chère?|cher|estimad[oa]s?|querid[oa]s?|уважаем\w+)\s[^.!?]{1,80}[,:!]?\s*$",
+    re.I,
+)
+_CODE_LINE = re.compile(
+    r"^\s*(?:import \w|from \w+ import|def \w+\(|class \w+[:(]|(?:const|let|var)\s\w+\s*=|function\s|return\s.*;$|"
+    r"SELECT\s.*\sFROM\s|INSERT INTO|CREATE TABLE|<[/!a-zA-Z][^>]*>|\$ |>>> |@\w+|//|/\*|\*/|#include|[\w.\[\]'\"]+\s*[-+*]?=\s*\S|at \S+\(|"
+    r"[\w.-]+@[\w.-]+:~|Traceback|File \"|[{}\])]+[;,]?$|[\"']?\w+[\"']?\s*:\s*[\[{\"'\d]|-{1,2}\w+)"
+)
+_CODE_END = re.compile(r"[;{}\\]\s*$|\)\s*:\s*$")
+_SYMBOLS = re.compile(r"[{}()\[\]<>=$\\|&^~#*_@;]")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>|&[a-z]+;")
+_FORMULA = re.compile(
+    r"\\[(\[a-zA-Z]|\$[^$\s][^$]*\$|\^\{|\w\s?[=≈≤≥×÷]\s?[\w(-]|\d\s*[×÷*/^]\s*\d|\d!|\b[PC]\("
+)
+_LONG, _MUCH = 2500, 0.2
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One sentence in someone's own words, and where it stands in the message."""
+
+    text: str
+    begin: int
+    stop: int
+    follows: bool
+    """Whether it comes right behind the sentence before it: nothing pasted or listed between them."""
+
+
+def spoken(text: str) -> Iterator[Spoken]:
+    """The sentences of `text` that are prose of its own: no code, table, heading, list, letter or document."""
+    last = -1
+    for begin, stop in _paragraphs(text):
+        for a, b in sentences.places(text[begin:stop]):
+            said = text[begin + a : begin + b]
+            start = begin + a + len(said) - len(said.lstrip())
+            said = said.strip()
+            if not said:
+                continue
+            if not is_debris(said):
+                yield Spoken(said, start, start + len(said), last >= 0 and not text[last:start].strip())
+            last = start + len(said)
+
+
+def is_debris(sentence: str) -> bool:
+    """Whether a single sentence is code, markup, a formula or the opening of a list rather than a statement."""
+    if sentence.endswith((":", "：", ": **")) or _TAG.search(sentence) or _FORMULA.search(sentence):
+        return True
+    bare = _LINK.sub("", re.sub(r"`[^`]*`", "", sentence))
+    letters = sum(map(str.isalpha, bare))
+    return letters < 0.5 * len(bare.replace(" ", "")) or len(_SYMBOLS.findall(bare)) > 0.04 * len(bare) + 2
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Where the lines of prose stand; neighbours are not joined, since a line's end is a sentence's."""
+    lines = list(_lines(text))
+    kinds = _kinds([line for _, _, line in lines])
+    shaped = sum(kind in {"code", "table", "heading", "item"} for kind in kinds)
+    is_document = len(text) > _LONG and shaped > _MUCH * max(len([k for k in kinds if k]), 1)
+    listed = kinds.count("item") >= _LISTED
+    for (begin, stop, _), kind in zip(lines, kinds, strict=True):
+        if is_document and kind not in {"", "prose"}:
+            return
+        if kind == "prose" or (kind == "item" and not listed):
+            yield begin + _item_mark(text[begin:stop]), stop
+
+
+def _item_mark(line: str) -> int:
+    found = _ITEM.match(line)
+    return found.end() if found else 0
+
+
+def _lines(text: str) -> Iterator[tuple[int, int, str]]:
+    at = 0
+    for line in text.splitlines(keepends=True):
+        yield at, at + len(line), line.rstrip("\r\n")
+        at += len(line)
+
+
+def _kinds(lines: list[str]) -> list[str]:
+    """What each line is: "" for an empty one, prose, or a kind of material."""
+    kinds: list[str] = []
+    fenced = lettered = False
+    for line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+            kinds.append("code")
+        elif fenced:
+            kinds.append("code")
+        elif lettered or (_DEAR.match(line) and len(lines) > 1):
+            lettered = True
+            kinds.append("letter")
+        else:
+            kinds.append(_kind(line))
+    return kinds
+
+
+def _kind(line: str) -> str:
+    if not line.strip():
+        return ""
+    if _QUOTE.match(line):
+        return "quote"
+    if _HEADING.match(line):
+        return "heading"
+    if _TABLE.search(line):
+        return "table"
+    if _CODE_LINE.match(line) or _CODE_END.search(line):
+        return "code"
+    if _LINK.search(line) and len(_LINK.sub("", line).split()) < 4:
+        return "links"
+    return "item" if _ITEM.match(line) else "prose"
