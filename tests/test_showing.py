@@ -7,7 +7,6 @@ import pytest
 import cairn
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
-from cairn.surfaces import views
 from cairn.types import Scope, Space
 
 AT = 1_780_000_000_000
@@ -62,13 +61,9 @@ def printed(memory):
     """Every id that search, get, list and log give, with the kind it is of."""
     ids = {}
     for owner in ({"user_id": "ann_b"}, {"agent_id": "coder"}):
-        found = views.search_result(
-            memory.search(
-                "bees Porto tea seed network", **owner, evidence=10, include_profile=True, top_k=20
-            ),
-            app="default",
-            project="default",
-        )
+        found = memory.search(
+            "bees Porto tea seed network", **owner, evidence=10, include_profile=True, top_k=20
+        ).as_data()
         for name, kind in (
             ("episodes", "episode"),
             ("profiles", "profile"),
@@ -83,7 +78,7 @@ def printed(memory):
             ids[item["message_id"]] = "message"
             ids |= {name: "episode" for name in item["entry_ids"] if name.startswith("ep_")}
         for kind in ("episode", "profile", "agent_case", "agent_skill"):
-            listed = views.get_result(memory.get(kind, **owner))
+            listed = memory.get(kind, **owner).as_data()
             ids |= {item["id"]: kind for item in listed[f"{kind}s"]}
     ids |= {row["id"]: "memory" for row in memory.memories.list().memories}
     return ids

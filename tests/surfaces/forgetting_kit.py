@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 import cairn
-from cairn.surfaces import kept
+from cairn.operations.memories import Single
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving
 from tests.surfaces.test_scenario import ENV
@@ -32,7 +32,7 @@ class ThroughPython:
         self._memory.memories.edit(memory_id, content=content)
 
     def forget(self, memory_id=None, **more):
-        return kept.receipt(self._memory.memories.forget(memory_id, **more))
+        return Single.forget.operation.told(None, self._memory.memories.forget(memory_id, **more), {})
 
     def refused(self, **more):
         with pytest.raises(cairn.CairnError) as caught:

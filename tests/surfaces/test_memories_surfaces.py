@@ -11,7 +11,10 @@ from dataclasses import asdict
 import pytest
 
 import cairn
-from cairn.surfaces import kept
+from cairn.operations.keeping import Keeping
+from cairn.operations.memories import Single
+from cairn.operations.prompt import prompt
+from cairn.retrieval.showing import shown
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving, serving_tokens
 from tests.surfaces.test_memories_cli import files_with
@@ -22,6 +25,11 @@ pytestmark = pytest.mark.xdist_group("memories-http")
 GOTCHA = "Deploys wait for the migration job to finish."
 NEWER = "Deploys run the migrations themselves since the new pipeline."
 LIKES = "Alice prefers tea over coffee."
+
+
+def as_data(method, answer):
+    """What an operation answered, as surfaces tell it."""
+    return method.operation.told(None, answer, {})
 
 
 def outcome(told):
@@ -58,7 +66,6 @@ async def story(memory):
         return await answer if asyncio.iscoroutine(answer) else answer
 
     from cairn.governed.memories import verdict_json
-    from cairn.surfaces import views
 
     kept_ = await do(memory.remember(GOTCHA, "gotcha"))
     again = await do(memory.remember(GOTCHA, "gotcha"))
@@ -76,18 +83,18 @@ async def story(memory):
         "successor": verdict_json(successor),
         "listed": sorted(page.memories, key=lambda row: row["scope"]),
         "old": await do(memory.memories.show(key)),
-        "history": kept.history(await do(memory.memories.history(key))),
+        "history": as_data(Single.history, await do(memory.memories.history(key)))["history"],
         "why": await do(memory.memories.why(key)),
-        "found": [views.memory(hit) for hit in found.memories],
-        "prompt": kept.prompt(found),
-        "hers": [views.memory(hit) for hit in mine.memories],
+        "found": [shown(hit) for hit in found.memories],
+        "prompt": prompt(found),
+        "hers": [shown(hit) for hit in mine.memories],
     }
     await do(memory.remember("Seeding needs the network.", "gotcha", "mission", "run-1", mode="strict"))
     told["ended"] = asdict(await do(memory.memories.end_mission("run-1", success=True)))
     told["core"] = await do(memory.memories.set_core(projectSummary="A tide parser."))
-    told["sweep"] = kept.sweep(await do(memory.memories.sweep()))
-    told["pages"] = kept.pages(await do(memory.memories.refresh()))
-    told["receipt"] = kept.receipt(await do(memory.memories.forget(hers.memory["id"])))
+    told["sweep"] = as_data(Keeping.sweep, await do(memory.memories.sweep()))
+    told["pages"] = as_data(Keeping.refresh, await do(memory.memories.refresh()))
+    told["receipt"] = as_data(Single.forget, await do(memory.memories.forget(hers.memory["id"])))
     return told
 
 

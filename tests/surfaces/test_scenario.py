@@ -73,9 +73,7 @@ def through_cli(root):
 
 
 def shown(result):
-    from cairn.surfaces import views
-
-    return views.search_result(result, app="default", project="default")["episodes"]
+    return result.as_data()["episodes"]
 
 
 def as_dict(value):

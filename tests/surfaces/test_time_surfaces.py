@@ -8,7 +8,7 @@ import json
 import pytest
 
 import cairn
-from cairn.surfaces import kept
+from cairn.operations.keeping import Keeping
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving, serving_tokens
 from tests.surfaces.test_scenario import ENV
@@ -30,6 +30,11 @@ Before the first test of a day.
 Ask for the network, then seed.
 """
 EXPORT = json.dumps({"results": [{"id": "1", "memory": "Alice keeps bees in Porto.", "user_id": "alice"}]})
+
+
+def as_data(method, answer):
+    """What an operation answered, as surfaces tell it."""
+    return method.operation.told(None, answer, {})
 
 
 def edited(root):
@@ -85,11 +90,13 @@ def through_python(root):
             last = (await memory.log(key, limit=1))[0]["id"]
             told["undone"] = await memory.restore(last)
             told["end"] = hour(note)
-            told["skill"] = kept.scan(await memory.memories.import_skill("seed-runs/SKILL.md", text=SKILL))
+            told["skill"] = as_data(
+                Keeping.scan_skills, await memory.memories.import_skill("seed-runs/SKILL.md", text=SKILL)
+            )
             own_skill(root)
-            told["scan"] = kept.scan(await memory.memories.scan_skills())
-            told["import"] = kept.imported(await memory.memories.import_from("mem0", EXPORT))
-            told["again"] = kept.imported(await memory.memories.import_from("mem0", EXPORT))
+            told["scan"] = as_data(Keeping.scan_skills, await memory.memories.scan_skills())
+            told["import"] = as_data(Keeping.import_from, await memory.memories.import_from("mem0", EXPORT))
+            told["again"] = as_data(Keeping.import_from, await memory.memories.import_from("mem0", EXPORT))
             return told
 
     return asyncio.run(tell())

@@ -18,7 +18,7 @@ ProjectId = Annotated[
 SessionId = Annotated[str, says("the session", "s1", low=1, high=MAX_ID)]
 UserId = Annotated[
     str | None,
-    says("whose memory: a user's; exactly one of user_id and agent_id", "alice", low=1, high=MAX_ID),
+    says("whose memory: a user's", "alice", low=1, high=MAX_ID),
 ]
 AgentId = Annotated[str | None, says("whose memory: an agent's", "coder", low=1, high=MAX_ID)]
 

@@ -9,7 +9,7 @@ example and default. The rest of the row stands in the decorator:
 
 From it come `memory.flush`, its awaited twin (`aio.py`), the route with its checks and its OpenAPI description, the
 options of `cairn flush`, and the reference pages. So a new option is one parameter here, and a new operation one
-method; the command line needs a line that says how its answer is printed (`surfaces/commands`), nothing else.
+method; the command line needs a line that says how its answer is printed (`surfaces/command.py`), nothing else.
 
 Annotations are looked at when somebody asks, so that importing the table costs next to nothing.
 """

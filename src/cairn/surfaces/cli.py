@@ -11,7 +11,9 @@ found or refused with a reason, 2 bad input, 3 not found, 4 conflict, 5 unavaila
 from __future__ import annotations
 
 import argparse
+import difflib
 import gc
+import importlib
 import io
 import logging
 import os
@@ -82,10 +84,45 @@ def _global_options() -> argparse.ArgumentParser:
     return options
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line, as data: the documentation test reads it too."""
-    from cairn.surfaces import agents_cli, commands, keeping_cli, memories_cli, project_cli, upkeep_cli
+# Where each command is declared: only the module of the one that is called is loaded.
+HOMES = {
+    "talk_cli": ("init", "demo", "add", "flush", "search", "recall", "brief", "get", "show", "reextract"),
+    "memories_cli": ("remember", "memories"),
+    "keeping_cli": ("sweep", "consolidate", "mission", "core", "skills", "refresh"),
+    "upkeep_cli": (
+        "cascade", "ome", "config", "model", "doctor", "server", "export", "import", "log", "diff", "restore",
+    ),
+    "project_cli": ("project",),
+    "agents_cli": ("mcp",),
+}  # fmt: skip
+# Words that people type, and what they mean here.
+MEANT = {
+    "status": "cascade status",
+    "health": "doctor",
+    "list": "memories list",
+    "ls": "memories list",
+    "forget": "memories forget",
+    "delete": "memories forget",
+    "edit": "memories edit",
+    "history": "log",
+    "undo": "restore",
+    "reindex": "cascade rebuild",
+    "rebuild": "cascade rebuild",
+    "sync": "cascade sync",
+    "open": "show",
+    "cat": "show",
+    "find": "search",
+    "query": "search",
+    "ask": "recall",
+    "serve": "server start",
+    "start": "server start",
+    "settings": "config show",
+    "checkpoint": "log --mark LABEL",
+}
 
+
+def build_parser(only: str = "") -> argparse.ArgumentParser:
+    """The command line; with `only` the part of it that begins with that command."""
     parser = Parser(
         prog="cairn",
         description="Long-term memory for AI agents that a person can read.",
@@ -95,9 +132,45 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cairn {VERSION}")
     table = Commands(parser)
-    for part in (commands, upkeep_cli, memories_cli, keeping_cli, project_cli, agents_cli):
-        part.add_commands(table)
+    for module, names in HOMES.items():
+        if not only or only in names:
+            _declare(table, importlib.import_module(f"cairn.surfaces.{module}"), only)
     return parser
+
+
+def _declare(table: Commands, module: Any, only: str) -> None:
+    """Hang the commands of a module into the command line."""
+    if not hasattr(module, "COMMANDS"):
+        module.add_commands(table)
+        return
+    groups: dict[str, Commands] = {}
+    for command in module.COMMANDS:
+        first, _, last = command.name.rpartition(" ")
+        if only and command.name.partition(" ")[0] != only:
+            continue
+        home = table
+        if first:
+            home = groups.get(first) or groups.setdefault(first, table.group(first, module.GROUPS[first]))
+        lines = "\n".join(f"  {line}" for line in command.examples)
+        command.declare(home.add(last, command, command.help, examples=lines))
+
+
+def command_in(given: Sequence[str]) -> str:
+    """The first word of a command line that is neither a global option nor its value."""
+    words = iter(given)
+    for word in words:
+        if word in {"--root", "--app", "--project"}:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def _unknown(word: str) -> Invalid:
+    names = [name for names in HOMES.values() for name in names]
+    near = MEANT.get(word.lower()) or next(iter(difflib.get_close_matches(word, names, 1)), "")
+    meant = f" Did you mean `cairn {near}`?" if near else ""
+    return Invalid(f'There is no command "{word[:60]}".{meant} See `cairn --help`.', field="command")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,12 +194,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # An argument of bytes that are no text may have to be said again; in JSON this is a valid escape.
             sys.stdout.reconfigure(errors="backslashreplace")
-    parser = build_parser()
     if not given:
-        parser.print_help()
+        build_parser().print_help()
         return 2
+    word = command_in(given)
     try:
-        args = parser.parse_args(given)
+        if word and not any(word in names for names in HOMES.values()):
+            raise _unknown(word)
+        args = build_parser(word).parse_args(given)
     except Invalid as error:
         return _report(error, Output(as_json="--json" in given))
     for name, default in {"root": None, "app": "default", "project": "default", "json": False}.items():

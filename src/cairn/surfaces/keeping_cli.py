@@ -1,19 +1,21 @@
-"""The subcommands that keep memories in order: sweep, consolidate, mission, core, skills, refresh."""
+"""The commands that keep memories in order: sweep, consolidate, mission, core, skills, refresh."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cairn.errors import Invalid
-from cairn.surfaces.commands import opened, space_of
-from cairn.surfaces.memories_cli import one_command, place_of, scope_options
+from cairn.operations.keeping import Keeping
+from cairn.surfaces.command import Call, Command
 from cairn.surfaces.output import Output
 
-if TYPE_CHECKING:
-    from cairn.surfaces.cli import Commands
-
+GROUPS = {
+    "mission": "runs of an agent and what they learn",
+    "core": "the small document an agent always has before it",
+    "skills": "procedures as SKILL.md files",
+}
 CORE_FIELDS = {
     "summary": "projectSummary",
     "conventions": "criticalConventions",
@@ -23,119 +25,50 @@ CORE_FIELDS = {
 }
 
 
-def add_commands(commands: Commands) -> None:
-    """Declare every subcommand of this module."""
-    command = commands.add(
-        "sweep", sweep, "decay, demote, promote and archive what is due; refresh the pages"
-    )
-    command.add_argument("--dry-run", action="store_true", help="only say what would happen")
-    command = commands.add(
-        "consolidate",
-        consolidate,
-        "merge memories that say nearly the same; every run can be undone",
-        examples="  cairn consolidate --dry-run\n  cairn consolidate --undo con_0123456789ab",
-    )
-    scope_options(command)
-    command.add_argument("--dry-run", action="store_true", help="only say what would be merged")
-    command.add_argument("--undo", metavar="RUN", help="take this run back")
-    mission = commands.group("mission", "runs of an agent and what they learn")
-    command = mission.add(
-        "end",
-        mission_end,
-        "end a run: what it learned goes to the project, or is put away",
-        examples="  cairn mission end run-42 --success",
-    )
-    command.add_argument("run_id", metavar="RUN", help="the run id: the owner of its memories")
-    outcome = command.add_mutually_exclusive_group(required=True)
-    outcome.add_argument("--success", dest="success", action="store_true")
-    outcome.add_argument("--failure", dest="success", action="store_false")
-    core = commands.group("core", "the small document an agent always has before it")
-    command = core.add("show", core_show, "the core memory of the project, or of an agent")
-    command.add_argument("--agent", default="", metavar="ID")
-    command = core.add(
-        "set",
-        core_set,
-        "set one field of the core memory; its version grows",
-        examples='  cairn core set summary "A parser for tide tables."\n'
-        '  cairn core set conventions "Tabs" "Tests beside modules"\n'
-        '  cairn core set focus --add "the 2.0 release"',
-    )
-    command.add_argument("field", choices=[*CORE_FIELDS])
-    command.add_argument("text", nargs="+", help='the summary, or the items of the list; "" empties it')
-    command.add_argument("--add", action="store_true", help="add to the list instead of replacing it")
-    command.add_argument("--agent", default="", metavar="ID")
-    skills = commands.group("skills", "procedures as SKILL.md files")
-    command = skills.add("list", skills_list, "the skill files that are known")
-    command.add_argument("--archived", action="store_true", help="those that are gone too")
-    command = skills.add(
-        "scan", skills_scan, "take in new and changed skills", examples="  cairn skills scan ~/.claude/skills"
-    )
-    command.add_argument("folder", nargs="*", help="folders besides the root's own skills")
-    command = one_command(skills, "export", skills_export, "write a procedure as a SKILL.md")
-    command.add_argument("--to", metavar="DIR", help="also copy it to DIR/<name>/SKILL.md")
-    command = skills.add("import", skills_import, "take one SKILL.md in as a procedure")
-    command.add_argument("file", help="a SKILL.md, or the folder it is in")
-    commands.add("refresh", refresh, "make the pages agents read at start anew: MEMORY.md and its topics")
-
-
-def sweep(args: argparse.Namespace, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    with opened(args, reading=True) as memory, output.progress("sweeping"):
-        done = kept.sweep(memory.memories.sweep(dry_run=args.dry_run, **space_of(args)))
-    output.value(done)
+def say_swept(done: Any, output: Output) -> None:
     counts = ", ".join(
         f"{done[f'entries_{name}']} {name}"
         for name in ("decayed", "demoted", "promoted", "archived", "orphaned")
     )
-    output.line(f"{'Would be' if args.dry_run else 'Swept'}: {counts}.")
+    output.line(f"{'Would be' if done['dry_run'] else 'Swept'}: {counts}.")
     for move in done["transitions"]:
         output.line(f"  {move['move']}  {move['id']}  {move['reason']}")
-    return 0
 
 
-def consolidate(args: argparse.Namespace, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    with opened(args, reading=True) as memory:
-        if args.undo:
-            restored = memory.memories.undo_consolidation(args.undo, **space_of(args))
-            output.value({"run_id": args.undo, "restored": restored})
-            output.line(f"{restored} memories are as they were before {args.undo}.")
-            return 0
-        done = kept.consolidation(memory.memories.consolidate(dry_run=args.dry_run, **place_of(args)))
-    output.value(done)
+def say_consolidated(done: Any, output: Output) -> None:
+    if "restored" in done:
+        output.line(f"{done['restored']} memories are as they were before {done['run_id']}.")
+        return
     for one in done["merged"]:
         output.line(f"{one['category']}: {', '.join(one['originals'])} -> {one['new_id'] or '(dry run)'}")
     if not done["merged"]:
         output.line("Nothing to merge.")
-    elif not args.dry_run:
+    elif not done["dry_run"]:
         output.line(f"Undo with `cairn consolidate --undo {done['run_id']}`.")
-    return 0
 
 
-def mission_end(args: argparse.Namespace, output: Output) -> int:
-    from dataclasses import asdict
+def _outcome(parser: argparse.ArgumentParser) -> None:
+    outcome = parser.add_mutually_exclusive_group(required=True)
+    outcome.add_argument("--success", dest="success", action="store_true", help="it reached its goal")
+    outcome.add_argument("--failure", dest="success", action="store_false", help="it did not")
 
-    with opened(args, reading=True) as memory:
-        done = asdict(memory.memories.end_mission(args.run_id, success=args.success, **space_of(args)))
-    output.value(done)
+
+def _fill_outcome(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    fields["success"] = args.success
+
+
+def say_ended(done: Any, output: Output) -> None:
     output.line(
         f"{len(done['promoted'])} memories went to the project, {len(done['archived'])} were archived."
     )
     if done["already"]:
         output.line("The mission had ended before; nothing was done.")
-    return 0
 
 
-def core_show(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        document = memory.memories.core(args.agent, **space_of(args))
-    return _say_core(document, output)
+# ---------------------------------------------------------------- core memory
 
 
-def _say_core(document: Mapping[str, Any], output: Output) -> int:
-    output.value(dict(document))
+def say_core(document: Any, output: Output) -> int:
     if not document["version"]:
         output.line('There is no core memory yet: `cairn core set summary "..."` begins it.')
         return 1
@@ -148,24 +81,36 @@ def _say_core(document: Mapping[str, Any], output: Output) -> int:
     return 0
 
 
-def core_set(args: argparse.Namespace, output: Output) -> int:
-    name = CORE_FIELDS[args.field]
+def _core_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("field", choices=[*CORE_FIELDS], help="which field")
+    parser.add_argument("text", nargs="+", help='the summary, or the items of the list; "" empties it')
+    parser.add_argument("--add", action="store_true", help="add to the list instead of replacing it")
+
+
+def core_set(call: Call) -> int:
+    args, name = call.args, CORE_FIELDS[call.args.field]
     if args.field == "summary" and args.add:
         raise Invalid("The summary is one text; --add is for lists.", field="add")
-    with opened(args) as memory:
+    with call.opened() as memory:
         value: Any = " ".join(args.text) if args.field == "summary" else list(args.text)
         if args.add:
-            value = [*memory.memories.core(args.agent, **space_of(args))[name], *value]
-        document = memory.memories.set_core(args.agent, **space_of(args), **{name: value})
-    return _say_core(document, output)
+            value = [*memory.memories.core(**call.fields)[name], *value]
+        call.fields[name] = value
+        return call.command.say(call.ask(memory), call.output)
 
 
-def skills_list(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        rows = [
-            row for row in memory.memories.skills(**space_of(args)) if args.archived or not row["archived_at"]
-        ]
-    output.value({"skills": [dict(row) for row in rows]})
+# ---------------------------------------------------------------- skills
+
+
+def _archived(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--archived", action="store_true", help="those that are gone too")
+
+
+def skills_list(call: Call) -> int:
+    output = call.output
+    with call.opened() as memory:
+        rows = [row for row in call.ask(memory)["skills"] if call.args.archived or not row["archived_at"]]
+    output.value({"skills": rows})
     output.table(
         ("kind", "memory", "path"), [(row["kind"], row["memory_id"] or "", row["path"]) for row in rows]
     )
@@ -174,17 +119,7 @@ def skills_list(args: argparse.Namespace, output: Output) -> int:
     return 0 if rows else 1
 
 
-def skills_scan(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
-        report = memory.memories.scan_skills(args.folder, **space_of(args))
-    return _say_scan(report, output)
-
-
-def _say_scan(report: Any, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    done = kept.scan(report)
-    output.value(done)
+def say_scanned(done: Any, output: Output) -> int:
     counts = ", ".join(f"{len(done[name])} {name}" for name in ("added", "changed", "removed", "unchanged"))
     output.line(f"{counts}.")
     for item in done["refused"]:
@@ -192,36 +127,105 @@ def _say_scan(report: Any, output: Output) -> int:
     return 1 if done["refused"] else 0
 
 
-def skills_export(args: argparse.Namespace, output: Output) -> int:
-    from pathlib import Path
+def _to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", metavar="DIR", help="also copy it to DIR/<name>/SKILL.md")
 
-    with opened(args, reading=True) as memory:
-        key = memory.memories.export_skill(args.id, **place_of(args))
+
+def skills_export(call: Call) -> int:
+    with call.opened() as memory:
+        key = call.ask(memory)["path"]
         written = memory.settings.root / key
-        copy = Path(args.to).expanduser() / Path(key).parent.name / "SKILL.md" if args.to else None
-        if copy is not None:
-            if copy.exists() and copy.read_bytes() != written.read_bytes():
-                raise Invalid(f"{copy} is there already and differs; move it first.", path=str(copy))
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(written.read_bytes())
-    output.value({"path": key, "copy": str(copy) if copy else None})
-    output.line(str(copy or written))
+    copy = Path(call.args.to).expanduser() / Path(key).parent.name / "SKILL.md" if call.args.to else None
+    if copy is not None:
+        if copy.exists() and copy.read_bytes() != written.read_bytes():
+            raise Invalid(f"{copy} is there already and differs; move it first.", path=str(copy))
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(written.read_bytes())
+    call.output.value({"path": key, "copy": str(copy) if copy else None})
+    call.output.line(str(copy or written))
     return 0
 
 
-def skills_import(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
-        report = memory.memories.import_skill(args.file, **space_of(args))
-    return _say_scan(report, output)
-
-
-def refresh(args: argparse.Namespace, output: Output) -> int:
-    from cairn.surfaces import kept
-
-    with opened(args, reading=True) as memory:
-        done = kept.pages(memory.memories.refresh(**space_of(args)))
-    output.value(done)
+def say_pages(done: Any, output: Output) -> None:
     output.line(f"{len(done['written'])} pages written, {len(done['unchanged'])} were current.")
     for item in done["edited"]:
         output.line(f"edited by hand: {item['page']}; kept as {item['kept_as']}", style="bold")
-    return 0
+
+
+COMMANDS = (
+    Command(
+        "sweep",
+        "decay, demote, promote and archive what is due; refresh the pages",
+        Keeping.sweep,
+        say_swept,
+        progress="sweeping",
+        examples=("cairn sweep --dry-run",),
+    ),
+    Command(
+        "consolidate",
+        method=Keeping.consolidate,
+        prints=say_consolidated,
+        examples=("cairn consolidate --dry-run", "cairn consolidate --undo con_0123456789ab"),
+    ),
+    Command(
+        "mission end",
+        "end a run: what it learned goes to the project, or is put away",
+        Keeping.end_mission,
+        say_ended,
+        positional={"run_id": ""},
+        without=["success"],
+        more=_outcome,
+        fill=_fill_outcome,
+        examples=("cairn mission end run-42 --success",),
+    ),
+    Command("core show", "the core memory of the project, or of an agent", Keeping.core, say_core),
+    Command(
+        "core set",
+        "set one field of the core memory; its version grows",
+        Keeping.set_core,
+        say_core,
+        without=[*CORE_FIELDS.values()],
+        more=_core_arguments,
+        run=core_set,
+        reading=False,
+        examples=(
+            'cairn core set summary "A parser for tide tables."',
+            'cairn core set conventions "Tabs" "Tests beside modules"',
+            'cairn core set focus --add "the 2.0 release"',
+        ),
+    ),
+    Command("skills list", "the skill files that are known", Keeping.skills, more=_archived, run=skills_list),
+    Command(
+        "skills scan",
+        "take in new and changed skills",
+        Keeping.scan_skills,
+        say_scanned,
+        positional={"folders": "*"},
+        reading=False,
+        examples=("cairn skills scan ~/.claude/skills",),
+    ),
+    Command(
+        "skills export",
+        "write a procedure as a SKILL.md",
+        Keeping.export_skill,
+        positional={"memory_id": ""},
+        more=_to,
+        run=skills_export,
+        examples=("cairn skills export mem_20260601_00000001 --to ~/.claude/skills",),
+    ),
+    Command(
+        "skills import",
+        "take one SKILL.md in as a procedure",
+        Keeping.import_skill,
+        say_scanned,
+        positional={"path": "?"},
+        reading=False,
+        examples=("cairn skills import skills/deploy",),
+    ),
+    Command(
+        "refresh",
+        "make the pages agents read at start anew: MEMORY.md and its topics",
+        Keeping.refresh,
+        say_pages,
+    ),
+)

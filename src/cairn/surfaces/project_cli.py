@@ -1,4 +1,4 @@
-"""`cairn project ...`, and `log`, `diff`, `restore` over a memory root: commands as thin calls of the library.
+"""`cairn project ...`: commands as thin calls of the library.
 
 `add_commands` hangs them into the main command line. The library is imported by the command that needs it. Run as a module, this is also the background runner of `automate start`.
 """
@@ -21,7 +21,6 @@ from cairn.errors import CairnError, Unavailable
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
-    from cairn.memory import Memory
     from cairn.project.consolidate import Plan
     from cairn.project.imports import Capture
     from cairn.project.project import ProjectMemory, Written
@@ -43,11 +42,10 @@ def open_project(
 
 
 def add_commands(commands: Commands) -> None:
-    """Declare `project`, `log`, `diff` and `restore`."""
+    """Declare `project` and what is below it."""
     project = commands.group("project", "memory of the repository you stand in")
     _add_project(project)
     _add_automate(project.group("automate", "import, consolidate and prune in the background"))
-    _add_root_history(commands)
 
 
 def _in_tree(commands: Commands, name: str, run: Run, text: str) -> argparse.ArgumentParser:
@@ -116,21 +114,6 @@ def _add_automate(commands: Commands) -> None:
     _in_tree(commands, "status", _automate_status, "is it running, and how did the last run go")
     _in_tree(commands, "run-once", _automate_once, "one cycle, here and now")
     _in_tree(commands, "ensure-running", _automate_start, "start it unless it runs already")
-
-
-def _add_root_history(commands: Commands) -> None:
-    log = commands.add("log", _log, "changes of entries in the memory root, newest first")
-    log.add_argument("id", nargs="?", help="an entry id as search prints it, or path#id")
-    log.add_argument("--limit", type=int, default=50, help="at most this many (default 50, up to 10000)")
-    log.add_argument("--checkpoints", action="store_true", help="list checkpoints instead")
-    log.add_argument("--mark", metavar="LABEL", help="make a checkpoint now")
-    diff = commands.add("diff", _diff, "what changed since a checkpoint or a time")
-    diff.add_argument("target", help="chk-000001, or a time with a zone")
-    back = commands.add(
-        "restore", _restore, "bring back a checkpoint, a moment, or what was before one change"
-    )
-    back.add_argument("target", help="chk-000001, a time with a zone, or ent-000001")
-    back.add_argument("--dry-run", action="store_true", help="say what would be written")
 
 
 # ---------------------------------------------------------------- saying it
@@ -321,7 +304,7 @@ def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Ca
     from dataclasses import replace
 
     from cairn.canonical import text_hash
-    from cairn.surfaces.commands import opened
+    from cairn.surfaces.command import opened
 
     memory = stack.enter_context(opened(args))
     sessions: set[str] = set()
@@ -444,56 +427,6 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
         if settled or time.monotonic() > until:
             return value
         time.sleep(0.05)
-
-
-# ---------------------------------------------------------------- the memory root
-
-
-def _opened(args: argparse.Namespace) -> Memory:
-    from cairn.surfaces.commands import opened
-
-    return opened(args, reading=True)
-
-
-def _log(args: argparse.Namespace, output: Output) -> int:
-    space = {"app_id": args.app, "project_id": args.project}
-    with _opened(args) as memory:
-        if args.mark is not None:
-            made = memory.checkpoint(args.mark, **space)
-            _say(output, made, f"{made['id']} {made['at']} {made['label']}")
-        elif args.checkpoints:
-            found = memory.checkpoints(**space)
-            lines = [f"{made['id']} {made['at']} {made['changes']} changes {made['label']}" for made in found]
-            _say(output, found, "\n".join(lines) or "No checkpoints.")
-        else:
-            changes = memory.log(args.id, limit=args.limit, **space)
-            lines = [
-                f"{one['id']} {one['at']} {one['action']:7} {one['path']}#{one['entry']} ({one['cause']})"
-                for one in changes
-            ]
-            _say(output, changes, "\n".join(lines) or "No changes recorded.")
-            return 0 if changes else 1
-    return 0
-
-
-def _diff(args: argparse.Namespace, output: Output) -> int:
-    with _opened(args) as memory:
-        found = memory.diff(args.target, app_id=args.app, project_id=args.project)
-    lines = [f"{item['action']} {item['path']}#{item['entry']}\n{item['diff']}" for item in found]
-    _say(output, found, "\n\n".join(lines) or "No difference.")
-    return 0
-
-
-def _restore(args: argparse.Namespace, output: Output) -> int:
-    with _opened(args) as memory:
-        plan = memory.restore(args.target, dry_run=args.dry_run, app_id=args.app, project_id=args.project)
-    purged = [item for item in plan if item["action"] == "purged"]
-    done = len(plan) - len(purged)
-    verb = "Would restore" if args.dry_run else "Restored"
-    lines = [f"{verb} {done} entries." if done else "Nothing to restore."]
-    lines += [f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten." for item in purged]
-    _say(output, plan, "\n".join(lines))
-    return 0
 
 
 # ---------------------------------------------------------------- the runner, as a process

