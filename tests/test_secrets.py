@@ -6,11 +6,17 @@ import base64
 import itertools
 import json
 import random
+import re
 import string
+from collections.abc import Iterator
+from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
 
 import pytest
 
-from cairn.governed.secrets import redact
+from cairn.governed import secrets
+from cairn.governed.secrets import SHAPES, Shape, redact
 from tests.waiting import calls_of
 
 UPPER = string.ascii_uppercase + string.digits
@@ -298,3 +304,315 @@ def test_a_key_without_an_end_goes_up_to_the_next() -> None:
     done = redact((head + "MIIEow" + "IBAAKC\n") * 5_000)
     assert "MIIEow" not in done.text
     assert len(done.findings) == 5_000
+
+
+# ---------------------------------------------------------------- the rules as data
+
+_SETS = {
+    "alnum": ALNUM,
+    "hex": HEX,
+    "upper": UPPER,
+    "lower": string.ascii_lowercase + string.digits,
+    "digit": string.digits,
+    "b64": ALNUM + "+/",
+    "url": B64URL,
+}
+_WALLET = [
+    "abandon",
+    "ability",
+    "able",
+    "absent",
+    "absorb",
+    "abstract",
+    "absurd",
+    "abuse",
+    "access",
+    "acid",
+    "across",
+    "action",
+    "actor",
+    "adapt",
+]
+
+
+def _made(template: str, rng: random.Random) -> str:
+    """A credential from the example of a rule: `<alnum:36>` is 36 random characters."""
+
+    def fill(match: re.Match[str]) -> str:
+        kind, how = match[1], match[2]
+        if kind == "basic":
+            return base64.b64encode(f"admin:{_pick(rng, ALNUM, int(how))}".encode()).decode()
+        if kind == "words":
+            return " ".join(rng.sample(_WALLET, int(how)))
+        if kind == "card":
+            return _card(rng, how)
+        if kind == "iban":
+            return _iban(rng, how)
+        return _pick(rng, _SETS[kind], int(how))
+
+    return re.sub(r"<(\w+):([\w-]+)>", fill, template)
+
+
+def _card(rng: random.Random, how: str) -> str:
+    body = "4" + _pick(rng, string.digits, 14)
+    check = next(n for n in string.digits if _adds_up(body + n))
+    whole = body + check
+    return " ".join(whole[n : n + 4] for n in range(0, 16, 4)) if "-" in how else whole
+
+
+def _adds_up(digits: str) -> bool:
+    total = 0
+    for n, ch in enumerate(reversed(digits)):
+        value = int(ch) * (2 if n % 2 else 1)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0
+
+
+def _iban(rng: random.Random, country: str) -> str:
+    body = _pick(rng, string.digits, 18)
+    number = int("".join(str(int(ch, 36)) for ch in f"{body}{country}00"))
+    return f"{country}{98 - number % 97:02d}{body}"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.kind}: {shape.why[:40]}")
+def test_every_rule_finds_its_own_example(shape: Shape) -> None:
+    """Secrets: each rule of the data file comes with a reason and an example, and finds nearly all such."""
+    rng = random.Random(shape.example)
+    assert len(shape.why) > 4
+    found = 0
+    for _ in range(100):
+        text = f"we use {_made(shape.example, rng)} there"
+        seen = text.lower() if shape.folded else text
+        assert any(anchor in seen for anchor in shape.anchors)
+        found += any(True for _ in shape.find(text, text.lower()))
+        assert redact(redact(text).text).text == redact(text).text
+    assert found >= 90
+
+
+SPOKEN = [
+    "Das Passwort lautet {}.", "Das Kennwort ist {}", "Kennwort: {}", "Passwort für den Router ist {}",
+    "Le mot de passe est {}", "mot de passe : {}", "Le mot de passe du serveur est {}",
+    "La contraseña es {}", "contraseña: {}", "La contraseña del wifi es {}",
+    "La password è {}", "La parola d'ordine è {}", "password: {}",
+    "A senha é {}", "senha: {}", "A palavra-passe é {}",
+    "Пароль: {}", "пароль от сервера это {}", "Мой пароль {}".replace(" {}", " это {}"),
+    "密码是{}", "密码：{}", "口令：{}", "パスワードは{}です", "パスワード：{}", "비밀번호는 {}",
+    "wachtwoord: {}", "hasło: {}", "lösenord: {}", "şifre: {}",
+    "the password for the staging router is {}", "Password of the admin account is {}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SPOKEN)
+def test_passwords_are_found_in_other_languages(form: str) -> None:
+    """Secrets: a password is one whatever it is called."""
+    rng = random.Random(form)
+    for _ in range(20):
+        value = f"{_pick(rng, string.ascii_letters, 5)}{_pick(rng, string.digits, 2)}{rng.choice('!$x')}{_pick(rng, ALNUM, 3)}"
+        text = form.format(value)
+        assert value not in redact(text).text, text
+        # What stood around it stays.
+        assert redact(text).text.startswith(form.partition("{")[0].rstrip()), text
+
+
+_HIDDEN = {
+    "json": lambda text: json.dumps({"out": text}),
+    "json in json": lambda text: json.dumps({"arguments": json.dumps({"out": text})}),
+    "three deep": lambda text: json.dumps({"a": json.dumps({"b": json.dumps({"c": text})})}),
+    "four deep, in prose": lambda text: (
+        "it said " + json.dumps(json.dumps(json.dumps(json.dumps({"c": text}))))
+    ),
+    "ascii only": lambda text: json.dumps({"ключ": "значение", "out": text}, ensure_ascii=True),
+    "after a line end": lambda text: json.dumps({"log": f"line one\n{text}\nline three"}),
+    "zero width": lambda text: "\u200b".join(text[n : n + 7] for n in range(0, len(text), 7)),
+    "soft hyphens": lambda text: "\u00ad".join(text[n : n + 9] for n in range(0, len(text), 9)),
+    "byte order marks": lambda text: "\ufeff".join(text[n : n + 11] for n in range(0, len(text), 11)),
+}
+
+
+@pytest.mark.parametrize("way", sorted(_HIDDEN))
+def test_what_hides_a_credential_does_not_keep_it(way: str) -> None:
+    """Secrets: JSON in JSON (the usual form of tool results), escapes and invisible characters hide nothing."""
+    rng = random.Random(way)
+    for name in (
+        "github classic",
+        "aws access",
+        "stripe",
+        "anthropic",
+        "env password",
+        "api key",
+        "json secret",
+    ):
+        for _ in range(10):
+            plain = {**SHAPED, **ASSIGNED}[name](rng)
+            hidden = _HIDDEN[way](plain)
+            done = redact(hidden)
+            assert done.findings, (name, hidden)
+            secret = max(re.findall(r"[A-Za-z0-9_-]{8,}", plain), key=len)
+            shown = re.sub("[\u200b\u00ad\ufeff]", "", done.text)
+            assert secret not in shown, (name, hidden, done.text)
+            if way.startswith(("json", "three", "ascii", "after")):
+                json.loads(done.text)
+
+
+def test_a_credential_broken_over_lines_or_literals_is_found() -> None:
+    """Secrets: a line end, or a string literal that goes on, in the middle of a credential does not hide it."""
+    rng = random.Random(5)
+    for _ in range(20):
+        token = "gh" + "p_" + _pick(rng, ALNUM, 36)
+        for text in (
+            f"token:\n{token[:20]}\n{token[20:]}\nthat is all",
+            f'x = "{token[:17]}" + "{token[17:]}"',
+            f"x = ('{token[:17]}'\n     '{token[17:]}')",
+            f"curl -H {token[:25]}\\\n{token[25:]}",
+        ):
+            left = redact(text).text
+            assert token[:17] not in left, text
+            assert token[-10:] not in left, text
+
+
+def test_a_value_beside_a_key_id_is_found_and_a_hash_is_not() -> None:
+    """Secrets: 40 characters beside an AWS key id are its secret; 40 hex digits there are a commit."""
+    rng = random.Random(6)
+    for _ in range(50):
+        key, secret = "AK" + "IA" + _pick(rng, UPPER, 16), _pick(rng, ALNUM + "/+", 40)
+        for text in (f"{key} {secret}", f"{key}:{secret}", f"{key}\n{secret}\n", f"{key},{secret}"):
+            assert secret not in redact(text).text, text
+        commit = _pick(rng, HEX, 40)
+        assert commit in redact(f"{key} was removed in {commit}").text
+
+
+def test_card_and_account_numbers_are_told_by_their_check_digits() -> None:
+    """Secrets: a number that adds up goes, the same with one digit changed stays."""
+    rng = random.Random(7)
+    for _ in range(100):
+        card, account = _card(rng, "4-4-4-4"), _iban(rng, "DE")
+        wrong = card[:-1] + str((int(card[-1]) + 1) % 10)
+        assert redact(f"pay with {card}, please").text == "pay with [redacted: card-number], please"
+        assert redact(f"pay with {wrong}, please").findings == ()
+        grouped = " ".join(account[n : n + 4] for n in range(0, 22, 4))
+        assert redact(f"to {grouped}.").text == "to [redacted: iban]."
+        assert redact(f"to {account[:-1]}{(int(account[-1]) + 1) % 10}.").findings == ()
+
+
+def _ordinary() -> list[str]:
+    lines = (Path(__file__).parent / "golden" / "ordinary.txt").read_text("utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("# ")]
+
+
+def test_ordinary_sentences_code_and_ids_are_left_alone() -> None:
+    """Secrets: not one of the ordinary lines is touched, alone or all together."""
+    lines = _ordinary()
+    assert len(lines) >= 150
+    touched = [(line, redact(line).kinds) for line in lines if redact(line).findings]
+    assert touched == []
+    for line in lines:
+        assert redact(json.dumps({"text": line})).findings == (), line
+    whole = "\n".join(lines)
+    assert [whole[one.start : one.end] for one in redact(whole).findings] == []
+
+
+def _hostile() -> list[str]:
+    rng = random.Random(8)
+    units = {"password=", "password=x", "password: ", "passwords", "token is for a ", "the secret of a b c d e f ",
+             "-----BEGIN RSA PRI" + "VATE KEY-----\n", "://a:", "://", "a@b://c:d", "eyJ-", "eyJaaaaaaaa.", "aws secret ",
+             "curl -", "mysql ", "machine a login b ", '\\\\\\"', "%41", "\u200b", "4111 1111 ", "4111-", "DE89 3704 ",
+             "abc def ghi ", "seed abandon ", "Basic QUJD", "bearer a", "密码是", "'+'", '"+"', "a\n", "0x" + "a" * 60,
+             "key-", "sk-", "SG.a", "x.atlasv1.", "MN.", "\\u0070assword=", "--password ", "-u a:"}  # fmt: skip
+    for shape in SHAPES:
+        made = _made(shape.example, rng)
+        units |= {anchor * 3 for anchor in shape.anchors if shape.anchors.index(anchor) < 4}
+        units |= {made[:-1], f"{made[:-3]} ", f"{made[:-3]}-"}
+    return sorted(units)
+
+
+def _grows_too_fast(unit: str, size: int) -> bool:
+    """Whether four times as much of `unit` takes far more than four times the calls."""
+    small, large = (unit * (count // len(unit) + 1) for count in (size, 4 * size))
+    few, many = (calls_of(lambda text=text: redact(text)).total() for text in (small, large))
+    return many > 5 * few + 200
+
+
+def test_any_text_that_means_harm_takes_linear_work() -> None:
+    """Secrets: four times as much of a hostile text takes about four times the calls, not sixteen times."""
+    assert [unit for unit in _hostile() if _grows_too_fast(unit, 4_000)] == []
+
+
+@pytest.mark.parametrize(
+    "unit", ["password=", "eyJ-", "-----BEGIN RSA PRI" + "VATE KEY-----\n", "aws secret "]
+)
+def test_a_megabyte_that_means_harm_takes_linear_work(unit: str) -> None:
+    """Secrets: a megabyte of it is no worse, byte for byte, than a quarter of that."""
+    assert not _grows_too_fast(unit, 262_144)
+
+
+_PATTERNS = {
+    **{f"{shape.kind} {n}": shape.pattern for n, shape in enumerate(SHAPES)},
+    **{name: value for name, value in vars(secrets).items() if isinstance(value, re.Pattern)},
+}
+
+
+@pytest.mark.parametrize("name", sorted(_PATTERNS))
+def test_no_pattern_can_take_more_than_linear_work(name: str) -> None:
+    """Secrets: within a pattern nothing repeats without end inside what repeats, and an endless run is its last part,
+    or cannot begin again within itself. So from each place of a text only a bounded part of it is looked at.
+    """
+    endless = list(_endless(_parser.parse(_PATTERNS[name].pattern, _PATTERNS[name].flags)))
+    guarded = _guards(_PATTERNS[name].pattern)
+    is_anchored = _PATTERNS[name].pattern.startswith((r"\A", r"(?i)\A"))  # tried once, on a short value
+    for is_last, is_nested, alphabet in endless:
+        assert not is_nested or is_anchored
+        assert is_last or is_anchored or alphabet <= guarded, _PATTERNS[name].pattern
+
+
+def _endless(
+    parsed: Any, *, is_last: bool = True, is_inside: bool = False
+) -> Iterator[tuple[bool, bool, frozenset[int]]]:
+    """(is it the last part, is it within another, which ASCII characters it takes) of each endless repetition."""
+    items = list(parsed)
+    for n, (code, argument) in enumerate(items):
+        last = is_last and all(_may_be_empty(one) for one in items[n + 1 :])
+        kind = str(code)
+        if kind in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}:
+            _, most, inner = argument
+            is_endless = most == _parser.MAXREPEAT
+            if is_endless:
+                yield last, is_inside, _alphabet(inner)
+            yield from _endless(inner, is_last=last, is_inside=is_inside or is_endless)
+        elif kind == "SUBPATTERN":
+            yield from _endless(argument[-1], is_last=last, is_inside=is_inside)
+        elif kind == "BRANCH":
+            for branch in argument[1]:
+                yield from _endless(branch, is_last=last, is_inside=is_inside)
+
+
+def _may_be_empty(item: tuple[Any, Any]) -> bool:
+    code, argument = str(item[0]), item[1]
+    return (code in {"MAX_REPEAT", "MIN_REPEAT"} and argument[0] == 0) or code == "AT"
+
+
+def _alphabet(parsed: Any) -> frozenset[int]:
+    compiled = re.compile(_source(parsed))
+    return frozenset(n for n in range(32, 127) if compiled.fullmatch(chr(n)))
+
+
+def _source(parsed: Any) -> str:
+    """A pattern for one character of what repeats."""
+    [(code, argument), *_] = list(parsed)
+    if str(code) == "IN":
+        negated = str(argument[0][0]) == "NEGATE"
+        parts = []
+        for kind, value in argument[negated:]:
+            if str(kind) == "LITERAL":
+                parts.append(re.escape(chr(value)))
+            elif str(kind) == "RANGE":
+                parts.append(f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}")
+            else:
+                parts.append({"SPACE": r"\s", "DIGIT": r"\d", "WORD": r"\w"}[str(value).rpartition("_")[2]])
+        return f"[{'^' if negated else ''}{''.join(parts)}]"
+    return re.escape(chr(argument)) if str(code) == "LITERAL" else "(?s:.)"
+
+
+def _guards(pattern: str) -> frozenset[int]:
+    """The ASCII characters that may not stand before a match: a run of them has one beginning."""
+    head = re.match(r"\(\?<!(\[[^\]]+\])\)", pattern)
+    return frozenset(n for n in range(32, 127) if re.fullmatch(head[1], chr(n))) if head else frozenset()

@@ -1,19 +1,34 @@
 """Credentials are found and cut out before the first byte of a text is written.
 
-`redact` is pure and quick: a text is looked at by a rule only when one of the rule's anchors (a plain
-substring) occurs in it, so ordinary talk costs a few microseconds. Two families of rules stand here: shapes
-that are a credential wherever they occur (`SHAPES`), and assignments (`password: ...`, `api_key=...`) whose
-value must look like a secret rather than like prose, a placeholder or a reference to one.
+What a credential looks like stands in `credentials.toml`; here is how a text is looked at. `redact` is pure and
+quick: a rule's pattern is tried only where one of its anchors (a plain substring) occurs, so ordinary talk costs a
+few microseconds. Two families of rules: shapes that are a credential wherever they occur, and assignments
+(`password: ...`, `the token is ...`) whose value must look like a secret rather than like prose, a placeholder or a
+reference to one.
+
+The same text is looked at again without what hides a credential from a pattern: escapes of JSON in JSON, invisible
+characters, a line or a string literal broken in the middle. `clean` takes a whole value through it: every string of
+a message, a record or a line, whatever its fields are called.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
+import itertools
 import math
 import re
+import tomllib
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,145 +53,134 @@ class Redaction:
         return tuple(dict.fromkeys(finding.kind for finding in self.findings))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """A credential known by its form. Group `v`, where there is one, is the part to cut."""
+# ---------------------------------------------------------------- what is known
 
-    kind: str
-    anchors: tuple[str, ...]
-    pattern: re.Pattern[str]
-    dense: bool = False  # the value must also be as uneven as a random one
-    folded: bool = False  # the anchors are looked for without regard to case
+_WORD_BEGINS, _WORD_ENDS = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
+_WITHIN = 80
 
 
-def _shape(kind: str, anchors: str, pattern: str, *, dense: bool = False) -> _Shape:
-    return _Shape(kind, tuple(anchors.split()), re.compile(pattern), dense, "(?i" in pattern)
+class Shape:
+    """A credential known by its form: one rule of `credentials.toml`. Its pattern is compiled when first needed."""
+
+    def __init__(self, rule: Mapping[str, Any]) -> None:
+        self.kind: str = rule["name"]
+        self.anchors: tuple[str, ...] = tuple(rule["anchors"])
+        self.folded: bool = rule.get("folded", False)
+        self.example: str = rule["example"]
+        self.why: str = rule["why"]
+        self._written: str | list[str] = rule["pattern"]
+        self._is_dense: bool = rule.get("dense", False)
+        self._check = _CHECKS[rule.get("check", "")]
+        self._near: tuple[str, ...] = tuple(rule.get("near", ()))
+        self._within: int = rule.get("within", _WITHIN)
+        self._after: int = 0 if rule.get("before", False) else self._within
+
+    @property
+    def may_be_broken(self) -> bool:
+        """Whether one that goes on in the next line is known again: only by a beginning of its own."""
+        return not self.folded and not self._near and not self.anchors[0].isdigit()
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        written = [self._written] if isinstance(self._written, str) else self._written
+        joined = "|".join(written) if len(written) > 1 else written[0]
+        return re.compile(joined.replace(r"\<", _WORD_BEGINS).replace(r"\>", _WORD_ENDS))
+
+    def find(self, text: str, lowered: str) -> Iterator[Finding]:
+        """Every place where the form stands in `text`."""
+        is_named = "v" in self.pattern.groupindex
+        for match in self.pattern.finditer(text):
+            start, end = match.span("v") if is_named else match.span()
+            value = text[start:end]
+            if self._is_dense and not is_dense(value):
+                continue
+            if self.kind in _PLACEHELD and _PLACEHOLDER.match(value):
+                continue
+            if self._check(value) and (not self._near or self._is_near(lowered, start, end)):
+                yield Finding(self.kind, start, end)
+
+    def _is_near(self, lowered: str, start: int, end: int) -> bool:
+        inside = (
+            lowered[start:end] if self._check is _is_seed else "\n"
+        )  # the words may stand among the words
+        around = f"{lowered[max(0, start - self._within) : start]}{inside}{lowered[end : end + self._after]}"
+        return any(word in around for word in self._near)
 
 
-# A credential does not begin in the middle of a word, and goes on as far as its alphabet does.
-_B = r"(?<![A-Za-z0-9_])"
-_E = r"(?![A-Za-z0-9_])"
+def _is_basic(value: str) -> bool:
+    try:
+        decoded = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return b":" in decoded and decoded.isascii() and len(decoded) >= 5
 
-SHAPES: tuple[_Shape, ...] = (
-    _shape(
-        "private-key",
-        "PRIVATE",
-        r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[^\0]{0,20000}?"
-        r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|(?=-----BEGIN )|\Z)",
-    ),
-    _shape("private-key", "AGE-SECRET-KEY-", rf"{_B}AGE-SECRET-KEY-1[A-Z0-9]{{50,}}"),
-    _shape(
-        "aws-access-key",
-        "AKIA ASIA ABIA ACCA AROA AIDA",
-        rf"{_B}(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z0-9]{{16}}{_E}",
-        dense=True,
-    ),
-    _shape(
-        "aws-secret-key",
-        "aws secret_access secretaccess secret-access",
-        r"(?i:aws.{0,20}?(?:secret|sk)|secret.?access.?key).{0,25}?(?<![A-Za-z0-9/+=])(?P<v>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
-        dense=True,
-    ),
-    _shape("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"{_B}gh[pousr]_[A-Za-z0-9]{{30,255}}{_E}", dense=True),
-    _shape("github-token", "github_pat_", rf"{_B}github_pat_[A-Za-z0-9_]{{36,255}}", dense=True),
-    _shape(
-        "gitlab-token",
-        "glpat- gldt- glrt- glptt- glcbt- glft- glsoat- gloas-",
-        rf"{_B}gl(?:pat|dt|rt|ptt|cbt|ft|soat|oas)-[A-Za-z0-9_\-.]{{20,}}",
-        dense=True,
-    ),
-    _shape("slack-token", "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxe.", rf"{_B}xox[bparse][-.][A-Za-z0-9-.]{{10,}}"),
-    _shape("slack-token", "xapp-", rf"{_B}xapp-\d-[A-Za-z0-9-]{{20,}}"),
-    _shape(
-        "webhook-url",
-        "hooks.slack.com /api/webhooks/ webhook.office.com",
-        r"https://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|(?:\w+\.)?discord(?:app)?\.com/api/webhooks/"
-        r"|[\w.-]+\.webhook\.office\.com/)(?P<v>[A-Za-z0-9_@/.-]{20,})",
-    ),
-    _shape("stripe-key", "sk_live_ rk_live_ sk_test_ rk_test_ whsec_", rf"{_B}(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9+/=]{{16,}}", dense=True),
-    _shape("anthropic-key", "sk-ant-", rf"{_B}sk-ant-[A-Za-z0-9_-]{{20,}}", dense=True),
-    _shape("openai-key", "sk-", rf"{_B}sk-(?:proj-|svcacct-|admin-|or-v1-)?[A-Za-z0-9_-]{{20,}}", dense=True),
-    _shape("google-key", "AIza", rf"{_B}AIza[A-Za-z0-9_-]{{35}}"),
-    _shape("google-oauth", "ya29. GOCSPX- 1//0", rf"{_B}(?:ya29\.[A-Za-z0-9_-]{{20,}}|GOCSPX-[A-Za-z0-9_-]{{20,}}|1//0[A-Za-z0-9_-]{{30,}})"),
-    _shape("npm-token", "npm_", rf"{_B}npm_[A-Za-z0-9]{{36}}{_E}", dense=True),
-    _shape("pypi-token", "pypi-", rf"{_B}pypi-[A-Za-z0-9_-]{{40,}}", dense=True),
-    _shape("jwt", "eyJ", rf"{_B}eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]{{8,}}){{1,3}}"),
-    _shape("sendgrid-key", "SG.", rf"{_B}SG\.[A-Za-z0-9_-]{{16,}}\.[A-Za-z0-9_-]{{16,}}"),
-    _shape("mailgun-key", "key-", rf"{_B}key-[0-9a-f]{{32}}{_E}"),
-    _shape("mailchimp-key", "-us", rf"{_B}[0-9a-f]{{32}}-us\d{{1,2}}{_E}"),
-    _shape("twilio-key", "SK", rf"{_B}SK[0-9a-f]{{32}}{_E}"),
-    _shape("digitalocean-token", "_v1_", rf"{_B}do[por]_v1_[0-9a-f]{{64}}{_E}"),
-    _shape("huggingface-token", "hf_ api_org_", rf"{_B}(?:hf_|api_org_)[A-Za-z0-9]{{30,}}", dense=True),
-    _shape("databricks-token", "dapi", rf"{_B}dapi[0-9a-f]{{32}}(?:-\d)?{_E}"),
-    _shape("shopify-token", "shpat_ shpca_ shppa_ shpss_", rf"{_B}shp(?:at|ca|pa|ss)_[0-9a-fA-F]{{32}}{_E}"),
-    _shape("vault-token", "hvs. hvb. hvr.", rf"{_B}hv[sbr]\.[A-Za-z0-9_-]{{20,}}", dense=True),
-    _shape("terraform-token", ".atlasv1.", rf"{_B}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{50,}}"),
-    _shape("telegram-token", ":AA", r"(?<![A-Za-z0-9])\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])"),
-    _shape("discord-token", "discord bot token", rf"(?i:){_B}[MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,40}}{_E}", dense=True),
-    _shape(
-        "service-token",
-        "lin_api_ ntn_ dp.pt. dp.st. glsa_ glc_ NRAK- NRJS- PMAK- sq0atp- sq0csp- gsk_ xai- r8_ pplx- sbp_ sntrys_ "
-        "fm2_ dckr_pat_ ATATT3 figd_ rnd_ tskey- sgp_ ops_ey rubygems_ pscale_ nfp_ vcp_ "
-        "phx_ phc_ cio",
-        rf"{_B}(?:lin_api_[A-Za-z0-9]{{32,}}|ntn_[A-Za-z0-9]{{40,}}|dp\.[ps]t\.[A-Za-z0-9]{{40,}}"
-        rf"|gl(?:sa|c)_[A-Za-z0-9_+/=]{{32,}}|NR(?:AK|JS)-[A-Za-z0-9]{{19,}}|PMAK-[0-9a-f]{{24}}-[0-9a-f]{{34}}"
-        rf"|sq0(?:atp|csp)-[A-Za-z0-9_-]{{22,}}|gsk_[A-Za-z0-9]{{40,}}|xai-[A-Za-z0-9]{{60,}}|r8_[A-Za-z0-9]{{37,}}"
-        rf"|pplx-[A-Za-z0-9]{{40,}}|sbp_[0-9a-f]{{40}}|sntrys_[A-Za-z0-9_+/=]{{40,}}|fm2_[A-Za-z0-9_+/=]{{40,}}"
-        rf"|dckr_pat_[A-Za-z0-9_-]{{20,}}|ATATT3[A-Za-z0-9_\-=]{{40,}}|figd_[A-Za-z0-9_-]{{30,}}|rnd_[A-Za-z0-9]{{28,}}"
-        rf"|tskey-[a-z]+-[A-Za-z0-9-]{{20,}}|sgp_[A-Za-z0-9_]{{40,}}|ops_ey[A-Za-z0-9_-]{{60,}}|rubygems_[0-9a-f]{{48}}"
-        rf"|pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_\-.=]{{32,}}|nfp_[A-Za-z0-9_]{{36,}}|vcp_[A-Za-z0-9]{{24,}}"
-        rf"|ph[xc]_[A-Za-z0-9]{{40,}}|cio[A-Za-z0-9]{{32}})",
-        dense=True,
-    ),
-    _shape(
-        "connection-string",
-        "://",
-        r"://[^\s:/@?#\"'<>]{0,128}:(?P<v>[^\s/@\"'<>`]{3,256})@[A-Za-z0-9\[]",
-    ),
-    _shape("connection-string", "://", r"://(?P<v>[A-Za-z0-9_-]{32,256})@[A-Za-z0-9]", dense=True),
-    _shape("azure-key", "accountkey= sharedaccesskey=", r"(?i:AccountKey|SharedAccessKey)=(?P<v>[A-Za-z0-9+/]{30,}={0,2})"),
-    _shape("signed-url", "sig= signature=", r"[?&](?i:sig|signature|x-amz-signature)=(?P<v>[A-Za-z0-9%+/=_-]{30,})"),
-    _shape("bearer-token", "bearer", r"(?i:\bbearer)[\s:]{1,4}[\"']?(?P<v>[A-Za-z0-9_\-.~+/]{16,}={0,2})", dense=True),
-    _shape("basic-auth", "basic", r"(?i:\bbasic)\s{1,3}(?P<v>[A-Za-z0-9+/]{8,}={0,2})(?![A-Za-z0-9+/=])"),
-    _shape("netrc", "machine", r"(?i:\bmachine\s+\S+\s+login\s+\S+\s+password)\s+(?P<v>\S{4,})"),
-    _shape("password", "curl wget http", r"(?:\bcurl|\bwget|\bhttp)\b[^\n]{0,200}?\s(?:-u|--user)[ =][\"']?[^\s:\"']{1,64}:(?P<v>[^\s\"']{3,})"),
-    _shape("password", "mysql", r"\bmysql(?:dump|admin)?\b[^\n]{0,120}?\s-p(?P<v>[^\s\"'-][^\s\"']{3,})"),
-    _shape(
-        "password",
-        "--pass --pwd --secret --token --api-key --apikey",
-        r"--(?:[a-z]+-)?(?:password|passwd|passphrase|pass|pwd|secret|token|api-?key)[ =](?P<v>[\"']?[^\s\"']{6,})",
-        dense=True,
-    ),
-)  # fmt: skip
 
-# What may stand before the `=` or `:` of an assignment. The name may go on (`password_prod`, `tokenValue`), but
-# not into another word (`passwordless`, `tokenizer`), nor into what is merely about a secret (`token_count`).
-_PASSWORD_WORDS = (
-    r"password|passwd|passphrase|passcode|pwd|passwort|contraseña|mot[_ ]de[_ ]passe|密码|パスワード|пароль"
-)
-_TOKEN_WORDS = (
-    r"api[_\- ]?key|access[_\- ]?key|secret[_\- ]?key|private[_\- ]?key|signing[_\- ]?key|encryption[_\- ]?key"
-    r"|auth[_\- ]?key|account[_\- ]?key|master[_\- ]?key|client[_\- ]?secret|secret|token|credentials?|license[_\- ]?key"
-)
-_ASSIGN_ANCHORS = (
-    "pass", "pwd", "secret", "token", "key", "credential", "contraseña", "密码", "パスワード", "пароль",
-)  # fmt: skip
-_NAME = re.compile(f"{_PASSWORD_WORDS}|{_TOKEN_WORDS}")
-_ASSIGNMENT = re.compile(
-    rf"(?:(?P<pw>(?i:{_PASSWORD_WORDS}))|(?P<tok>(?i:{_TOKEN_WORDS})))"
-    r"(?P<more>[_\-.][A-Za-z0-9_\-.]{0,40}|(?-i:[A-Z0-9])[A-Za-z0-9_]{0,40})?"
-    r"[\"'`\]]{0,3}"
-    r"(?P<op>[ \t]{0,4}(?:=>|:=|==?|:|：)[ \t]{0,4}(?:\n[ \t]{0,8})?"
-    r"|[ \t]{1,3}(?:is|was|ist|es|est)[ \t]{1,3}(?:now[ \t]+|set to[ \t]+)?)"
-    rf"(?!(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})[ \t]{{0,4}}[=:])"  # that is an assignment of its own
-    r"(?:(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
-)
-_ABOUT = re.compile(
-    r"(?i)[_\-.]?(?:length|len|min|max|size|count|policy|hash|file|path|name|url|uri|id|field|type|expiry|expires|expired|"
-    r"expiration|ttl|env|var|limit|budget|rotation|format|prefix|header|manager|store|provider|version|age|usage|used|"
-    r"rate|cost|price|window|endpoint|class|column|index|input|label|hint|prompt|reset|kind|scope|arn|ref|algorithm|"
-    r"enabled|required|strength|issuer|audience)s?\Z"
-)
+def _is_luhn(value: str) -> bool:
+    """Whether the digits of a card add up; one digit over and over is no card."""
+    digits = [int(ch) for ch in value if ch.isdigit()]
+    if len(set(digits)) < 3:
+        return False
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
+    return (sum(digits[::-2]) + sum(doubled)) % 10 == 0
+
+
+# Country and length of the account numbers there are.
+_IBAN_LENGTHS = {
+    "AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "CH": 21,
+    "CR": 22, "CY": 28, "CZ": 24, "DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18, "FO": 18,
+    "FR": 27, "GB": 22, "GE": 22, "GI": 23, "GL": 18, "GR": 27, "GT": 28, "HR": 21, "HU": 28, "IE": 22, "IL": 23,
+    "IQ": 23, "IS": 26, "IT": 27, "JO": 30, "KW": 30, "KZ": 20, "LB": 28, "LC": 32, "LI": 21, "LT": 20, "LU": 20,
+    "LV": 21, "LY": 25, "MC": 27, "MD": 24, "ME": 22, "MK": 19, "MR": 27, "MT": 31, "MU": 30, "NL": 18, "NO": 15,
+    "PK": 24, "PL": 28, "PS": 29, "PT": 25, "QA": 29, "RO": 24, "RS": 22, "SA": 24, "SC": 31, "SE": 24, "SI": 19,
+    "SK": 24, "SM": 27, "ST": 25, "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22, "VG": 24, "XK": 20,
+}  # fmt: skip
+
+
+def _is_iban(value: str) -> bool:
+    bare = value.replace(" ", "")
+    if len(bare) != _IBAN_LENGTHS.get(bare[:2]):
+        return False
+    return int("".join(str(int(ch, 36)) for ch in bare[4:] + bare[:4])) % 97 == 1
+
+
+def _is_cased(value: str) -> bool:
+    """Whether a run has letters of both cases, many different ones, as no hash has."""
+    return bool(_UPPER.search(value) and _LOWER.search(value)) and len(set(value)) >= 10
+
+
+def _is_mixed(value: str) -> bool:
+    """Whether a run looks drawn by lot: both cases, digits all over it, and no words as a name has."""
+    turns = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(value))
+    return turns >= 3 and _is_cased(value) and is_dense(value) and not _WORDS_INSIDE.search(value)
+
+
+# No wallet's word list has these, and hardly any sentence does without them.
+_NO_SEED = frozenset({
+    "and", "the", "for", "with", "from", "are", "was", "were", "your", "our", "their", "its", "has", "had", "not", "but",
+    "them", "these", "those", "into", "his", "her", "she", "been", "than", "also", "only", "which", "who", "how", "does",
+    "did", "could", "would", "should", "words", "write", "never", "always",
+})  # fmt: skip
+
+
+def _is_seed(value: str) -> bool:
+    words = value.split()
+    return any(
+        len(words) >= size and not _NO_SEED & set(words[:size]) and len(set(words[:size])) >= size - 3
+        for size in (12, 15, 18, 21, 24)
+    )
+
+
+_CHECKS: Mapping[str, Callable[[str], bool]] = {
+    "": bool,
+    "basic": _is_basic,
+    "luhn": _is_luhn,
+    "iban": _is_iban,
+    "cased": _is_cased,
+    "mixed": _is_mixed,
+    "seed": _is_seed,
+}
+_PLACEHELD = frozenset({"connection-string", "password", "netrc"})
+_WORDS_INSIDE = re.compile(r"[a-z]{8}|(?:[A-Z][a-z]{2,8}){3}")
 _PLACEHOLDER = re.compile(
     r"(?i)\A(?:[<\[{(%$*•.#_\-x]+\Z|[<\[{(].*|\$[{(].*|\$[a-z_]+|%[a-z_]+%?|%\(.*|\*{3,}.*|x{4,}.*|your[-_ ].*|my[-_ ]?(?:secret|password|token|api)?.*key|"
     r"example.*|placeholder.*|change[-_]?me.*|changeit|redacted.*|dummy.*|sample.*|fake.*|foo(?:bar)?|bar|baz|todo|tbd|"
@@ -189,12 +193,61 @@ _REFERENCE = re.compile(
     r"[a-z]+(?:[_-][a-z]+){1,8}|[A-Za-z][a-z]+(?:[A-Z][a-z]+)+|(?:\.{0,2}|~)/\S*|(?:https?|file|s3|gs|vault|op|env)://\S*|"
     r"arn:\S*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d\S*|\d+(?:[.,]\d+)?[a-zA-Z%]{0,8})\Z"
 )
+_DATA = tomllib.loads((resources.files("cairn.governed") / "credentials.toml").read_text("utf-8"))
+SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
+_ORDER = {shape: n for n, shape in enumerate(SHAPES)}
 
 
-# Asked of every value that might be a secret: by the pattern engine, since there may be a hundred thousand in a text.
-_DIGIT, _DIGIT_ANYWHERE = re.compile("[0-9]"), re.compile(r"\d")
-_LETTER = re.compile(r"[A-Za-z]|[^\W\d_]")
-_ENOUGH_TO_TELL = 128
+def _anchors() -> list[tuple[str | None, list[tuple[str, bool, list[Shape]]]]]:
+    """Every anchor once with its shapes, behind a character that all anchors of its group have: most texts have
+    no `_`, and so are not searched for what has one. None guards what is not ASCII.
+    """
+    by_anchor: dict[tuple[str, bool], list[Shape]] = {}
+    for shape in SHAPES:
+        for anchor in shape.anchors:
+            by_anchor.setdefault((anchor, shape.folded), []).append(shape)
+    groups: dict[str | None, list[tuple[str, bool, list[Shape]]]] = {}
+    for (anchor, folded), shapes in by_anchor.items():
+        guard = next((ch for ch in "_-=:'\"~$" if ch in anchor), "") if anchor.isascii() else None
+        groups.setdefault(guard, []).append((anchor, folded, shapes))
+    return list(groups.items())
+
+
+_ANCHORS = _anchors()
+
+# What may stand before the `=` or `:` of an assignment. The name may go on (`password_prod`, `tokenValue`), but
+# not into another word (`passwordless`, `tokenizer`), nor into what is merely about a secret (`token_count`).
+_WORDS: Mapping[str, Sequence[str]] = _DATA["words"]
+_PASSWORD_WORDS = "|".join(word.replace(" ", r"[_ ]") for word in _WORDS["password"])
+_TOKEN_WORDS = "|".join(_WORDS["token"])
+_ASSIGN_ANCHORS: Sequence[str] = tuple(_WORDS["anchors"])
+_NAME = re.compile(f"{_PASSWORD_WORDS}|{_TOKEN_WORDS}")
+_ASSIGNMENT = re.compile(
+    rf"(?:(?P<pw>(?i:{_PASSWORD_WORDS}))|(?P<tok>(?i:{_TOKEN_WORDS})))"
+    r"(?P<more>[_\-.][A-Za-z0-9_\-.]{0,40}|(?-i:[A-Z0-9])[A-Za-z0-9_]{0,40})?"
+    r"[\"'`\]]{0,3}"
+    r"(?P<op>[ \t]{0,4}(?:=>|:=|==?|:|：)[ \t]{0,4}(?:\n[ \t]{0,8})?"
+    rf"|[ \t]{{0,2}}(?:{'|'.join(_WORDS['says_unspaced'])})[ \t]{{0,2}}"
+    rf"|(?:[ \t]{{1,3}}(?:{'|'.join(_WORDS['for'])})[ \t]{{1,3}}[^\n.:;=,!?]{{1,40}}?)?"
+    rf"[ \t]{{1,3}}(?:{'|'.join(_WORDS['says'])})[ \t]{{1,3}}(?:(?:now|set to)[ \t]{{1,3}})?)"
+    rf"(?!(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})[ \t]{{0,4}}[=:])"  # that is an assignment of its own
+    r"(?:(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
+)
+_ABOUT = re.compile(
+    r"(?i)[_\-.]?(?:length|len|min|max|size|count|policy|hash|file|path|name|url|uri|id|field|type|expiry|expires|expired|"
+    r"expiration|ttl|env|var|limit|budget|rotation|format|prefix|header|manager|store|provider|version|age|usage|used|"
+    r"rate|cost|price|window|endpoint|class|column|index|input|label|hint|prompt|reset|kind|scope|arn|ref|algorithm|"
+    r"enabled|required|strength|issuer|audience)s?\Z"
+)
+_WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
+_ASCII_RUN = re.compile(r"[!-~]*")
+_DIGIT, _LOWER, _UPPER, _SIGN = map(re.compile, (r"\d", r"[a-zà-öø-ÿа-я]", r"[A-ZÀ-ÖØ-ÞА-Я]", r"[\W_]"))
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINES = re.compile(r"(?:\s{1,4}(?:[A-Za-z0-9+/=]{8,4000}|[A-Z][A-Za-z-]{2,30}: [^\n]{1,200})){0,400}")
+_KEY_CHARS = 20_000
+
+
+# ---------------------------------------------------------------- looking
 
 
 def redact(text: str) -> Redaction:
@@ -207,17 +260,12 @@ def redact(text: str) -> Redaction:
     ()
     """
     lowered = text.lower()
-    spans: list[Finding] = []
-    for shape in SHAPES:
-        seen = lowered if shape.folded else text
-        for anchor in shape.anchors:
-            if anchor in seen:
-                spans.extend(_matches(shape, text))
-                break
-    for anchor in _ASSIGN_ANCHORS:
-        if anchor in lowered:
-            spans.extend(_assignments(text, lowered))
-            break
+    shapes = _present(text, lowered)
+    spans = _look(text, lowered, shapes)
+    if "\\" in text or "%" in text or not text.isascii():
+        spans += _look_behind(text, _HIDING)
+    if shapes and (broken := [one for one in shapes if one.may_be_broken]):
+        spans += _look_behind(text, _BROKEN, broken)
     if not spans:
         return Redaction(text)
     findings = _apart(spans)
@@ -228,25 +276,109 @@ def redact(text: str) -> Redaction:
     return Redaction("".join((*parts, text[last:])), findings)
 
 
-def _matches(shape: _Shape, text: str) -> list[Finding]:
-    out = []
-    named = "v" in shape.pattern.groupindex
-    for match in shape.pattern.finditer(text):
-        value = match["v"] if named else match[0]
-        if shape.dense and not _is_dense(value):
+def _present(text: str, lowered: str) -> list[Shape]:
+    """The shapes of which an anchor occurs, in their order."""
+    found: set[Shape] = set()
+    is_ascii = text.isascii()
+    for guard, anchors in _ANCHORS:
+        if is_ascii if guard is None else guard not in text:
             continue
-        if shape.kind == "basic-auth" and not _is_basic(value):
+        for anchor, folded, shapes in anchors:
+            if anchor in (lowered if folded else text):
+                found.update(shapes)
+    return sorted(found, key=_ORDER.__getitem__) if found else []
+
+
+def _look(text: str, lowered: str, shapes: Iterable[Shape], *, assigned: bool = True) -> list[Finding]:
+    spans = [one for shape in shapes for one in shape.find(text, lowered)] if shapes else []
+    if "-----BEGIN" in text:
+        spans += _private_keys(text)
+    for anchor in _ASSIGN_ANCHORS if assigned else ():
+        if anchor in lowered:
+            spans += _assignments(text, lowered)
+            break
+    return spans
+
+
+def _private_keys(text: str) -> Iterator[Finding]:
+    """Keys between their marks; one that is cut off goes as far as its lines do."""
+    last, ends = 0, True
+    for match in _KEY_BEGINS.finditer(text):
+        if match.start() < last:
             continue
-        if shape.kind in {"connection-string", "password", "netrc"} and _PLACEHOLDER.match(value):
-            continue
-        start, end = match.span("v") if named else match.span()
-        out.append(Finding(shape.kind, start, end))
-    return out
+        ends = ends and (end := text.find("-----END", match.end())) >= 0
+        if ends and end - match.end() <= _KEY_CHARS:
+            closing = text.find("-----", end + 8)
+            last = closing + 5 if 0 <= closing <= end + 60 else end + 8
+        else:
+            lines = _KEY_LINES.match(text, match.end(), match.end() + _KEY_CHARS)
+            last = lines.end() if lines else match.end()
+            if last == match.end():
+                continue
+        yield Finding("private-key", match.start(), last)
+
+
+# What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
+# invisible characters.
+_HIDING = re.compile(
+    r"\\{1,15}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})"
+    r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
+)
+# What breaks one in two: a line's end, or a string literal that goes on in the next.
+_BROKEN = re.compile(
+    r"(?<=[A-Za-z0-9_+/=-])(?:\\?\r?\n[ \t>]{0,8}"
+    r"|(?P<q>[\"'])[ \t]{0,4}[+.&]?[ \t]{0,4}(?:\r?\n)?[ \t]{0,16}(?P=q))(?=[A-Za-z0-9_+/=-])"
+)
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+
+
+def _look_behind(text: str, hiding: re.Pattern[str], shapes: Sequence[Shape] | None = None) -> list[Finding]:
+    """The findings in `text` as it reads without what hides them, at their places in the text as it stands."""
+    parts: list[str] = []
+    starts: list[int] = []  # where in the shown text a piece begins, and where in the given one
+    origins: list[int] = []
+    shown = last = 0
+    for match in hiding.finditer(text):
+        for piece, origin in ((text[last : match.start()], last), (_shown(match), match.start())):
+            if piece:
+                parts.append(piece)
+                starts.append(shown)
+                origins.append(origin)
+                shown += len(piece)
+        last = match.end()
+    if not last:
+        return []
+    parts.append(text[last:])
+    starts.append(shown)
+    origins.append(last)
+
+    def place(at: int) -> int:
+        piece = bisect_right(starts, at) - 1
+        return origins[piece] + at - starts[piece]
+
+    whole = "".join(parts)
+    lowered = whole.lower()
+    found = _look(
+        whole, lowered, _present(whole, lowered) if shapes is None else shapes, assigned=shapes is None
+    )
+    return [Finding(one.kind, place(one.start), place(one.end - 1) + 1) for one in found]
+
+
+def _shown(match: re.Match[str]) -> str:
+    groups = match.re.groupindex
+    if "u" not in groups:
+        return ""
+    if code := match["u"] or match["p"]:
+        letter = chr(int(code, 16))
+        return letter if letter.isprintable() else " "
+    if letter := match["c"]:
+        return _CONTROL.get(letter, letter)
+    return ""
 
 
 def _assignments(text: str, lowered: str) -> list[Finding]:
-    if len(lowered) != len(text):  # a few letters change length with their case; only ASCII names matter here
-        lowered = "".join(ch.lower() if ch.isascii() else ch for ch in text)
+    if len(lowered) != len(text):  # a few letters change length with their case; only such names matter here
+        lowered = "".join(low if len(low := ch.lower()) == 1 else ch for ch in text)
     out = []
     at = 0
     while name := _NAME.search(lowered, at):
@@ -254,84 +386,89 @@ def _assignments(text: str, lowered: str) -> list[Finding]:
         if match is None:
             at = name.start() + 1
             continue
-        group = "quoted" if match["quoted"] is not None else "bare"
         is_password = match["pw"] is not None
-        if _ABOUT.search(match["more"] or "") or not _is_value(match, group, is_password=is_password):
+        start, end = _value(match)
+        if _ABOUT.search(match["more"] or "") or not _is_value(
+            match, text[start:end], is_password=is_password
+        ):
             # The value may itself be the name of the next assignment (`secret: token=...`).
             at = match.start("op")
             continue
-        start, end = match.span(group)
-        if group == "bare":
-            end = start + len(match["bare"].rstrip(".:!?"))
         out.append(Finding("password" if is_password else "secret", start, end))
         at = end
     return out
 
 
-def _is_value(match: re.Match[str], group: str, *, is_password: bool) -> bool:
-    value = match[group].strip().rstrip(".:!?")
-    spoken = match["op"].strip(" \t\n") not in {"=>", ":=", "=", "==", ":", "："}
-    if _PLACEHOLDER.match(value) or (_REFERENCE.match(value) and not (is_password and group == "quoted")):
-        return is_password and _is_bare_word(match, group, value, spoken=spoken)
-    if not is_password:
-        return (
-            len(value) >= (16 if spoken else 10)
-            and not (" " in value and group == "quoted")
-            and _is_dense(value)
-        )
-    has_digit = _has_digit(value)
-    if " " in value and group == "quoted" and not has_digit:
+def _value(match: re.Match[str]) -> tuple[int, int]:
+    """Where the value of an assignment stands."""
+    if match["quoted"] is not None:
+        return match.span("quoted")
+    start, value = match.start("bare"), match["bare"]
+    if match["op"].strip() in _WORDS["says_unspaced"] or not value.isascii():
+        value = cast("re.Match[str]", _ASCII_RUN.match(value))[0]
+    if match["op"] == "=" and match.string[: match.start()].endswith(("?", "&")):
+        value = value.partition("&")[0]
+    return start, start + len(value.rstrip(".:!?\\"))
+
+
+def _is_value(match: re.Match[str], given: str, *, is_password: bool) -> bool:
+    value = given.strip().rstrip(".:!?")
+    is_quoted = match["quoted"] is not None
+    spoken = match["op"].strip(" \t\n") not in _WRITTEN
+    has_digit = _DIGIT.search(value) is not None
+    kinds = _kinds(value)
+    if is_password and not (is_quoted or has_digit or kinds >= 3):
+        return _is_bare_word(match, value, spoken=spoken)
+    if not is_password and (len(value) < (16 if spoken else 10) or kinds < 2):
         return False
-    signs = value.strip("-_.()")
-    kinds = sum(
-        (has_digit, value.upper() != value, value.lower() != value, bool(signs) and not signs.isalnum())
-    )
+    head = value[:128]
+    if _PLACEHOLDER.match(head) or (_REFERENCE.match(head) and not (is_password and is_quoted)):
+        return is_password and _is_bare_word(match, value, spoken=spoken)
+    if " " in value and is_quoted and not (is_password and has_digit):
+        return False
+    if not is_password:
+        return is_dense(value)
     if spoken:
         return len(value) >= 6 and kinds >= 2 and has_digit and value.isascii()
     return (
         (len(value) >= 4 and kinds >= 2 and (has_digit or kinds >= 3))
-        or (group == "quoted" and len(value) >= 4 and " " not in value)
-        or _is_bare_word(match, group, value, spoken=spoken)
+        or (is_quoted and len(value) >= 4 and " " not in value)
+        or _is_bare_word(match, value, spoken=spoken)
     )
 
 
-def _is_bare_word(match: re.Match[str], group: str, value: str, *, spoken: bool) -> bool:
+def _kinds(value: str) -> int:
+    bare = value.strip("-_.()")
+    return sum(map(bool, (one.search(bare) for one in (_DIGIT, _LOWER, _UPPER, _SIGN))))
+
+
+def _is_bare_word(match: re.Match[str], value: str, *, spoken: bool) -> bool:
     """Whether a plain word is a password: `PASSWORD=swordfish` in a settings line, nothing after it."""
-    if spoken or group != "bare" or not value.isalnum() or len(value) < 6 or _PLACEHOLDER.match(value):
+    if (
+        spoken
+        or match["bare"] is None
+        or not value.isalnum()
+        or len(value) < 6
+        or _PLACEHOLDER.match(value[:128])
+    ):
         return False
-    tight = match["op"] == "="
     rest = match.string[match.end() : match.end() + 1]
-    return tight and rest in {"", "\n", "\r", " ", "&", ";", "'", '"'}
+    return match["op"] == "=" and rest in {"", "\n", "\r", " ", "&", ";", "'", '"'}
 
 
-def _has_digit(value: str) -> bool:
-    return (_DIGIT if value.isascii() else _DIGIT_ANYWHERE).search(value) is not None
-
-
-def _is_dense(value: str) -> bool:
+def is_dense(value: str) -> bool:
     """Whether `value` is as uneven as random characters: letters and digits, many different ones, no words."""
-    body = value.strip("\"'`")
-    if len(body) < 8 or _PLACEHOLDER.match(body):
+    body = value[:400].strip("\"'`")
+    if len(body) < 8:
         return False
-    has_digit = _has_digit(body)
-    has_letter = _LETTER.search(body) is not None
-    mixed = body.lower() != body and body.upper() != body
-    if not has_letter or not (has_digit or (mixed and len(body) >= 20)):
+    upper, lower = _UPPER.search(body), _LOWER.search(body)
+    if not (upper or lower) or not (_DIGIT.search(body) or (upper and lower and len(body) >= 20)):
         return False
-    if _REFERENCE.match(body) and len(body) < 40:
+    if _PLACEHOLDER.match(body) or (_REFERENCE.match(body) and len(body) < 40):
         return False
-    body = body[:_ENOUGH_TO_TELL]
     counts = Counter(body)
     entropy = -sum(n / len(body) * math.log2(n / len(body)) for n in counts.values())
     return entropy >= (2.6 if len(body) < 16 else 3.0)
-
-
-def _is_basic(value: str) -> bool:
-    try:
-        decoded = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return b":" in decoded and decoded.isascii() and len(decoded) >= 5
 
 
 def _apart(spans: list[Finding]) -> tuple[Finding, ...]:
@@ -345,3 +482,42 @@ def _apart(spans: list[Finding]) -> tuple[Finding, ...]:
         else:
             out.append(found)
     return tuple(out)
+
+
+# ---------------------------------------------------------------- whole values
+
+
+def clean(value: T, through: Callable[[str], str], *, skip: Iterable[str] = ()) -> T:
+    """`value` with every string in it taken through `through`: in mappings (their keys, too), sequences and
+    dataclasses, however deep. What has none to change is returned as it is.
+
+    Args:
+        value: A message, a record, a line of a journal: anything made of plain values.
+        through: What becomes of a string; it may raise to refuse it.
+        skip: Fields of the outermost value that are left alone.
+    """
+    return cast("T", _cleaned(value, through, frozenset(skip)))
+
+
+def _cleaned(value: Any, through: Callable[[str], str], skip: frozenset[str] = frozenset()) -> Any:
+    if isinstance(value, str):
+        return through(value)
+    if isinstance(value, Mapping):
+        made = {
+            _cleaned(key, through): item if key in skip else _cleaned(item, through)
+            for key, item in value.items()
+        }
+        same = made.keys() == value.keys() and all(made[key] is value[key] for key in value)
+        return value if same else made
+    if isinstance(value, list | tuple):
+        items = [_cleaned(item, through) for item in value]
+        same = all(a is b for a, b in zip(items, value, strict=True))
+        return value if same else type(value)(items)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        before = {
+            one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.name not in skip
+        }
+        after = {name: _cleaned(item, through) for name, item in before.items()}
+        changed = {name: item for name, item in after.items() if item is not before[name]}
+        return dataclasses.replace(value, **changed) if changed else value
+    return value
