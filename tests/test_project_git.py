@@ -10,6 +10,7 @@ import pytest
 
 from cairn.errors import Invalid, NotFound, StorageFailed
 from cairn.project import git as asking_git
+from cairn.project.events import Event, content_hash
 from tests.project_kit import (
     PYTHON_SERVICE,
     SetClock,
@@ -170,7 +171,8 @@ def test_conflict_markers_in_generated_files_are_settled(tmp_path, name):
     project.record("ours", {"decisions": ["Ours stands"]})
     ours_log = (tree / ".cairn/history/events.jsonl").read_text().splitlines()
     if name == "history/events.jsonl":
-        theirs = json.loads(ours_log[-1]) | {"summary": "theirs", "contentHash": "f" * 64}
+        theirs = json.loads(ours_log[-1]) | {"summary": "theirs"}
+        theirs["contentHash"] = content_hash(Event.from_json(theirs))
         lines = [ours_log[0], "<<<<<<< HEAD", ours_log[1], "=======", json.dumps(theirs), ">>>>>>> other"]
         (tree / ".cairn/history/events.jsonl").write_text("\n".join(lines) + "\n")
     else:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.project_kit import SetClock, open_at, ready_repo, state
+from cairn.canonical import json_hash
+from tests.project_kit import SetClock, git, open_at, ready_repo, state
 
 
 @pytest.fixture
@@ -127,3 +128,120 @@ def test_the_protected_map_still_gets_its_news_later(project):
         "We chose one API module for billing"
         in state(project.tree)["bundle"]["projectMap"]["architectureNotes"]
     )
+
+
+def test_an_edit_of_the_state_file_is_taken_over(project):
+    """M1: a program that changes the bundle in state.json is heard by the next command, and validate says so before."""
+    at = project.tree / ".cairn/state.json"
+    data = json.loads(at.read_text())
+    data["bundle"]["gotchas"].append(
+        {
+            "title": "Clock skew",
+            "symptom": "tokens expire early",
+            "cause": "drift",
+            "correctPath": "Run chrony.",
+        }
+    )
+    data["bundleHash"] = json_hash(data["bundle"])
+    at.write_text(json.dumps(data))
+    assert "state.differs" in {one.code for one in project.validate() if one.status == "fail"}
+    written = project.update()
+    assert "Clock skew" in {one["title"] for one in state(project.tree)["bundle"]["gotchas"]}
+    assert any("state.json" in note for note in written.notes)
+
+
+def test_a_state_file_that_cannot_be_read_is_kept_aside(project):
+    """What cannot be taken over is not lost: it lies in .cairn/edits and is named."""
+    at = project.tree / ".cairn/state.json"
+    at.write_text("{ my own words")
+    written = project.update()
+    [kept] = (project.tree / ".cairn/edits").glob("*state.json")
+    assert kept.read_text() == "{ my own words" and any("kept aside" in note for note in written.notes)
+
+
+@pytest.mark.parametrize("kind", ["recorded", "imported"])
+def test_validate_notices_a_changed_event(project, tmp_path, kind):
+    """M57: the words of an event are held by a hash, whatever kind it is."""
+    if kind == "imported":
+        project.add_source("claude-local", transcripts(tmp_path / "sessions", TRAPS[0]))
+        project.import_()
+    else:
+        project.record("We measured it", {"decisions": ["We chose SQLite"]})
+    log = project.tree / ".cairn/history/events.jsonl"
+    assert "history.changed" not in {one.code for one in project.validate()}
+    log.write_text(log.read_text().replace("We measured it", "We guessed it").replace("Task 0", "Task zero"))
+    assert "history.changed" in {one.code for one in project.validate() if one.status == "fail"}
+
+
+def test_validate_notices_a_torn_last_line(project):
+    """M57: a line that was cut off in writing is a finding."""
+    log = project.tree / ".cairn/history/events.jsonl"
+    with log.open("a") as handle:
+        handle.write('{"id": "evt-0000')
+    assert "history.torn" in {one.code for one in project.validate() if one.status == "fail"}
+
+
+def old_tree(tree, **config):
+    """An `.agent-memory/` tree as its own program leaves it."""
+    bundle = state(tree)["bundle"]
+    bundle["gotchas"] = [{"title": "Old trap", "symptom": "s", "cause": "c", "correctPath": "p"}]
+    home = tree / ".agent-memory"
+    (home / "history/checkpoints").mkdir(parents=True)
+    events = [
+        {
+            "id": f"evt-{number:06d}",
+            "kind": "imported_session",
+            "sourceId": "claude-1",
+            "createdAt": f"2025-03-0{number}T08:00:00.000Z",
+            "contentHash": f"{number}" * 64,
+            "summary": f"Session {number}",
+            "signals": {"gotchas": [f"Lesson {number}: mind the gap number {number}"]},
+            "sourceRef": f"claude:{number}",
+            "externalItemId": f"s{number}",
+        }
+        for number in (1, 2)
+    ]
+    (home / "history/events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    (home / "history/checkpoints/chk-000001.json").write_text(
+        json.dumps({"id": "chk-000001", "createdAt": "2025-03-01T09:00:00.000Z", "eventId": "evt-000001",
+                    "bundleHash": json_hash(bundle), "bundle": bundle, "summary": "First"})
+    )  # fmt: skip
+    maintenance = {"lastRecalledEventId": "evt-000001", "latestCheckpointId": "chk-000001"}
+    (home / "state.json").write_text(
+        json.dumps({"schemaVersion": 2, "bundle": bundle, "maintenance": maintenance})
+    )
+    (home / "config.json").write_text(json.dumps(config))
+    source = {
+        "id": "claude-1",
+        "type": "claude-local",
+        "path": "/no/such/place",
+        "createdAt": "x",
+        "updatedAt": "x",
+    }
+    (home / "sources.json").write_text(json.dumps({"sources": [source]}))
+
+
+def test_an_older_tree_is_carried_over_whole_and_opens(project, tmp_path):
+    """M2, M18, M23, M38: times, sources, checkpoints and cursors come along; a foreign provider bricks nothing."""
+    old_tree(project.tree, automation={"provider": "claude"}, retention={"enabled": False})
+    written = project.init(force=True)
+    assert any("claude" in note for note in written.notes)
+    fresh = open_at(project.tree)
+    assert [one.happened_at[:10] for one in fresh.events() if one.is_import] == ["2025-03-01", "2025-03-02"]
+    assert [one.id for one in fresh.sources()] == ["claude-1"]
+    assert not fresh.options.get("retention.enabled") and fresh.options.get("automation.provider") == "auto"
+    assert fresh.status()["backlog"]["imports"]["count"] == 1
+    assert "2025-03-01" in "".join(
+        file.read_text() for file in (project.tree / ".cairn/history/checkpoints").iterdir()
+    )
+    fresh.consolidate()
+    assert "Lesson 2" in json.dumps(state(project.tree)["bundle"]["gotchas"])
+
+
+def test_sources_of_a_cloned_tree_are_not_taken_over(project):
+    """A repository may not name folders of its reader: what git tracks is left behind and said."""
+    old_tree(project.tree)
+    git(project.tree, "add", "-f", ".agent-memory")
+    git(project.tree, "commit", "-qm", "theirs")
+    written = project.init(force=True)
+    assert open_at(project.tree).sources() == [] and any("tracked" in note for note in written.notes)

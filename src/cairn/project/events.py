@@ -99,6 +99,7 @@ class Event:
     writer: str = ""
     effect: Mapping[str, Any] = field(default_factory=dict)
     occurredAt: str | None = None  # noqa: N815
+    check: str = ""
 
     @property
     def happened_at(self) -> str:
@@ -134,6 +135,8 @@ class Event:
             "sourceRef": self.sourceRef,
             "externalItemId": self.externalItemId,
         }
+        if self.check:
+            data["check"] = self.check
         if self.occurredAt:
             data["occurredAt"] = self.occurredAt
         if self.writer:
@@ -169,6 +172,7 @@ class Event:
             writer=str(data.get("writer") or ""),
             effect=effect if isinstance(effect, dict) else {},
             occurredAt=str(data["occurredAt"]) if moment(data.get("occurredAt")) else None,
+            check=str(data.get("check") or ""),
         )
 
 
@@ -209,15 +213,24 @@ class Draft:
             effect=self.effect,
             occurredAt=self.occurredAt,
         )
-        return event if event.contentHash else replace(event, contentHash=content_hash(event))
+        if event.contentHash:
+            return replace(event, check=content_hash(event))
+        return replace(event, contentHash=content_hash(event))
 
 
 def content_hash(event: Event) -> str:
     """What an event says and when, without its number: two branches never make the same one by chance."""
     data = event.to_json()
-    for volatile in ("id", "contentHash", "effect"):
+    for volatile in ("id", "contentHash", "effect", "check"):
         data.pop(volatile, None)
     return json_hash(data)
+
+
+def is_changed(event: Event) -> bool:
+    """Whether an event's words no longer fit the hash it was recorded with; one without such a hash never is."""
+    if event.check:
+        return event.check != content_hash(event)
+    return bool(event.writer) and not event.is_import and event.contentHash != content_hash(event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +319,17 @@ class EventLog:
         if self._ordered is None or self._ordered[0] is not parsed:
             self._ordered = (parsed, normalised(parsed.events))
         return self._ordered[1]
+
+    def is_torn(self) -> bool:
+        """Whether the last line was cut off in writing."""
+        try:
+            with self._file.open("rb") as handle:
+                if not handle.seek(0, 2):
+                    return False
+                handle.seek(-1, 2)
+                return handle.read(1) != b"\n"
+        except OSError:
+            return False
 
     def last_number(self) -> int:
         """The highest number in the log, from its tail where that is enough."""

@@ -1,4 +1,8 @@
-"""Bringing in an `.agent-memory/` tree: its bundle, events, settings and sources, as far as they are sound."""
+"""Bringing in an `.agent-memory/` tree: bundle, events with their times, checkpoints, cursors, settings and sources.
+
+What is sound is carried over, what is not is named in `notes` and left where it lies. The tree itself is not
+changed.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,17 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from cairn.canonical import moment
 from cairn.errors import Invalid, Misconfigured, NotFound
 from cairn.project import options as settings
 from cairn.project.bundle import Bundle, checked
 from cairn.project.events import Draft, Signals
-from cairn.project.layout import SCHEMA_VERSION, read_json
+from cairn.project.layout import SCHEMA_VERSION, number_of, read_json
+from cairn.project.sources import Source, sources_at
 from cairn.seams import Locator, StorageBackend
 
 OLD_HOME = Locator(".agent-memory")
+OLD_SOURCES = OLD_HOME.child("sources.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,17 @@ class Legacy:
     drafts: tuple[Draft, ...]
     config: dict[str, Any] | None
     notes: tuple[str, ...]
+    sources: tuple[Source, ...] = ()
+    checkpoints: tuple[OldCheckpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OldCheckpoint:
+    """A snapshot of the bundle that the older tree kept."""
+
+    created: str
+    bundle: Bundle
+    summary: str
 
 
 def read(storage: StorageBackend) -> Legacy | None:
@@ -32,21 +50,52 @@ def read(storage: StorageBackend) -> Legacy | None:
         return None
     notes: list[str] = []
     bundle = None
+    read_upto = 0
     try:
         state = read_json(storage, OLD_HOME.child("state.json"))
         if isinstance(state, dict) and state.get("schemaVersion") == SCHEMA_VERSION:
             bundle = checked(state.get("bundle"))
+            maintenance = state.get("maintenance")
+            if isinstance(maintenance, dict):
+                read_upto = number_of(maintenance.get("lastRecalledEventId"), "evt")
         elif state is not None:
             notes.append(f"{OLD_HOME}/state.json: another schema, left behind")
     except Invalid as error:
         notes.append(f"{OLD_HOME}/state.json: {error}")
-    drafts, bad = _events(storage)
+    drafts, bad = _events(storage, read_upto)
     if bad:
         notes.append(f"{OLD_HOME}/history/events.jsonl: {bad} lines left behind")
-    return Legacy(bundle, tuple(drafts), _config(storage, notes), tuple(notes))
+    config, sources = _config(storage, notes), _sources(storage, notes)
+    checkpoints = _checkpoints(storage, notes)
+    return Legacy(bundle, tuple(drafts), config, tuple(notes), sources, checkpoints)
 
 
-def _events(storage: StorageBackend) -> tuple[list[Draft], int]:
+def _sources(storage: StorageBackend, notes: list[str]) -> tuple[Source, ...]:
+    """The registered folders; one that is not on this machine is kept all the same."""
+    try:
+        return tuple(sources_at(storage, OLD_SOURCES))
+    except (Invalid, TypeError) as error:
+        notes.append(f"{OLD_SOURCES}: {error}")
+        return ()
+
+
+def _checkpoints(storage: StorageBackend, notes: list[str]) -> tuple[OldCheckpoint, ...]:
+    found = []
+    for at in storage.list(OLD_HOME.child("history/checkpoints")):
+        if not at.name.endswith(".json"):
+            continue
+        try:
+            data = read_json(storage, at)
+            bundle = checked(data["bundle"])
+            if moment(data["createdAt"]) is None:
+                raise Invalid(f"{at}: createdAt is not a time")
+            found.append(OldCheckpoint(str(data["createdAt"]), bundle, str(data.get("summary") or at.name)))
+        except (Invalid, KeyError, TypeError) as error:
+            notes.append(f"{at}: {error}; left behind")
+    return tuple(sorted(found, key=lambda one: one.created))
+
+
+def _events(storage: StorageBackend, read_upto: int) -> tuple[list[Draft], int]:
     try:
         lines = storage.read(OLD_HOME.child("history/events.jsonl")).splitlines()
     except (NotFound, Invalid):
@@ -56,6 +105,7 @@ def _events(storage: StorageBackend) -> tuple[list[Draft], int]:
         try:
             row = json.loads(line)
             signals = row.get("signals") or {}
+            folded = row.get("kind") == "tool_run" or number_of(row.get("id"), "evt") <= read_upto
             drafts.append(
                 Draft(
                     kind=row["kind"] if row.get("kind") in {"tool_run", "imported_session"} else "tool_run",
@@ -65,7 +115,8 @@ def _events(storage: StorageBackend) -> tuple[list[Draft], int]:
                     sourceId=str(row["sourceId"]),
                     externalItemId=row.get("externalItemId"),
                     contentHash=str(row["contentHash"]),
-                    effect={"command": "import-agent-memory"} if row.get("kind") == "tool_run" else {},
+                    effect={"command": "import-agent-memory"} if folded else {},
+                    occurredAt=str(row["createdAt"]) if moment(row.get("createdAt")) else None,
                 )
             )
         except (ValueError, KeyError, TypeError, AttributeError, Invalid):
@@ -88,4 +139,7 @@ def _config(storage: StorageBackend, notes: list[str]) -> dict[str, Any] | None:
                 settings.merge(kept, {section: data[section]})
             except Misconfigured as error:
                 notes.append(f"{OLD_HOME}/config.json: {error}")
+    troubles: list[str] = []
+    settings.settled(kept, troubles)
+    notes += [f"{OLD_HOME}/config.json: {trouble}" for trouble in troubles]
     return kept

@@ -141,5 +141,17 @@ def merge(base: dict[str, Any], given: Mapping[str, Any], at: str = "") -> None:
             base[key] = value
 
 
+def settled(values: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """`values` with every choice that is not ours set to the default, each noted: what came from elsewhere must open."""
+    for dotted, allowed in _CHOICES.items():
+        section, _, key = dotted.partition(".")
+        value = values[section][key]
+        if value not in allowed:
+            default = DEFAULTS[section][key]
+            notes.append(f'{dotted} = "{value}" is not one of {", ".join(allowed)}; it is "{default}" here')
+            values[section][key] = default
+    return values
+
+
 def _kind(value: Any) -> str:
     return "true or false" if isinstance(value, bool) else "number"

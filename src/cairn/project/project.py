@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,14 +152,18 @@ class ProjectMemory:
                     path=str(self.tree),
                 )
             old = legacy.read(self._storage)
+            if old and old.sources and git.is_tracked(self.tree, legacy.OLD_SOURCES.key):
+                # A repository may not say which folders of its reader are taken in.
+                left = f"{legacy.OLD_SOURCES} is tracked by git, so its folders are not taken over: add them by hand"
+                old = replace(old, sources=(), notes=(*old.notes, left))
             space = git.space_of(self.tree)
             evidence = describe(survey(self.tree))
             bundle = refreshed(None, old.bundle, evidence) if old and old.bundle else evidence
             self._wipe()
             self._write_frame(old.config if old and old.config else settings.defaults(), space)
-            self.record_.sources.save([])
+            self.record_.sources.save(list(old.sources) if old else [])
             events = self._carry_over(old)
-            base = self._first_story(events, bundle) if events else None
+            base = self._first_story(events, bundle, old) if events or (old and old.checkpoints) else None
             story = self._commit(
                 base,
                 bundle,
@@ -204,9 +208,19 @@ class ProjectMemory:
             self.record_.log.append([event])
         return events
 
-    def _first_story(self, events: Sequence[Event], bundle: Bundle) -> Story:
-        """A story to build on when events came from elsewhere: they are there, but no checkpoint is."""
-        root = made(0, events[-1], bundle, "before", parents=[], provider="none")
+    def _first_story(self, events: Sequence[Event], bundle: Bundle, old: legacy.Legacy | None) -> Story:
+        """A story to build on when events and checkpoints came from elsewhere; the checkpoints are written."""
+        first = (
+            events[-1]
+            if events
+            else Draft("tool_run", "Carried over", Signals(), "cairn:init").event(1, self.clock.now())
+        )
+        root = made(0, first, bundle, "before", parents=[], provider="none")
+        for number, kept in enumerate(old.checkpoints if old else (), start=1):
+            parents = [root.key] if root.number else []
+            told = replace(first, createdAt=kept.created)
+            root = made(number, told, kept.bundle, kept.summary, parents=parents, provider="none")
+            self.record_.checkpoints.write(root)
         return Story(root, tuple(events), 0)
 
     def update(self) -> Written:

@@ -15,6 +15,7 @@ does the same in memory and writes nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -260,8 +261,8 @@ class Record:
         return done
 
     def _adopt(self, story: Story) -> Story:
-        """Take over what a person changed in the pages."""
-        bundle, touched = story.checkpoint.bundle, []
+        """Take over what a person or a program changed in the pages and in `state.json`."""
+        bundle, touched = self._state_in(story)
         for name, at in projections.PAGE_FILES.items():
             page = self._page(name, at, story.checkpoint.bundleHash)
             if page is None or page.condition != "edited":
@@ -277,6 +278,26 @@ class Record:
         summary = f"Took over edits made by hand in {', '.join(touched)}"
         self.notes.append(summary)
         return self.commit(story, bundle, "edit", summary, Signals.of({"keyPaths": touched}))
+
+    def _state_in(self, story: Story) -> tuple[Bundle, list[str]]:
+        """The bundle with what was changed in `state.json`; what cannot be taken over is kept aside."""
+        current = story.checkpoint.bundle
+        text = self._read(STATE)
+        if not text or text == pretty(story.to_json()):
+            return current, []
+        try:
+            state = json.loads(text)
+            edited = checked(state["bundle"])
+            named = state["maintenance"]["latestCheckpointId"]
+        except (ValueError, KeyError, TypeError, Invalid):
+            self._keep_aside(STATE.name, text, f"{STATE} as it was (it cannot be read)")
+            return current, []
+        base = next((one.bundle for one in self.checkpoints.newest(50) if one.id == named), None)
+        if base is None or edited == base:
+            if base is None and edited != current:
+                self._keep_aside(STATE.name, text, f"{STATE} as it was (its checkpoint is not there)")
+            return current, []
+        return three_way(base, edited, current), [str(STATE)]
 
     def _edit_in(
         self, name: str, page: projections.Page, bundle: Bundle, digest: str

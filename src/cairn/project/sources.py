@@ -17,7 +17,7 @@ from typing import Any
 from cairn.canonical import compact, pretty, stamp
 from cairn.errors import Conflict, Invalid, NotFound
 from cairn.project.layout import IMPORTS, SOURCES, read_json
-from cairn.seams import Journals, StorageBackend
+from cairn.seams import Journals, Locator, StorageBackend
 
 SOURCE_TYPES = ("claude-local", "codex-local", "jsonl")
 STATUSES = ("never", "passed", "failed")
@@ -41,6 +41,28 @@ class Source:
         return asdict(self)
 
 
+def sources_at(storage: StorageBackend, at: Locator) -> list[Source]:
+    """The sources a registry file names. Raises `Invalid` where it is not one."""
+    data = read_json(storage, at)
+    if data is None:
+        return []
+    rows = data.get("sources") if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        raise Invalid(f'{at} must hold {{"sources": [...]}}.', path=str(at))
+    names = {field.name for field in fields(Source)}
+    out = []
+    for row in rows:
+        if not isinstance(row, dict) or not all(
+            isinstance(row.get(key), str) for key in ("id", "type", "path")
+        ):
+            raise Invalid(f"{at}: a source lacks id, type or path.", path=str(at))
+        known = {key: value for key, value in row.items() if key in names}
+        known.setdefault("createdAt", "")
+        known.setdefault("updatedAt", "")
+        out.append(Source(**known))
+    return out
+
+
 class SourceRegistry:
     """The sources of one repository. The caller holds the repository lock while changing them."""
 
@@ -48,24 +70,7 @@ class SourceRegistry:
         self._storage = storage
 
     def all(self) -> list[Source]:
-        data = read_json(self._storage, SOURCES)
-        if data is None:
-            return []
-        rows = data.get("sources") if isinstance(data, dict) else None
-        if not isinstance(rows, list):
-            raise Invalid(f'{SOURCES} must hold {{"sources": [...]}}.', path=str(SOURCES))
-        names = {field.name for field in fields(Source)}
-        out = []
-        for row in rows:
-            if not isinstance(row, dict) or not all(
-                isinstance(row.get(key), str) for key in ("id", "type", "path")
-            ):
-                raise Invalid(f"{SOURCES}: a source lacks id, type or path.", path=str(SOURCES))
-            known = {key: value for key, value in row.items() if key in names}
-            known.setdefault("createdAt", "")
-            known.setdefault("updatedAt", "")
-            out.append(Source(**known))
-        return out
+        return sources_at(self._storage, SOURCES)
 
     def add(self, kind: str, path: Path, now: datetime) -> Source:
         """Register a folder. Adding the same one again is a `Conflict`."""

@@ -18,7 +18,7 @@ from cairn.project import options as settings
 from cairn.project import projections
 from cairn.project.bundle import Bundle, bundle_hash, checked, paths_in
 from cairn.project.checkpoints import checkpoint_key
-from cairn.project.events import normalised
+from cairn.project.events import is_changed, normalised
 from cairn.project.layout import ARCHIVE, EVENTS, LATEST_RUN, STATE, number_of, read_json
 from cairn.project.options import SOURCE_SCOPES, Options
 from cairn.project.record import Record, View
@@ -96,7 +96,8 @@ def _state(record: Record, view: View) -> Iterator[Finding]:
         yield Finding(
             "fail",
             "state.differs",
-            f"{STATE} differs from what checkpoints and events say; run `cairn project update`.",
+            f"{STATE} differs from what checkpoints and events say; the next `cairn project update` takes over what "
+            "was changed in it, or keeps it aside.",
         )
     maintenance = state.get("maintenance") or {}
     counts = (maintenance.get("historyEventCount"), maintenance.get("importSourceCount"))
@@ -131,6 +132,17 @@ def _history(record: Record, view: View, options: Options) -> Iterator[Finding]:
     if view.parsed.bad:
         line, why = view.parsed.bad[0]
         yield Finding("fail", "history.unreadable", f"{EVENTS}, line {line}: {why}.")
+    if record.log.is_torn():
+        yield Finding(
+            "fail", "history.torn", f"{EVENTS}: the last line is not whole; the next command takes it off."
+        )
+    changed = [event.id for event in view.parsed.events if is_changed(event)]
+    if changed:
+        yield Finding(
+            "fail",
+            "history.changed",
+            f"{EVENTS}: {', '.join(changed[:5])} no longer says what was recorded. Restore the line from version control.",
+        )
     normal = normalised(view.parsed.events)
     if normal.renamed or normal.dropped:
         yield Finding("fail", "history.order", "Event ids are not strictly increasing.")
