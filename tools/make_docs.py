@@ -20,6 +20,7 @@ from cairn.surfaces.cli import build_parser
 from cairn.surfaces.http import VERSIONS
 from cairn.surfaces.openapi import describe
 from cairn.surfaces.routes import ROUTES
+from tools.make_pages import http_reference, python_page
 from tools.make_twin import twin
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -121,17 +122,24 @@ def formatted(text: str) -> str:
     return subprocess.run(ran, input=text, capture_output=True, text=True, check=True).stdout
 
 
+def with_reference(name: str, reference: str) -> str:
+    """A page as it stands, with the part between the marks made anew."""
+    page = (DOCS / name).read_text(encoding="utf-8")
+    before, _, rest = page.partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}\n\n{reference}\n{END}{after}"
+
+
 def made() -> dict[str, str]:
     """File name -> the text it should have."""
-    cli = (DOCS / "cli.md").read_text(encoding="utf-8")
-    before, _, rest = cli.partition(START)
-    _, _, after = rest.partition(END)
     document = json.dumps(describe(ROUTES, VERSIONS), indent=1, ensure_ascii=False) + "\n"
     return {
         "openapi.json": document,
         "../src/cairn/aio.pyi": formatted(twin()),
         "settings.md": settings_page(),
-        "cli.md": f"{before}{START}\n\n{cli_reference()}\n{END}{after}",
+        "cli.md": with_reference("cli.md", cli_reference()),
+        "http.md": with_reference("http.md", http_reference()),
+        "python.md": python_page(),
     }
 
 

@@ -90,10 +90,10 @@ def open(
     Raises:
         Misconfigured: a setting is unknown or wrong; the message names where it stands.
     """
-    from cairn.aio import AsyncMemory
     from cairn.config import load
 
-    return AsyncMemory(load(root, **settings), background=background)
+    made: AsyncMemory = __getattr__("AsyncMemory")(load(root, **settings), background=background)
+    return made
 
 
 def open_blocking(
@@ -101,13 +101,18 @@ def open_blocking(
 ) -> Memory:
     """The same for callers without an event loop: `with cairn.open_blocking(root) as memory`."""
     from cairn.config import load
-    from cairn.memory import Memory
 
-    return Memory(load(root, **settings), background=background)
+    made: Memory = __getattr__("Memory")(load(root, **settings), background=background)
+    return made
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        # A memory without an event loop has gone by both names.
-        return getattr(importlib.import_module(_HOMES[name]), "Memory" if name == "BlockingMemory" else name)
-    raise AttributeError(f"module 'cairn' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cairn' has no attribute {name!r}")
+    # A memory without an event loop has gone by both names.
+    module, found = importlib.import_module(_HOMES[name]), "Memory" if name == "BlockingMemory" else name
+    if found.endswith("Memory"):
+        from cairn.operations.words import put_help
+
+        put_help(*(getattr(module, room) for room in (found, found.replace("Memory", "Memories"))))
+    return getattr(module, found)
