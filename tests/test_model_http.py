@@ -19,18 +19,19 @@ from cairn.engines.model_http import ModelEndpoint, NoAnswer
 from cairn.engines.writers import OpenAIWriter
 from cairn.errors import Misconfigured, Unavailable
 from tests.fake_model import FakeModel
+from tests.waiting import LONG
 
 KEY = "sk-mine-0123456789"
 SCHEMA = {"type": "object", "properties": {"subject": {"type": "string"}}, "required": ["subject"]}
 
 
 def write(url: str, **settings: str) -> None:
-    writer = OpenAIWriter(LlmSettings(base_url=url, model="m", api_key=KEY, timeout_seconds=5.0, **settings))
+    writer = OpenAIWriter(LlmSettings(base_url=url, model="m", api_key=KEY, timeout_seconds=LONG, **settings))
     writer.complete("You summarise.", "the words", SCHEMA, purpose="test")
 
 
 def embed(url: str, **settings: str) -> None:
-    ServiceEmbedder(url, "m", api_key=KEY, timeout_seconds=5.0, **settings).embed(["the words"])
+    ServiceEmbedder(url, "m", api_key=KEY, timeout_seconds=LONG, **settings).embed(["the words"])
 
 
 BOTH = pytest.mark.parametrize("ask", [write, embed])

@@ -18,7 +18,7 @@ from tests.waiting import LONG, until
 def model_kit(folder, model, **settings):
     plain = Kit(folder)
     spending = Spending(plain.journals, SystemClock(), settings.pop("cap", 1_000_000))
-    settings = {"timeout_seconds": 0.5, "max_attempts": 2, **settings}
+    settings = {"timeout_seconds": LONG, "max_attempts": 2, **settings}
     return Kit(
         folder, writer=OpenAIWriter(LlmSettings(base_url=model.url, model="fake", **settings), spending)
     )
@@ -52,7 +52,7 @@ def test_a_model_writes_the_episode(tmp_path):
 def test_every_message_ends_in_an_episode_whatever_the_model_does(tmp_path, behaviour):
     """C11: garbage, 429, 500, hangs, truncated and brace-laden JSON: the deterministic text stands in and says why."""
     with FakeModel(always=behaviour) as model:
-        kit = model_kit(tmp_path, model)
+        kit = model_kit(tmp_path, model, timeout_seconds=0.5)
         kit.add("s1", said("alpha bravo charlie"), said("delta }}{ echo", 1, who="ben"))
         assert kit.flush().status == "extracted"
 
@@ -80,7 +80,7 @@ def test_a_spent_cap_falls_back(tmp_path):
 def test_adds_go_on_while_the_model_thinks(tmp_path):
     """No lock on the session is held during the call."""
     with FakeModel(["hang"]) as model:
-        kit = model_kit(tmp_path, model, timeout_seconds=LONG, max_attempts=1)
+        kit = model_kit(tmp_path, model, max_attempts=1)
         kit.add("s1", said("first"))
         flusher = threading.Thread(target=kit.flush)
         flusher.start()
@@ -153,7 +153,7 @@ def test_reextracting_with_a_model_replaces_the_plain_text(tmp_path):
 def test_a_huge_cell_is_clipped_for_the_prompt_only(tmp_path):
     """A megabyte is not sent to the model whole; the log keeps it all."""
     with FakeModel() as model:
-        kit = model_kit(tmp_path, model, timeout_seconds=10)
+        kit = model_kit(tmp_path, model)
         kit.add("s1", said("start " + "x" * 1_000_000 + " end"))
         kit.flush()
 

@@ -14,6 +14,7 @@ from cairn.engines.spending import LEDGER, Spending
 from cairn.engines.writers import OpenAIWriter, _seconds_of
 from cairn.errors import Invalid, Misconfigured, Unavailable
 from tests.fake_model import MISBEHAVIOURS, FakeModel
+from tests.waiting import LONG
 
 SCHEMA = {
     "type": "object",
@@ -35,7 +36,7 @@ class Day:
 
 def writer(model, spending=None, **settings):
     return OpenAIWriter(
-        LlmSettings(base_url=model.url, model="fake", **{"timeout_seconds": 3.0, **settings}), spending
+        LlmSettings(base_url=model.url, model="fake", **{"timeout_seconds": LONG, **settings}), spending
     )
 
 
