@@ -34,7 +34,7 @@ def test_scan_finds_what_the_index_finds(world):
     world.journals.append(at, [json.dumps({"t": "add", "n": 0, "messages": [said]}), json.dumps(cut)])
     world.sync()
     scanned = NoteScan(world.storage, world.journals).of(ALICE)
-    assert scanned.complete
+    assert scanned.troubles == ()
     found, scores = scanned.lexical(ALICE, tokens("topic1"), limit=100)
     assert sorted(row.entry_id for row in scanned.rows(ALICE, found.tolist())) == world.hits("topic1")
     assert len(found) == 4
@@ -54,7 +54,7 @@ def test_scan_stops_when_its_time_is_up(world):
     for day in range(1, 10):
         world.episode(f"day {day}", day=f"2026-06-0{day}")
     scanned = NoteScan(world.storage, world.journals, seconds=0.0).of(ALICE)
-    assert not scanned.complete
+    assert "no time" in scanned.troubles[0]
     assert [row.text for row in scanned.rows(ALICE, range(1, 50))] == ["day 9"]
 
 

@@ -14,6 +14,7 @@ from cairn.engines.embedders import MiniLM
 from cairn.errors import Invalid, Unavailable
 from cairn.retrieval.answers import METHODS, SearchRequest, tokens_of
 from cairn.retrieval.fitting import coverage, fit, shown_score
+from cairn.retrieval.lexical import ScannedScope
 from cairn.seams import Completion
 from cairn.types import Freshness, Message, Scope, Space
 from tests.search_world import ALICE, SearchWorld
@@ -299,15 +300,15 @@ def test_strong_reads_wait_and_say_when_they_cannot(world):
     """E86: strong consistency and min_lsn wait for the index; a wait that ends in vain is an error."""
     waited: list[tuple] = []
 
-    def wait(lsn, seconds):
-        waited.append((lsn, seconds))
+    def wait(lsn, seconds, scope, embed):
+        waited.append((lsn, seconds, scope.owner, embed))
         return lsn != 99
 
     searcher = world.searcher(wait=wait)
     searcher.search(SearchRequest("tomatoes", user_id="alice", consistency="strong"))
     searcher.search(SearchRequest("tomatoes", user_id="alice", min_lsn=7, wait_seconds=2))
     searcher.search(SearchRequest("tomatoes", user_id="alice"))
-    assert waited == [(None, 10.0), (7, 2)]
+    assert waited == [(None, 10.0, "alice", True), (7, 2, "alice", True)]
     with pytest.raises(Unavailable, match="change 99"):
         searcher.search(SearchRequest("tomatoes", user_id="alice", min_lsn=99))
 
@@ -315,12 +316,16 @@ def test_strong_reads_wait_and_say_when_they_cannot(world):
 def test_a_rebuilding_index_is_answered_from_a_scan(world):
     """E85, C10: while the index is rebuilt, a scan of the notes answers and the answer says so."""
     empty = SearchWorld(world.folder / "elsewhere")
-    searcher = empty.searcher(
-        freshness=lambda: Freshness(3, 5, "rebuilding"), fallback=lambda scope: world.index
-    )
+
+    def scanned(scope):
+        page = world.index.page(scope, ["episode", "message"], limit=100)
+        return ScannedScope(scope, world.index.rows(scope, page.rowids), troubles=["one cannot be read"])
+
+    searcher = empty.searcher(freshness=lambda _: Freshness(3, 5, "rebuilding"), fallback=scanned)
     result = searcher.search(SearchRequest("tomatoes", user_id="alice", method="keyword"))
     assert result.episodes[0].session_id == "garden"
     assert result.freshness.state == "rebuilding" and "scan" in result.freshness.notes[0]
+    assert "one cannot be read" in result.freshness.notes
     empty.close()
 
 

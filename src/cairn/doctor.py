@@ -121,15 +121,8 @@ def _open_keys(parts: Parts) -> bool:
 
 def _notes(parts: Parts) -> Finds:
     for space in parts.keeper.spaces():
-        notes = parts.notebook.notes(space)
-        while True:
-            try:
-                locator = next(notes, None)
-            except CairnError as error:
-                yield finding("fail", str(error), "mend that; what lies beside it was not looked at")
-                break
-            if locator is None:
-                break
+        hidden: list[tuple[Locator, CairnError]] = []
+        for locator in parts.notebook.notes(space, passed_over=_collecting(hidden)):
             try:
                 note, text = parts.notebook.read(locator), parts.notebook.text(locator)
             except CairnError as error:
@@ -146,19 +139,23 @@ def _notes(parts: Parts) -> Finds:
                     f"{locator} holds text outside of any entry; it is kept, but not searched",
                     "put it between entry markers (docs/note-format.md), or `cairn add` it",
                 )
+        for _, trouble in hidden:
+            yield finding(
+                "fail", str(trouble), "mend that; what lies in it is not searched, nothing else is affected"
+            )
+
+
+def _collecting(found: list[tuple[Locator, CairnError]]) -> Callable[[Locator, CairnError], None]:
+    def collect(at: Locator, error: CairnError) -> None:
+        found.append((at, error))
+
+    return collect
 
 
 def _sessions(parts: Parts) -> Finds:
     """Lines of session logs that were set aside, and logs that cannot be read at all."""
-    logs = parts.capture.sessions()
-    while True:
-        try:
-            place = next(logs, None)
-        except CairnError as error:
-            yield finding("fail", str(error), "mend that; the sessions beside it were not looked at")
-            return
-        if place is None:
-            return
+    hidden: list[tuple[Locator, CairnError]] = []
+    for place in parts.capture.sessions(passed_over=_collecting(hidden)):
         locator = session_locator(*place)
         try:
             state = parts.sessions.load(locator, keep=False)
@@ -174,6 +171,8 @@ def _sessions(parts: Parts) -> Finds:
         yield from _unfinished(parts, locator, state)
         if more := state.skipped_lines - len(state.troubles):
             yield finding("warn", f"{locator}: {more} more lines were set aside", "look at the file")
+    for _, trouble in hidden:
+        yield finding("fail", str(trouble), "mend that; no other session is affected")
 
 
 def _unfinished(parts: Parts, locator: Locator, state: SessionState) -> Finds:

@@ -18,6 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -37,7 +38,7 @@ from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Embedder, Journals, Locator, StorageBackend, SystemClock, Writer
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
-from cairn.types import CellEvent, Hit, Scope, Space
+from cairn.types import CellEvent, Freshness, Hit, Scope, Space
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -324,7 +325,7 @@ class Parts:
             settings=self.settings,
             clock=self.clock,
             embedder=self.embedder,
-            freshness=self.indexer.status,
+            freshness=self.freshness,
             wait=self._wait_for_index,
             unprocessed=self.capture.unprocessed,
             writer=self.writer,
@@ -339,7 +340,7 @@ class Parts:
         from cairn.retrieval.listing import Listing
 
         assert self.capture is not None
-        return Listing(self.index, self.indexer.status, self.settings.zone)
+        return Listing(self.index, self.freshness, self.settings.zone, fallback=self.scan.of)
 
     # ------------------------------------------------------------ thinking
 
@@ -414,22 +415,33 @@ class Parts:
     def _count_hits(self, scope: Scope, hits: Sequence[Hit]) -> None:
         self.keeper.record_hits([(scope, hit.entry_id) for hit in hits])
 
-    def _wait_for_index(self, lsn: int | None, timeout: float) -> bool:
+    def _wait_for_index(self, lsn: int | None, timeout: float, scope: Scope, embed: bool) -> bool:
         if lsn is None:  # look at the files themselves, so that a hand edit counts
-            self.indexer.catch_up(timeout)
+            return self.catch_up(timeout, embed=embed, scope=scope)
         return self.indexer.wait(lsn, timeout)
+
+    def freshness(self, scope: Scope) -> Freshness:
+        """How far the index is behind an owner's files, and what of theirs is not in it."""
+        fresh = self.indexer.status(scope)
+        waiting = self.capture.waiting if self.is_open("capture") else []
+        notes = [str(one) for one in waiting if one.scope == scope]
+        return replace(fresh, notes=(*fresh.notes, *notes)) if notes else fresh
 
     def foreground(self) -> AbstractContextManager[None]:
         """Strategies of this process pause while this is held: people are served first."""
         return self.engine.foreground() if self.is_open("engine") else nullcontext()
 
-    def catch_up(self, seconds: float, *, embed: bool = False) -> None:
-        """Look at the files themselves and index what differs, and what follows from an edit by hand."""
+    def catch_up(self, seconds: float, *, embed: bool = False, scope: Scope | None = None) -> bool:
+        """Look at the files themselves and index what differs, and what follows from an edit by hand.
+
+        With `scope`, only that owner's files. Returns whether all of it is indexed.
+        """
         from cairn.strategies.corrections import FollowCorrections
 
-        self.indexer.catch_up(seconds, embed=embed)
+        reached = self.indexer.reach(seconds, embed=embed, scope=scope)
         if self.engine.run_due(seconds=seconds, only=FollowCorrections.name):
-            self.indexer.catch_up(seconds, embed=embed)
+            reached = self.indexer.reach(seconds, embed=embed, scope=scope)
+        return reached
 
     # ------------------------------------------------------------ background life
 

@@ -20,7 +20,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from cairn.errors import Conflict, Invalid, InvalidLocatorError, Misconfigured, ProtocolError
+from cairn.errors import (
+    CairnError,
+    Conflict,
+    Invalid,
+    InvalidLocatorError,
+    Misconfigured,
+    NotFound,
+    ProtocolError,
+)
 from cairn.types import Change, Job, Queued, Run, is_device_name
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ __all__ = [
     "Completion",
     "DerivedMaintenance",
     "Embedder",
+    "Glance",
     "Info",
     "InvalidLocatorError",
     "Jobs",
@@ -469,6 +478,19 @@ class QueueCounts:
     applied_lsn: int
 
 
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How far the index is: the LSN it has reached, changes that wait, which index is complete, and failures.
+
+    `failed` has the path and the reason of what could not be read or indexed.
+    """
+
+    applied_lsn: int
+    pending: int
+    ready_for: str
+    failed: tuple[tuple[str, str], ...] = ()
+
+
 class State(Protocol):
     """The change queue: one row per path, the newest change wins, LSNs grow.
 
@@ -479,8 +501,8 @@ class State(Protocol):
         """Queue `changes` and return the highest LSN given. Never raises: a lost queue costs a scan."""
         ...
 
-    def claim(self, limit: int, *, holder: str) -> list[Change]:
-        """Take up to `limit` due changes, oldest first, under `holder`'s name."""
+    def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
+        """Take up to `limit` due changes, oldest first, under `holder`'s name; of places below `within`, if given."""
         ...
 
     def done(self, changes: Sequence[Change], *, holder: str) -> int:
@@ -495,10 +517,12 @@ class State(Protocol):
         holder: str,
         retryable: bool,
         seen: tuple[float, int] | None = None,
+        unread: bool = False,
     ) -> None:
         """Record a failure. A retryable one comes back after a pause; the other waits for an edit.
 
-        `seen` is the file's (mtime, size): while they stay, a scan does not queue it again.
+        `seen` is the file's (mtime, size): while they stay, a scan does not queue it again. With `unread` the file
+        itself is the trouble: nobody waits for it, and a retryable one is tried now and then for ever.
         """
         ...
 
@@ -644,10 +668,34 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-def iterate_files(storage: StorageBackend, at: Locator) -> Iterator[Locator]:
-    """Every file below `at`, depth first, by key order; works on any backend."""
-    for child in storage.list(at):
-        if storage.info(child).is_dir:
-            yield from iterate_files(storage, child)
+def iterate_files(
+    storage: StorageBackend,
+    at: Locator,
+    passed_over: Callable[[Locator, CairnError], object] | None = None,
+) -> Iterator[Locator]:
+    """Every file below `at`, depth first, by key order; works on any backend.
+
+    What goes away between being listed and being looked at is not there. A folder that cannot be read ends the
+    walk with its error; with `passed_over`, that is told of it and the walk goes on beside it.
+    """
+    try:
+        children = storage.list(at)
+    except CairnError as error:
+        if passed_over is None:
+            raise
+        passed_over(at, error)
+        return
+    for child in children:
+        try:
+            is_dir = storage.info(child).is_dir
+        except NotFound:
+            continue
+        except CairnError as error:
+            if passed_over is None:
+                raise
+            passed_over(child, error)
+            continue
+        if is_dir:
+            yield from iterate_files(storage, child, passed_over)
         else:
             yield child

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cairn.engines.tree import (
     FileInTheWay,
@@ -21,7 +21,7 @@ from cairn.engines.tree import (
     refuse_temps,
     translating,
 )
-from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound
+from cairn.errors import CairnError, Conflict, Invalid, InvalidLocatorError, NotFound
 from cairn.seams import Capabilities, Info, Locator, StorageBackend, content_hash, registry
 
 __all__ = ["PROTOCOL", "DeviceLocalBackend"]
@@ -118,11 +118,16 @@ class DeviceLocalBackend(StorageBackend):
         with translating(locator.key):
             self._tree.unlink(locator)
 
-    def scan(self, locator: Locator = Locator()) -> Iterator[tuple[str, int, int]]:  # noqa: B008 -- frozen
+    def scan(
+        self,
+        locator: Locator = Locator(),  # noqa: B008 -- frozen
+        passed_over: Callable[[Locator, CairnError], object] | None = None,
+    ) -> Iterator[tuple[str, int, int]]:
         """Every file below a place as (key, size, mtime in ns), for noticing changes; in no special order.
 
         One directory read and one stat per file, nothing else: it stays close to the bare system calls.
-        Folders that vanish meanwhile are passed over; links and unfinished writes are never shown.
+        Folders that vanish meanwhile are passed over; links and unfinished writes are never shown. A folder that
+        cannot be read ends the scan with its error; with `passed_over`, that is told of it and the scan goes on.
         """
         waiting = [locator.key]
         while waiting:
@@ -145,10 +150,16 @@ class DeviceLocalBackend(StorageBackend):
                             batch.append((prefix + name, known.st_size, known.st_mtime_ns))
             except (NotFound, FileInTheWay):
                 continue
-            except InvalidLocatorError:
-                if key == locator.key:
+            except InvalidLocatorError as error:
+                if key != locator.key:
+                    continue  # a folder became a link between two looks
+                if passed_over is None:
                     raise
-                continue
+                passed_over(Locator(key), error)
+            except CairnError as error:
+                if passed_over is None:
+                    raise
+                passed_over(Locator(key), error)
             yield from batch
 
     def sweep(self, older_than_seconds: float = 3600.0) -> int:

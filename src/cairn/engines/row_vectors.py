@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
-from cairn.engines.row_tables import FULL_TEXT, model_number, parts
+from cairn.engines.row_tables import FULL_TEXT, model_number, parts, scope_number
 from cairn.retrieval.rows import Pending
+from cairn.types import Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,10 +65,16 @@ class RowVectors:
         query = "SELECT id, embed_key, coalesce(embedded, text) FROM rows WHERE pending = 1 ORDER BY id DESC LIMIT ?"
         return [Pending(*row) for row in self._db.read(lambda db: db.execute(query, (limit,)).fetchall())]
 
-    def pending_count(self) -> int:
-        return int(
-            self._db.read(lambda db: db.execute("SELECT count(*) FROM rows WHERE pending = 1").fetchone()[0])
-        )
+    def pending_count(self, scope: Scope | None = None) -> int:
+        """How many rows wait for their vector, in all or in one scope."""
+
+        def ask(db: sqlite3.Connection) -> int:
+            query = "SELECT count(*) FROM rows WHERE pending = 1"
+            if scope is None:
+                return int(db.execute(query).fetchone()[0])
+            return int(db.execute(f"{query} AND scope_id = ?", (scope_number(db, scope),)).fetchone()[0])
+
+        return self._db.read(ask)
 
     def have_vectors(self, keys: Sequence[bytes]) -> set[bytes]:
         """Which of these texts have a vector of the current model already."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from cairn.engines.database import Database
 from cairn.errors import Unavailable
-from cairn.seams import Clock, Noticed, QueueCounts, SystemClock
+from cairn.seams import Clock, Glance, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
 _TOMBSTONES_KEPT = timedelta(days=1)
@@ -32,6 +32,7 @@ CREATE TABLE md_change_state(
     lsn INTEGER NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'done', 'failed')),
     retryable INTEGER NOT NULL DEFAULT 1,
+    unread INTEGER NOT NULL DEFAULT 0,
     last_attempt_at TEXT,
     retry_count INTEGER NOT NULL DEFAULT 0,
     error TEXT,
@@ -47,6 +48,8 @@ CREATE INDEX md_change_due ON md_change_state(status, lsn);
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('lsn', 0), ('ready_for', '')
 """
+_DUE = "(status = 'pending' OR (status = 'failed' AND unread = 1 AND retryable = 1))"
+_FAILURES_TOLD = 20
 MAX_RETRIES = 12
 BACKOFF_SECONDS = 2.0
 _MAX_BACKOFF_SECONDS = 60.0
@@ -62,6 +65,15 @@ class Seen:
     size: int | None
     seen_at: float | None
     retryable: bool
+    unread: bool = False
+
+
+def _inside(within: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """A condition on paths and its values: those that begin with one of `within`; none where that is empty."""
+    if not within:
+        return "", ()
+    bounds = [bound for start in within for bound in (start, start[:-1] + chr(ord(start[-1]) + 1))]
+    return f" AND ({' OR '.join(['(md_path >= ? AND md_path < ?)'] * len(within))})", tuple(bounds)
 
 
 class SqliteState:
@@ -80,7 +92,7 @@ class SqliteState:
     def __init__(
         self, directory: Path, *, clock: Clock | None = None, on_enqueue: Callable[[], None] | None = None
     ) -> None:
-        self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=2)
+        self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=3)
         self._clock = clock or SystemClock()
         self.on_enqueue = on_enqueue
         self._lsn = 0
@@ -119,7 +131,7 @@ class SqliteState:
                 " later = CASE WHEN claimed IS NOT NULL THEN coalesce(later, excluded.lsn) END,"
                 " kind = excluded.kind, change_type = excluded.change_type, mtime = excluded.mtime,"
                 " last_changed_at = excluded.last_changed_at, lsn = excluded.lsn, status = 'pending',"
-                " retryable = 1, retry_count = 0, error = NULL, not_before = 0, holder = NULL",
+                " retryable = 1, unread = 0, retry_count = 0, error = NULL, not_before = 0, holder = NULL",
                 rows,
             )
             db.execute("UPDATE meta SET value = ? WHERE key = 'lsn'", (lsn + len(rows),))
@@ -143,31 +155,30 @@ class SqliteState:
         lost, self._lost = self._lost, False
         return lost
 
-    def claim(self, limit: int, *, holder: str) -> list[Change]:
-        """Take up to `limit` due changes, oldest LSN first, under `holder`'s name."""
+    def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
+        """Take up to `limit` due changes, oldest LSN first, under `holder`'s name.
+
+        With `within`, only of places that begin with one of these.
+        """
         now = self._clock.now()
+        inside, bounds = _inside(within)
+        due = f"{_DUE} AND not_before <= ?{inside}"
 
         def take(db: sqlite3.Connection) -> list[Change]:
             found = db.execute(
                 "UPDATE md_change_state SET status = 'processing', holder = ?, last_attempt_at = ?, claimed = lsn,"
                 " later = NULL WHERE md_path"
-                " IN (SELECT md_path FROM md_change_state WHERE status = 'pending' AND not_before <= ?"
+                f" IN (SELECT md_path FROM md_change_state WHERE {due}"
                 " ORDER BY lsn LIMIT ?) RETURNING md_path, kind, change_type, lsn, retry_count",
-                (holder, now.isoformat(), now.timestamp(), limit),
+                (holder, now.isoformat(), now.timestamp(), *bounds, limit),
             ).fetchall()
             return sorted((Change(*row) for row in found), key=lambda change: change.lsn)
 
-        if not self._db.read(self._has_due(now.timestamp())):
-            return []
-        return self._db.write(take)
+        def has_due(db: sqlite3.Connection) -> bool:
+            query = f"SELECT 1 FROM md_change_state WHERE {due} LIMIT 1"
+            return db.execute(query, (now.timestamp(), *bounds)).fetchone() is not None
 
-    @staticmethod
-    def _has_due(now: float) -> Callable[[sqlite3.Connection], bool]:
-        def ask(db: sqlite3.Connection) -> bool:
-            query = "SELECT 1 FROM md_change_state WHERE status = 'pending' AND not_before <= ? LIMIT 1"
-            return db.execute(query, (now,)).fetchone() is not None
-
-        return ask
+        return self._db.write(take) if self._db.read(has_due) else []
 
     def done(self, changes: Sequence[Change], *, holder: str) -> int:
         """Finish what `holder` still holds; a path queued anew meanwhile keeps its new turn."""
@@ -193,7 +204,7 @@ class SqliteState:
             for change in changes:
                 mtime, size = seen.get(change.path) or (None, None)
                 finished = db.execute(
-                    "UPDATE md_change_state SET status = 'done', holder = NULL, error = ?, retry_count = 0,"
+                    "UPDATE md_change_state SET status = 'done', holder = NULL, error = ?, retry_count = 0, unread = 0,"
                     " claimed = NULL, change_type = ?, mtime = ?, size = ?, seen_at = ? WHERE md_path = ? AND lsn = ?"
                     " AND status = 'processing' AND holder = ?",
                     (
@@ -226,26 +237,30 @@ class SqliteState:
         holder: str,
         retryable: bool,
         seen: tuple[float, int] | None = None,
+        unread: bool = False,
     ) -> None:
         """Record why `change` could not be indexed.
 
         A retryable failure returns after a pause that grows; after `MAX_RETRIES` of them, and at once where
         it is not retryable, the change stands as failed until the file is edited or `retry_failed` is asked.
+        A file that cannot be read (`unread`) stands as failed at once, so that nobody waits for it; where that may
+        pass, it is tried again as long as it is there.
         """
         attempts = change.retry_count + 1
-        again = retryable and attempts < MAX_RETRIES
+        again = retryable and (attempts < MAX_RETRIES or unread)
         now = self._clock.now().timestamp()
         pause = min(BACKOFF_SECONDS * attempts, _MAX_BACKOFF_SECONDS)
 
         def note(db: sqlite3.Connection) -> None:
             mtime, size = seen or (None, None)
             db.execute(
-                "UPDATE md_change_state SET status = ?, retryable = ?, retry_count = ?, error = ?, not_before = ?,"
+                "UPDATE md_change_state SET status = ?, retryable = ?, unread = ?, retry_count = ?, error = ?, not_before = ?,"
                 " holder = NULL, claimed = NULL, mtime = coalesce(?, mtime), size = coalesce(?, size), seen_at = ?"
                 " WHERE md_path = ? AND lsn = ? AND status = 'processing' AND holder = ?",
                 (
-                    "pending" if again else "failed",
+                    "pending" if again and not unread else "failed",
                     retryable,
+                    unread,
                     attempts,
                     reason[:500],
                     now + pause if again else 0,
@@ -350,13 +365,18 @@ class SqliteState:
 
         return self._db.read(ask)
 
-    def waiting(self, lsn: int | None = None) -> int:
-        """How many changes up to `lsn` (all of them without one) are not yet done or given up."""
+    def waiting(self, lsn: int | None = None, within: Sequence[str] = ()) -> int:
+        """How many changes up to `lsn` (all of them without one) are not yet done or given up.
+
+        With `within`, only of places that begin with one of these.
+        """
+        inside, bounds = _inside(within)
         query = (
             "SELECT count(*) FROM md_change_state WHERE status IN ('pending', 'processing') AND since <= ?"
+            f"{inside}"
         )
         limit = lsn if lsn is not None else 2**62
-        return int(self._db.read(lambda db: db.execute(query, (limit,)).fetchone()[0]))
+        return int(self._db.read(lambda db: db.execute(query, (limit, *bounds)).fetchone()[0]))
 
     def last_lsn(self) -> int:
         found = self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'lsn'").fetchone()[0])
@@ -376,31 +396,43 @@ class SqliteState:
         """Changes when another connection committed, so that an idle indexer can poll for next to nothing."""
         return self._db.data_version()
 
-    def known(self, paths: Sequence[str] | None = None) -> dict[str, Seen]:
-        """What the queue remembers of `paths` (of every path without them), to compare with the files."""
-        query = "SELECT md_path, status, change_type, mtime, size, seen_at, retryable FROM md_change_state"
+    def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> dict[str, Seen]:
+        """What the queue remembers of `paths` (of every path without them), to compare with the files.
+
+        With `within`, of the paths that begin with one of these.
+        """
+        query = "SELECT md_path, status, change_type, mtime, size, seen_at, retryable, unread FROM md_change_state"
+        inside, bounds = _inside(within)
 
         def ask(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             if paths is None:
-                return db.execute(query).fetchall()
+                return db.execute(f"{query} WHERE 1{inside}", bounds).fetchall()
             one = f"{query} WHERE md_path = ?"
             return [row for path in paths if (row := db.execute(one, (path,)).fetchone()) is not None]
 
         rows = self._db.read(ask)
-        return {row[0]: Seen(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}
+        return {
+            row[0]: Seen(row[1], row[2], row[3], row[4], row[5], bool(row[6]), bool(row[7])) for row in rows
+        }
 
-    def glance(self) -> tuple[int, int, str]:
-        """Applied LSN, changes waiting, and which index is complete: cheap enough for every answer."""
+    def glance(self, within: Sequence[str] = ()) -> Glance:
+        """How far the index is, of the places that begin with one of `within`: cheap enough for every answer."""
+        inside, bounds = _inside(within)
+        busy = "status IN ('pending', 'processing')"
 
-        def ask(db: sqlite3.Connection) -> tuple[int, int, str]:
+        def ask(db: sqlite3.Connection) -> Glance:
             meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
-            waiting, oldest = db.execute(
-                "SELECT count(*), min(since) FROM md_change_state WHERE status IN ('pending', 'processing')"
-            ).fetchone()
-            return (
+            oldest = db.execute(f"SELECT min(since) FROM md_change_state WHERE {busy}").fetchone()[0]
+            waiting = db.execute(f"SELECT count(*) FROM md_change_state WHERE {busy}{inside}", bounds)
+            failed = db.execute(
+                f"SELECT md_path, error FROM md_change_state WHERE status = 'failed'{inside} ORDER BY md_path LIMIT ?",
+                (*bounds, _FAILURES_TOLD),
+            )
+            return Glance(
                 int(meta["lsn"]) if oldest is None else int(oldest) - 1,
-                int(waiting),
+                int(waiting.fetchone()[0]),
                 str(meta["ready_for"]),
+                tuple((str(path), str(error or "")) for path, error in failed),
             )
 
         return self._db.read(ask)

@@ -166,12 +166,20 @@ class Notebook:
                 return locator, note.by_id[candidate]
         return locator, note.entry(entry_id)
 
-    def notes(self, space: Space | None = None, kind: str | None = None) -> Iterator[Locator]:
-        """Every note, by key order; of one space or one kind where given."""
+    def notes(
+        self,
+        space: Space | None = None,
+        kind: str | None = None,
+        passed_over: Callable[[Locator, CairnError], object] | None = None,
+    ) -> Iterator[Locator]:
+        """Every note, by key order; of one space or one kind where given.
+
+        A folder that cannot be read is passed over, which `passed_over` is told of (the log, without one).
+        """
         wanted = kind_named(kind) if kind is not None else None
         for base in [space_locator(space)] if space is not None else self._spaces():
             for directory in sorted(SCOPE_DIRS.values()):
-                for locator in iterate_files(self._storage, base.child(directory)):
+                for locator in iterate_files(self._storage, base.child(directory), passed_over or _unread):
                     place = place_of(locator)
                     if place is not None and (wanted is None or place.kind is wanted):
                         yield locator
@@ -180,7 +188,7 @@ class Notebook:
         """Markdown files among the daily notes that nothing reads, for their name fits no kind."""
         for base in self._spaces():
             for directory in sorted(SCOPE_DIRS.values()):
-                for locator in iterate_files(self._storage, base.child(directory)):
+                for locator in iterate_files(self._storage, base.child(directory), _unread):
                     if is_stray(locator):
                         yield locator
 
@@ -530,6 +538,10 @@ class Notebook:
             # The write is durable and must be acknowledged; the next scan finds what was not queued.
             _log.warning("change of %s was not queued; a scan will find it: %s", locator, error)
             return 0
+
+
+def _unread(at: Locator, error: CairnError) -> None:
+    _log.debug("%s is passed over: %s", at, error)
 
 
 class _Known:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cairn")
 
 MemoryType = Literal["episode", "profile", "agent_case", "agent_skill"]
+_STRONG_SECONDS = 10.0
 Method = Literal["keyword", "vector", "hybrid", "agentic", "llm_multiround"]
 
 
@@ -173,9 +174,8 @@ class Recall(Room):
             min_lsn=min_lsn,
             as_of=_moment(as_of),
         )
-        if self.parts.daemon is None or consistency == "strong":
-            # Words are searchable as soon as rows are; meaning needs the vectors too.
-            self._catch_up(consistency, request.wait_seconds, embed=method != "keyword")
+        if self.parts.daemon is None and consistency != "strong":
+            self._catch_up(request.wait_seconds, embed=method != "keyword")
         with self.parts.foreground():
             found = self.parts.searcher.search(request)
         if found.unprocessed_messages and not self._sees_open_part(found, limited_to):
@@ -279,7 +279,7 @@ class Recall(Room):
         consistency: Consistency = "eventual",
     ) -> GetResult:
         """List an owner's memories of one type, page by page, newest first unless asked otherwise."""
-        from cairn.retrieval.listing import GetRequest
+        from cairn.retrieval.listing import GetRequest, owner_scope
 
         request = GetRequest(
             memory_type=memory_type,
@@ -293,8 +293,17 @@ class Recall(Room):
             sort_order=sort_order,
             filters=filters,
         )
-        if self.parts.daemon is None or consistency == "strong":
-            self._catch_up(consistency)
+        if consistency == "strong":
+            scope = owner_scope(user_id, agent_id, app_id, project_id)
+            if not self.parts.catch_up(_STRONG_SECONDS, scope=scope) and (
+                self.parts.freshness(scope).state != "rebuilding"
+            ):
+                raise Unavailable(
+                    f"The index has not reached every change so far within {_STRONG_SECONDS:g} s: ask again, or "
+                    "without strong consistency."
+                )
+        elif self.parts.daemon is None:
+            self._catch_up(10.0)
         return self.parts.listing.get(request)
 
     @operation(http="GET /show", answers=answers.ShownData, allow=rules.whole_space(write=False), tool=True)
@@ -323,13 +332,11 @@ class Recall(Room):
 
         return lookup.show(self.parts, Space(app_id, project_id), entry_id)
 
-    def _catch_up(self, consistency: str, seconds: float = 10.0, *, embed: bool = False) -> None:
-        """Bring the index up to date; on a disk that refuses, a reader who did not insist gets what there is."""
+    def _catch_up(self, seconds: float, *, embed: bool = False) -> None:
+        """Bring the index up to date; on a disk that refuses, a reader who does not insist gets what there is."""
         try:
             self.parts.catch_up(seconds, embed=embed)
         except Unavailable as error:
-            if consistency == "strong":
-                raise
             log.warning("the index is not up to date: %s", error)
 
 

@@ -15,22 +15,24 @@ import os
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
 from cairn.retrieval.corpus import Row
-from cairn.retrieval.noticing import kind_of, noticed
+from cairn.retrieval.noticing import kind_of, noticed, places_of
 from cairn.retrieval.recent import Look, Recent
 from cairn.retrieval.rows import NewRow, Pending, RowStore, Stored
 from cairn.seams import (
     DerivedMaintenance,
     Embedder,
+    Glance,
     Journals,
     Locator,
     Locks,
@@ -38,6 +40,7 @@ from cairn.seams import (
     State,
     StorageBackend,
     Tier,
+    iterate_files,
 )
 from cairn.talk.sessions import SessionLog, place_of_session
 from cairn.types import Change, Freshness, Scope
@@ -60,7 +63,7 @@ _REMOVED_KEPT = 10_000
 class Queue(State, Protocol):
     """What the indexer asks of its queue beyond the seam."""
 
-    def waiting(self, lsn: int | None = None) -> int: ...
+    def waiting(self, lsn: int | None = None, within: Sequence[str] = ()) -> int: ...
     def last_lsn(self) -> int: ...
     def finish(
         self,
@@ -70,14 +73,16 @@ class Queue(State, Protocol):
         seen: Mapping[str, tuple[float, int] | None],
         remarks: Mapping[str, str] = ...,
     ) -> int: ...
-    def known(self, paths: Sequence[str] | None = None) -> Mapping[str, Known]: ...
+    def known(
+        self, paths: Sequence[str] | None = None, within: Sequence[str] = ()
+    ) -> Mapping[str, Known]: ...
     def take_lost(self) -> bool: ...
     def ready_for(self) -> str: ...
     def clear(self) -> str: ...
     def note_scan(self, generation: str, lsn: int, *, queue: str) -> None: ...
     def has_scan(self, generation: str) -> bool: ...
     def set_ready(self, generation: str) -> bool: ...
-    def glance(self) -> tuple[int, int, str]: ...
+    def glance(self, within: Sequence[str] = ()) -> Glance: ...
     def maintain(self) -> None: ...
 
 
@@ -95,7 +100,7 @@ class Known(Protocol):
     @property
     def seen_at(self) -> float | None: ...
     @property
-    def retryable(self) -> bool: ...
+    def unread(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,8 @@ class Indexer(DerivedMaintenance):
         self._progress = threading.Condition()
         self._rebuilding = False
         self._embed_again_at = 0.0
+        self._wanted: Counter[str] = Counter()
+        self._unreadable: dict[str, str] = {}
 
     # ---- queueing: anyone, any time --------------------------------------------------------------------------
 
@@ -182,6 +189,9 @@ class Indexer(DerivedMaintenance):
                 if old is not None and old.change_type != "deleted":
                     news.append(Noticed(key, kind, "deleted"))
                 continue
+            except CairnError:
+                news.append(Noticed(key, kind, "modified"))
+                continue
             if old is None or old.change_type == "deleted":
                 news.append(Noticed(key, kind, "added", info.mtime))
             elif old.status == "processing" or (
@@ -192,13 +202,18 @@ class Indexer(DerivedMaintenance):
             self._queue.enqueue(news)
         return len(news)
 
-    def scan(self) -> Scanned:
-        """Compare every file with what the queue remembers and queue what differs. The guarantee."""
-        known = self._queue.known()
+    def scan(self, scope: Scope | None = None) -> Scanned:
+        """Compare every file with what the queue remembers and queue what differs. The guarantee.
+
+        With `scope`, only the files that its rows are made of; those that could not be read are tried again.
+        """
+        within = places_of(scope) if scope is not None else ()
+        known = self._queue.known(within=within)
         news: list[Noticed] = []
         unsure: list[tuple[str, str]] = []
         present: set[str] = set()
-        for key, size, mtime in self._files():
+        hidden: dict[str, str] = {}
+        for key, size, mtime in self._files(within, hidden):
             kind = kind_of(Locator(key))
             if kind is None:
                 continue
@@ -211,7 +226,7 @@ class Indexer(DerivedMaintenance):
                 if old is None or old.status == "done":
                     news.append(Noticed(key, kind, "added", mtime))
             elif old.status in {"done", "failed"}:
-                if not _same(old, size, mtime):
+                if not _same(old, size, mtime) or (old.unread and scope is not None):
                     news.append(Noticed(key, kind, "modified", mtime))
                 elif (
                     old.status == "done" and old.seen_at is not None and old.seen_at - mtime < _UNSURE_SECONDS
@@ -219,35 +234,60 @@ class Indexer(DerivedMaintenance):
                     # Read so soon after it was written that a later write may carry the same time.
                     unsure.append((key, kind))
         gone = {path for path, old in known.items() if old.change_type != "deleted" or old.status != "done"}
-        gone.update(self._index.known_paths())
-        news.extend(Noticed(path, kind_of(Locator(path)) or "unknown", "deleted") for path in gone - present)
-        if unsure:
-            news.extend(Noticed(key, kind, "modified") for key, kind in unsure)
+        gone.update(path for path in self._index.known_paths() if not within or path.startswith(within))
+        for path in gone - present:
+            change = self._missing(path, known.get(path), hidden, again=scope is not None)
+            if change is not None:
+                news.append(Noticed(path, kind_of(Locator(path)) or "unknown", change))
+        news.extend(Noticed(key, kind, "modified") for key, kind in unsure)
+        self._note_unreadable(within, hidden)
         lsn = self._queue.enqueue(news) if news else self._queue.last_lsn()
         return Scanned(len(present), len(news), lsn)
 
-    def _files(self) -> Iterator[tuple[str, int, float]]:
-        """Every file of the truth with size and mtime; the system's own dot folders are passed over."""
-        quick = getattr(self._storage, "scan", None)
-        for top in self._storage.list(Locator()):
-            if top.name.startswith("."):
-                continue
-            if quick is not None:
-                for key, size, mtime_ns in quick(top):
-                    yield key, size, mtime_ns / 1e9
-            else:
-                yield from self._walk(top)
+    def _missing(
+        self, path: str, old: Known | None, hidden: Mapping[str, str], *, again: bool
+    ) -> ChangeType | None:
+        """What became of a file that was there and was not met: removed, or hidden behind what cannot be read."""
+        if not any(path.startswith(f"{folder}/") for folder in hidden):
+            try:
+                self._storage.info(Locator(path))
+            except NotFound:
+                return "deleted"
+            except CairnError:
+                pass
+        # A folder, a link or a socket is in its place, or its folder cannot be read: what was known of it stays.
+        return "modified" if old is None or old.status != "failed" or (again and old.unread) else None
 
-    def _walk(self, at: Locator) -> Iterator[tuple[str, int, float]]:
-        try:
-            info = self._storage.info(at)
-        except NotFound:
-            return
-        if not info.is_dir:
-            yield at.key, info.size, info.mtime
-            return
-        for child in self._storage.list(at):
-            yield from self._walk(child)
+    def _note_unreadable(self, within: Sequence[str], hidden: Mapping[str, str]) -> None:
+        kept = {
+            folder: why
+            for folder, why in self._unreadable.items()
+            if within and not f"{folder}/".startswith(tuple(within))
+        }
+        self._unreadable = {**kept, **hidden}
+
+    def _files(self, within: Sequence[str], hidden: dict[str, str]) -> Iterator[tuple[str, int, float]]:
+        """Every file of the truth with size and mtime; the system's own dot folders are passed over.
+
+        Folders that cannot be read go to `hidden`, with the reason.
+        """
+
+        def note(at: Locator, error: CairnError) -> None:
+            hidden[at.key] = str(error)
+
+        quick = getattr(self._storage, "scan", None)
+        tops = [Locator(start) for start in within] or [
+            top for top in self._storage.list(Locator()) if not top.name.startswith(".")
+        ]
+        for top in tops:
+            if quick is not None:
+                for key, size, mtime_ns in quick(top, note):
+                    yield key, size, mtime_ns / 1e9
+                continue
+            for at in iterate_files(self._storage, top, note):
+                with suppress(NotFound):
+                    info = self._storage.info(at)
+                    yield at.key, info.size, info.mtime
 
     # ---- working: the holder of the lease ---------------------------------------------------------------------
 
@@ -281,13 +321,16 @@ class Indexer(DerivedMaintenance):
             self._queue.note_scan(generation, lsn, queue=cleared)
         self._rebuilding = not self._queue.set_ready(generation)
 
-    def drain(self, limit: int | None = None) -> int:
-        """Index up to `limit` queued changes (all that are due, without one); return how many."""
+    def drain(self, limit: int | None = None, within: Sequence[str] = ()) -> int:
+        """Index up to `limit` queued changes (all that are due, without one); return how many.
+
+        With `within`, only of files below these places.
+        """
         count = 0
         while limit is None or count < limit:
             with self._working:
                 size = _BATCH if limit is None else min(_BATCH, limit - count)
-                changes = self._queue.claim(size, holder=self.holder)
+                changes = self._claim(size, within)
                 if not changes:
                     break
                 self._work(changes)
@@ -298,6 +341,16 @@ class Indexer(DerivedMaintenance):
             self._tell()
         return count
 
+    def _claim(self, size: int, within: Sequence[str]) -> list[Change]:
+        """The next changes; those that somebody waits for come first."""
+        if within:
+            return self._queue.claim(size, holder=self.holder, within=within)
+        with self._progress:
+            wanted = list(self._wanted)
+        if wanted and (changes := self._queue.claim(size, holder=self.holder, within=wanted)):
+            return changes
+        return self._queue.claim(size, holder=self.holder)
+
     def _work(self, changes: Sequence[Change]) -> None:
         """Index one batch of changes: their rows in as few transactions as their size allows."""
         batch = _Batch(self._index.generation)
@@ -306,10 +359,15 @@ class Indexer(DerivedMaintenance):
                 seen, look, stored = self._look(change, batch.generation)
             except (Invalid, UnicodeError) as error:
                 # Not readable as text: what was indexed stays until the file is mended or removed.
-                self._fail(change, error, retryable=False)
+                self._fail(change, error, retryable=False, unread=True)
                 continue
             except (CairnError, OSError) as error:
-                self._fail(change, error, retryable=True)
+                self._fail(change, error, retryable=True, unread=True)
+                continue
+            except Exception as error:
+                # A fault of ours, met in this file: it must not keep the others from being indexed.
+                _log.exception("%s could not be read", change.path)
+                self._fail(change, error, retryable=False, unread=True)
                 continue
             batch.add(change, seen, look, stored)
             if len(batch.rows) >= _ROWS_PER_COMMIT:
@@ -330,7 +388,7 @@ class Indexer(DerivedMaintenance):
                 self._index.forget_paths(batch.gone)
         except CairnError as error:
             for change in batch.changes:
-                self._fail(change, error, retryable=True)
+                self._fail(change, error, retryable=True, unread=False)
             return
         for path in batch.gone:
             self._recent.drop(path)  # should the same text come back, it has no rows any more
@@ -382,8 +440,9 @@ class Indexer(DerivedMaintenance):
             pass
         return None, None, self._index.stored(change.path)
 
-    def _fail(self, change: Change, error: Exception, *, retryable: bool) -> None:
-        _log.warning("%s could not be indexed: %s", change.path, error)
+    def _fail(self, change: Change, error: Exception, *, retryable: bool, unread: bool) -> None:
+        level = logging.DEBUG if change.retry_count else logging.WARNING
+        _log.log(level, "%s could not be indexed: %s", change.path, error)
         self._recent.drop(change.path)
         seen = None
         try:
@@ -392,7 +451,12 @@ class Indexer(DerivedMaintenance):
         except (CairnError, OSError):
             pass
         self._queue.fail(
-            change, str(error) or type(error).__name__, holder=self.holder, retryable=retryable, seen=seen
+            change,
+            str(error) or type(error).__name__,
+            holder=self.holder,
+            retryable=retryable,
+            seen=seen,
+            unread=unread,
         )
 
     # ---- vectors ----------------------------------------------------------------------------------------------
@@ -440,21 +504,44 @@ class Indexer(DerivedMaintenance):
 
     # ---- how far we are -----------------------------------------------------------------------------------------
 
-    def status(self) -> Freshness:
-        """How far the index is behind the files, as far as the queue knows."""
+    def status(self, scope: Scope | None = None) -> Freshness:
+        """How far the index is behind the files (those of `scope`, if given), as far as the queue knows.
+
+        A file that cannot be read makes a scope "behind", and a note names it: what is answered is what was known
+        of it before.
+        """
         try:
-            applied, pending, ready = self._queue.glance()
+            now = self._queue.glance(places_of(scope) if scope is not None else ())
             generation = self._index.generation
         except Unavailable:
             return Freshness(0, 0, "rebuilding")
-        if ready != generation:
-            return Freshness(applied, pending, "rebuilding", generation=generation)
-        return Freshness(applied, pending, "behind" if pending else "fresh", generation=generation)
+        notes = self._unread(scope, now) if scope is not None else ()
+        if now.ready_for != generation:
+            return Freshness(now.applied_lsn, now.pending, "rebuilding", notes, generation)
+        state: Literal["behind", "fresh"] = "behind" if now.pending or notes else "fresh"
+        return Freshness(now.applied_lsn, now.pending, state, notes, generation)
 
-    def wait(self, lsn: int | None = None, timeout: float = 10.0) -> bool:
+    def _unread(self, scope: Scope, now: Glance) -> tuple[str, ...]:
+        """What a scope's answer rests on and cannot be read."""
+        mine, sessions = places_of(scope)
+        said = [f"{path} cannot be read, what was known of it before is answered: {why}" for path, why in now.failed
+                if path.startswith(mine) or (path.startswith(sessions) and self._is_in(scope, path))]  # fmt: skip
+        said += [
+            f"{folder} cannot be read, what was known of it before is answered: {why}"
+            for folder, why in self._unreadable.items()
+            if f"{folder}/".startswith(mine) or mine.startswith(f"{folder}/")
+        ]
+        return tuple(said)
+
+    def _is_in(self, scope: Scope, path: str) -> bool:
+        """Whether the index holds rows of this scope from the file: a log that nobody could read is nobody's."""
+        return any(where == scope for where, _ in self._index.stored(path))
+
+    def wait(self, lsn: int | None = None, timeout: float = 10.0, scope: Scope | None = None) -> bool:
         """Wait until every change up to `lsn` (all there are, without one) is indexed; False if time ran out.
 
-        An LSN this queue never gave comes from one that was lost: a scan finds whatever it stood for. Where
+        With `scope`, only the changes of files that its rows are made of count. What cannot be read is not waited
+        for. An LSN this queue never gave comes from one that was lost: a scan finds whatever it stood for. Where
         nobody holds the lease, the caller does the work itself.
         """
         deadline = time.monotonic() + timeout
@@ -462,37 +549,55 @@ class Indexer(DerivedMaintenance):
         if lsn is not None and lsn > last:
             lsn = self.scan().lsn
         target = lsn if lsn is not None else last
+        within = places_of(scope) if scope is not None else ()
+        with self._progress:
+            self._wanted.update(within)
+        try:
+            return self._wait(target, within, deadline)
+        finally:
+            with self._progress:
+                self._wanted.subtract(within)
+                self._wanted = +self._wanted
+
+    def _wait(self, target: int, within: Sequence[str], deadline: float) -> bool:
         pause = 0.002
         while True:
-            if not self._queue.waiting(target) and self._queue.ready_for() == self._index.generation:
+            if not self._queue.waiting(target, within) and self._queue.ready_for() == self._index.generation:
                 return True
             if time.monotonic() >= deadline:
                 return False
             with self.lease() as mine:
                 if mine:
                     self.begin()
-                    if self.drain():
+                    # Its own changes first; the rest only where the whole index is being made anew.
+                    if (within and self.drain(_BATCH, within)) or self.drain(_BATCH):
                         continue
             with self._progress:
                 self._progress.wait(min(pause, max(deadline - time.monotonic(), 0)))
             pause = min(pause * 1.5, 0.05)
 
     def catch_up(self, timeout: float = 10.0, *, embed: bool = False) -> Freshness:
+        """Bring everything up to date, and say how far that went."""
+        self.reach(timeout, embed=embed)
+        return self.status()
+
+    def reach(self, timeout: float = 10.0, *, embed: bool = False, scope: Scope | None = None) -> bool:
         """Look at the files themselves, then wait for all that is queued: a strong read begins here.
 
-        With `embed`, vectors are made too, as far as the time allows.
+        With `embed`, vectors are made too, as far as the time allows; with `scope`, all of this for one owner's files
+        alone. Returns whether every change that was found is indexed.
         """
         deadline = time.monotonic() + timeout
-        self.wait(self.scan().lsn, timeout)
+        reached = self.wait(self.scan(scope).lsn, timeout, scope)
         while embed and self._embedder() is not None and time.monotonic() < deadline:
             with self.lease() as mine:
                 if mine and not self.embed():
                     break
+            if not self._index.pending_count(scope):
+                break
             if not mine:
-                if not self._index.pending_count():
-                    break
                 time.sleep(0.02)
-        return self.status()
+        return reached
 
     def _tell(self) -> None:
         with self._progress:
@@ -525,7 +630,9 @@ class Indexer(DerivedMaintenance):
 
     def changed_since(self, mtime: float) -> list[Locator]:
         """Files of the truth modified strictly after `mtime`, by key: a hint, to be settled by hash."""
-        return sorted(Locator(key) for key, _, at in self._files() if at > mtime and kind_of(Locator(key)))
+        return sorted(
+            Locator(key) for key, _, at in self._files((), {}) if at > mtime and kind_of(Locator(key))
+        )
 
 
 class _Batch:

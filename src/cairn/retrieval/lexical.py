@@ -16,13 +16,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.retrieval.corpus import KIND_CODES, Corpus, Row, Sender, text_flags
 from cairn.retrieval.embedding_text import searched_words
-from cairn.retrieval.filters import Group
+from cairn.retrieval.filters import NOTHING_ASKED, Group
 from cairn.retrieval.reading import read_note, read_session
-from cairn.retrieval.rows import HIDDEN_STATUSES
+from cairn.retrieval.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.seams import Journals, Locator, StorageBackend, iterate_files
 from cairn.talk.sessions import SessionLog, place_of_session, sessions_of
 from cairn.types import Scope
@@ -64,35 +64,44 @@ class NoteScan:
         self._lock = threading.Lock()
 
     def of(self, scope: Scope) -> ScannedScope:
-        """The scope's rows as its files say now; `complete` is False where time ran out."""
+        """The scope's rows as its files say now; `troubles` tells where time ran out, or a file cannot be read."""
         with self._lock:
             now = time.monotonic()
             self._kept = {key: held for key, held in self._kept.items() if now - held[0] < self._keep_seconds}
             held = self._kept.get(scope)
             if held is not None:
                 return held[1]
-            rows, complete = self._read(scope, now + self._seconds)
-            made = ScannedScope(scope, rows, complete=complete)
+            troubles: list[str] = []
+            rows = self._read(scope, now + self._seconds, troubles)
+            made = ScannedScope(scope, rows, troubles=troubles)
             self._kept[scope] = (time.monotonic(), made)
             return made
 
-    def _read(self, scope: Scope, until: float) -> tuple[list[Row], bool]:
+    def _read(self, scope: Scope, until: float, troubles: list[str]) -> list[Row]:
         rows: list[Row] = []
-        for read in (self._notes(scope), self._talk(scope)):
+        for read in (self._notes(scope, troubles), self._talk(scope)):
             for found in read:
                 rows.extend(found)
                 if time.monotonic() > until:
-                    return rows, False
-        return rows, True
+                    troubles.append("there was no time to read all of the notes: there may be more")
+                    return rows
+        return rows
 
-    def _notes(self, scope: Scope) -> Iterator[list[Row]]:
-        for locator in sorted(iterate_files(self._storage, scope_locator(scope)), reverse=True):
+    def _notes(self, scope: Scope, troubles: list[str]) -> Iterator[list[Row]]:
+        def note_trouble(at: Locator, error: CairnError) -> None:
+            troubles.append(f"{at} cannot be read, nothing of it is answered: {error}")
+
+        files = iterate_files(self._storage, scope_locator(scope), note_trouble)
+        for locator in sorted(files, reverse=True):
             place = place_of(locator)
             if place is None:
                 continue
             try:
                 note = place.kind.parse(self._storage.read(locator))
-            except CairnError:
+            except NotFound:
+                continue
+            except CairnError as error:
+                note_trouble(locator, error)
                 continue
             yield [new.row for new in read_note(place, note, locator.key, {}, zone=self._zone).rows]
 
@@ -103,7 +112,8 @@ class NoteScan:
         return ScannedScope(scope, [*rows, *said])
 
     def _talk(self, scope: Scope, when: datetime | None = None) -> Iterator[list[Row]]:
-        logs = [at for at in iterate_files(self._storage, sessions_of(scope.space)) if place_of_session(at)]
+        files = iterate_files(self._storage, sessions_of(scope.space), lambda *_: None)
+        logs = [at for at in files if place_of_session(at)]
         for locator in sorted(logs, key=self._age, reverse=True):
             try:
                 state = self._sessions.load(locator, corrected_by=when, keep=False)
@@ -119,11 +129,14 @@ class NoteScan:
 
 
 class ScannedScope:
-    """A `SearchIndex` over rows in memory, without vectors. Every question must name its one scope."""
+    """A `SearchIndex` and `Pages` over rows in memory, without vectors. Every question must name its one scope.
 
-    def __init__(self, scope: Scope, rows: Sequence[Row], *, complete: bool = True) -> None:
+    `troubles` says what is missing from them, and why.
+    """
+
+    def __init__(self, scope: Scope, rows: Sequence[Row], *, troubles: Sequence[str] = ()) -> None:
         self.scope = scope
-        self.complete = complete
+        self.troubles = tuple(troubles)
         known = (row for row in rows if row.kind in KIND_CODES)
         self._rows = [replace(row, rowid=n) for n, row in enumerate(known, 1)]
         self._counts = [
@@ -231,6 +244,33 @@ class ScannedScope:
             }
 
         return np.array([row.rowid for row in self._of(scope) if where.matches(plain(row))], np.int64)
+
+    def page(
+        self,
+        scope: Scope,
+        kinds: Sequence[str],
+        *,
+        where: Group = NOTHING_ASKED,
+        sort: str = "timestamp",
+        descending: bool = True,
+        offset: int = 0,
+        limit: int = 20,
+        hidden: bool = False,
+    ) -> Page:
+        """One page of rows with the exact total, as the index gives it."""
+        passing = set(self.matching(scope, where).tolist())
+        found = [
+            row
+            for row in self._of(scope)
+            if row.kind in kinds and row.rowid in passing and (hidden or row.status not in HIDDEN_STATUSES)
+        ]
+        found.sort(key=lambda row: (getattr(row, PAGE_ORDER[sort]), row.entry_id), reverse=descending)
+        return Page(tuple(row.rowid for row in found[offset : offset + limit]), len(found))
+
+    def find(self, scope: Scope, entry_ids: Sequence[str], kind: str | None = None) -> list[Row]:
+        """The rows of these entries."""
+        wanted = frozenset(entry_ids)
+        return [row for row in self._of(scope) if row.entry_id in wanted and kind in {None, row.kind}]
 
     def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]:
         rows = self._of(scope)

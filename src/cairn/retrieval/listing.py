@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from operator import itemgetter
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from cairn.errors import Invalid
 from cairn.retrieval import filters as filter_language
 from cairn.retrieval.corpus import Row
+from cairn.retrieval.lexical import ScannedScope
 from cairn.retrieval.rows import PAGE_ORDER, Pages
 from cairn.retrieval.showing import ARRAYS, shown, shown_freshness
 from cairn.types import Freshness, Scope, Space
@@ -72,14 +73,22 @@ class Listing:
 
     Args:
         pages: The index.
-        freshness: How far the index is behind.
+        freshness: How far the index is behind the files of a scope.
         zone: The display zone, for times in answers and in filters without an offset.
+        fallback: An index scanned from the notes, for the time the real one is being rebuilt.
     """
 
-    def __init__(self, pages: Pages, freshness: Callable[[], Freshness], zone: tzinfo = UTC) -> None:
+    def __init__(
+        self,
+        pages: Pages,
+        freshness: Callable[[Scope], Freshness],
+        zone: tzinfo = UTC,
+        fallback: Callable[[Scope], ScannedScope | None] | None = None,
+    ) -> None:
         self._pages = pages
         self._freshness = freshness
         self._zone = zone
+        self._fallback = fallback
 
     def get(self, request: GetRequest) -> GetResult:
         """The page, however far out; an unknown owner has none.
@@ -106,8 +115,15 @@ class Listing:
         _whole("page_size", request.page_size, 1, MAX_PAGE_SIZE)
         where = filter_language.parse(request.filters, zone=self._zone)
         while True:
-            freshness = self._freshness()
-            page = self._pages.page(
+            freshness = self._freshness(scope)
+            pages: Pages = self._pages
+            if freshness.state == "rebuilding" and self._fallback is not None:
+                scanned = self._fallback(scope)
+                if scanned is not None:
+                    pages = scanned
+                    told = "the index is being rebuilt: this page comes from a scan of the notes"
+                    freshness = replace(freshness, notes=(*freshness.notes, told, *scanned.troubles))
+            page = pages.page(
                 scope,
                 [request.memory_type],
                 where=where,
@@ -116,9 +132,9 @@ class Listing:
                 offset=min((request.page - 1) * request.page_size, _MAX_OFFSET),
                 limit=request.page_size,
             )
-            items = [shown(row, self._zone) for row in self._pages.rows(scope, page.rowids)]
+            items = [shown(row, self._zone) for row in pages.rows(scope, page.rowids)]
             # An index that went away while it was asked is asked again, or its answer is marked.
-            if freshness.state == "rebuilding" or self._freshness().generation == freshness.generation:
+            if freshness.state == "rebuilding" or self._freshness(scope).generation == freshness.generation:
                 break
         return GetResult(
             **{ARRAYS[request.memory_type]: items},

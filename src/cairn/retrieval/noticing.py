@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cairn.notes.kinds import place_of
+from cairn.notes.kinds import place_of, scope_locator
 from cairn.notes.notebook import ChangeType
 from cairn.seams import Locator, Noticed
-from cairn.talk.sessions import SESSIONS, place_of_session
+from cairn.talk.sessions import SESSIONS, place_of_session, sessions_of
+from cairn.types import Scope
 
 
 def noticed(changes: Sequence[tuple[Locator, ChangeType]]) -> list[Noticed]:
@@ -17,6 +18,11 @@ def noticed(changes: Sequence[tuple[Locator, ChangeType]]) -> list[Noticed]:
         for locator, change in changes
         if (kind := kind_of(locator)) is not None
     ]
+
+
+def places_of(scope: Scope) -> tuple[str, str]:
+    """Where the files lie that a scope's rows are made of: the owner's folder, and the session logs of the space."""
+    return f"{scope_locator(scope).key}/", f"{sessions_of(scope.space).key}/"
 
 
 def kind_of(locator: Locator) -> str | None:

@@ -30,6 +30,8 @@ from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 if TYPE_CHECKING:
     import numpy as np
 
+    from cairn.retrieval.lexical import ScannedScope
+
 __all__ = ["SearchRequest", "SearchResult", "Searcher"]
 
 _LEXICAL_ROWS = 4000
@@ -76,8 +78,9 @@ class Searcher:
         settings: All settings.
         clock: What "now" is.
         embedder: Gives the embedder, or None where there is none: search is then lexical and says so.
-        freshness: How far the index is behind.
-        wait: Waits until a change (None: every change so far) is searchable, at most so many seconds.
+        freshness: How far the index is behind the files of a scope.
+        wait: Waits until a change (None: every change of the scope so far) is searchable, by meaning too if told so,
+            at most so many seconds; False where it is not.
         unprocessed: The messages of a session that are not extracted yet.
         writer: A model for the agentic method.
         fallback: An index scanned from the notes, for the time the real one is being rebuilt.
@@ -92,11 +95,11 @@ class Searcher:
         settings: Settings,
         clock: Clock,
         embedder: Callable[[], Embedder | None] = lambda: None,
-        freshness: Callable[[], Freshness] = lambda: Freshness(0, 0, "fresh"),
-        wait: Callable[[int | None, float], object] | None = None,
+        freshness: Callable[[Scope], Freshness] = lambda _: Freshness(0, 0, "fresh"),
+        wait: Callable[[int | None, float, Scope, bool], object] | None = None,
         unprocessed: Callable[[Space, str], Sequence[Message]] | None = None,
         writer: Writer | None = None,
-        fallback: Callable[[Scope], SearchIndex | None] | None = None,
+        fallback: Callable[[Scope], ScannedScope | None] | None = None,
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
         past: Callable[[Scope, datetime], SearchIndex | None] | None = None,
     ) -> None:
@@ -123,7 +126,7 @@ class Searcher:
         """
         scope, method, _ = checked(request, self._settings)
         if request.consistency == "strong" or request.min_lsn is not None:
-            self._until_seen(request)
+            self._until_seen(request, scope, method)
         if method == "agentic":
             from cairn.retrieval import agentic
 
@@ -142,7 +145,7 @@ class Searcher:
 
     def _once(self, request: SearchRequest) -> SearchResult:
         scope, method, where = checked(request, self._settings)
-        fresh = self._freshness()
+        fresh = self._freshness(scope)
         notes = list(fresh.notes)
         index = self._index
         if fresh.state == "rebuilding" and self._fallback is not None:
@@ -150,6 +153,7 @@ class Searcher:
             if scanned is not None:
                 index = scanned
                 notes.append("the index is being rebuilt: this answer comes from a scan of the notes")
+                notes += scanned.troubles
         if request.as_of is not None and self._past is not None:
             then = self._past(scope, _aware(request.as_of, self._zone))
             if then is not None:
@@ -173,7 +177,7 @@ class Searcher:
             space=scope.space,
             session_id=filters.plain_session(request.filters) or "",
         )
-        if fresh.state != "rebuilding" and self._freshness().generation != fresh.generation:
+        if fresh.state != "rebuilding" and self._freshness(scope).generation != fresh.generation:
             # The index went away while it was being asked; what it said may be half of the truth.
             return self._once(request)
         return within_budget(result, request.token_budget) if request.token_budget is not None else result
@@ -544,13 +548,14 @@ class Searcher:
     def _count(self, request: SearchRequest) -> int:
         return self._settings.search.top_k if request.top_k == -1 else request.top_k
 
-    def _until_seen(self, request: SearchRequest) -> None:
+    def _until_seen(self, request: SearchRequest, scope: Scope, method: str) -> None:
         if self._wait is None:
             return
         lsn = None if request.consistency == "strong" else request.min_lsn
-        reached = self._wait(lsn, request.wait_seconds)
+        # Words are searchable as soon as rows are; meaning needs the vectors too.
+        reached = self._wait(lsn, request.wait_seconds, scope, method != "keyword")
         # While the index is rebuilt, the scan of the notes that answers instead has seen everything.
-        scanning = self._fallback is not None and self._freshness().state == "rebuilding"
+        scanning = self._fallback is not None and self._freshness(scope).state == "rebuilding"
         if reached is False and not scanning:
             what = "every change so far" if lsn is None else f"change {lsn}"
             raise Unavailable(

@@ -171,6 +171,10 @@ class Cells:
 
     def _logs(self) -> Iterator[Locator]:
         for space in self.spaces():
-            for locator in iterate_files(self._notebook._storage, sessions_of(space)):
+            for locator in iterate_files(self._notebook._storage, sessions_of(space), _unread):
                 if place_of_session(locator) is not None:
                     yield locator
+
+
+def _unread(at: Locator, error: CairnError) -> None:
+    _log.warning("The cells in %s wait until it can be read: %s", at, error)

@@ -320,10 +320,17 @@ class Capture:
                 changed += self._teller.retell(place, session_id, cell, said, owners, prompts)
         return changed
 
-    def sessions(self, space: Space | None = None) -> Iterator[tuple[Space, str]]:
-        """Every session there is a log of, in one space or in all."""
+    def sessions(
+        self,
+        space: Space | None = None,
+        passed_over: Callable[[Locator, CairnError], object] | None = None,
+    ) -> Iterator[tuple[Space, str]]:
+        """Every session there is a log of, in one space or in all.
+
+        A folder that cannot be read is passed over, which `passed_over` is told of (the log, without one).
+        """
         for home in [sessions_of(space)] if space is not None else self._session_folders():
-            for locator in iterate_files(self._storage, home):
+            for locator in iterate_files(self._storage, home, passed_over or _unread):
                 if (place := place_of_session(locator)) is not None:
                     yield place
 
@@ -388,6 +395,10 @@ class Capture:
             if told.written or not told.waiting:
                 finished.append(cell.cell_id)
         return _Finished(lsn, tuple(finished), tuple(waiting), error)
+
+
+def _unread(at: Locator, error: CairnError) -> None:
+    _log.warning("The sessions of %s are passed over: %s", at, error)
 
 
 def _unavailable(done: _Finished) -> CairnError:
