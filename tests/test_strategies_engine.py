@@ -217,7 +217,7 @@ def test_a_clock_set_back_does_not_strand_work(world: World):
 def test_the_template_is_valid_and_says_the_defaults(world: World):
     """E25 E30: what `ensure` puts in place checks, and changes nothing."""
     defaults = world.engine._live.defaults
-    assert ome.parse(ome.template(), defaults) == defaults
+    assert ome.parse(ome.template(), defaults) == (defaults, {})
     assert not defaults["reflect_episodes"].enabled
     assert (world.directory / "ome.toml").read_text() == ome.template()
 
@@ -240,7 +240,6 @@ def test_a_switch_is_live_without_a_restart(world: World):
             "[strategies.extract_foresight]\nenable = true\n",
             'line 2: [strategies.extract_foresight] has no key "enable"',
         ),
-        ("[strategies.nope]\n", 'line 1: there is no strategy "nope"'),
         ("[extract_foresight]\nenabled = true\n", 'there is no "extract_foresight" here'),
         ("[strategies.extract_foresight]\nenabled = 1\n", "enabled = 1 is not true or false"),
         ("[strategies.extract_foresight]\nmax_retries = -1\n", "is not a whole number"),
@@ -264,10 +263,30 @@ def test_a_broken_file_is_named_and_the_old_settings_stay(world: World, text: st
     assert world.facts("caroline")
 
 
+def test_a_strategy_that_is_not_there_is_skipped_alone(world: World):
+    """E122: a table of another program's strategy is a warning that the list shows; everything else holds."""
+    world.configure(
+        "[strategies.trigger_profile_clustering]\nenabled = true\n[strategies.extract_foresight]\nenabled = false\n"
+    )
+    assert world.engine.trouble == ""
+    assert 'line 1: there is no strategy "trigger_profile_clustering"' in str(world.engine.unknown)
+    [row] = [row for row in world.engine.list() if row.name == "trigger_profile_clustering"]
+    assert not row.enabled and "skipped" in row.purpose and "there is no strategy" in row.last_error
+    world.run(world.talk(TALK))
+    assert world.entries("foresight", "melanie") == [] and world.facts("caroline")
+
+
+def test_a_broken_file_stands_in_the_list(world: World):
+    """The template sends people to `cairn ome list`: it names what is wrong with the file."""
+    world.configure("[strategies.extract_foresight]\nenable = true\n")
+    [row] = [row for row in world.engine.list() if row.name == "ome.toml"]
+    assert 'has no key "enable"' in row.last_error
+
+
 def test_a_file_broken_at_start_holds_the_strategies_and_loses_nothing(tmp_path: Path):
     """Nothing runs that the file might have switched off; events queue, and run once it is mended."""
     world = World(tmp_path / "root")
-    world.storage.write(Locator("ome.toml"), "[strategies.oops]\n")
+    world.storage.write(Locator("ome.toml"), "[strategies.extract_foresight]\noops = true\n")
     world.engine = world.fresh_engine()
     assert world.run(world.talk(TALK)) == 0
     assert "oops" in world.engine.trouble
@@ -458,10 +477,10 @@ def test_doctor_names_a_broken_file_and_what_was_given_up(tmp_path: Path):
     """A broken `ome.toml` and dead jobs are findings with a next step."""
     from cairn import open_blocking
 
-    (tmp_path / "ome.toml").write_text("[strategies.nope]\n")
+    (tmp_path / "ome.toml").write_text("[strategies.extract_foresight]\nnope = true\n")
     with open_blocking(tmp_path, background=False, embedding__provider="none") as memory:
         found = [finding for finding in memory.doctor() if "ome.toml" in str(finding)]
-    assert found and 'there is no strategy "nope"' in str(found[0])
+    assert found and 'has no key "nope"' in str(found[0])
 
 
 def test_people_go_first_but_work_goes_on(world: World):

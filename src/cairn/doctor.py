@@ -243,6 +243,8 @@ def _index(parts: Parts) -> Finds:
 def _strategies(parts: Parts) -> Finds:
     if parts.engine.trouble:
         yield finding("fail", parts.engine.trouble, "correct ome.toml; it is read again within seconds")
+    for words in parts.engine.unknown.values():
+        yield finding("warn", words, "take its table out of ome.toml, or leave it: nothing else is held up")
     for run in parts.engine.runs(status="dead", limit=20):
         yield finding(
             "warn",

@@ -14,7 +14,7 @@ import builtins
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -520,7 +520,23 @@ class Engine:
                     chosen,
                 )
             )
-        return out
+        unknown = [
+            StrategyStatus(
+                name, "unknown: skipped", "", False, "", None, {}, None, words, Options(enabled=False)
+            )
+            for name, words in self.unknown.items()
+        ]
+        if self.trouble:
+            held = StrategyStatus(
+                "ome.toml", "cannot be used", "", False, "", None, {}, None, self.trouble, Options()
+            )
+            unknown.append(held)
+        return [*out, *unknown]
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """Strategies that `ome.toml` names and there are not: skipped, each with what is said of it."""
+        return self._live.unknown
 
     @property
     def trouble(self) -> str:

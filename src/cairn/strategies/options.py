@@ -3,6 +3,7 @@
 Every key is known or an error with its line. A file that does not check changes nothing: the settings that
 were good stay, and the trouble is shown until it is mended. At start there is nothing good to fall back on,
 so a broken file holds the strategies (events keep queueing) instead of running what it might have switched off.
+A table for a strategy that is not there (another program's) is skipped alone, with a warning.
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ def template() -> str:
     return resources.files("cairn.strategies").joinpath(FILE_NAME).read_text(encoding="utf-8")
 
 
-def parse(text: str, defaults: Mapping[str, Options]) -> dict[str, Options]:
-    """Read `ome.toml` over `defaults` (one per known strategy).
+def parse(text: str, defaults: Mapping[str, Options]) -> tuple[dict[str, Options], dict[str, str]]:
+    """Read `ome.toml` over `defaults` (one per known strategy); and by name, what is said of unknown strategies.
 
     Raises:
-        Misconfigured: not TOML, an unknown strategy or key, or a value of the wrong kind, with its line.
+        Misconfigured: not TOML, an unknown key, or a value of the wrong kind, with its line.
     """
     try:
         data = tomllib.loads(text)
@@ -89,15 +90,19 @@ def parse(text: str, defaults: Mapping[str, Options]) -> dict[str, Options]:
     if not isinstance(tables, dict):
         raise _wrong(text, "strategies", '"strategies" must be a table: write [strategies.<name>]')
     out = dict(defaults)
+    unknown: dict[str, str] = {}
     for name, table in tables.items():
         if name not in defaults:
-            raise _wrong(
-                text, name, f'there is no strategy "{name}" (there are: {", ".join(sorted(defaults))})'
+            line = _line_of(text, name)
+            unknown[name] = (
+                f'{FILE_NAME}, line {line}: there is no strategy "{name}" (there are: {", ".join(sorted(defaults))}); '
+                "its table is skipped."
             )
+            continue
         if not isinstance(table, dict):
             raise _wrong(text, name, f'"{name}" must be a table: write [strategies.{name}]')
         out[name] = _options(name, table, out[name], text)
-    return out
+    return out, unknown
 
 
 def _options(name: str, table: Mapping[str, Any], base: Options, text: str) -> Options:
@@ -167,8 +172,12 @@ def _checked(where: str, key: str, value: Any, base: Any, text: str) -> Any:
     return kind(value)
 
 
+def _line_of(text: str, word: str) -> int:
+    return next((n for n, row in enumerate(text.splitlines(), start=1) if word in row.split("#")[0]), 1)
+
+
 def _wrong(text: str, word: str, trouble: str) -> Misconfigured:
-    line = next((n for n, row in enumerate(text.splitlines(), start=1) if word in row.split("#")[0]), 1)
+    line = _line_of(text, word)
     return Misconfigured(
         f"{FILE_NAME}, line {line}: {trouble}. The settings before this edit stay.",
         setting=FILE_NAME,
@@ -190,6 +199,7 @@ class LiveOptions:
         self._good: dict[str, Options] | None = None
         self._text: str | None = None
         self._error: Misconfigured | None = None
+        self._unknown: dict[str, str] = {}
         self._looked = -RELOAD_SECONDS
 
     def of(self, name: str) -> Options:
@@ -209,6 +219,12 @@ class LiveOptions:
         """What is wrong with the file, or "" when it is good."""
         self._look()
         return str(self._error or "")
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """Strategies the file names and there are not, each with what is said of it."""
+        self._look()
+        return self._unknown
 
     def look_now(self) -> None:
         """Read the file at the next question, however short ago the last look was."""
@@ -231,6 +247,7 @@ class LiveOptions:
             return
         self._text = text
         try:
-            self._good, self._error = parse(text, self.defaults), None
+            self._good, self._unknown = parse(text, self.defaults)
+            self._error = None
         except Misconfigured as error:
             self._error = error
