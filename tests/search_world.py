@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,8 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.rows import SqliteIndex
 from cairn.retrieval.answers import SearchRequest, SearchResult
 from cairn.retrieval.corpus import Row
-from cairn.retrieval.embedding_text import message_text, spoken_names
+from cairn.retrieval.embedding_text import spoken_names
+from cairn.retrieval.reading import in_passages
 from cairn.retrieval.rows import NewRow
 from cairn.retrieval.search import Searcher
 from cairn.seams import Embedder
@@ -63,11 +65,17 @@ class SearchWorld:
             fields={titles.get(kind, "Content"): text},
         )  # fmt: skip
         row = replace(row, **fields)
-        self.put([NewRow(row, str(self.count).encode())])
+        new = NewRow(row, str(self.count).encode())
+        self.put([new] if kind == "episode" else list(in_passages(new)))
         return row.entry_id
 
     def talk(
-        self, session: str, said: list[tuple[str, str]], scope: Scope = ALICE, day: str = "2026-05-01"
+        self,
+        session: str,
+        said: list[tuple[str, str]],
+        scope: Scope = ALICE,
+        day: str = "2026-05-01",
+        roles: Mapping[str, str] | None = None,
     ) -> None:
         names = spoken_names(tuple(sorted({(who, who) for who, _ in said})))
         senders = tuple(dict.fromkeys(who for who, _ in said))
@@ -84,8 +92,9 @@ class SearchWorld:
                 rowid=0, kind="message", scope=scope, entry_id=f"m_{session}_{place}", path="s.jsonl", text=text,
                 timestamp_ms=at + place * 1000, updated_ms=at, session_id=session, cell_id=cell, ordinal=place,
                 parent_type="memcell", parent_id=cell, sender_ids=(who,), sender_name=who.title(),
+                fields={"role": (roles or {}).get(who, "user")},
             )  # fmt: skip
-            made.append(NewRow(row, f"{session}{place}{text}".encode(), message_text(text, names)))
+            made += in_passages(NewRow(row, f"{session}{place}{text}".encode()), names)
         self.put(made)
 
     def put(self, rows: list[NewRow]) -> None:
@@ -93,10 +102,15 @@ class SearchWorld:
         if not self.embeds:
             return
         waiting = self.index.pending(10_000)
-        vectors = self.embedder.embed([one.text for one in waiting])
-        self.index.put_vectors(
-            waiting, {one.key: vector for one, vector in zip(waiting, vectors, strict=True)}
-        )
+        texts = [one.text for one in waiting]
+        keys = [one.key for one in waiting]
+        pieces: dict[bytes, Any] = {}
+        if hasattr(self.embedder, "embed_tokens"):
+            vectors, said = self.embedder.embed_tokens(texts)
+            pieces = {key: found.vectors for key, found in zip(keys, said, strict=True)}
+        else:
+            vectors = self.embedder.embed(texts)
+        self.index.put_vectors(waiting, dict(zip(keys, vectors, strict=True)), pieces)
 
     def close(self) -> None:
         self.index.close()

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cairn.retrieval.corpus import ONLY_ASKS, QUESTION, text_flags
 from cairn.retrieval.embedding_text import message_text, question_text, spoken_names
 from cairn.retrieval.rank import (
+    Legs,
     date_match,
     mean_of_best,
     message_scores,
@@ -238,3 +240,69 @@ def test_rows_that_wait_for_their_vectors_are_not_ranked_last(world):
         hits = world.ask(" ".join(text.split()[:8]), top_k=10).episodes
         found += any(hit.text == text for hit in hits)
     assert found >= 18
+
+
+def test_a_word_that_only_one_message_has_decides_in_a_small_memory(tmp_path):
+    """Thirty-one long messages that differ in one word: each is found by its word, first."""
+    world = SearchWorld(tmp_path)
+    line = "The nightly export of the ledger ran late again because of the slow queue, so I restarted worker {} by hand "
+    world.talk("s1", [("alice", line.format(f"zebra{n:02d}") * 6) for n in range(31)])
+    found = [
+        world.ask(f"what happened with zebra{n:02d}?", evidence=1).evidence[0].message_id for n in range(31)
+    ]
+    assert len(set(found)) == 31
+    assert all(
+        f"zebra{n:02d}" in next(r.text for r in world.index.find(ALICE, [i])) for n, i in enumerate(found)
+    )
+    world.close()
+
+
+def test_priors_of_talk_among_people_are_silent_where_a_machine_speaks(world):
+    """Length, being asked, and following a question say nothing about a message of a chat with an assistant."""
+    world.talk("people", [("maria", "How was the harbour?"), ("john", "The harbour was calm")])
+    world.talk(
+        "chat",
+        [
+            ("alice", "I moved the harbour job to cron. How do I test it?"),
+            ("bot", "You can test the harbour job by hand " * 9),
+        ],
+        roles={"bot": "assistant"},
+    )
+    corpus = world.index.corpus(ALICE)
+    talk = talk_of(corpus)
+    _, parts = message_scores(
+        corpus, Legs(None, np.ones(len(corpus), np.float32)), question(world, "harbour")
+    )
+    mixed = talk.among_people == 0
+    assert mixed.sum() == 2
+    for prior in ("form", "length", "neighbours"):
+        assert not parts[prior][mixed].any()
+        assert parts[prior][~mixed].any()
+    assert parts["person"][mixed].tolist() != [0.0, 0.0]
+
+
+def test_a_message_that_also_states_something_is_not_only_a_question():
+    """The penalty for asking is for messages that do nothing else."""
+    asks, states = (
+        text_flags("Nice! And how was it?"),
+        text_flags("I prefer few dependencies. How do I keep it so?"),
+    )
+    assert asks & ONLY_ASKS
+    assert asks & QUESTION
+    assert not states & ONLY_ASKS
+    assert states & QUESTION
+
+
+def test_who_asks_about_themselves_is_answered_with_their_own_words(world):
+    """ "my", asked by the owner: what they said comes before an assistant's longer text about the same."""
+    world.talk(
+        "chat",
+        [
+            ("alice", "My first sprint ends on 29 March and I want to plan it"),
+            ("bot", "Your first sprint ends soon, so plan the first sprint and the end of the sprint well"),
+        ],
+        roles={"bot": "assistant"},
+    )
+    assert world.ask("When does my first sprint end?", evidence=1).evidence[0].sender_id == "alice"
+    assert question(world, "What did you recommend for the sprint?").wants_advice
+    assert question(world, "When does the sprint end?").asker == -1

@@ -303,6 +303,7 @@ class Parts:
             index=self.index,
             embedder=self.embedder,
             zone=self.settings.zone,
+            token_vectors=self.settings.index.token_vectors,
             on_edit=self._follow_edits,
             on_lost=self._look_again,
             sessions=self.sessions,

@@ -619,6 +619,21 @@ class Jobs(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class TokenVectors:
+    """The word pieces of one text, in order: their vectors (int8, 127 is one) and how much each says (float32)."""
+
+    vectors: np.ndarray
+    weights: np.ndarray
+
+    @staticmethod
+    def none() -> TokenVectors:
+        """Those of a text that has none."""
+        import numpy as np
+
+        return TokenVectors(np.zeros((0, 0), np.int8), np.zeros(0, np.float32))
+
+
 class Embedder(Protocol):
     """Turns texts into unit vectors."""
 
@@ -632,6 +647,23 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A float32 array (len(texts), dimensions) of unit length. Raises `Unavailable`."""
+        ...
+
+
+class TokenEmbedder(Embedder, Protocol):
+    """An embedder that also gives the vectors of single word pieces, and knows which texts mean nothing to it."""
+
+    @property
+    def token_dimensions(self) -> int:
+        """How long the vector of a word piece is; 0 where there are none."""
+        ...
+
+    def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
+        """As `embed`, and the word pieces of each text. Raises `Unavailable`."""
+        ...
+
+    def grasps(self, text: str) -> float:
+        """How much of a text the model has words for, 0 to 1."""
         ...
 
 

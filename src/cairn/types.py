@@ -258,7 +258,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A verbatim message that supports an answer."""
+    """A verbatim message that supports an answer, or the passage of a long one that does.
+
+    `passage` says which characters of the message `text` is, and of how many: (start, end, of). All of it is had by
+    `show` with the message's id.
+    """
 
     session_id: str
     message_id: str
@@ -268,6 +272,7 @@ class Evidence:
     text: str
     score: float
     entry_ids: Sequence[str] = ()
+    passage: tuple[int, int, int] | None = None
     explain: Mapping[str, float] | None = None
 
 

@@ -21,7 +21,7 @@ from cairn.engines import minilm, quiet
 from cairn.engines.model_http import ModelEndpoint, NoAnswer
 from cairn.errors import Misconfigured, Unavailable
 from cairn.language.words import tokens
-from cairn.seams import Embedder
+from cairn.seams import Embedder, TokenVectors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +32,7 @@ _MAX_TOKENS = 256
 # How long bulk work waits between two batches for those who want an answer now, and how long after a question
 # a second core is left to the next one.
 _GIVE_WAY_SECONDS, _CALM_SECONDS = 0.5, 0.2
+_MEANT_LETTERS = 3
 _FEW = 4  # so many texts are a question and what belongs to it
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
@@ -88,6 +89,7 @@ class MiniLM:
         self._lock = threading.Lock()
         self._parts: tuple[Any, Any] | None = None
         self._turns = _Turns()
+        self._width: int | None = None
 
     @property
     def loaded(self) -> bool:
@@ -96,12 +98,42 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Unit vectors in the order of `texts`; texts of like length run together, so little is padding."""
+        return self._run(texts, None)[0]
+
+    def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
+        """As `embed`, and the vectors of the single word pieces beside; those cost no second run."""
+        pieces: list[TokenVectors] = [TokenVectors.none()] * len(texts)
+        return self._run(texts, pieces)
+
+    @property
+    def token_dimensions(self) -> int:
+        """How long the vector of a word piece is; 0 where the installed graph gives none."""
+        if self._width is None:
+            _, session = self._parts or self._load()
+            outputs = {output.name: output.shape for output in session.get_outputs()}
+            self._width = int(outputs["tokens"][-1]) if "tokens" in outputs else 0
+        return self._width
+
+    def grasps(self, text: str) -> float:
+        """How much of a text the model has words for, 0 to 1.
+
+        A script it was not made for falls into single letters and unknown pieces; such pieces have no meaning, and
+        what is near by them is near by chance. Marks and digits say nothing either way.
+        """
+        tokenizer, _ = self._parts or self._load()
+        found = tokenizer.encode(text[:2000] or " ", add_special_tokens=False)
+        return _grasped(text[:2000], found.tokens, found.offsets)
+
+    def _run(
+        self, texts: Sequence[str], pieces: list[TokenVectors] | None
+    ) -> tuple[np.ndarray, list[TokenVectors]]:
         import numpy as np
 
         tokenizer, session = self._parts or self._load()
         encoded = [item.ids for item in tokenizer.encode_batch([text or " " for text in texts])]
         vectors = np.zeros((len(encoded), self.dimensions), np.float32)
         batches = _batches([len(ids) for ids in encoded])
+        wanted = ["vectors", "tokens"] if pieces is not None and self.token_dimensions else ["vectors"]
 
         def run(batch: list[int]) -> None:
             ids = np.zeros((len(batch), max(len(encoded[i]) for i in batch)), np.int64)
@@ -109,13 +141,21 @@ class MiniLM:
             for row, i in enumerate(batch):
                 ids[row, : len(encoded[i])] = encoded[i]
                 mask[row, : len(encoded[i])] = 1
-            vectors[batch] = session.run(["vectors"], {"ids": ids, "mask": mask})[0]
+            found = session.run(wanted, {"ids": ids, "mask": mask})
+            vectors[batch] = found[0]
+            if pieces is None or len(found) == 1:
+                return
+            # The marks at both ends of a text are no words of it.
+            small = np.rint(found[1] * 127).astype(np.int8)
+            for row, i in enumerate(batch):
+                inside = slice(1, len(encoded[i]) - 1)
+                pieces[i] = TokenVectors(small[row, inside].copy(), _worth(encoded[i][inside]))
 
         if len(texts) <= _FEW:
             with self._turns.first():
                 for batch in batches:
                     run(batch)
-            return vectors
+            return vectors, pieces or []
 
         def work(place: int) -> None:
             for batch in batches[place :: self._threads]:
@@ -126,13 +166,13 @@ class MiniLM:
             for batch in batches:
                 self._turns.give_way(everyone=True)
                 run(batch)
-            return vectors
+            return vectors, pieces or []
         with ThreadPoolExecutor(self._threads - 1, "cairn-embed-batch") as pool:
             others = [pool.submit(work, place) for place in range(1, self._threads)]
             work(0)
             for other in others:
                 other.result()
-        return vectors
+        return vectors, pieces or []
 
     def _load(self) -> tuple[Any, Any]:
         with self._lock:
@@ -158,6 +198,25 @@ class MiniLM:
                 tokenizer.enable_truncation(_MAX_TOKENS)
                 self._parts = (tokenizer, session)
         return self._parts
+
+
+def _worth(pieces: Sequence[int]) -> np.ndarray:
+    """How much each word piece says. The vocabulary is ordered by how common its pieces are, the commonest first."""
+    import numpy as np
+
+    common = np.maximum(np.array(pieces, np.float32) - minilm.FIRST_WORD, 0)
+    return np.asarray(np.log(common + 2), np.float32)
+
+
+def _grasped(text: str, tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> float:
+    """The share of a text's letters that stand in pieces of three letters and more."""
+    letters = grasped = 0
+    for token, (start, end) in zip(tokens, offsets, strict=True):
+        said = sum(ch.isalpha() for ch in text[start:end])
+        letters += said
+        if said >= _MEANT_LETTERS and token != "[UNK]":
+            grasped += said
+    return grasped / letters if letters else 1.0
 
 
 def _batches(lengths: Sequence[int]) -> list[list[int]]:

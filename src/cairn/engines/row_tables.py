@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from cairn.retrieval.corpus import text_flags
+from cairn.retrieval.corpus import PASSAGE, text_flags
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import packed_senders
 from cairn.retrieval.rows import HIDDEN_STATUSES, NewRow, embed_key
@@ -51,24 +51,26 @@ CREATE VIRTUAL TABLE {table}_words USING fts5vocab('{table}', 'col')"""
 VECTORS = """
 CREATE TABLE models(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, dimensions INTEGER NOT NULL);
 CREATE TABLE vectors(id INTEGER PRIMARY KEY, model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL,
-    UNIQUE (model, key))
+    UNIQUE (model, key));
+CREATE TABLE tokens(model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (model, key))
 """
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 5
-VECTORS_VERSION = 1
+SCHEMA_VERSION = 6
+VECTORS_VERSION = 2
 
 
 def prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
     """Tokens, flags, length, embed key and whether hidden; made outside of the transaction."""
     row = new.row
-    tokens = searched_words(row.kind, row.text, row.sender_ids[0] if row.sender_ids else "", row.sender_name)
+    said = row.text if new.searched is None else new.searched
+    tokens = searched_words(row.kind, said, row.sender_ids[0] if row.sender_ids else "", row.sender_name)
     hidden = row.status in HIDDEN_STATUSES
     return (
         " ".join(tokens),
-        text_flags(row.text, hidden=hidden),
+        text_flags(row.text, hidden=hidden, role=row.fields.get("role")),
         len(tokens),
-        embed_key(new.embedded or row.text),
+        embed_key(new.embedded or said),
         hidden,
     )
 
@@ -94,7 +96,7 @@ def put_row(
         "entry_id": row.entry_id,
         "path_id": path_id,
         "text": row.text,
-        "embedded": new.embedded if new.embedded != row.text else None,
+        "embedded": embedded if (embedded := new.embedded or new.searched) != row.text else None,
         "fields": json.dumps(dict(row.fields), ensure_ascii=False, default=str),
         "content_sha256": row.content_sha256,
         "source": new.source,
@@ -136,7 +138,7 @@ def put_row(
 
 
 def full_text(kind: str) -> str:
-    table = f"fts_{kind}"
+    table = "fts_message" if kind == PASSAGE else f"fts_{kind}"
     return table if table in FULL_TEXT else "fts_entry"
 
 
@@ -184,6 +186,15 @@ def model_number(db: sqlite3.Connection, model: str) -> int | None:
         return None
     found = db.execute("SELECT id FROM v.models WHERE name = ?", (model,)).fetchone()
     return int(found[0]) if found else None
+
+
+def drop_vectors(db: sqlite3.Connection, numbers: Iterable[tuple[int]]) -> None:
+    """Remove vectors by their number, and the word pieces of the same texts."""
+    chosen = list(numbers)
+    db.executemany(
+        "DELETE FROM tokens WHERE (model, key) IN (SELECT model, key FROM vectors WHERE id = ?)", chosen
+    )
+    db.executemany("DELETE FROM vectors WHERE id = ?", chosen)
 
 
 def parts(values: list[Any], size: int = 500) -> Iterable[list[Any]]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
-from cairn.engines.row_tables import FULL_TEXT, model_number, parts, scope_number
-from cairn.retrieval.rows import Pending
+from cairn.engines.row_tables import FULL_TEXT, drop_vectors, model_number, parts, scope_number
+from cairn.retrieval.rows import TOKEN_DIMENSIONS, Pending
 from cairn.types import Scope
 
 if TYPE_CHECKING:
@@ -89,8 +89,13 @@ class RowVectors:
 
         return self._db.read(ask)
 
-    def put_vectors(self, rows: Sequence[Pending], fresh: Mapping[bytes, np.ndarray]) -> int:
-        """Keep `fresh` vectors by key and mark `rows` as having theirs; return the version."""
+    def put_vectors(
+        self,
+        rows: Sequence[Pending],
+        fresh: Mapping[bytes, np.ndarray],
+        tokens: Mapping[bytes, np.ndarray] | None = None,
+    ) -> int:
+        """Keep `fresh` vectors and those of word pieces by key, and mark `rows` as having theirs; return the version."""
         import numpy as np
 
         wanted = self._still_wanted(rows) if fresh else frozenset()
@@ -98,6 +103,10 @@ class RowVectors:
             (key, np.asarray(vector, np.float16).tobytes(), self._model)
             for key, vector in fresh.items()
             if key in wanted
+        ]
+
+        pieces = [
+            (key, found.tobytes(), self._model) for key, found in (tokens or {}).items() if key in wanted
         ]
 
         def keep(db: sqlite3.Connection) -> None:
@@ -108,6 +117,10 @@ class RowVectors:
             db.executemany(
                 "INSERT OR REPLACE INTO vectors(model, key, data) SELECT id, ?, ? FROM models WHERE name = ?",
                 data,
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO tokens(model, key, data) SELECT id, ?, ? FROM models WHERE name = ?",
+                pieces,
             )
 
         def mark(db: sqlite3.Connection) -> int:
@@ -164,8 +177,27 @@ class RowVectors:
 
         found = self._db.read(unused) if self._model else []
         if found:
-            self._vectors.write(lambda db: db.executemany("DELETE FROM vectors WHERE id = ?", found))
+            self._vectors.write(lambda db: drop_vectors(db, found))
         return len(found)
+
+    def token_vectors(self, scope: Scope, rowids: Sequence[int]) -> dict[int, np.ndarray]:
+        """The vectors of the word pieces of these rows, by rowid; rows without them are missing."""
+        import numpy as np
+
+        def ask(db: sqlite3.Connection) -> list[tuple[int, bytes]]:
+            number, model = scope_number(db, scope), model_number(db, self.model)
+            found: list[tuple[int, bytes]] = []
+            for part in parts([int(rowid) for rowid in rowids]):
+                marks = ",".join("?" * len(part))
+                query = (
+                    "SELECT r.id, t.data FROM rows r JOIN v.tokens t ON t.model = ? AND t.key = r.embed_key"
+                    f" WHERE +r.scope_id = ? AND r.id IN ({marks})"
+                )
+                found += db.execute(query, (model, number, *part)).fetchall()
+            return found
+
+        rows = self._db.read(ask) if rowids else []
+        return {rowid: np.frombuffer(data, np.int8).reshape(-1, TOKEN_DIMENSIONS) for rowid, data in rows}
 
     def wanted_model(self) -> str:
         """The model whose vectors the rows have or wait for."""

@@ -21,6 +21,7 @@ from cairn.engines.row_tables import (
     SCHEMA_VERSION,
     VECTORS,
     VECTORS_VERSION,
+    drop_vectors,
     full_text,
     merge_step,
     model_number,
@@ -50,6 +51,7 @@ _COLUMNS = (
     " r.cell_id, r.parent_type, r.parent_id, r.sender_ids, r.sender_name, r.fields, r.updated_ms, r.ordinal,"
     " r.status, r.content_sha256, r.damaged"
 )
+_COVERED_ROWS = 4000
 _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
 
 
@@ -245,6 +247,19 @@ class SqliteIndex(RowVectors):
 
         return self._db.read(ask)
 
+    def covered(self, scope: Scope, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Rowids that hold any of these terms, and for each the sum of the weights of those it holds."""
+        import numpy as np
+
+        postings = self._words.get(scope) if weights else None
+        if postings is not None:
+            return postings.covered(weights)
+        found: dict[int, float] = {}
+        for term, weight in weights.items():
+            for rowid in self.lexical(scope, [term], limit=_COVERED_ROWS)[0].tolist():
+                found[rowid] = found.get(rowid, 0.0) + weight
+        return np.array(list(found), np.int64), np.array(list(found.values()), np.float32)
+
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         """In how many of the scope's rows each term occurs; terms that occur nowhere are missing.
 
@@ -425,7 +440,7 @@ class SqliteIndex(RowVectors):
         query = "SELECT id FROM v.vectors WHERE key NOT IN (SELECT embed_key FROM rows)"
         found = self._db.read(lambda db: db.execute(query).fetchall())
         if found:
-            self._vectors.write(lambda db: db.executemany("DELETE FROM vectors WHERE id = ?", found))
+            self._vectors.write(lambda db: drop_vectors(db, found))
         scrubbed = self._vectors.scrub()
         return self._db.scrub() and scrubbed
 

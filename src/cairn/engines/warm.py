@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.parent_type,"
-    " r.parent_id, r.flags, r.length, r.entry_id"
+    " r.parent_id, r.flags, r.length, r.entry_id, CASE WHEN r.kind = 'passage' THEN (SELECT m.id FROM rows m WHERE"
+    " m.scope_id = r.scope_id AND m.entry_id = r.parent_id AND m.path_id = r.path_id) END"
 )
 _GROW = 1.25
 
@@ -165,7 +166,8 @@ class _Warm:
             "cell": np.fromiter((self._cell(row) for row in rows), np.int32, count),
             "flags": np.fromiter((row[10] for row in rows), np.uint8, count),
             "length": np.fromiter((row[11] for row in rows), np.int32, count),
-            "has_vector": np.fromiter((row[13] is not None for row in rows), np.bool_, count),
+            "whole": np.fromiter((row[13] or row[0] for row in rows), np.int64, count),
+            "has_vector": np.fromiter((row[14] is not None for row in rows), np.bool_, count),
         }
         old = self._corpus
         if old is None:
@@ -206,8 +208,8 @@ class _Warm:
         if not dimensions or not arrays["has_vector"].any():
             self._buffer = None
             return None
-        have = [n for n, row in enumerate(rows) if row[13] is not None]
-        data = np.frombuffer(b"".join(rows[n][13] for n in have), np.float16).reshape(len(have), dimensions)
+        have = [n for n, row in enumerate(rows) if row[14] is not None]
+        data = np.frombuffer(b"".join(rows[n][14] for n in have), np.float16).reshape(len(have), dimensions)
         old = self._corpus.vectors if self._corpus is not None else None
         if old is None or self._buffer is None:
             self._buffer = np.zeros((int(total * _GROW) + 64, dimensions), np.float32)
@@ -230,7 +232,7 @@ class _Warm:
         return code
 
     def _sender(self, row: Sequence[Any]) -> int:
-        if row[1] != "message" or not row[5]:
+        if row[1] not in {"message", "passage"} or not row[5]:
             return -1
         return self._code("sender", Sender(row[5].strip("\n"), row[6]))
 

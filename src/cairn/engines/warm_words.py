@@ -17,9 +17,9 @@ from cairn.types import Scope
 
 _TOKENS = "coalesce(a.c1, b.c1, c.c1)"
 _JOINS = (
-    "LEFT JOIN fts_message_content a ON r.kind = 'message' AND a.id = r.id"
+    "LEFT JOIN fts_message_content a ON r.kind IN ('message', 'passage') AND a.id = r.id"
     " LEFT JOIN fts_episode_content b ON r.kind = 'episode' AND b.id = r.id"
-    " LEFT JOIN fts_entry_content c ON r.kind NOT IN ('message', 'episode') AND c.id = r.id"
+    " LEFT JOIN fts_entry_content c ON r.kind NOT IN ('message', 'episode', 'passage') AND c.id = r.id"
 )
 
 

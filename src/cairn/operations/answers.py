@@ -143,6 +143,9 @@ class SearchEpisodeItem(EpisodeItem):
     explain: Annotated[
         dict[str, float] | None, says("what each leg contributed, where asked for", {"words": 0.4})
     ] = None
+    episode_length: Annotated[
+        int | None, says("how many characters the whole has, where `episode` is an excerpt of it", 48213)
+    ] = None
     atomic_facts: Annotated[list[AtomicFactItem], says("its facts that answer", [])]
 
 
@@ -238,8 +241,16 @@ class UnprocessedMessage:
     tool_call_id: Annotated[str | None, says("which call a tool answers", "call_1")] = None
 
 
+class PassagePlace:
+    """Which characters of a long message are shown."""
+
+    start: Annotated[int, says("the first", 900)]
+    end: Annotated[int, says("the first that is not shown any more", 1780)]
+    of: Annotated[int, says("how many the whole message has", 61774)]
+
+
 class EvidenceItem:
-    """A verbatim message that supports an answer."""
+    """A verbatim message that supports an answer, or the passage of a long one that does."""
 
     session_id: Annotated[str, says("where it was said", "s1")]
     message_id: Annotated[str, says("its id", "m_0123456789abcdef_000000")]
@@ -249,6 +260,9 @@ class EvidenceItem:
     text: Annotated[str, says("what was said", "I moved to Lisbon in May.")]
     score: Annotated[float, says("how well it answers", 0.9)]
     entry_ids: Annotated[list[str], says("the entries made from it", ["ep_20260601_00000001"])]
+    passage: Annotated[
+        PassagePlace | None, says("which part of the message `text` is, where it is not all of it", None)
+    ] = None
 
 
 class MemoryHit:

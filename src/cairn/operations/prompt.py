@@ -7,20 +7,29 @@ from datetime import UTC, tzinfo
 
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
-from cairn.retrieval.answers import SearchResult, tokens_of
+from cairn.retrieval.answers import SearchResult, shortened, tokens_of
 from cairn.types import Hit
 
 
 def prompt(result: SearchResult, *, budget: int | None = None, zone: tzinfo = UTC) -> str:
     """What was found as text for an agent's context: framed as data, best first, within `budget` tokens.
 
-    What came from a tool or a page and no person has promoted is left out. "" for nothing.
+    What does not fit is passed over for what does; where nothing fits, the best is shortened. What came from a tool
+    or a page and no person has promoted is left out. "" for nothing.
     """
+    every = list(_prompt_lines(result, zone))
+    if budget is None:
+        return frame(every)
     lines: list[str] = []
-    for line in _prompt_lines(result, zone):
-        if budget is not None and tokens_of(frame([*lines, line])) > budget:
-            break
-        lines.append(line)
+    left = budget - tokens_of(frame(["x"]))
+    for line in every:
+        cost = tokens_of(line) + 1
+        if cost <= left:
+            lines.append(line)
+            left -= cost
+    if not lines and every:
+        first = shortened(every[0], left - 2)
+        lines = [first] if first else []
     return frame(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ METHODS = ("keyword", "vector", "hybrid", "agentic", "llm_multiround")
 MAX_TOP_K = 100
 LISTS = ("episodes", "profiles", "agent_cases", "agent_skills", "memories")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+_SENTENCE = re.compile(r"[.!?。！？](?=\s|$)|\n")
+_LEAST_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +138,27 @@ def tokens_of(text: str) -> int:
 
 
 def within_budget(result: SearchResult, budget: int) -> SearchResult:
-    """The same answer cut to `budget` tokens: verbatim evidence first, then hits by score, whole ones only."""
+    """The same answer cut to `budget` tokens: verbatim evidence first, then hits by score.
+
+    What does not fit is passed over for what does. Where no evidence fits, the best of it is shortened instead; the
+    rest of it is had by its id.
+    """
     left = budget
     evidence = None
     if result.evidence is not None:
         kept = []
         for item in result.evidence:
-            cost = tokens_of(f"{item.sender_name or item.sender_id}: {item.text}")
-            if cost > left:
-                break
-            left -= cost
-            kept.append(item)
+            cost = tokens_of(_spoken(item))
+            if cost <= left:
+                left -= cost
+                kept.append(item)
+        if result.evidence and not kept:
+            first = result.evidence[0]
+            room = left - tokens_of(_spoken(replace(first, text="")))
+            text = shortened(first.text, room)
+            if text:
+                kept.append(replace(first, text=text))
+                left -= tokens_of(_spoken(kept[0]))
         evidence = tuple(kept)
     chosen: set[int] = set()
     for hit in result.hits:
@@ -163,3 +176,25 @@ def within_budget(result: SearchResult, budget: int) -> SearchResult:
         name: tuple(hit for hit in getattr(result, name) if id(hit) in chosen) for name in LISTS
     }
     return replace(result, **lists, evidence=evidence, unprocessed_messages=tuple(messages))
+
+
+def _spoken(item: Evidence) -> str:
+    return f"{item.sender_name or item.sender_id}: {item.text}"
+
+
+def shortened(text: str, budget: int) -> str:
+    """The beginning of `text` within `budget` tokens, to the end of a sentence where there is one; "" for no room.
+
+    >>> shortened("One two. Three four five.", 5)
+    'One two.…'
+    """
+    found = list(itertools.islice(_TOKEN.finditer(text), max(0, budget) + 1))
+    if len(found) <= budget:
+        return text
+    if budget < _LEAST_TOKENS:
+        return ""
+    cut = text[: found[budget - 1].start()]
+    ends = [match.end() for match in _SENTENCE.finditer(cut)]
+    if ends and ends[-1] >= len(cut) // 3:
+        cut = cut[: ends[-1]]
+    return cut.rstrip() + "…"

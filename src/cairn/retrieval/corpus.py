@@ -22,14 +22,30 @@ if TYPE_CHECKING:
     from cairn.retrieval.filters import Group
 
 # The kind of each row as a small number. "message" is a verbatim message of a cut cell.
-KINDS = ("message", "episode", "atomic_fact", "foresight", "agent_case", "agent_skill", "profile", "memory")
+# "passage" is a further stretch of a text too long to be read at once: found by itself, shown as part of its whole.
+KINDS = (
+    "message",
+    "episode",
+    "atomic_fact",
+    "foresight",
+    "agent_case",
+    "agent_skill",
+    "profile",
+    "memory",
+    "passage",
+)
+PASSAGE = "passage"
 KIND_CODES: Mapping[str, int] = {name: code for code, name in enumerate(KINDS)}
 
-# Bits of `Corpus.flags`, decided when a row is indexed.
-QUESTION, TIME_WORDS, NUMBERS, HIDDEN = 1, 2, 4, 8
+# Bits of `Corpus.flags`, decided when a row is indexed. A question may state something, too ("I prefer tabs, how do I
+# set them?"); one that only asks has ONLY_ASKS beside QUESTION. MACHINE is what an assistant or a tool said.
+QUESTION, TIME_WORDS, NUMBERS, HIDDEN, ONLY_ASKS, MACHINE = 1, 2, 4, 8, 16, 32
+MACHINE_ROLES = frozenset({"assistant", "tool", "system"})
 
 # A question may be followed by what was shared with it: "Do you like it? [image: a bowl]".
 _ASKS = re.compile(r"[?？]\s*(?:\[[^\]]*\]\s*)*$")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
+_STATED_WORDS = 4
 _MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
 _TIME = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|weeks?|weekend|months?|years?|recently|since|"
@@ -43,14 +59,34 @@ _NUMBER = re.compile(
 )
 
 
-def text_flags(text: str, *, hidden: bool = False) -> int:
+def text_flags(text: str, *, hidden: bool = False, role: object = None) -> int:
     """The `flags` of a row with this text; `hidden` marks deprecated, archived and expired ones."""
+    asks = _ASKS.search(text)
     return (
-        (QUESTION if _ASKS.search(text) else 0)
+        (QUESTION if asks else 0)
+        | (ONLY_ASKS if asks and not _states(text) else 0)
+        | (MACHINE if role in MACHINE_ROLES else 0)
         | (TIME_WORDS if _TIME.search(text) else 0)
         | (NUMBERS if _NUMBER.search(text) else 0)
         | (HIDDEN if hidden else 0)
     )
+
+
+def _states(text: str) -> bool:
+    """Whether a text that ends in a question also says something: a sentence of its own that asks nothing.
+
+    >>> _states("Nice! How was it?"), _states("I moved the job to cron. Is that fine?")
+    (False, True)
+    """
+    for sentence in _SENTENCE_END.split(text):
+        said = sentence.strip()
+        if said and not said.endswith(("?", "？")):
+            spaced = len(said.split())
+            if spaced >= _STATED_WORDS or (
+                not said.isascii() and spaced == 1 and len(said) >= 2 * _STATED_WORDS
+            ):
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +110,9 @@ class Corpus:
         sender: Index into `senders` for messages (int32; -1 for entries).
         cell: Index into `cells`: rows made from one stretch of talk share it (int32; -1 where unknown).
             A fact whose parent is an episode belongs to that episode's cell.
-        flags: QUESTION, TIME_WORDS, NUMBERS, HIDDEN (uint8).
+        flags: QUESTION, ONLY_ASKS, TIME_WORDS, NUMBERS, HIDDEN, MACHINE (uint8).
         length: Tokens of the row's text (int32).
+        whole: For a passage the rowid of the row it is a part of, for any other row its own (int64).
         vectors: Unit vectors (float32, n x d); rows without one are zero. None where they stay on disk or
             nothing is embedded.
         has_vector: Which rows have a vector of the current model (bool).
@@ -93,6 +130,7 @@ class Corpus:
     cell: np.ndarray
     flags: np.ndarray
     length: np.ndarray
+    whole: np.ndarray
     has_vector: np.ndarray
     vectors: np.ndarray | None
     sessions: Sequence[str]
@@ -111,6 +149,33 @@ class Corpus:
             return np.full(len(rowids), -1, np.int64)
         at = np.minimum(np.searchsorted(self.rowid, rowids), len(self.rowid) - 1)
         return np.where(self.rowid[at] == rowids, at, -1)
+
+    @cached_property
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of all passages, and for each the place of the row it is a part of."""
+        import numpy as np
+
+        at = np.flatnonzero(self.kind == KIND_CODES[PASSAGE])
+        whole = self.positions(self.whole[at])
+        return at[whole >= 0], whole[whole >= 0]
+
+    @cached_property
+    def part_count(self) -> np.ndarray:
+        """Into how many passages each row was cut (int64); 1 for most."""
+        import numpy as np
+
+        return np.bincount(self.parts[1], minlength=len(self)) + 1
+
+    def folded(self, values: np.ndarray) -> np.ndarray:
+        """`values` with each row as good as the best of its passages."""
+        import numpy as np
+
+        at, whole = self.parts
+        if not len(at):
+            return values
+        out = values.copy()
+        np.maximum.at(out, whole, values[at])
+        return out
 
     @cached_property
     def derived(self) -> dict[str, Any]:
@@ -168,12 +233,20 @@ class SearchIndex(Protocol):
         """Rowids and cosines of the rows nearest to a unit vector, best first."""
         ...
 
+    def token_vectors(self, scope: Scope, rowids: Sequence[int]) -> Mapping[int, np.ndarray]:
+        """The vectors of the word pieces of these rows (int8), by rowid; rows without them are missing."""
+        ...
+
     def matching(self, scope: Scope, where: Group) -> np.ndarray:
         """Rowids of the scope's rows that pass a filter, ascending."""
         ...
 
     def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]:
         """The rows themselves, in the order asked; those that vanished meanwhile are left out."""
+        ...
+
+    def covered(self, scope: Scope, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Rowids that hold any of these terms, and for each the sum of the weights of those it holds."""
         ...
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:

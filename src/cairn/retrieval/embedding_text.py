@@ -69,7 +69,7 @@ def searched_words(kind: str, text: str, sender_id: str = "", sender_name: str |
 
     Where many people talk, "what did Priya say about the release" is answered by her name beside her words.
     """
-    names = spoken_names(((sender_id, sender_name),)) if kind == "message" else ()
+    names = spoken_names(((sender_id, sender_name),)) if kind in {"message", "passage"} else ()
     return words.tokens(f"{names[0]} {text}" if names else text)
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from cairn.language import words
 from cairn.retrieval.corpus import Row
 from cairn.types import Hit
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # What people say without saying anything; a question of such words alone asks nothing of a memory.
 _SMALL_TALK = frozenset(
@@ -42,6 +46,16 @@ def fit(cosine: float | None, covered: float) -> float:
         return covered
     near = min(1.0, max(0.0, (cosine - 0.15) / 0.55))
     return min(1.0, 0.75 * max(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
+
+
+def fits_of(cosine: np.ndarray | None, covered: np.ndarray) -> np.ndarray:
+    """`fit` for many rows at once."""
+    import numpy as np
+
+    if cosine is None:
+        return covered
+    near = np.clip((cosine - 0.15) / 0.55, 0.0, 1.0)
+    return np.minimum(1.0, 0.75 * np.maximum(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
 
 
 def coverage(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> float:

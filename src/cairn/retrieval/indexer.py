@@ -20,15 +20,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.noticing import kind_of, noticed, places_of
+from cairn.retrieval.reading import PART_MARK
 from cairn.retrieval.recent import Look, Recent
-from cairn.retrieval.rows import NewRow, Pending, RowStore, Stored
+from cairn.retrieval.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.seams import (
     DerivedMaintenance,
     Embedder,
@@ -40,6 +41,8 @@ from cairn.seams import (
     State,
     StorageBackend,
     Tier,
+    TokenEmbedder,
+    TokenVectors,
     iterate_files,
 )
 from cairn.talk.sessions import SessionLog, place_of_session
@@ -124,6 +127,7 @@ class Indexer(DerivedMaintenance):
         index: Where rows go.
         embedder: Gives the embedder, or None: then search is lexical.
         zone: Times without an offset are meant in it.
+        token_vectors: Whether the vectors of single word pieces are kept, too, where the embedder gives them.
         on_edit: Told of episodes that may have been edited, at least once each, before their new rows are in.
         on_lost: Told, before a rebuild begins, that nobody knows any more what was edited since the last one.
 
@@ -142,6 +146,7 @@ class Indexer(DerivedMaintenance):
         index: RowStore,
         embedder: Callable[[], Embedder | None] = lambda: None,
         zone: tzinfo = UTC,
+        token_vectors: bool = True,
         on_edit: Callable[[Sequence[Row]], object] | None = None,
         on_lost: Callable[[], object] | None = None,
         sessions: SessionLog | None = None,
@@ -156,6 +161,7 @@ class Indexer(DerivedMaintenance):
         self._index = index
         self._embedder = embedder
         self._zone = zone
+        self._token_vectors = token_vectors
         self._recent = Recent()
         self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._working = threading.RLock()
@@ -477,27 +483,35 @@ class Indexer(DerivedMaintenance):
             rows = self._index.pending(limit)
             if not rows:
                 return 0
-            fresh = self._fresh(embedder, rows)
+            fresh, tokens = self._fresh(embedder, rows)
         except Unavailable as error:
             _log.warning("The embedder does not answer: %s", error)
             self._embed_again_at = time.monotonic() + 5.0
             return 0
-        self._index.put_vectors(rows, fresh)
+        self._index.put_vectors(rows, fresh, tokens)
         self._tell()
         return len(rows)
 
-    def _fresh(self, embedder: Embedder, rows: Sequence[Pending]) -> dict[bytes, np.ndarray]:
+    def _fresh(
+        self, embedder: Embedder, rows: Sequence[Pending]
+    ) -> tuple[dict[bytes, np.ndarray], dict[bytes, np.ndarray]]:
+        """The vectors of those rows' texts that have none yet, and those of their word pieces."""
         have = self._index.have_vectors([row.key for row in rows])
         texts = {row.key: row.text for row in rows if row.key not in have}
         if not texts:
-            return {}
-        vectors = embedder.embed(list(texts.values()))
+            return {}, {}
+        pieces: list[TokenVectors] = []
+        if self._token_vectors and getattr(embedder, "token_dimensions", 0) == TOKEN_DIMENSIONS:
+            vectors, pieces = cast("TokenEmbedder", embedder).embed_tokens(list(texts.values()))
+        else:
+            vectors = embedder.embed(list(texts.values()))
         if vectors.shape != (len(texts), embedder.dimensions):
             raise Unavailable(
                 f"{embedder.id} gave an array of shape {vectors.shape} for {len(texts)} texts of "
                 f"{embedder.dimensions} dimensions."
             )
-        return dict(zip(texts, vectors, strict=True))
+        tokens = {key: found.vectors for key, found in zip(texts, pieces, strict=False)}
+        return dict(zip(texts, vectors, strict=True)), tokens
 
     def waiting_for_vectors(self) -> int:
         return self._index.pending_count()
@@ -673,7 +687,7 @@ class _Batch:
         for key, old in stored.items():
             if key in found.present:
                 continue
-            if key[1] not in found.damaged:
+            if key[1].partition(PART_MARK)[0] not in found.damaged:
                 self.removed.append(old.rowid)
             elif not old.damaged:
                 self.damaged.append(old.rowid)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import place_of, scope_locator
-from cairn.retrieval.corpus import KIND_CODES, Corpus, Row, Sender, text_flags
+from cairn.retrieval.corpus import KIND_CODES, PASSAGE, Corpus, Row, Sender, text_flags
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import NOTHING_ASKED, Group
 from cairn.retrieval.reading import read_note, read_session
@@ -137,7 +137,8 @@ class ScannedScope:
     def __init__(self, scope: Scope, rows: Sequence[Row], *, troubles: Sequence[str] = ()) -> None:
         self.scope = scope
         self.troubles = tuple(troubles)
-        known = (row for row in rows if row.kind in KIND_CODES)
+        # Whole texts are at hand here: their passages are chosen when they are shown.
+        known = (row for row in rows if row.kind in KIND_CODES and row.kind != PASSAGE)
         self._rows = [replace(row, rowid=n) for n, row in enumerate(known, 1)]
         self._counts = [
             Counter(
@@ -193,9 +194,14 @@ class ScannedScope:
                 (code(cells, row.cell_id or episodes.get(row.parent_id or "")) for row in rows), np.int32
             ),
             flags=array(
-                (text_flags(row.text, hidden=row.status in HIDDEN_STATUSES) for row in rows), np.uint8
+                (
+                    text_flags(row.text, hidden=row.status in HIDDEN_STATUSES, role=row.fields.get("role"))
+                    for row in rows
+                ),
+                np.uint8,
             ),
             length=array(self._lengths[:count], np.int32),
+            whole=array((row.rowid for row in rows), np.int64),
             has_vector=np.zeros(count, bool),
             vectors=None,
             sessions=tuple(sessions),
@@ -230,6 +236,9 @@ class ScannedScope:
         import numpy as np
 
         return np.empty(0, np.int64), np.empty(0, np.float32)
+
+    def token_vectors(self, scope: Scope, rowids: Sequence[int]) -> Mapping[int, np.ndarray]:  # noqa: ARG002 -- as above
+        return {}
 
     def matching(self, scope: Scope, where: Group) -> np.ndarray:
         import numpy as np
@@ -275,6 +284,15 @@ class ScannedScope:
     def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]:
         rows = self._of(scope)
         return [rows[int(rowid) - 1] for rowid in rowids if 0 < int(rowid) <= len(rows)]
+
+    def covered(self, scope: Scope, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        import numpy as np
+
+        found: dict[int, float] = {}
+        for term, weight in weights.items():
+            for at in self._holding.get(term, ()) if self._of(scope) else ():
+                found[self._rows[at].rowid] = found.get(self._rows[at].rowid, 0.0) + weight
+        return np.array(list(found), np.int64), np.array(list(found.values()), np.float32)
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         return {term: len(self._holding[term]) for term in terms if term in self._holding and self._of(scope)}

@@ -7,7 +7,7 @@ rare a word is and how long a text is mean different things for a line of talk a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ _MAX_SEGMENTS = 6
 
 def group_of(kind: str) -> int:
     """The group whose texts a row of this kind is weighed against."""
+    if kind == "passage":
+        return GROUPS.index("message")
     return GROUPS.index(kind) if kind in GROUPS else len(GROUPS)
 
 
@@ -141,6 +143,23 @@ class Postings:
         score = np.concatenate(totals)
         held = np.flatnonzero(score > 0)
         return np.concatenate([segment.rowid for segment in self.segments])[held], score[held]
+
+    def covered(self, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Rowids that hold any of these terms, and for each the sum of the weights of those it holds."""
+        import numpy as np
+
+        totals = [np.zeros(len(segment.rowid), np.float32) for segment in self.segments]
+        for term, weight in weights.items():
+            number = self.vocabulary.get(term)
+            if number is None:
+                continue
+            for total, segment in zip(totals, self.segments, strict=True):
+                total[segment.row[segment.of(number)]] += weight
+        if not totals:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        value = np.concatenate(totals)
+        held = np.flatnonzero((value > 0) & np.concatenate([segment.alive for segment in self.segments]))
+        return np.concatenate([segment.rowid for segment in self.segments])[held], value[held]
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """In how many rows each term occurs; terms that occur nowhere are missing."""

@@ -14,18 +14,29 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING
 
-from cairn.language import dates, spans, words
-from cairn.retrieval.corpus import KIND_CODES, NUMBERS, QUESTION, TIME_WORDS, Corpus
+from cairn.language import asking, dates, spans, words
+from cairn.retrieval.corpus import (
+    KIND_CODES,
+    MACHINE,
+    NUMBERS,
+    ONLY_ASKS,
+    QUESTION,
+    TIME_WORDS,
+    Corpus,
+)
 from cairn.retrieval.embedding_text import question_text, spoken_names
 
 if TYPE_CHECKING:
     import numpy as np
 
-# Found by a listwise fit over questions about long conversations, checked on conversations left out, then
-# rounded. A row's features stand out by about 1 each, so a weight reads as "worth so many ordinary rows".
+# Found by a listwise fit over questions about long conversations between people and about chats with an assistant,
+# checked on conversations left out, then rounded (docs/benchmarks.md). A row's features stand out by about 1 each, so
+# a weight reads as "worth so many ordinary rows". The first table chooses candidates; the second, which has the word
+# pieces, puts them in order; where there are no word pieces the first is all there is.
 WEIGHTS: Mapping[str, float] = {
     "cosine": 0.62,
-    "bm25": 0.16,
+    "bm25": 0.25,
+    "many": -0.9,
     "cosine_before": 0.05,
     "cosine_after": 0.17,
     "bm25_before": 0.14,
@@ -33,28 +44,38 @@ WEIGHTS: Mapping[str, float] = {
     "talk_cosine": 0.20,
     "talk_bm25": 0.60,
     "author": 2.75,
+    "asker": 1.2,
+    "advice": 1.0,
+    "person": 0.6,
+    "sole": 3.0,
     "length": 0.16,
     "question": -0.60,
     "time": 2.45,
     "number": 0.50,
     "date": 4.50,
 }
+# What each part counts for once the word pieces have spoken: they know better than one vector, and than length, what a
+# text is about.
+LATE_WEIGHT = 1.0
+LATE_SHARES: Mapping[str, float] = {
+    "cosine": 0.46,
+    "bm25": 0.4,
+    "length": 0.0,
+    "talk": 0.75,
+    "author": 0.9,
+    "asker": 0.7,
+    "person": 1.4,
+    "form": 1.3,
+    "time": 0.7,
+    "date": 0.6,
+}
+_LATE_USUAL, _LATE_SPREAD = 0.35, 0.08
+CANDIDATES = 100
 _AUTHOR_MIN_SHARE = 0.1
 _AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
 _MAX_TERMS = 8192
 _DAY_MS = 86_400_000
-
-_WHEN = re.compile(
-    r"^\s*when(?:'s|’s|\s+(?:did|do|does|is|was|were|are|will|would|has|have|had|can|could|should))\b"
-    r"|^\s*(?:how long|since when|until when|wann|quand|cuándo|когда)\b"
-    r"|\b(?:which|what) (?:year|month|date|day of)\b|什么时候|几时|いつ|언제",
-    re.IGNORECASE,
-)
-_HOW_MANY = re.compile(
-    r"\bhow (?:many|much|often|old|far|tall|big)\b|\bwie ?viele?\b|\bcombien\b|сколько|多少|几个",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,8 @@ class Question:
         days: Day ranges the query names, as day numbers (both ends included).
         wants_time: It asks when.
         wants_number: It asks how many.
+        asker: Index of the sender who asks about themselves ("my", "I"), among machines; else -1.
+        wants_advice: It asks what an assistant said ("what did you recommend").
     """
 
     text: str
@@ -78,6 +101,8 @@ class Question:
     days: tuple[tuple[int, int], ...] = ()
     wants_time: bool = False
     wants_number: bool = False
+    asker: int = -1
+    wants_advice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +110,14 @@ class Legs:
     """Raw scores, one per row of the corpus. None: the leg was not asked or cannot answer.
 
     `cosine` has entries against the query as given and messages against the voiced one. `known` marks the
-    rows whose cosine is known (all, unless vectors stay on disk).
+    rows whose cosine is known (all, unless vectors stay on disk). Rows that were cut into passages have the best
+    of them. `words` is a row's own share of the words that no other row has, 0 to 1.
     """
 
     cosine: np.ndarray | None
     bm25: np.ndarray | None
     known: np.ndarray | None = None
+    words: np.ndarray | None = None
 
 
 def read_question(query: str, corpus: Corpus, *, now: datetime, zone: tzinfo = UTC) -> Question:
@@ -115,9 +142,19 @@ def read_question(query: str, corpus: Corpus, *, now: datetime, zone: tzinfo = U
         terms=tuple(words.query_terms(query, limit=_MAX_TERMS, without=without)),
         author=author,
         days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
-        wants_time=bool(_WHEN.search(query)),
-        wants_number=bool(_HOW_MANY.search(query)),
+        wants_time=asking.asks_when(query),
+        wants_number=asking.asks_how_many(query),
+        asker=_asker(query, corpus),
+        wants_advice=asking.asks_for_advice_given(query),
     )
+
+
+def _asker(query: str, corpus: Corpus) -> int:
+    """The owner among the senders, where they ask about themselves; -1 otherwise."""
+    for place, sender in enumerate(corpus.senders):
+        if sender.id == corpus.scope.owner:
+            return place if asking.about_oneself(query) else -1
+    return -1
 
 
 def _named_senders(corpus: Corpus) -> dict[int, tuple[str, ...]]:
@@ -194,6 +231,16 @@ class Talk:
         self.sender = corpus.sender[self.at]
         flags = corpus.flags[self.at]
         self.question = ((flags & QUESTION) > 0).astype(np.float32)
+        cut = corpus.part_count[self.at]
+        self.is_cut = bool((cut > 1).any())
+        self.many = np.log(cut).astype(np.float32)
+        self.only_asks = ((flags & ONLY_ASKS) > 0).astype(np.float32)
+        self.machine = (flags & MACHINE) > 0
+        # Sessions in which only people speak: what is usual among them says nothing about the others.
+        mixed = np.zeros(len(self.starts), bool)
+        mixed[self.segment[self.machine]] = True
+        self.is_mixed = bool(mixed.any())
+        self.among_people = (~mixed[self.segment]).astype(np.float32) if len(session) else self.question
         self.time = ((flags & TIME_WORDS) > 0).astype(np.float32)
         self.number = ((flags & NUMBERS) > 0).astype(np.float32)
         # Long tool output is not better for being long: beyond a point length says nothing.
@@ -244,7 +291,11 @@ def talk_of(corpus: Corpus, zone: tzinfo = UTC) -> Talk:
 
 
 def message_scores(
-    corpus: Corpus, legs: Legs, question: Question, *, zone: tzinfo = UTC
+    corpus: Corpus,
+    legs: Legs,
+    question: Question,
+    *,
+    zone: tzinfo = UTC,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Scores of the corpus's messages in the order of `talk_of(corpus).at`, and the weighted parts they are made of."""
     import numpy as np
@@ -254,11 +305,15 @@ def message_scores(
     if not len(talk):
         return zero, {}
     parts: dict[str, np.ndarray] = {}
+    people = talk.among_people
+    if talk.is_cut:
+        # The best of many passages is better by chance alone.
+        parts["many"] = WEIGHTS["many"] * talk.many
     if legs.cosine is not None:
         cosine = _meaning(corpus, legs, talk.at)
         before = talk.before(cosine)
         parts["cosine"] = WEIGHTS["cosine"] * cosine
-        parts["neighbours"] = (
+        parts["neighbours"] = people * (
             WEIGHTS["cosine_before"] * before
             + WEIGHTS["cosine_after"] * talk.after(cosine)
             + WEIGHTS["answers"] * before * talk.before(talk.question)
@@ -268,15 +323,26 @@ def message_scores(
         bm25 = standout(legs.bm25[talk.at], 0.0, 1.0)
         # Alone, the words carry what the two legs carry together.
         parts["bm25"] = bm25 * (WEIGHTS["bm25"] if legs.cosine is not None else WEIGHTS["cosine"])
-        parts["neighbours"] = parts.get("neighbours", zero) + WEIGHTS["bm25_before"] * talk.before(bm25)
+        parts["neighbours"] = parts.get("neighbours", zero) + people * WEIGHTS["bm25_before"] * talk.before(
+            bm25
+        )
         if len(talk.episodes):
             whole = np.append(standout(legs.bm25[talk.episodes], 0.0, 1.0), np.float32(0))
             parts["talk"] = parts.get("talk", zero) + WEIGHTS["talk_bm25"] * whole[talk.episode]
         else:
             parts["talk"] = parts.get("talk", zero) + 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
-    parts["form"] = WEIGHTS["length"] * talk.length + WEIGHTS["question"] * talk.question
+    parts["length"] = people * WEIGHTS["length"] * talk.length
+    parts["form"] = people * WEIGHTS["question"] * talk.only_asks
     if question.author >= 0:
         parts["author"] = WEIGHTS["author"] * (talk.sender == question.author).astype(np.float32)
+    elif question.wants_advice:
+        parts["asker"] = WEIGHTS["advice"] * talk.machine.astype(np.float32)
+    elif question.asker >= 0:
+        parts["asker"] = WEIGHTS["asker"] * (1 - people) * (talk.sender == question.asker).astype(np.float32)
+    if talk.is_mixed:
+        parts["person"] = WEIGHTS["person"] * (1 - people) * (~talk.machine).astype(np.float32)
+    if legs.words is not None:
+        parts["sole"] = WEIGHTS["sole"] * legs.words[talk.at]
     if question.wants_time:
         parts["time"] = WEIGHTS["time"] * talk.time
     if question.wants_number:
@@ -287,6 +353,26 @@ def message_scores(
     for part in parts.values():
         total += part
     return total, parts
+
+
+def reranked(
+    scores: np.ndarray, parts: Mapping[str, np.ndarray], chosen: np.ndarray, late: np.ndarray
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """`scores` and `parts` with the late interaction of the `chosen` places in them; all others come after these."""
+    import numpy as np
+
+    out = scores - float(scores.max(initial=0.0))
+    total = np.zeros(len(chosen), np.float32)
+    shares = {}
+    for name, part in parts.items():
+        shares[name] = part * np.float32(LATE_SHARES.get(name, 1.0))
+        total += shares[name][chosen]
+    shares["late"] = np.zeros(len(scores), np.float32)
+    shares["late"][chosen] = LATE_WEIGHT * standout(late, _LATE_USUAL, _LATE_SPREAD)
+    total += shares["late"][chosen]
+    out += float(total.min(initial=0.0)) - 1.0
+    out[chosen] = total
+    return out, shares
 
 
 def entry_scores(
@@ -336,19 +422,6 @@ def episode_scores(
             parts["facts"] = 0.4 * standout(best, 0.2, 0.12)
             total = total + parts["facts"]
     return total, parts
-
-
-def nearest_in_episode(corpus: Corpus, legs: Legs, *, zone: tzinfo = UTC) -> np.ndarray | None:
-    """Per episode the best cosine among itself and its messages: a long text is near by its nearest part."""
-    import numpy as np
-
-    if legs.cosine is None:
-        return None
-    talk = talk_of(corpus, zone)
-    best = legs.cosine[talk.episodes].copy()
-    linked = talk.episode >= 0
-    np.maximum.at(best, talk.episode[linked], legs.cosine[talk.at[linked]])
-    return np.asarray(best)
 
 
 def date_match(day: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:

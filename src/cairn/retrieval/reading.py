@@ -7,15 +7,16 @@ same. Each carries a hash of the bytes behind it; where that is known already, t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from cairn.errors import Invalid
+from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.notes.format import Note, list_items
 from cairn.notes.kinds import Place
-from cairn.retrieval.corpus import Row
+from cairn.retrieval.corpus import PASSAGE, Row
 from cairn.retrieval.embedding_text import message_text, spoken_names
 from cairn.retrieval.rows import NewRow
 from cairn.talk.lines import CellRecord
@@ -23,10 +24,11 @@ from cairn.talk.sessions import SessionState
 from cairn.types import Entry, Message, Scope
 
 MESSAGE = "message"
+PART_MARK = "#"  # between the id of an entry and the number of a passage of it
 _TIMES = ("timestamp", "created_at", "start_time")
 _UPDATES = ("updated_at", "last_updated_at", "last_appended_at")
 _MAX_MS = 2**62
-_FORM = b"1"  # part of every source hash: bump when rows are made differently
+_FORM = b"2"  # part of every source hash: bump when rows are made differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,15 @@ def read_note(
         source = _hash(note.text[entry.start : entry.end], "" if successor is None else f"\0{successor}")
         identity = (place.scope, entry.id)
         present.add(identity)
-        if known.get(identity) != source:
-            rows.append(NewRow(_entry_row(place, entry, path, successor, zone), source))
+        if place.kind.name == "episode" or entry.end - entry.start <= PASSAGE_BYTES // 4:
+            if known.get(identity) != source:
+                rows.append(NewRow(_entry_row(place, entry, path, successor, zone), source))
+            continue
+        row = _entry_row(place, entry, path, successor, zone)
+        for new in in_passages(NewRow(row, source)):
+            present.add((place.scope, new.row.entry_id))
+            if known.get((place.scope, new.row.entry_id)) != source:
+                rows.append(new)
     return Found(frozenset(present), tuple(rows), note.damaged)
 
 
@@ -101,8 +110,6 @@ def _document(
     """A profile, a skill, or another note that is one document: one row, named by its place."""
     identity = (place.scope, place.name or place.kind.name)
     source = _hash(note.text)
-    if known.get(identity) == source:
-        return Found(frozenset({identity}), ())
     head = {str(key): value for key, value in note.frontmatter.items()}
     at = _first_time(head, (*_UPDATES, *_TIMES), zone)
     row = Row(
@@ -118,7 +125,42 @@ def _document(
         status=str(head.get("status") or ""),
         content_sha256=place.kind.content_hash(note),
     )
-    return Found(frozenset({identity}), (NewRow(row, source),))
+    made = list(in_passages(NewRow(row, source)))
+    fresh = tuple(new for new in made if known.get((place.scope, new.row.entry_id)) != source)
+    return Found(frozenset((place.scope, new.row.entry_id) for new in made), fresh)
+
+
+def in_passages(new: NewRow, names: Sequence[str] = ()) -> Iterator[NewRow]:
+    """A row, as it is embedded among speakers of these `names`, and one more for each further passage of its text.
+
+    The row itself holds all of the text and is found by its first passage; the others are found by theirs and name it.
+    """
+    row = new.row
+    first, *rest = passages(row.text)
+    if not rest:
+        yield replace(new, embedded=message_text(row.text, names) if row.kind == MESSAGE else None)
+        return
+    of = len(row.text)
+    begin = row.text[: first.end]
+    fields = {**row.fields, "passage": [0, first.end, of]}
+    yield NewRow(replace(row, fields=fields), new.source, message_text(begin, names), begin)
+    for number, part in enumerate(rest, 1):
+        text = row.text[part.start : part.end]
+        kept = {
+            "passage": [part.start, part.end, of],
+            **({"role": row.fields["role"]} if "role" in row.fields else {}),
+        }
+        made = replace(
+            row,
+            kind=PASSAGE,
+            entry_id=f"{row.entry_id}{PART_MARK}{number}",
+            text=text,
+            parent_type=row.kind,
+            parent_id=row.entry_id,
+            fields=kept,
+            content_sha256="",
+        )
+        yield NewRow(made, new.source, message_text(text, names))
 
 
 def read_session(
@@ -137,11 +179,11 @@ def read_session(
                 answers = (message.tool_call_id,) if message.tool_call_id else ()
                 about = (str(message.timestamp), message.speaker, *names, *answers)
                 source = _hash(cell.cell_id, message.id, text, *about)
-                identity = (scope, message.id)
-                present.add(identity)
-                if known.get(identity) != source:
-                    row = _message_row(state, cell, message, scope, path)
-                    rows.append(NewRow(row, source, message_text(text, names)))
+                row = _message_row(state, cell, message, scope, path)
+                for new in in_passages(NewRow(row, source), names):
+                    present.add((scope, new.row.entry_id))
+                    if known.get((scope, new.row.entry_id)) != source:
+                        rows.append(new)
     return Found(frozenset(present), tuple(rows))
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Rows of these states are shown only to those who ask for them.
 HIDDEN_STATUSES = frozenset({"deprecated", "archived", "superseded", "rejected", "expired", "forgotten"})
+# How long the vectors of word pieces are, whatever model gives them.
+TOKEN_DIMENSIONS = 64
 PAGE_ORDER: Mapping[str, str] = {"timestamp": "timestamp_ms", "updated_at": "updated_ms"}
 
 
@@ -28,12 +30,13 @@ class NewRow:
     """A row on its way into the index.
 
     `source` is a hash of the bytes it was made from: an equal one means there is nothing to do. `embedded` is
-    the text to embed where it differs from the row's own.
+    the text to embed where it differs from the row's own, `searched` the text whose words it is found by.
     """
 
     row: Row
     source: bytes
     embedded: str | None = None
+    searched: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,12 @@ class RowStore(Protocol):
 
     def have_vectors(self, keys: Sequence[bytes]) -> set[bytes]: ...
 
-    def put_vectors(self, rows: Sequence[Pending], fresh: Mapping[bytes, np.ndarray]) -> int: ...
+    def put_vectors(
+        self,
+        rows: Sequence[Pending],
+        fresh: Mapping[bytes, np.ndarray],
+        tokens: Mapping[bytes, np.ndarray] | None = None,
+    ) -> int: ...
 
     def clear(self) -> None: ...
 

@@ -50,6 +50,8 @@ def shown(found: Row | Hit, zone: tzinfo = UTC) -> dict[str, Any]:
 def _of_hit(hit: Hit) -> dict[str, Any]:
     more: dict[str, Any] = {"path": hit.path, "score": hit.score}
     if hit.kind == "episode":
+        if "of" in hit.fields:
+            more["episode_length"] = hit.fields["of"]
         more["atomic_facts"] = [
             {"id": fact.id, "content": _text(fact.fields.get("Fact")) or fact.text, "score": fact.score}
             for fact in hit.facts
@@ -192,6 +194,8 @@ def shown_evidence(item: Evidence, zone: tzinfo = UTC) -> dict[str, Any]:
         "score": item.score,
         "entry_ids": list(item.entry_ids),
     }
+    if item.passage is not None:
+        out["passage"] = dict(zip(("start", "end", "of"), item.passage, strict=True))
     return out if item.explain is None else out | {"explain": dict(item.explain)}
 
 

@@ -1,0 +1,95 @@
+"""What a question asks for, by the words of its language: whose words, when, how many, or nothing at all.
+
+The words stand in `language/data/<code>.toml` under `[asking]`; a language without that table is read by its script
+and words alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from cairn.language import tongues, words
+
+_QUERY_CHARS = 2000
+_LEADING_CHARS = 24
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Asking:
+    """How questions are put in one language."""
+
+    first_person: re.Pattern[str]
+    advice: re.Pattern[str]
+    when: re.Pattern[str]
+    when_not: re.Pattern[str]
+    how_many: re.Pattern[str]
+    fillers: frozenset[str]
+
+
+@functools.cache
+def of_language(code: str) -> Asking:
+    """The table of one language; its patterns match nothing where the file has none."""
+    tongue = tongues.known()[code]
+    table = tongue.table("asking")
+    first = [re.escape(word) for word in str(table.get("first_person", "")).split("/") if word]
+
+    def pattern(name: str) -> re.Pattern[str]:
+        return tongues.compiled(table.get(name, ()), tongue)
+
+    return Asking(
+        tongues.compiled(first, tongue),
+        pattern("advice"),
+        pattern("when"),
+        pattern("when_not"),
+        pattern("how_many"),
+        frozenset(words.tokens(str(table.get("fillers", "")))),
+    )
+
+
+def read(query: str) -> Asking:
+    """The words of the language `query` is in."""
+    return of_language(tongues.spoken_in(query[:_QUERY_CHARS]).code)
+
+
+def asks_when(query: str) -> bool:
+    """Whether a question asks for a time.
+
+    >>> asks_when("When did she move?"), asks_when("Which day did we meet?"), asks_when("Who moved?")
+    (True, True, False)
+    """
+    asking, said = read(query), query[:_QUERY_CHARS]
+    found = asking.when.search(said)
+    if found is None or asking.when_not.search(said):
+        return False
+    # "The place where I was when it rained?" names a time; it does not ask for one.
+    return found.start() <= _LEADING_CHARS or not tongues.spoken_in(said).has_blanks
+
+
+def asks_how_many(query: str) -> bool:
+    """Whether a question asks for a number."""
+    return read(query).how_many.search(query[:_QUERY_CHARS]) is not None
+
+
+def about_oneself(query: str) -> bool:
+    """Whether a question is about the one who asks.
+
+    >>> about_oneself("When does my sprint end?"), about_oneself("When does the sprint end?")
+    (True, False)
+    """
+    return read(query).first_person.search(query[:_QUERY_CHARS]) is not None
+
+
+def asks_for_advice_given(query: str) -> bool:
+    """Whether a question is about what an assistant said.
+
+    >>> asks_for_advice_given("What did you recommend for retries?")
+    True
+    """
+    return read(query).advice.search(query[:_QUERY_CHARS]) is not None
+
+
+def fillers(query: str) -> frozenset[str]:
+    """Tokens that ask nothing by themselves in the language of `query`; those of English always."""
+    return of_language(tongues.DEFAULT).fillers | words.STOP_WORDS | read(query).fillers

@@ -1,0 +1,33 @@
+"""Late interaction: each word piece of the question looks for its best match among the word pieces of a row.
+
+One vector for a whole text is a blur of all it says; the vectors of its pieces still know each word in its place.
+They take 64 bytes each and stay on disk, so only the best candidates of the other legs are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cairn.seams import TokenVectors
+
+
+def late_scores(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> np.ndarray:
+    """For each row the mean of its best matches with the question's pieces, rare pieces counting more; 0 without any."""
+    import numpy as np
+
+    out = np.zeros(len(rows), np.float32)
+    have = [n for n, row in enumerate(rows) if row is not None and len(row)]
+    if not have or not len(question.vectors):
+        return out
+    said = [rows[n] for n in have]
+    flat = np.concatenate(said).astype(np.float32)  # type: ignore[arg-type]  # only rows that are there
+    starts = np.cumsum([0, *(len(row) for row in said[:-1])])  # type: ignore[arg-type]
+    near = flat @ question.vectors.astype(np.float32).T
+    best = np.maximum.reduceat(near, starts, axis=0)
+    weights = question.weights / question.weights.sum()
+    out[have] = (best @ weights) / (127.0 * 127.0)
+    return out
