@@ -258,3 +258,10 @@ def test_words_said_in_a_cloned_repository_stay_here(tmp_path, trusted):
             said = done.stderr
         assert bool(model.requests) is trusted
     assert ("CAIRN_LLM__BASE_URL" in said) is not trusted
+
+
+def test_settings_of_another_program_are_named_with_ours(tmp_path, caplog):
+    """E10: a variable that was meant for EverOS is not ignored in silence."""
+    load(tmp_path, environ={"EVEROS_MEMORY__ROOT": "/elsewhere", "EVEROS_LLM__MODEL": "m"})
+    assert "EVEROS_MEMORY__ROOT" in caplog.text and "CAIRN_MEMORY__ROOT" in caplog.text
+    assert "CAIRN_LLM__MODEL" in caplog.text and "elsewhere" not in caplog.text

@@ -16,7 +16,15 @@ from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cairn.errors import Misconfigured
-from cairn.settings_files import ENV_PREFIX, SECRET_KEYS, SWITCHES, from_env_name, read_dotenv, read_toml
+from cairn.settings_files import (
+    ENV_PREFIX,
+    SECRET_KEYS,
+    SWITCHES,
+    from_env_name,
+    read_dotenv,
+    read_toml,
+    say_of_others,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +251,7 @@ def load(
     """
     env = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {}
+    say_of_others(env)
     environment = read_dotenv(env)
     for name, value in env.items():
         if name.startswith(ENV_PREFIX) and name not in SWITCHES:

@@ -182,6 +182,25 @@ def _say_ignored(path: str, names: tuple[str, ...]) -> None:
     )  # fmt: skip
 
 
+_OTHERS_PREFIX = "EVEROS_"
+
+
+def say_of_others(env: Mapping[str, str]) -> None:
+    """Name the variables of another program in the environment, each with the one of ours that does the same."""
+    names = tuple(sorted(name for name in env if name.startswith(_OTHERS_PREFIX)))
+    if names:
+        _say_others(names)
+
+
+@functools.cache  # once per process, however often settings are loaded
+def _say_others(names: tuple[str, ...]) -> None:
+    _log.warning(
+        "%s not read here: the settings of the same meaning are %s.",
+        ", ".join(_printable(name, "environment") for name in names[:10]),
+        ", ".join(ENV_PREFIX + name.removeprefix(_OTHERS_PREFIX) for name in names[:10]),
+    )
+
+
 def _lines(path: Path) -> dict[str, tuple[str, str]] | None:
     """Our variables in a file, each with where it stands; None where no such file can be read."""
     try:
