@@ -198,6 +198,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         build_parser().print_help()
         return 2
     word = command_in(given)
+    if not word and "--version" in given:
+        print(f"cairn {VERSION}")
+        return 0
     try:
         if word and not any(word in names for names in HOMES.values()):
             raise _unknown(word)
