@@ -285,3 +285,37 @@ def test_a_broken_event_is_set_aside_and_the_rest_is_taken(memory: Memory) -> No
     assert warm.drain() == 1
     assert [m.text for m in memory.unprocessed("gemini-g")] == ["I like tea."]
     assert "set aside" in " ".join(spool.take_troubles(root))
+
+
+def test_a_prompt_is_kept_though_its_session_is_killed(memory: Memory, tmp_path: Path) -> None:
+    """The transcript is written behind the talk: the event's own words are kept, and known when it brings them."""
+    path = transcript(tmp_path / "t.jsonl", record("user", "u1", "First things first."))
+    event = read_event(
+        {
+            **PROMPT,
+            "prompt": "The key of osprey is in the vault.",
+            "prompt_id": "p2",
+            "transcript_path": str(path),
+        }
+    )
+    assert event is not None
+    for _ in range(2):
+        take_in(memory, event)
+    said = [message.text for message in memory.unprocessed("claude-abc")]
+    assert said == ["First things first.", "The key of osprey is in the vault."]
+    with path.open("a") as file:
+        file.write(json.dumps(record("user", "u2", "The key of osprey is in the vault.")) + "\n")
+    take_in(memory, event)
+    assert len(memory.unprocessed("claude-abc")) == 2
+
+
+def test_a_bad_event_holds_up_no_other(memory: Memory) -> None:
+    """An event that can never be kept is set aside and said; the next one is taken."""
+    root = memory.settings.root
+    spool.put(root, {"host": "gemini", "moment": "turn", "session": "\0", "prompt": "x", "turn": "1"})
+    spool.put(
+        root, {"host": "gemini", "moment": "turn", "session": "g", "prompt": "I like tea.", "turn": "1"}
+    )
+    assert Warm(memory, root).drain() == 1
+    assert [message.text for message in memory.unprocessed("gemini-g")] == ["I like tea."]
+    assert "set aside" in " ".join(spool.take_troubles(root))

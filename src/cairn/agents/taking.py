@@ -20,13 +20,14 @@ from typing import Any
 
 from cairn.agents import spool
 from cairn.agents.hosts import HookEvent
-from cairn.errors import CairnError
+from cairn.errors import CairnError, Invalid
 from cairn.memory import Memory
 from cairn.project.importers import Importer, Session, importer_for, said
 from cairn.types import Message, Space
 
 _IMPORTERS = {"claude": "claude-local", "codex": "codex-local"}
 _BATCH = 100
+_LONGEST_KEY = 200
 
 
 def take_in(memory: Memory, event: HookEvent) -> int:
@@ -38,19 +39,34 @@ def take_in(memory: Memory, event: HookEvent) -> int:
     messages += _from_event(event, cursor)
     for start in range(0, len(messages), _BATCH):
         for message in messages[start : start + _BATCH]:
-            memory.add(
-                session,
-                [_named(message, event.host, memory.settings.memory.person)],
-                space.app,
-                space.project,
-                defer_extraction=True,
-                idempotency_key=f"{event.host}:{message.id}"[:200],
-                mode="agent",
-            )
+            _add(memory, session, space, event.host, message)
     cursor.save()
     if event.moment in {"compact", "end"}:
         memory.flush(session, space.app, space.project)
     return len(messages)
+
+
+def _add(memory: Memory, session: str, space: Space, host: str, message: Message) -> None:
+    """Keep one message under its own key; one that is known by it, perhaps with another time, is kept already."""
+    try:
+        memory.add(
+            session,
+            [_named(message, host, memory.settings.memory.person)],
+            space.app,
+            space.project,
+            defer_extraction=True,
+            idempotency_key=_key(f"{host}:{message.id}"),
+            mode="agent",
+        )
+    except Invalid as error:
+        if error.facts.get("field") != "key":
+            raise
+
+
+def _key(name: str) -> str:
+    if len(name) <= _LONGEST_KEY and name.isprintable():
+        return name
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def space_at(folder: str) -> Space:
@@ -75,16 +91,18 @@ class _Cursor:
         self._path = spool.folder(root) / "read" / name
         self.at = 0
         self.early: list[str] = []
+        self.seen: list[str] = []
         try:
             data: Any = json.loads(self._path.read_bytes())
             self.at, self.early = int(data["at"]), [str(one) for one in data["early"]]
+            self.seen = [str(one) for one in data.get("seen", ())]
         except (OSError, ValueError, KeyError, TypeError):
             pass
 
     def save(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = self._path.with_suffix(f".{os.getpid()}")
-        made.write_text(json.dumps({"at": self.at, "early": self.early[-50:]}))
+        made.write_text(json.dumps({"at": self.at, "early": self.early[-50:], "seen": self.seen[-50:]}))
         os.replace(made, self._path)
 
 
@@ -99,6 +117,7 @@ def _from_transcript(event: HookEvent, cursor: _Cursor) -> list[Message]:
     found = []
     for number, message in enumerate(importer.messages(session)):
         mark = _mark(message.role, message.text)
+        cursor.seen.append(mark)
         if not message.tool_calls and mark in cursor.early:
             cursor.early.remove(mark)
             continue
@@ -113,15 +132,21 @@ def _reader(event: HookEvent) -> Importer | None:
 
 
 def _from_event(event: HookEvent, cursor: _Cursor) -> list[Message]:
-    """The prompt and the reply of an event without a transcript to read them from."""
-    if event.transcript and _reader(event) is not None and Path(event.transcript).is_file():
-        return []
+    """The prompt and the reply of an event, where the transcript does not bring them.
+
+    A transcript is written behind the talk. A prompt it does not have yet is taken from the event, since a session that
+    is killed sends no other; a reply waits for it.
+    """
+    is_read = bool(event.transcript) and _reader(event) is not None
+    replies = [] if is_read and Path(event.transcript).is_file() else [("assistant", event.reply)]
     found = []
-    for role, words in (("user", event.prompt), ("assistant", event.reply)):
+    for role, words in (("user", event.prompt), *replies):
         text = said(words)
         if not text:
             continue
         mark = _mark(role, text)
+        if is_read and mark in cursor.seen:
+            continue
         cursor.early.append(mark)
         turn = event.turn or mark
         found.append(

@@ -27,7 +27,7 @@ from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
 from cairn.config import load
-from cairn.errors import CairnError
+from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
 
 log = logging.getLogger("cairn.agents")
@@ -93,7 +93,7 @@ class Warm:
             for path, data in spool.waiting(self.root):
                 try:
                     take_in(self.memory, HookEvent.of(data))
-                except CairnError as error:
+                except Unavailable as error:
                     spool.trouble(self.root, f"a turn is not captured yet: {error}")
                     break
                 except Exception as error:
