@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class StandIn:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.says = "Noted."
+        self.answers = threading.Event()
+        self.answers.set()
         self.address = ""
 
     def holds(self, words: str) -> bool:
@@ -79,9 +81,11 @@ def stand_in() -> Iterator[StandIn]:
                 self._send("application/json", b'{"input_tokens": 10}')
             elif self.path.startswith("/v1/messages"):
                 model.bodies.append(body)
+                model.answers.wait(LONGEST)
                 self._send(*_claude(model.says, stream=bool(body.get("stream"))))
             elif self.path.startswith("/v1/responses"):
                 model.bodies.append(body)
+                model.answers.wait(LONGEST)
                 self._send("text/event-stream", _codex(model.says))
             else:
                 self._send("application/json", b"{}")
@@ -91,7 +95,8 @@ def stand_in() -> Iterator[StandIn]:
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            with suppress(OSError):
+                self.wfile.write(data)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     model.address = f"http://127.0.0.1:{server.server_address[1]}"

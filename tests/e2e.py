@@ -15,14 +15,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def step(what: str, command: list[str], *, cwd: Path, env: dict[str, str], expect: str = "") -> None:
-    """Run one command; say how long it took; stop everything if it failed or said something else."""
+def step(
+    what: str, command: list[str], *, cwd: Path, env: dict[str, str], expect: str = "", show: bool = False
+) -> None:
+    """Run one command; say how long it took, and what it said; stop everything if it failed or said something else."""
     began = time.monotonic()
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=1800)
     print(
         f"{'ok' if done.returncode == 0 else 'FAILED':6}  {time.monotonic() - began:6.1f} s  {what}",
         flush=True,
     )
+    if show:
+        print(done.stdout, end="", flush=True)
     if done.returncode or expect not in done.stdout:
         print(done.stdout[-4000:], done.stderr[-4000:], sep="\n")
         raise SystemExit(f"{what}: exit code {done.returncode}" + (f', "{expect}" missing' if expect else ""))
@@ -54,6 +58,9 @@ def main() -> int:
         step("quickstart and the one story", quick, cwd=clone, env=env)
         alone = [python, "-m", "pytest", "-q", "tests/test_nothing_leaves.py"]
         step("a server left alone for a minute", alone, cwd=clone, env={**env, "QUIET_SECONDS": "60"})
+        fetched = os.environ.get("CAIRN_E2E_AGENTS", str(Path.home() / ".cache" / "cairn-e2e-agents"))
+        agents = [python, "-m", "tests.e2e_agents"]
+        step("real coding agents", agents, cwd=clone, env={**env, "CAIRN_E2E_AGENTS": fetched}, show=True)
         wheels = Path(folder) / "wheels"
         build = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), "."]
         step("build the wheel", build, cwd=clone, env=env)

@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn.errors import Invalid
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
+    from cairn.agents.integrate import Change
     from cairn.surfaces.cli import Commands
+
+_HOSTS = ("claude", "codex", "cursor", "gemini", "opencode")
+_LONGEST = 300
+_TRUST = "Codex runs no hook before you have accepted it: open its hooks view (/hooks) once and accept these."
 
 
 def add_commands(commands: Commands) -> None:
     """Declare every subcommand of this module."""
     commands.add("mcp", mcp, "serve this memory to an agent over MCP, on standard input and output")
+    command = commands.add(
+        "integrate",
+        integrate,
+        "make a coding agent use this memory: its hooks and the MCP server; or switch it off for a repository",
+        examples="  cairn integrate claude --dry-run\n  cairn integrate codex --project --notes\n"
+        "  cairn integrate claude --remove\n  cairn integrate off",
+    )
+    command.add_argument(
+        "host",
+        choices=[*_HOSTS, "off", "on"],
+        metavar="HOST",
+        help="claude, codex, cursor, gemini or opencode; off or on for the repository you stand in",
+    )
+    command.add_argument("--user", action="store_true", help="for all your projects (the default)")
+    command._optionals.conflict_handler = "resolve"  # here --project says where, not which
+    command.add_argument(
+        "--project", dest="in_project", action="store_true", help="for the repository you stand in alone"
+    )
+    command.add_argument(
+        "--notes", action="store_true", help="put a block of words into AGENTS.md or CLAUDE.md, too"
+    )
+    command.add_argument("--dry-run", action="store_true", help="only show what would change")
+    command.add_argument("--remove", action="store_true", help="take back exactly what was written")
 
 
 def mcp(args: argparse.Namespace | None, _output: Output) -> int:
@@ -21,3 +53,87 @@ def mcp(args: argparse.Namespace | None, _output: Output) -> int:
     from cairn.surfaces import mcp_server
 
     return mcp_server.main(None if args is None else args.root)
+
+
+def integrate(args: argparse.Namespace, output: Output) -> int:
+    """Show what changes in which files, then write it."""
+    from cairn.agents import integrate as plans
+    from cairn.config import load
+    from cairn.project.git import top_of
+
+    here = top_of(Path.cwd())
+    if args.host in {"off", "on"}:
+        return _switch(here, args.host, output)
+    if args.user and args.in_project:
+        raise Invalid("--user and --project: say one of them.", field="project")
+    project = here if args.in_project else None
+    settings = load(args.root)
+    at = plans.receipt_path(settings.root, args.host, project)
+    left: list[str] = []
+    if args.remove:
+        changes, left = plans.planned_removal(plans.read_receipt(at, args.host))
+    else:
+        place = plans.Place(Path.home(), project, os.environ)
+        root = str(settings.root) if args.root else None
+        changes = plans.planned(plans.wanted(args.host, place, root, notes=args.notes))
+    if not args.dry_run:
+        plans.write(changes)
+        if args.remove and not left:
+            at.unlink(missing_ok=True)
+        elif not args.remove and changes:
+            plans.keep_receipt(at, changes)
+    _tell(args, output, changes, left)
+    return 1 if left else 0
+
+
+def _tell(args: argparse.Namespace, output: Output, changes: list[Change], left: list[str]) -> None:
+    if output.as_json:
+        files = [{"path": str(one.path), "diff": _diff(one)} for one in changes]
+        output.value({"host": args.host, "written": not args.dry_run, "files": files, "left": left})
+        return
+    for change in changes:
+        output.line(_diff(change))
+    what = "would be changed" if args.dry_run else "changed"
+    output.line(
+        f"{len(changes)} {'file' if len(changes) == 1 else 'files'} {what}."
+        if changes
+        else "Nothing to change."
+    )
+    for path in left:
+        output.note(
+            f"cairn: {path} no longer holds what was written there as it was: look at it and take it out by hand."
+        )
+    if args.host == "codex" and changes and not args.remove:
+        output.line(_TRUST)
+
+
+def _diff(change: Change) -> str:
+    old = (change.before or "").splitlines()
+    new = (change.after or "").splitlines()
+    name = str(change.path)
+    lines = difflib.unified_diff(
+        old,
+        new,
+        name if change.before is not None else "/dev/null",
+        name if change.after is not None else "/dev/null",
+        n=1,
+        lineterm="",
+    )
+    return "\n".join(line if len(line) <= _LONGEST else line[:_LONGEST] + " …" for line in lines)
+
+
+def _switch(here: Path, to: str, output: Output) -> int:
+    """Leave a file in the repository that every hook and server looks for, or take it away."""
+    from cairn.agents.hook import OFF_SWITCH
+
+    at = here / OFF_SWITCH
+    if to == "off":
+        at.parent.mkdir(exist_ok=True)
+        at.touch()
+    else:
+        at.unlink(missing_ok=True)
+    if output.as_json:
+        output.value({"folder": str(here), "memory": to})
+    else:
+        output.line(f"Agents' memory is {to} in {here}.")
+    return 0

@@ -93,7 +93,7 @@ HOMES = {
         "cascade", "ome", "config", "model", "doctor", "server", "export", "import", "log", "diff", "restore",
     ),
     "project_cli": ("project",),
-    "agents_cli": ("mcp",),
+    "agents_cli": ("mcp", "integrate"),
 }  # fmt: skip
 # Words that people type, and what they mean here.
 MEANT = {

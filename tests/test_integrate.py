@@ -1,0 +1,210 @@
+"""`cairn integrate`: what is written into other programs' files, and that exactly this is taken back."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.agents import edits, integrate
+from cairn.surfaces.cli import main
+
+FILES = {
+    "claude": (".claude/settings.json", ".claude.json"),
+    "codex": (".codex/hooks.json", ".codex/config.toml"),
+    "cursor": (".cursor/hooks.json", ".cursor/mcp.json"),
+    "gemini": (".gemini/settings.json",),
+    "opencode": (".config/opencode/opencode.json",),
+}
+FOREIGN = {
+    "hooks": {
+        "Stop": [{"hooks": [{"type": "command", "command": "beep"}]}],
+        "PreCompact": [],
+        "stop": [{"command": "beep"}],
+    },
+    "mcpServers": {"other": {"command": "other", "args": []}},
+    "mcp": {"other": {"type": "local", "command": ["other"]}},
+    "zeta": [1, {"a": "ü \\u00fc"}],
+}
+FORMS = {
+    "two spaces": json.dumps(FOREIGN, indent=2) + "\n",
+    "four spaces, no end": json.dumps(FOREIGN, indent=4),
+    "tabs": json.dumps(FOREIGN, indent="\t", ensure_ascii=False) + "\n\n",
+    "one line": json.dumps(FOREIGN),
+    "odd": '{\n  "hooks" : { } ,\n\n  "mcpServers":{},   "mcp": {\n  },\n "x": "}{[]"\n}\n',
+    "empty object": "{}",
+    "empty": "",
+}
+TOML = '# mine\nmodel = "o"   # kept\n[mcp_servers.other]\ncommand = "other"'
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    at = tmp_path / "home"
+    at.mkdir()
+    monkeypatch.setenv("HOME", str(at))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CAIRN_MEMORY__ROOT", str(at / "memory"))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return at
+
+
+def below(folder: Path) -> dict[str, bytes]:
+    """Every file outside of the memory root."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith("memory/")}
+
+
+def names_cairn(path: Path) -> bool:
+    """Whether a settings file that is still valid names our command."""
+    text = path.read_text()
+    value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    return '"cairn' in json.dumps(value)
+
+
+@pytest.mark.parametrize("host", integrate.HOSTS)
+def test_files_that_were_not_there_come_and_go(host: str, home: Path) -> None:
+    """A dry run writes nothing; writing makes valid files that name us; removing leaves none behind."""
+    assert main(["integrate", host, "--dry-run"]) == 0
+    assert below(home) == {}
+    assert main(["integrate", host]) == 0
+    assert set(below(home)) == set(FILES[host])
+    assert all(names_cairn(home / name) for name in FILES[host])
+    written = below(home)
+    assert main(["integrate", host]) == 0
+    assert below(home) == written, "a second time changes nothing"
+    assert main(["integrate", host, "--remove"]) == 0
+    assert below(home) == {}
+    assert main(["integrate", host, "--remove"]) == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("host", integrate.HOSTS)
+def test_foreign_entries_stay_and_files_are_as_before_to_the_byte(host: str, form: str, home: Path) -> None:
+    """Whatever the indentation: others' entries are all there, and removal gives the very bytes back."""
+    for name in FILES[host]:
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(TOML if path.suffix == ".toml" else FORMS[form])
+    before = below(home)
+    assert main(["integrate", host]) == 0
+    for name in FILES[host]:
+        text = (home / name).read_text()
+        assert names_cairn(home / name)
+        if name.endswith(".json") and FORMS[form].strip():
+            was, now = json.loads(FORMS[form]), json.loads(text)
+            assert {key: now[key] for key in was if key not in {"hooks", "mcp", "mcpServers"}} == {
+                key: value for key, value in was.items() if key not in {"hooks", "mcp", "mcpServers"}
+            }
+            for event, groups in was.get("hooks", {}).items():
+                assert now["hooks"][event][: len(groups)] == groups
+    assert main(["integrate", host, "--remove"]) == 0
+    assert below(home) == before
+
+
+def test_what_somebody_changed_meanwhile_stays(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another entry beside ours is kept; ours in another form is named and left to the person."""
+    assert main(["integrate", "claude"]) == 0
+    settings = home / ".claude" / "settings.json"
+    settings.write_text(settings.read_text().replace('{\n  "hooks"', '{\n  "model": "x",\n  "hooks"', 1))
+    server = home / ".claude.json"
+    server.write_text(json.dumps(json.loads(server.read_text())))
+    assert main(["integrate", "claude", "--remove"]) == 1
+    assert str(server) in capsys.readouterr().err
+    assert "cairn" in server.read_text()
+    assert json.loads(settings.read_text())["model"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "text", "says"),
+    [
+        ("claude", ".claude.json", '{"a": 1,}', "not valid JSON (line 1"),
+        ("claude", ".claude/settings.json", "[]", "no JSON object"),
+        ("claude", ".claude/settings.json", '{"hooks": {"Stop": {}}}', "another form"),
+        ("gemini", ".gemini/settings.json", '{"mcpServers": 5}', "neither an object"),
+        ("codex", ".codex/config.toml", "a = = 1", "not valid TOML"),
+        ("codex", ".codex/config.toml", "mcp_servers = {}", "add [mcp_servers.cairn] by hand"),
+    ],
+)
+def test_a_broken_file_is_named_and_nothing_is_written_anywhere(
+    host: str, name: str, text: str, says: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    assert main(["integrate", host]) == 2
+    said = capsys.readouterr().err
+    assert str(path) in said and says in said and "Nothing was written" in said
+    assert below(home) == {name: text.encode()}
+
+
+def test_a_project_gets_its_own_files_and_words(home: Path, tmp_path: Path) -> None:
+    """With --project the files of the repository; with --notes a marked block, in the file's own line ends."""
+    work = tmp_path / "work"
+    (work / "AGENTS.md").write_bytes(b"# Rules\r\nBe kind.\r\n")
+    before = below(work)
+    assert main(["integrate", "codex", "--project", "--notes"]) == 0
+    words = (work / "AGENTS.md").read_bytes()
+    assert words.startswith(before["AGENTS.md"]) and words.count(b"cairn:begin") == 1
+    assert b"\n" not in words.replace(b"\r\n", b"")
+    assert names_cairn(work / ".codex" / "hooks.json") and below(home) == {}
+    assert main(["integrate", "codex", "--project", "--remove"]) == 0
+    assert below(work) == before
+
+
+def test_links_and_modes_stay_and_a_root_is_named(home: Path, tmp_path: Path) -> None:
+    """Settings kept elsewhere behind a link are changed there; another root than the usual is part of the command."""
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    real.chmod(0o640)
+    (home / ".claude.json").symlink_to(real)
+    assert main(["--root", str(tmp_path / "other"), "integrate", "claude"]) == 0
+    assert (home / ".claude.json").is_symlink() and real.stat().st_mode & 0o777 == 0o640
+    assert json.loads(real.read_text())["mcpServers"]["cairn"]["args"] == [
+        "mcp",
+        "--root",
+        str(tmp_path / "other"),
+    ]
+    hooks = json.loads((home / ".claude" / "settings.json").read_text())["hooks"]
+    assert hooks["Stop"][0]["hooks"][0]["command"] == f"cairn hook --root {tmp_path / 'other'}"
+
+
+def test_a_repository_is_switched_off_and_on(home: Path, tmp_path: Path) -> None:
+    from cairn.agents.hook import is_switched_off
+
+    inner = tmp_path / "work" / "deep"
+    inner.mkdir()
+    assert main(["integrate", "off"]) == 0
+    assert is_switched_off(str(inner))
+    assert main(["integrate", "on"]) == 0
+    assert not is_switched_off(str(inner))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(
+    holder=st.dictionaries(st.text(max_size=5), json_values, max_size=4),
+    indent=st.sampled_from([None, 0, 1, 2, 4, "\t"]),
+    path=st.sampled_from([("cairn!",), ("hooks!", "Stop", "+"), ("a!", "b", "c")]),
+)
+def test_an_insertion_adds_one_entry_and_comes_out_again(
+    holder: dict, indent: int | str | None, path: tuple[str, ...]
+) -> None:
+    """For any JSON object in any indentation: the rest is untouched, and the old text comes back."""
+    text = json.dumps(holder, indent=indent)
+    done = edits.insert_json(text, path, {"command": "cairn"}, "x.json")
+    now = json.loads(done.text)
+    assert {key: now[key] for key in holder} == holder and set(now) == {*holder, path[0]}
+    assert edits.take_out(done.text, [(done.at, done.piece)]) == text
