@@ -196,8 +196,8 @@ def say_of_others(env: Mapping[str, str]) -> None:
 def _say_others(names: tuple[str, ...]) -> None:
     _log.warning(
         "%s not read here: the settings of the same meaning are %s.",
-        ", ".join(_printable(name, "environment") for name in names[:10]),
-        ", ".join(ENV_PREFIX + name.removeprefix(_OTHERS_PREFIX) for name in names[:10]),
+        ", ".join(_safe(name) for name in names[:10]),
+        ", ".join(_safe(ENV_PREFIX + name.removeprefix(_OTHERS_PREFIX)) for name in names[:10]),
     )
 
 
@@ -234,8 +234,11 @@ def _is_on(value: str, origin: str) -> bool:
 
 def _printable(name: str, origin: str) -> str:
     """A name as it may be shown: whoever wrote it may have put anything there."""
-    shown = name if re.fullmatch(r"\w{1,80}", name, re.ASCII) else repr(name[:80])
-    return f"{shown} (line {origin.rpartition(' ')[2]})"
+    return f"{_safe(name)} (line {origin.rpartition(' ')[2]})"
+
+
+def _safe(name: str) -> str:
+    return name if re.fullmatch(r"\w{1,80}", name, re.ASCII) else repr(name[:80])
 
 
 def _named(lines: Mapping[str, tuple[str, str]]) -> Found:
