@@ -31,6 +31,7 @@ _STOPPED = (".", "!", "?", "。", "！", "？", "…", "।", '"', "”", "»", 
 # A talk is a transcript of speech where this share of its turns has fillers or a transcriber's marks in it.
 _SPEECH, _TURNS = 0.15, 20
 _REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
+_UNSPACED = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
 _SPACED = re.compile(r" (?=['’,.;!?])")
 _BROKEN = re.compile(r"(?<!\S)(?![aAI]\b)[b-zB-HJ-Z](?!\S)")
 
@@ -311,7 +312,8 @@ def quote(speaker: str, said: str, *, is_cut: bool = False) -> str:
     'Ana: I moved to Oslo.'
     """
     said = said.strip(" ,;-–—")
-    end = " …" if is_cut else "" if said.endswith(_STOPPED) else "."
+    stop = "。" if said and _UNSPACED.match(said[-1]) else "."
+    end = " …" if is_cut else "" if said.endswith(_STOPPED) else stop
     return f"{speaker}: {said}{end}"
 
 

@@ -11,11 +11,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from cairn.language import dates, sentences, words
+from cairn.language import dates, prose, words
+from cairn.language.prose import Spoken
 from cairn.talk.turns import called, who_said
 from cairn.types import Message
 
@@ -32,6 +33,8 @@ _SMALL_TALK = re.compile(
     r"|nice to|how are you|see you|take care|hallo|danke|bonjour|merci|hola|gracias)\b",
     re.IGNORECASE,
 )
+_ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "”", ")", "]", "»")
+_WEIGHTS = {"user": 1.3, "tool": 0.5}
 _SPECIFIC = re.compile(r"\d+|(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|my|we|our|ich|wir|je|nous|yo|mi)\b", re.IGNORECASE)
 _SECOND_PERSON = re.compile(r"\b(?:you|you're|you've|your|du|dein|tu|ton|tú)\b", re.IGNORECASE)
@@ -48,12 +51,25 @@ class EpisodeText:
 
 def told(messages: Sequence[Message], zone: ZoneInfo) -> EpisodeText:
     """The episode of `messages`, the same whenever it is told."""
-    chosen = _best_sentences(messages)
-    dated = [
-        (message, dates.with_absolute(_clipped(sentence, _SENTENCE_CHARS), said_at(message.timestamp, zone)))
-        for message, sentence in chosen
+    chosen = [
+        (message, _quoted(message, begin, stop, zone)) for message, begin, stop in _best_sentences(messages)
     ]
-    return EpisodeText(_subject(messages, dated), _summary(messages, dated, zone), transcript(messages, zone))
+    return EpisodeText(
+        _subject(messages, chosen), _summary(messages, chosen, zone), transcript(messages, zone)
+    )
+
+
+def _quoted(message: Message, begin: int, stop: int, zone: ZoneInfo) -> str:
+    """A sentence of a message as one line that ends, with what its relative times meant in the whole message."""
+    stop = min(stop, begin + _SENTENCE_CHARS + _SENTENCE_CHARS)
+    found = dates.mentions(message.text[:_DATED_CHARS], said_at(message.timestamp, zone))
+    inside = [
+        replace(one, begin=one.begin - begin, stop=one.stop - begin)
+        for one in found
+        if begin <= one.begin and one.stop <= stop
+    ]
+    line = _clipped(" ".join(dates.beside(message.text[begin:stop], inside).split()), _SENTENCE_CHARS)
+    return line if line.endswith(_ENDS) else f"{line}."
 
 
 def transcript(messages: Sequence[Message], zone: ZoneInfo) -> str:
@@ -148,63 +164,69 @@ def _summary(messages: Sequence[Message], chosen: Sequence[tuple[Message, str]],
             picked.append((message, sentence))
     picked.sort(key=lambda one: order[id(one[0])])
     parts = [opening]
-    speaker = ""
+    last: Message | None = None
     for message, sentence in picked:
-        parts.append(sentence if message.speaker == speaker else f"{message.speaker}: {sentence}")
-        speaker = message.speaker
+        # Two sentences of one turn belong together; everything else says whose it is.
+        parts.append(sentence if message is last else f"{message.speaker}: {sentence}")
+        last = message
     return " ".join(parts)
 
 
-def _best_sentences(messages: Sequence[Message]) -> list[tuple[Message, str]]:
-    """The sentences that stand best for the cell, the best first, no two saying the same."""
+def _best_sentences(messages: Sequence[Message]) -> list[tuple[Message, int, int]]:
+    """Where the sentences stand that speak best for the cell, the best first, no two saying the same."""
     candidates = list(_candidates(messages))
     if not candidates:
         return []
-    spread = Counter(word for _, _, vocabulary in candidates for word in vocabulary)
+    # What several turns speak of is the topic; a word of one turn alone, however rare, is an aside.
+    turns = Counter(word for bag in _by_turn(candidates) for word in bag)
     scored = []
-    for position, (message, sentence, vocabulary) in enumerate(candidates):
-        # Words that recur carry the topic; the root keeps long sentences from winning by length alone.
-        weight = sum(math.log1p(spread[word]) for word in vocabulary) / math.sqrt(len(vocabulary) + 4)
-        weight *= 1.0 + 0.15 * min(len(_SPECIFIC.findall(sentence)), 3)
-        if message.role == "user":
-            weight *= 1.3
-        elif message.role == "tool":
-            weight *= 0.5
-        if _FIRST_PERSON.search(sentence):
+    for position, (message, said, vocabulary) in enumerate(candidates):
+        shared = sum(math.log(turns[word]) + 0.25 for word in vocabulary)
+        weight = shared / math.sqrt(len(vocabulary) + 4)
+        weight *= 1.0 + 0.1 * min(len(_SPECIFIC.findall(said.text)), 2)
+        weight *= _WEIGHTS.get(message.role, 1.0)
+        if _FIRST_PERSON.search(said.text):
             weight *= 1.1
-        elif _SECOND_PERSON.search(sentence):
+        elif _SECOND_PERSON.search(said.text):
             weight *= 0.8
-        if sentence.endswith(("?", "？")):
+        if said.text.endswith(("?", "？")):
             weight *= 0.5
-        if _SMALL_TALK.match(sentence):
+        if _SMALL_TALK.match(said.text):
             weight *= 0.4
-        scored.append((weight, -position, message, sentence, vocabulary))
+        scored.append((weight, -position, message, said, vocabulary))
     scored.sort(key=lambda one: one[:2], reverse=True)
     return _apart(scored)
 
 
+def _by_turn(candidates: Sequence[tuple[Message, Spoken, frozenset[str]]]) -> Iterator[set[str]]:
+    bags: dict[int, set[str]] = {}
+    for message, _, vocabulary in candidates:
+        bags.setdefault(id(message), set()).update(vocabulary)
+    return iter(bags.values())
+
+
 def _apart(
-    scored: Sequence[tuple[float, int, Message, str, frozenset[str]]],
-) -> list[tuple[Message, str]]:
-    chosen: list[tuple[Message, str]] = []
+    scored: Sequence[tuple[float, int, Message, Spoken, frozenset[str]]],
+) -> list[tuple[Message, int, int]]:
+    chosen: list[tuple[Message, int, int]] = []
     taken: list[frozenset[str]] = []
-    for _, _, message, sentence, vocabulary in scored:
+    for _, _, message, said, vocabulary in scored:
         if any(len(vocabulary & other) * 2 > min(len(vocabulary), len(other)) for other in taken):
             continue
-        chosen.append((message, sentence))
+        chosen.append((message, said.begin, said.stop))
         taken.append(vocabulary)
         if len(chosen) == SUMMARY_SENTENCES:
             break
     return chosen
 
 
-def _candidates(messages: Sequence[Message]) -> Iterator[tuple[Message, str, frozenset[str]]]:
+def _candidates(messages: Sequence[Message]) -> Iterator[tuple[Message, Spoken, frozenset[str]]]:
     count = 0
     for message in messages:
-        for sentence in sentences.split(message.text[:_SCORED_CHARS]):
-            vocabulary = words.word_set(sentence[:_SENTENCE_CHARS]) - words.STOP_WORDS
+        for said in prose.spoken(message.text[:_SCORED_CHARS]):
+            vocabulary = words.word_set(said.text[:_SENTENCE_CHARS]) - words.STOP_WORDS
             if len(vocabulary) >= 2:
-                yield message, " ".join(sentence.split()), vocabulary
+                yield message, said, vocabulary
                 count += 1
             if count >= _SCORED_SENTENCES:
                 return

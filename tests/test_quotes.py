@@ -1,0 +1,189 @@
+"""Sentences that once came out wrong: each comes out right now, or not at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cairn.strategies.foresight import foresights_of
+from cairn.strategies.profile import claims_of
+from cairn.strategies.statements import statements_of
+from cairn.talk import narrative
+from cairn.types import Message
+
+WEDNESDAY = datetime(2026, 4, 22, 9, 30, tzinfo=UTC)
+
+
+def said(*lines: tuple[str, str]) -> list[Message]:
+    """Messages of people, and of an assistant where the speaker is called so."""
+    return [
+        Message(
+            who.lower(),
+            "assistant" if who == "Assistant" else "user",
+            int((WEDNESDAY + timedelta(seconds=30 * n)).timestamp() * 1000),
+            text,
+            who,
+            id=f"m{n}",
+        )
+        for n, (who, text) in enumerate(lines)
+    ]
+
+
+def facts(*lines: tuple[str, str]) -> list[str]:
+    return [s.text for s in statements_of(said(*lines), UTC)]
+
+
+SURE = ("Assistant", "Sure.")
+DEBRIS = [
+    "### Example of a Refined Section",
+    "**Event B**: The outcome is 5.",
+    "app.config['SQLALCHEMY_POOL_SIZE'] = 10",
+    "Dear East Janethaven Writers' Studio Team,\n\nI moved to Porto in 2019 and I work at Acme.\n\nBest regards",
+    '<li><i classes="fa fa-css3"></i> CSS3</li>',
+    "| `migrations/` | Database migration scripts | High |",
+    "[Prohibit I/O Operations in for Loops](#loops)\n[Use I/O pools in 2024](#pools)",
+    "```python\nI = 5  # I moved to Oslo in 2019\n```",
+    "> I moved to Oslo in 2019 and work at Acme.",
+    "P(4, 2) = 4 × 3 = 12",
+    "Here's my code:",
+]
+
+
+@pytest.mark.parametrize("text", DEBRIS)
+@pytest.mark.parametrize("who", ["Sam", "Assistant"])
+def test_material_gives_no_fact(who: str, text: str):
+    """Code, tables, headings, links, letters, quotes and formulas: whoever pasted them."""
+    assert facts(("Sam", "How do I do that?"), (who, text)) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([SURE, ("Sam", "I'm studying Euclid's Elements Book I.")], ["Sam: I'm studying Euclid's Elements Book I."]),
+        ([("Tim", "So?"), ("John", "I've been playing The Witcher 3. I'm totally hooked on the choices.")], ["John: I've been playing The Witcher 3."]),
+        ([("Dave", "So?"), ("Tim", "I'm a huge fan.")], []),
+        ([("Dave", "So?"), ("Tim", "I was hooked and wanted to learn more.")], []),
+        ([("Tim", "Do you have any big goals for your basketball career?"), ("John", "Definitely! Winning a championship is my number one goal.")], ["John: Winning a championship is my number one goal."]),
+        ([("Tim", "Hi"), ("John", "I saw the Finals game in Boston a few years back.")], ["John: I saw the Finals game in Boston a few years back."]),
+        ([SURE, ("Nadia", "I moved my standup to 9:30")], ["Nadia: I moved my standup to 9:30."]),
+        ([SURE, ("Nadia", "Btw I don't eat meat anymore")], ["Nadia: I don't eat meat anymore."]),
+        ([SURE, ("Nadia", "Small update: I'm not at Kestrel anymore.")], ["Nadia: I'm not at Kestrel anymore."]),
+        ([SURE, ("Nadia", "Ignore what I said about Porto, Marta is sick.")], []),
+        ([("Raj", "hi"), ("Léa", "raj u bring board games")], []),
+        ([("Ann", "Who?"), ("伟", "我下周三要去上海出差")], ["伟: 我下周三 (29 April 2026)要去上海出差。"]),
+        ([SURE, ("Max", "I use `async/await` for I/O operations in Flask 3.")], ["Max: I use `async/await` for I/O operations in Flask 3."]),
+        ([SURE, ("Eva", "My daughter Ines turns 7 on 19 June, she wants a cake")], ["Eva: My daughter Ines turns 7 on 19 June (19 June 2026), she wants a cake."]),
+        ([SURE, ("Eva", "My tax return is due on 30 November.")], ["Eva: My tax return is due on 30 November (30 November 2026)."]),
+        ([("Eva", "Hi"), ("Assistant", "The cause was the old port in backup.env. You should restart it. A port is a number.")], ["Assistant: The cause was the old port in backup.env."]),
+    ],
+)  # fmt: skip
+def test_what_is_kept_is_what_was_said(lines: list[tuple[str, str]], expected: list[str]):
+    """The words of the speaker and nothing else, whole or not at all."""
+    assert facts(*lines) == expected
+
+
+def test_a_yes_to_an_offer_is_no_news():
+    """An assistant's question is no one's statement."""
+    lines = [
+        ("Nadia", "Hi"),
+        ("Assistant", "Would you like help planning the handover at Orbita?"),
+        ("Nadia", "Yes"),
+    ]
+    assert facts(*lines) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("I'm vegetarian.", "Health"),
+        ("I'm left-handed.", "Identity"),
+        ("Please always answer in British English.", "Instruction"),
+        ("Never use tabs in my code, and how do I sort a list?", "Instruction"),
+        ("Remember that I use metric units. Can you convert 3 miles?", "Instruction"),
+        ("Always include version numbers when I ask about libraries", "Instruction"),
+        ("I prefer simple, minimal dependencies, how can I ensure that my app stays minimal?", "Preference"),
+        ("I run a bakery in Ghent.", "Work"),
+        ("Ich wohne seit Januar in Leipzig und arbeite bei der Bahn.", "Home"),
+        ("Antworte bitte immer auf Deutsch.", "Instruction"),
+        ("J'habite à Lyon depuis mars.", "Home"),
+        ("Je suis allergique aux noix.", "Health"),
+        ("Vivo en Madrid.", "Home"),
+        ("Prefiero el té al café.", "Preference"),
+        ("Я живу в Риге.", "Home"),
+        ("Я не люблю оливки.", "Preference"),
+        ("我住在上海。", "Home"),
+        ("我对花生过敏。", "Health"),
+        ("東京に住んでいます。", "Home"),
+        ("私は犬が好きです。", "Preference"),
+    ],
+)
+def test_what_people_say_of_themselves_reaches_the_profile(text: str, category: str):
+    """Standing instructions and preferences, also inside a message that asks something, in seven languages."""
+    claims = claims_of(statements_of(said(SURE, ("Eva", text)), UTC), "eva")
+    assert [claim.category for claim in claims] == [category]
+    assert claims[0].evidence.rstrip(".。") in text
+    assert "how" not in claims[0].description.lower()
+
+
+def test_advice_between_people_is_no_standing_instruction():
+    """ "Always" said to a friend orders nothing of an agent."""
+    talk = said(("Bo", "Bye"), ("Eva", "Always wear a helmet on the Oslo road."))
+    assert claims_of(statements_of(talk, UTC), "eva") == []
+
+
+def test_facts_and_plans_belong_to_whom_they_are_about():
+    """Ten people in a room: each keeps their own, and what names them."""
+    people = [f"Guest{letter}" for letter in "abcdefgh"]
+    lines = [(who, "I am here for the harbour dinner.") for who in people]
+    lines += [("Tom", "I booked the cabin in Sintra for Friday with Guesta.")]
+    found = statements_of(said(*lines), UTC)
+    (booked,) = [s for s in found if "cabin" in s.text]
+    assert booked.about == ("tom", "guesta")
+    (ahead,) = foresights_of(said(*lines), UTC)
+    assert ahead.about == ("tom", "guesta")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I will take your advice.", "We'll have to check some out.", "I'm going to need some new shoes after all these games though.", "Someday I want to see Rome."],
+)  # fmt: skip
+def test_small_talk_is_no_plan(text: str):
+    """Foresight is what has a day or binds someone."""
+    assert foresights_of(said(("Tim", "Hi"), ("John", text)), UTC) == []
+
+
+def test_one_message_has_one_reading():
+    """Episode, fact and foresight tell the same days of one message."""
+    talk = said(SURE, ("Nadia", "I'm joining Halden Marine in September. I was in Rome on 5 May."))
+    episode = narrative.told(talk, ZoneInfo("UTC"))
+    told = [*facts(*[(m.speaker, m.text) for m in talk]), *(a.text for a in foresights_of(talk, UTC))]
+    assert "[in September: September 2026; on 5 May: 5 May 2025]" in episode.content
+    assert any("(September 2026)" in text for text in told)
+    assert not any("2025" in text for text in told if "September" in text)
+
+
+def test_a_summary_parts_turns_that_have_no_full_stop():
+    """Chat without punctuation reads as sentences, each with who said it."""
+    talk = said(
+        ("Nadia", "I hand over the thermal chamber scripts to Jonas"),
+        ("Nadia", "the new job at Halden starts in June"),
+        ("Bo", "nice the new job at Halden sounds like a change"),
+        ("Nadia", "my daughter Ines turns 7 on 19 June and wants a cake in the shape of a whale"),
+        ("Nadia", "Halden wants my papers for the new job before June"),
+    )
+    episode = narrative.told(talk, ZoneInfo("UTC"))
+    assert "Halden" in episode.subject
+    assert "Jonas. Nadia: " in episode.summary or episode.summary.count("Nadia: ") >= 2
+    assert " Nadia: " in episode.summary and "  " not in episode.summary
+
+
+def test_the_same_words_give_the_same_facts():
+    """Nothing that is loaded or was said before changes what a talk gives."""
+    talk = said(
+        ("Eva", "I live in Oslo."), ("Bo", "Ich wohne in Bonn."), ("Eva", "I met Marta in Rome yesterday.")
+    )
+    first = statements_of(talk, UTC)
+    statements_of(said(("Zed", "Je suis parti hier. 我住在上海。")), UTC)
+    assert statements_of(talk, UTC) == first
