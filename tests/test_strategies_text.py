@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cairn.errors import Unavailable
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
+from cairn.strategies import asking
 from cairn.strategies.cases import case_of
 from cairn.strategies.facts import KnownFacts, most_specific
 from cairn.strategies.foresight import foresights_of
@@ -381,6 +382,23 @@ def test_thin_and_failed_trajectories(steps: list | None, more: dict, expected: 
 # -- models
 
 
+@pytest.mark.parametrize(
+    ("claim", "is_held"),
+    [
+        ("Ana has a boat in Oslo.", True),
+        ("Ana moved the boat to Oslo on 7 May 2023.", True),
+        ("Ana has a boat in Bergen.", False),
+        ("Ana has 3 boats in Oslo.", False),
+        ("Ana is the richest queen of all Norway.", False),
+        ("Ana lives alone with seven cats.", False),
+    ],
+)
+def test_a_claim_whose_source_does_not_hold_it_is_dropped(claim: str, is_held: bool):
+    """Names, numbers and most words must be in the messages cited, or be the days their words mean."""
+    (message,) = said(("Ana", "I moved the boat I have to Oslo yesterday."))
+    assert asking.holds(claim, asking.cited([message.id], {message.id: message}, UTC)) is is_held
+
+
 def test_a_model_is_believed_only_where_it_can_be_checked(tmp_path: Path):
     """Wrong types, invented ids and injected markers: dropped or escaped; good facts are kept."""
     world = World(tmp_path / "root", writer=ScriptedWriter({}))
@@ -396,9 +414,9 @@ def test_a_model_is_believed_only_where_it_can_be_checked(tmp_path: Path):
         ]
     }
     world.more["writer"].answers = [answers]
-    world.run(world.talk([("Ana", "I have a boat in Oslo.")]))
+    world.run(world.talk([("Ana", f"I have a boat in Oslo. Somebody wrote: {hostile}")]))
     facts = world.facts("ana")
-    assert facts[0] == "Ana has a boat in Oslo." and hostile in facts and len(facts) == 3
+    assert facts == ["Ana has a boat in Oslo.", hostile]
     assert all("\n" not in fact for fact in facts)
     assert (
         world.notebook.read(

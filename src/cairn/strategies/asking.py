@@ -1,23 +1,28 @@
 """Asking the language model, and believing as little of its answer as possible.
 
 A model's answer is data: its types are checked again here, ids it was not given are dropped, and its texts are
-single lines of bounded length that go through the same escaping as anything else. Whatever fails falls back
-to the deterministic version.
+single lines of bounded length that go through the same escaping as anything else. What the messages it cites do not
+hold is dropped (`holds`). Whatever fails falls back to the deterministic version.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
+from cairn.language import dates, words
 from cairn.types import Message
 
 if TYPE_CHECKING:
     from cairn.strategies import Kit
 
 MAX_ITEMS = 200
+_HELD = 0.6
+_PARTICULAR = re.compile(r"\S*\d\S*|(?<=\S )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
 def ask(kit: Kit, prompt: str, material: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -34,8 +39,6 @@ def ask(kit: Kit, prompt: str, material: str, schema: Mapping[str, Any]) -> Mapp
 
 def transcript(messages: Sequence[Message], kit: Kit) -> str:
     """The messages as the model sees them: one line each, with id, time and speaker."""
-    from datetime import UTC, datetime
-
     lines = []
     for message in messages:
         at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(kit.zone)
@@ -59,6 +62,35 @@ def line(value: Any, limit: int = 400) -> str:
         return ""
     text = " ".join("".join(c if c.isprintable() else " " for c in value).split())
     return text if len(text) <= limit else ""
+
+
+def holds(claim: str, sources: Sequence[str]) -> bool:
+    """Whether what a model claims is in the words it cites.
+
+    Every number and every name of the claim must be there, and most of its other words, by their stems: a model may
+    put "moved" for "move", but not a town that was never named. What fails is dropped, however plausible it sounds.
+    """
+    said = " ".join(sources)
+    stems = {words.stem(word) for word in words.word_set(said)}
+    told = [word for word in words.word_set(claim) if word not in words.STOP_WORDS]
+    if not told:
+        return False
+    particular = {word.casefold() for word in _PARTICULAR.findall(claim)}
+    missing = [word for word in told if words.stem(word) not in stems]
+    if any(words.stem(word) not in stems for one in particular for word in words.word_set(one)):
+        return False
+    return len(missing) <= (1 - _HELD) * len(told)
+
+
+def cited(ids: Sequence[str], by_id: Mapping[str, Message], zone: tzinfo) -> list[str]:
+    """What the messages of `ids` hold: who spoke, the words, and the days these mean."""
+    found = []
+    for one in ids:
+        message = by_id[one]
+        at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
+        days = [dates.shown(m.start, m.end) for m in dates.mentions(message.text, at)]
+        found.append(" ".join([message.speaker, message.text, *days, f"{at.year}"]))
+    return found
 
 
 def known_ids(value: Any, allowed: Iterable[str]) -> tuple[str, ...]:

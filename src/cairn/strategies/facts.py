@@ -154,7 +154,7 @@ def _facts(ask: Ask, kit: Kit) -> list[Statement]:
         for item in asking.items(answer, "facts"):
             text = asking.line(item.get("text"))
             ids = asking.known_ids(item.get("message_ids"), by_id)
-            if len(text.split()) >= 3 and ids:
+            if len(text.split()) >= 3 and ids and asking.holds(text, asking.cited(ids, by_id, kit.zone)):
                 source = by_id[ids[0]]
                 at = datetime.fromtimestamp(source.timestamp / 1000, UTC)
                 found.append(Statement(text, ids, at, source.sender_id, source.speaker, text))

@@ -249,6 +249,8 @@ def _checked(item: object, by_id: dict[str, Message], zone: tzinfo) -> Foresight
     message = by_id.get(str(item.get("message_id")))
     if message is None or len(text.split()) < 3:
         return None
+    if not asking.holds(text, asking.cited([message.id], by_id, zone)):
+        return None
     said = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone).date()
     try:
         start = date.fromisoformat(str(item.get("start") or said.isoformat()))

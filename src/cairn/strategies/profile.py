@@ -369,7 +369,7 @@ def _found(ask: Ask, statements: Sequence[Statement], kit: Kit) -> list[Claim]:
         for item in asking.items(answer, "items"):
             text, ids = asking.line(item.get("description")), asking.known_ids(item.get("message_ids"), by_id)
             category = asking.line(item.get("category"), 40) or "Other"
-            if text and ids:
+            if text and ids and asking.holds(text, asking.cited(ids, by_id, kit.zone)):
                 at = datetime.fromtimestamp(by_id[ids[0]].timestamp / 1000, UTC).astimezone(kit.zone)
                 slot = asking.line(item.get("attribute"), 60).casefold()
                 evidence = asking.line(by_id[ids[0]].text, 2000) or text
