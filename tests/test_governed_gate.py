@@ -653,3 +653,27 @@ def test_eight_processes_remembering_the_same_hundred_facts_end_with_a_hundred(t
     assert len(records) == 100
     assert len({record.content for record in records}) == 100
     assert sum(record.observation_count for record in records) == 800
+
+
+@pytest.mark.parametrize("text", ["ok", "OK!", "yes, thanks", "done", "好的", "danke", "👍"])
+def test_what_says_nothing_is_no_memory(world: World, text: str) -> None:
+    """An "ok" is refused, with what to do; a short sentence that says something is kept."""
+    verdict = world.keeper.remember(text)
+    assert (verdict.accepted, verdict.reason) == (False, "empty")
+    assert world.keeper.remember("Tea, not coffee.").accepted
+
+
+def test_other_words_for_the_same_are_merged(world: World) -> None:
+    """A paraphrase with the same gist joins what is kept; another number or a denial is another memory."""
+    first = world.keeper.remember("We deploy with make ship, never on Fridays.")
+    again = world.keeper.remember("we deploy with 'make ship' and never on a friday")
+    other = world.keeper.remember("We deploy with make ship on Fridays.")
+    assert first.memory is not None
+    assert (again.deduped, again.merged_into_id) == (True, first.memory["id"])
+    assert not other.deduped
+
+
+def test_a_report_of_an_edit_is_no_memory(world: World) -> None:
+    """Which line was changed in which file is told by version control."""
+    verdict = world.keeper.remember("Fixed bug in src/app.py line 42, changed foo to bar")
+    assert verdict.reason == "code_derivable"

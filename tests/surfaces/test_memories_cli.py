@@ -37,6 +37,20 @@ def told(cli, *words, code=0):
     return json.loads(out)
 
 
+def test_what_a_person_remembers_is_promoted_and_an_agents_word_waits(cli):
+    """Said on purpose it needs nobody else; an agent's word and what is asked to wait are candidates."""
+    mine = told(cli, "remember", "The ferry to Moss leaves at noon.")
+    agents = told(
+        cli, "remember", "The bus to Drammen leaves at ten.", "--agent", "coder", "--origin", "agent"
+    )
+    waits = told(cli, "remember", "The tram to Lysaker leaves at nine.", "--status", "candidate")
+    assert [one["memory"]["status"] for one in (mine, agents, waits)] == [
+        "promoted",
+        "candidate",
+        "candidate",
+    ]
+
+
 def test_remember_says_accepted_merged_or_refused(cli):
     """A57: the verdict is printed with its reason; 0 for kept and merged, 1 for refused."""
     code, out, _ = cli("remember", "Deploys", "wait for the migration job.", "--category", "gotcha")

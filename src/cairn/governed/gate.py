@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 
 from cairn.errors import Invalid
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Importance, Record, Status
+from cairn.language import words
 from cairn.types import Track
 
 CATEGORY_ALLOWLIST = frozenset(CATEGORIES)
@@ -22,6 +23,12 @@ NEAR = 0.85
 KEY_CHARACTERS = 2000
 IMPORTANCE_SCORE: dict[Importance, float] = {"high": 1.0, "medium": 0.6, "low": 0.3}
 _ALIASES_KEPT = 64
+LEAST_GIST = 3
+_DENIALS = frozenset({"no", "not", "never", "nor", "dont", "cant", "cannot", "without", "only"})
+_EMPTY_WORDS = words.word_set(
+    "ok okay yes yeah yep no nope sure thanks thank thx done fine good great nice cool lgtm right true hi hello hey bye "
+    "please sorry alright got it k np hmm well oui non merci ja nein danke gut si sí gracias да нет спасибо 好 好的 是 はい"
+)
 _STATUS_RANK: dict[Status, int] = {"archived": 0, "candidate": 1, "promoted": 2}
 _IMPORTANCE_RANK: dict[Importance, int] = {"low": 0, "medium": 1, "high": 2}
 
@@ -60,6 +67,17 @@ def jaccard(left: AbstractSet[str], right: AbstractSet[str]) -> float:
         return 0.0
     shared = len(left & right)
     return shared / (len(left) + len(right) - shared)
+
+
+def gist(content: str) -> frozenset[str]:
+    """The stems of what a text says, without little words; denials count: two wordings of one thing share it."""
+    little = words.STOP_WORDS - _DENIALS
+    return frozenset(words.stem(word) for word in words.word_set(content) if word not in little)
+
+
+def says_something(content: str) -> bool:
+    """Whether a text tells anything by itself: "ok", "thanks, will do" and a lone sign do not."""
+    return bool(words.word_set(content) - words.STOP_WORDS - _EMPTY_WORDS)
 
 
 def seed_score(importance: Importance, confidence: float) -> float:
@@ -143,6 +161,7 @@ _REPORT = re.compile(
 _NAMED = re.compile(
     r"(?i)\A\s+(?:(?:the|a|an|all|some|several|both|this|that|these|those|our|my|its|up|\d+)\b|[`\"'(])"
 )
+_PLACE = re.compile(r"(?i)\b(?:in|at|of) \S+\.\w{1,5}\b|\bline \d+")
 _LESSON = re.compile(
     r"(?i)\b(?:because|since|so that|always|never|must|should|shall|cannot|can't|don't|do not|when|whenever|if|unless|"
     r"until|prefer|instead|rather|only|by|require[sd]?|means|causes?|caused|due to|after|before|to avoid|avoid|in order|"
@@ -207,6 +226,6 @@ def _is_report(content: str) -> bool:
     if match is None or _LESSON.search(content.strip()[match.start("rest") :]):
         return False
     rest = match["rest"]
-    if not rest.strip(" .!") or match["verb"].lower() == "working on":
+    if not rest.strip(" .!") or match["verb"].lower() == "working on" or _PLACE.search(rest):
         return True
     return bool(_NAMED.match(rest)) or (rest.startswith(" ") and len(rest.split()) <= 5)

@@ -204,6 +204,8 @@ class Keeper:
             if framed.strip():
                 return _refused("recalled", "Nothing but recalled memories is in it; those are kept already.")
             return _refused("empty", "There is no text to remember.")
+        if not gate.says_something(content) and gated:
+            return _refused("empty", "It says nothing by itself; say what is to be remembered.")
         if not vouched:
             origin = "agent" if agent_id is not None and origin == "human" else origin
             confidence = min(UNVOUCHED, confidence if confidence is not None else UNVOUCHED)
@@ -262,7 +264,7 @@ class Keeper:
     ) -> Verdict:
         same = shelf.exact(fresh.content)
         near = None if same is not None else shelf.near(fresh.content)
-        old = same or (near[0] if near is not None else None)
+        old = same or (near[0] if near is not None else shelf.reworded(fresh.content))
         if old is not None and old.id != fresh.supersedes:
             return self._merge(old, fresh, near=same is None, vouched=vouched, detail=detail)
         if gated and fresh.category != "procedure" and (why := gate.derivable(fresh.content)):

@@ -59,6 +59,7 @@ class Shelf:
         self._words: dict[Key, frozenset[str]] = {}
         self._postings: dict[tuple[int, str], set[Key]] = {}
         self._sizes: set[int] = set()
+        self._gists: dict[frozenset[str], set[Key]] = {}
         self.damaged: set[str] = set()
 
     def __len__(self) -> int:
@@ -135,6 +136,13 @@ class Shelf:
                     best, chosen = rank, key
         return (self._records[chosen], best[0]) if chosen is not None and best is not None else None
 
+    def reworded(self, content: str) -> Record | None:
+        """The live record that says the same in other words: the same gist, the same numbers, the same denials."""
+        keys = self._gists.get(gate.gist(content), ())
+        if len(gate.gist(content)) < gate.LEAST_GIST:
+            return None
+        return min((self._records[k] for k in keys), key=lambda r: (r.locator.key, r.entry_id), default=None)
+
     def _scan(self) -> Iterator[tuple[str, int, int]]:
         scan = getattr(self._storage, "scan", None)
         if scan is not None:
@@ -201,6 +209,7 @@ class Shelf:
             return
         for mark in {gate.dedupe_hash(record.content), *record.aliases}:
             self._exact.setdefault(mark, set()).add(key)
+        self._gists.setdefault(gate.gist(record.content), set()).add(key)
         words = word_set(record.content)
         self._words[key] = words
         self._sizes.add(len(words))
@@ -216,6 +225,10 @@ class Shelf:
             return
         for mark in {gate.dedupe_hash(record.content), *record.aliases}:
             _discard(self._exact, mark, key)
+        alike = self._gists.get(gate.gist(record.content), set())
+        alike.discard(key)
+        if not alike:
+            self._gists.pop(gate.gist(record.content), None)
         words = self._words.pop(key, frozenset())
         for word in words:
             _discard(self._postings, (len(words), word), key)

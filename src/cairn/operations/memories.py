@@ -166,6 +166,8 @@ class Remember(Room):
         Raises:
             Invalid: a field no memory can have. A refusal is no exception: see `Verdict.accepted`.
         """
+        if status is None and origin == "human" and vouched and agent_id is None:
+            status = "promoted"  # what a person says on purpose needs nobody else to vouch for it
         more: dict[str, Any] = {
             "confidence": confidence,
             "status": status,
