@@ -10,6 +10,7 @@ import json
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,7 +33,8 @@ _MAX_TOKENS = 256
 # How long bulk work waits between two batches for those who want an answer now, and how long after a question
 # a second core is left to the next one.
 _GIVE_WAY_SECONDS, _CALM_SECONDS = 0.5, 0.2
-_MEANT_LETTERS = 3
+_MEANT_LETTERS = 2
+_GRASPED_CHARS = 2000
 _FEW = 4  # so many texts are a question and what belongs to it
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
@@ -115,14 +117,14 @@ class MiniLM:
         return self._width
 
     def grasps(self, text: str) -> float:
-        """How much of a text the model has words for, 0 to 1.
+        """How much of a text the model has words for, 0 to 1: the share of its letters in words it need not break up.
 
-        A script it was not made for falls into single letters and unknown pieces; such pieces have no meaning, and
-        what is near by them is near by chance. Marks and digits say nothing either way.
+        Words of a language or script it was not made for fall into scraps, single letters and unknown pieces; such
+        pieces have no meaning, and what is near by them is near by chance. Marks and digits say nothing either way.
         """
         tokenizer, _ = self._parts or self._load()
-        found = tokenizer.encode(text[:2000] or " ", add_special_tokens=False)
-        return _grasped(text[:2000], found.tokens, found.offsets)
+        found = tokenizer.encode(text[:_GRASPED_CHARS] or " ", add_special_tokens=False)
+        return _grasped(text, found.tokens, found.word_ids, found.offsets)
 
     def _run(
         self, texts: Sequence[str], pieces: list[TokenVectors] | None
@@ -208,13 +210,16 @@ def _worth(pieces: Sequence[int]) -> np.ndarray:
     return np.asarray(np.log(common + 2), np.float32)
 
 
-def _grasped(text: str, tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> float:
-    """The share of a text's letters that stand in pieces of three letters and more."""
+def _grasped(
+    text: str, tokens: Sequence[str], places: Sequence[int], offsets: Sequence[tuple[int, int]]
+) -> float:
+    """The share of the letters of `text` in words that are one piece; `places` says which word each piece is of."""
+    broken = {place for place, many in Counter(places).items() if many > 1}
     letters = grasped = 0
-    for token, (start, end) in zip(tokens, offsets, strict=True):
+    for token, place, (start, end) in zip(tokens, places, offsets, strict=True):
         said = sum(ch.isalpha() for ch in text[start:end])
         letters += said
-        if said >= _MEANT_LETTERS and token != "[UNK]":
+        if place not in broken and said >= _MEANT_LETTERS and token != "[UNK]":
             grasped += said
     return grasped / letters if letters else 1.0
 

@@ -48,14 +48,15 @@ def fit(cosine: float | None, covered: float) -> float:
     return min(1.0, 0.75 * max(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
 
 
-def fits_of(cosine: np.ndarray | None, covered: np.ndarray) -> np.ndarray:
-    """`fit` for many rows at once."""
+def fits_of(cosine: np.ndarray | None, covered: np.ndarray, trust: float = 1.0) -> np.ndarray:
+    """`fit` for many rows at once; `trust` is how far nearness is believed, 0 to 1. At 0 only words count."""
     import numpy as np
 
     if cosine is None:
         return covered
     near = np.clip((cosine - 0.15) / 0.55, 0.0, 1.0)
-    return np.minimum(1.0, 0.75 * np.maximum(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
+    both = np.minimum(1.0, 0.75 * np.maximum(near, covered * 0.8) + 0.25 * (0.5 * near + 0.5 * covered))
+    return np.asarray(trust * both + (1.0 - trust) * covered)
 
 
 def coverage(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> float:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cairn.config import Settings
 from cairn.errors import Unavailable
+from cairn.language.asking import fillers
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.retrieval import filters, rank
 from cairn.retrieval.answers import SearchRequest, SearchResult, checked, within_budget
@@ -43,7 +44,9 @@ _FACTS_PER_EPISODE = 5
 _ROWS_KEPT = 4096
 _PIECES_KEPT = 2000
 _SOLE_ROWS = 6
-_GRASPED = 0.15
+# Below the first share of words it knows, a model's nearness is chance; from the second on it is fully believed when
+# something is to be let through. In order to rank, any meaning is better than none.
+_GRASPED, _UNSURE, _SURE = 0.02, 0.45, 0.65
 _EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
 _GAP = "[…]"
 _HYBRID_FLOOR = 0.2
@@ -71,6 +74,7 @@ class _Asked:
     allowed: np.ndarray
     now: datetime
     rarity: Mapping[str, float]
+    trust: float
     pieces: Mapping[str, TokenVectors]
     part: np.ndarray
     covered: np.ndarray
@@ -236,7 +240,11 @@ class Searcher:
                 at = corpus.positions(rowids)
                 # A match counts as one, however common its word is among a handful of rows.
                 bm25[at[at >= 0]] = np.maximum(scores[at >= 0], 0) + 0.05
-        rarity = {term: 1.0 / (1.0 + counts.get(term, 0)) ** 0.3 for term in question.terms}
+        empty = fillers(request.query)
+        telling = [term for term in question.terms if term not in empty] or question.terms
+        rarity = {term: 1.0 / (1.0 + counts.get(term, 0)) ** 0.3 for term in telling}
+        grasp = 1.0 if cosine is None else _grasp(self._embedder(), question.text)
+        trust = min(1.0, max(0.0, (grasp - _UNSURE) / (_SURE - _UNSURE)))
         part = _best_part(corpus, cosine, bm25)
         legs = Legs(
             None if cosine is None else corpus.folded(cosine),
@@ -246,7 +254,7 @@ class Searcher:
         )
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
-            legs, allowed, now, rarity, pieces, part, self._covered(index, corpus, rarity),
+            legs, allowed, now, rarity, trust, pieces, part, self._covered(index, corpus, rarity),
             np.zeros(len(corpus), np.float32),
         )  # fmt: skip
 
@@ -329,8 +337,7 @@ class Searcher:
             notes.append("no vectors of the current model yet: this answer rests on words alone")
             return None, None
         try:
-            grasps = getattr(embedder, "grasps", None)
-            if method == "hybrid" and grasps is not None and grasps(question.text) < _GRASPED:
+            if method == "hybrid" and _grasp(embedder, question.text) < _GRASPED:
                 # A script the model has no words for: what lies near by it does so by chance.
                 return None, None
             plain, voiced = self._embedded(embedder, [question.text, question.voiced], pieces)
@@ -580,7 +587,7 @@ class Searcher:
     def _fits(self, asked: _Asked, at: np.ndarray) -> np.ndarray:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
         near = None if asked.legs.cosine is None else asked.legs.cosine[at]
-        return fits_of(near, asked.covered[at])
+        return fits_of(near, asked.covered[at], asked.trust)
 
     def _explained(
         self, asked: _Asked, position: int, parts: Mapping[str, np.ndarray], place: int, fitting: float
@@ -704,6 +711,12 @@ class Searcher:
                 "consistency.",
                 lsn=lsn,
             )
+
+
+def _grasp(embedder: Embedder | None, text: str) -> float:
+    """How much of a text the embedder has words for; one that does not say is believed to have them all."""
+    grasps = getattr(embedder, "grasps", None)
+    return 1.0 if grasps is None else float(grasps(text))
 
 
 def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:

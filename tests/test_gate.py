@@ -1,0 +1,79 @@
+"""Silence: what is unrelated is not injected, in whatever language it is asked, and what answers still is."""
+
+import pytest
+
+from cairn import config
+from cairn.engines import minilm
+from cairn.engines.embedders import MiniLM, _grasped
+from cairn.retrieval.fitting import fits_of
+from tests.search_world import SearchWorld
+
+np = pytest.importorskip("numpy")
+
+# Notes, questions they answer (in their order), and what has nothing to do with them.
+MEMORIES = {
+    "en": (
+        ["My daughter is allergic to peanuts.", "Our cat is called Mimi.", "The wifi password is on the fridge."],
+        ["What is my daughter allergic to?", "What is our cat called?", "Where is the wifi password?"],
+        ["Write a function that reverses a linked list", "What is the weather like tomorrow?", "Summarise the French revolution"],
+    ),
+    "de": (
+        ["Meine Tochter ist allergisch gegen Erdnüsse.", "Unsere Katze heißt Mimi.", "Das WLAN-Passwort hängt am Kühlschrank."],
+        ["Wogegen ist meine Tochter allergisch?", "Wie heißt unsere Katze?", "Wo hängt das WLAN-Passwort?"],
+        ["Schreibe eine Funktion, die eine Liste umkehrt", "Wie wird das Wetter morgen?", "Fasse die Französische Revolution zusammen"],
+    ),
+    "fr": (
+        ["Ma fille est allergique aux cacahuètes.", "Notre chat s'appelle Mimi.", "Le mot de passe du wifi est sur le frigo."],
+        ["À quoi ma fille est-elle allergique ?", "Comment s'appelle notre chat ?", "Où est le mot de passe du wifi ?"],
+        ["Écris une fonction qui inverse une liste", "Quel temps fera-t-il demain ?", "Résume la Révolution française"],
+    ),
+    "ru": (
+        ["У моей дочери аллергия на арахис.", "Нашу кошку зовут Мими.", "Пароль от вайфая висит на холодильнике."],
+        ["На что у моей дочери аллергия?", "Как зовут нашу кошку?", "Где висит пароль от вайфая?"],
+        ["Напиши функцию, которая переворачивает список", "Какая погода будет завтра?", "Кратко расскажи о французской революции"],
+    ),
+    "zh": (
+        ["我女儿对花生过敏。", "我家的猫叫咪咪。", "无线网密码贴在冰箱上。"],
+        ["我女儿对什么过敏？", "我家的猫叫什么？", "无线网密码在哪里？"],
+        ["写一个反转链表的函数", "明天天气怎么样？", "总结一下法国大革命"],
+    ),
+    "ja": (
+        ["娘はピーナッツアレルギーです。", "うちの猫の名前はミミです。", "無線のパスワードは冷蔵庫に貼ってあります。"],
+        ["娘は何のアレルギーですか？", "猫の名前は何ですか？", "無線のパスワードはどこですか？"],
+        ["リストを逆順にする関数を書いて", "明日の天気はどうですか？", "フランス革命を要約して"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", MEMORIES)
+def test_unrelated_prompts_get_nothing_and_answerable_ones_their_answer(tmp_path, language):
+    """One bar in every language: a model's nearness counts as far as it has words for the question."""
+    folder = minilm.installed(config.models_dir())
+    if folder is None or minilm.missing_packages():
+        pytest.skip("the local model is not installed")
+    notes, asked, unrelated = MEMORIES[language]
+    world = SearchWorld(tmp_path, MiniLM(folder))
+    for day, note in enumerate(notes, 1):
+        world.talk(f"s{day}", [("alice", note)], day=f"2026-05-0{day}")
+    found = [world.ask(query, evidence=3, for_injection=True).evidence for query in asked]
+    assert [item[0].text if item else "" for item in found] == notes
+    for query in unrelated:
+        result = world.ask(query, evidence=3, for_injection=True)
+        assert not result.evidence, query
+        assert not result.episodes, query
+    world.close()
+
+
+def test_a_word_that_is_broken_up_is_not_grasped():
+    """Letters count as known only in words that are one piece and not the unknown one."""
+    text = "cat katze 猫"
+    offsets = [(0, 3), (4, 6), (6, 9), (10, 11)]
+    assert _grasped(text, ["cat", "ka", "##tze", "[UNK]"], [0, 1, 1, 2], offsets) == pytest.approx(3 / 9)
+    assert _grasped("12 34", ["12", "34"], [0, 1], [(0, 2), (3, 5)]) == 1.0
+
+
+def test_without_trust_only_words_count():
+    """Nearness that is not believed neither lifts nor lowers a row."""
+    near, covered = np.array([0.9, 0.0], np.float32), np.array([0.2, 0.6], np.float32)
+    assert fits_of(near, covered, 0.0).tolist() == pytest.approx([0.2, 0.6])
+    assert fits_of(near, covered, 1.0)[0] > 0.7
