@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -368,3 +368,37 @@ class Queued:
     key: str
     held: bool
     due_at: float
+
+
+# ---------------------------------------------------------------- all the texts of a value
+
+
+def with_texts(value: Any, through: Callable[[str], str], *, skip: Iterable[str] = ()) -> Any:
+    """`value` with every string in it taken through `through`: in mappings (their keys, too), sequences and
+    dataclasses, however deep. What has none to change is returned as it is.
+
+    Args:
+        value: A message, a record, a line of a journal: anything made of plain values.
+        through: What becomes of a string; it may raise to refuse it.
+        skip: Fields of the outermost value that are left alone.
+    """
+    if isinstance(value, str):
+        return through(value)
+    left = frozenset(skip)
+    if isinstance(value, Mapping):
+        made = {
+            with_texts(key, through): item if key in left else with_texts(item, through)
+            for key, item in value.items()
+        }
+        same = made.keys() == value.keys() and all(made[key] is value[key] for key in value)
+        return value if same else made
+    if isinstance(value, list | tuple):
+        items = [with_texts(item, through) for item in value]
+        same = all(a is b for a, b in zip(items, value, strict=True))
+        return value if same else type(value)(items)
+    if is_dataclass(value) and not isinstance(value, type):
+        before = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in left}
+        after = {name: with_texts(item, through) for name, item in before.items()}
+        changed = {name: item for name, item in after.items() if item is not before[name]}
+        return replace(value, **changed) if changed else value
+    return value

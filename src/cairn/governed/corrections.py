@@ -14,8 +14,7 @@ from cairn.governed import gate
 from cairn.governed.access import Stat, born, is_evergreen, ref, score_at
 from cairn.governed.memories import HistoryLine, Keeper, check_fields, check_text
 from cairn.governed.records import UNTRUSTED, Record, stamp
-from cairn.governed.secrets import redact
-from cairn.types import Scope, Space, Verdict
+from cairn.types import Scope, Space, Verdict, with_texts
 
 _EDITABLE = (
     "content",
@@ -53,7 +52,8 @@ def edit(
         if name in changes:
             check_text(changes[name])
             if keeper.settings.keeping.secrets != "allow":
-                changes[name] = redact(changes[name].strip()).text
+                changes[name] = changes[name].strip()
+    changes = with_texts(changes, keeper.cut)
     if not changes.get("content", "x").strip():
         raise Invalid("A memory needs text; to be rid of it, archive or forget it.", field="content")
     if changes.get("category", "fact") not in gate.CATEGORY_ALLOWLIST:
@@ -95,6 +95,7 @@ def supersede(
     """
     if not reason.strip():
         raise Invalid("Superseding needs a reason.", field="reason")
+    reason = keeper.cut(reason)
     old = keeper.find(space, memory_id, scope=scope)
     if not old.is_live:
         raise Invalid(f"{old.id} is archived; only a live memory can be superseded.", id=old.id)

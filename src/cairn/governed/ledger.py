@@ -19,7 +19,7 @@ from cairn.governed.gate import jaccard
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
 from cairn.language.words import word_set
-from cairn.types import Scope, Space, Verdict
+from cairn.types import Scope, Space, Verdict, with_texts
 
 SOURCES = ("intervention", "error_capture", "error_cluster", "pr_feedback")
 RECURRING_SIMILARITY = 0.6
@@ -129,7 +129,10 @@ class CaptureLedger:
             "memory_id": row.memory_id, "episode_memory_id": row.episode_memory_id, "metadata": dict(row.metadata),
             "created_at": row.created_at, "updated_at": row.updated_at,
         }  # fmt: skip
-        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        told = with_texts(
+            value, self._keeper.cut, skip=("id",)
+        )  # it is known by its id, whatever its key was
+        line = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
         self._keeper.journals.append(self._keeper.root.journal(space, "ledger"), [line])
 
 

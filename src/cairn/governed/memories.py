@@ -50,7 +50,7 @@ from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
 from cairn.talk.sessions import SessionLog
-from cairn.types import Entry, Scope, Space, Track, Verdict
+from cairn.types import Entry, Scope, Space, Track, Verdict, with_texts
 
 _log = logging.getLogger(__name__)
 MAX_CHARACTERS = 65_536
@@ -196,6 +196,11 @@ class Keeper:
             Invalid: a scope, owner, field or text that no memory can have. Nothing was written.
         """
         where = self.scope_of(space or Space(), scope, owner, agent_id=agent_id)
+        for name, given in (("owner", where.owner), ("agent_id", agent_id or "")):
+            if self.cut(given) != given:
+                raise Invalid(
+                    f"{name} holds a credential: ids stand in names of files. Use another.", field=name
+                )
         check_text(content, trigger, procedure)
         check_fields(importance, status, origin, tier, confidence, source_type, mode)
         framed = content
@@ -220,6 +225,16 @@ class Keeper:
             return _refused("category", f'"{str(category)[:60]}" is not one of {", ".join(CATEGORIES)}.')
         strict = mode == "strict" and category in gate.STRICT_CATEGORIES
         now = self.clock.now()
+        source: dict[str, Any] = with_texts(
+            {
+                "source_id": source_id,
+                "source_session_id": source_session_id,
+                "source_run_id": source_run_id,
+                "source_pack_key": source_pack_key,
+                "file_scope_pattern": file_scope_pattern,
+            },
+            self.cut,
+        )
         fresh = _with_policy(
             Record(
                 scope=where,
@@ -228,12 +243,8 @@ class Keeper:
                 importance=importance,
                 origin=origin,
                 source_type=source_type or {"human": "user"}.get(origin, "agent"),
-                source_id=source_id,
-                source_session_id=source_session_id,
-                source_run_id=source_run_id,
-                source_pack_key=source_pack_key,
+                **source,
                 agent_id=agent_id,
-                file_scope_pattern=file_scope_pattern,
                 dedupe=gate.dedupe_hash(content),
                 created_at=created_at or now,
                 updated_at=now,
@@ -308,6 +319,10 @@ class Keeper:
     def _was_just_read(self, record: Record) -> bool:
         read = self.access.stat(record).read
         return read is not None and 0 <= (self.clock.now() - read).total_seconds() < ECHO_SECONDS
+
+    def cut(self, text: str) -> str:
+        """`text` without credentials, unless the settings allow them."""
+        return text if self.settings.keeping.secrets == "allow" else redact(text).text
 
     def _without_secrets(
         self, content: str, trigger: str, procedure: str
@@ -568,7 +583,8 @@ class Keeper:
             "at": stamp(self.clock.now()), "m": list(ref(record)), "what": what, "by": by, "reason": reason,
             "old": dict(old) if old else None, "new": dict(new) if new else None,
         }  # fmt: skip
-        return json.dumps({k: v for k, v in value.items() if v}, ensure_ascii=False, separators=(",", ":"))
+        told = with_texts({k: v for k, v in value.items() if v}, self.cut, skip=("at", "m"))
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
     def note_histories(self, space: Space, lines: Sequence[str], *, sync: bool = True) -> None:
         """Leave lines on what is about to happen; without `sync` where no text would be lost with them."""

@@ -102,7 +102,7 @@ def _refresh(keeper: Keeper, space: Space) -> PagesReport:
 
 def log(keeper: Keeper, space: Space, text: str) -> None:
     """Add a line to today's daily log (`daily/<date>.md`), append-only; it shows at the next refresh."""
-    line = {"at": stamp(keeper.clock.now()), "day": keeper.day(), "text": " ".join(text.split())}
+    line = {"at": stamp(keeper.clock.now()), "day": keeper.day(), "text": keeper.cut(" ".join(text.split()))}
     keeper.journals.append(keeper.root.journal(space, "daily"), [json.dumps(line, ensure_ascii=False)])
 
 

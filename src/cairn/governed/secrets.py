@@ -7,15 +7,13 @@ few microseconds. Two families of rules: shapes that are a credential wherever t
 reference to one.
 
 The same text is looked at again without what hides a credential from a pattern: escapes of JSON in JSON, invisible
-characters, a line or a string literal broken in the middle. `clean` takes a whole value through it: every string of
-a message, a record or a line, whatever its fields are called.
+characters, a line or a string literal broken in the middle.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import itertools
 import math
 import re
@@ -26,9 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from typing import Any, TypeVar, cast
-
-T = TypeVar("T")
+from typing import Any, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,42 +478,3 @@ def _apart(spans: list[Finding]) -> tuple[Finding, ...]:
         else:
             out.append(found)
     return tuple(out)
-
-
-# ---------------------------------------------------------------- whole values
-
-
-def clean(value: T, through: Callable[[str], str], *, skip: Iterable[str] = ()) -> T:
-    """`value` with every string in it taken through `through`: in mappings (their keys, too), sequences and
-    dataclasses, however deep. What has none to change is returned as it is.
-
-    Args:
-        value: A message, a record, a line of a journal: anything made of plain values.
-        through: What becomes of a string; it may raise to refuse it.
-        skip: Fields of the outermost value that are left alone.
-    """
-    return cast("T", _cleaned(value, through, frozenset(skip)))
-
-
-def _cleaned(value: Any, through: Callable[[str], str], skip: frozenset[str] = frozenset()) -> Any:
-    if isinstance(value, str):
-        return through(value)
-    if isinstance(value, Mapping):
-        made = {
-            _cleaned(key, through): item if key in skip else _cleaned(item, through)
-            for key, item in value.items()
-        }
-        same = made.keys() == value.keys() and all(made[key] is value[key] for key in value)
-        return value if same else made
-    if isinstance(value, list | tuple):
-        items = [_cleaned(item, through) for item in value]
-        same = all(a is b for a, b in zip(items, value, strict=True))
-        return value if same else type(value)(items)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        before = {
-            one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.name not in skip
-        }
-        after = {name: _cleaned(item, through) for name, item in before.items()}
-        changed = {name: item for name, item in after.items() if item is not before[name]}
-        return dataclasses.replace(value, **changed) if changed else value
-    return value

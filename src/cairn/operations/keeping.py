@@ -134,6 +134,7 @@ class Keeping(Room):
     @operation(
         writes=True,
         http="POST /memories/import",
+        judges=("text",),
         answers=answers.ImportData,
         data=_imported,
         allow=rules.bring_in,

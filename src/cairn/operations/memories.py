@@ -117,6 +117,7 @@ class Remember(Room):
     @operation(
         writes=True,
         http="POST /memories",
+        judges=("content", "trigger", "procedure"),
         answers=answers.VerdictData,
         data=_verdict,
         allow=rules.remember,
@@ -394,6 +395,7 @@ class Single(Room):
     @operation(
         writes=True,
         http="POST /memories/{id}/supersede",
+        judges=("content",),
         in_query=PLACE,
         answers=answers.VerdictData,
         data=_verdict,
@@ -553,6 +555,7 @@ class Single(Room):
     @operation(
         writes=True,
         http=("POST /memories/forget", "DELETE /memories/{id}"),
+        judges=("words", "also", "memory_id"),
         answers=answers.ReceiptData,
         data=_receipt,
         allow=rules.forget,

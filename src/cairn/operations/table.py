@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
+from cairn.operations.doors import door
+
 if TYPE_CHECKING:
     from cairn.config import Settings
     from cairn.parts import Parts
@@ -161,7 +163,7 @@ class Operation:
     @cached_property
     def parameters(self) -> tuple[Field, ...]:
         """Every parameter in order, also those that the caller's grant fills in."""
-        names = self.call.__globals__
+        names = inspect.unwrap(self.call).__globals__
         return tuple(
             read_field(one.name, one.annotation, one.default, names, self.call.__qualname__)
             for one in list(inspect.signature(self.call).parameters.values())[1:]
@@ -189,13 +191,20 @@ class Operation:
         return answer if self.data is None else self.data(answer, room, fields)
 
 
-def operation(*, writes: bool = False, http: str | tuple[str, ...] = (), **row: Any) -> Callable[[F], F]:
-    """Declare the method below as an operation; see `Operation` for what can be said of it."""
+def operation(
+    *, writes: bool = False, http: str | tuple[str, ...] = (), judges: tuple[str, ...] = (), **row: Any
+) -> Callable[[F], F]:
+    """Declare the method below as an operation; see `Operation` for what can be said of it.
+
+    What may write takes its fields through the door (`doors.py`), where credentials stay outside; `judges` are those
+    it looks at itself.
+    """
 
     def declare(call: F) -> F:
         routes = (http,) if isinstance(http, str) else http
-        call.operation = Operation(call.__name__, call, writes, routes, **row)  # type: ignore[attr-defined]
-        return call
+        made = door(call, frozenset(judges)) if writes else call
+        made.operation = Operation(call.__name__, made, writes, routes, **row)  # type: ignore[attr-defined]
+        return made
 
     return declare
 

@@ -22,6 +22,7 @@ from cairn.errors import Invalid
 from cairn.governed.secrets import redact
 from cairn.project.layout import CONFLICT_LINE, EVENTS, LOCAL_SOURCE, number_of
 from cairn.seams import Journals
+from cairn.types import with_texts
 
 EventKind = Literal["tool_run", "imported_session"]
 SIGNAL_KEYS = ("decisions", "gotchas", "nextStepHints", "keyPaths", "validationObservations")
@@ -193,24 +194,22 @@ class Draft:
     def event(self, number: int, at: datetime) -> Event:
         """The event this becomes as number `number`."""
         # The log is committed and pushed: credentials are cut out before the first byte is written.
-        summary = redact(" ".join(self.summary.split())[:MAX_SIGNAL_CHARS]).text
-        if not summary:
+        told = replace(self, summary=" ".join(self.summary.split())[:MAX_SIGNAL_CHARS])
+        told = with_texts(told, lambda text: redact(text).text, skip=("kind", "contentHash", "occurredAt"))
+        if not told.summary:
             raise Invalid("An event needs a summary.", field="summary")
-        signals = Signals(
-            *(tuple(redact(line).text for line in getattr(self.signals, key)) for key in SIGNAL_KEYS)
-        )
         event = Event(
             id=f"evt-{number:06d}",
             kind=self.kind,
-            sourceId=self.sourceId,
+            sourceId=told.sourceId,
             createdAt=stamp(at),
-            summary=summary,
-            signals=signals,
-            sourceRef=self.sourceRef,
+            summary=told.summary,
+            signals=told.signals,
+            sourceRef=told.sourceRef,
             contentHash=self.contentHash,
-            externalItemId=self.externalItemId,
+            externalItemId=told.externalItemId,
             writer=secrets.token_hex(4),
-            effect=self.effect,
+            effect=told.effect,
             occurredAt=self.occurredAt,
         )
         if event.contentHash:

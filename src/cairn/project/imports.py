@@ -18,6 +18,7 @@ from typing import Any
 
 from cairn.canonical import stamp
 from cairn.errors import CairnError, Invalid
+from cairn.governed.secrets import redact
 from cairn.project import git
 from cairn.project.events import Draft, Event
 from cairn.project.importers import Importer, Session, importer_for
@@ -129,7 +130,7 @@ class SessionImport:
         return ImportReport(source.id, tuple(outcomes))
 
     def _one(self, importer: Importer, source: Source, file: Path) -> Outcome:
-        item = importer.item(file)
+        item = _known_by(importer.item(file))
         where = str(file)
         try:
             if file.name.endswith(".zst"):
@@ -227,6 +228,14 @@ class SessionImport:
         stream: Iterator[Message] = islice(importer.messages(session), skip, None)
         while batch := list(islice(stream, CAPTURE_BATCH)):
             self._capture(session.item, batch)
+
+
+def _known_by(item: str) -> str:
+    """What a session goes by: its own id, or where that holds a credential, one of the same use without it."""
+    found = redact(item)
+    if not found.findings:
+        return item
+    return f"{found.text} {hashlib.sha256(item.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def _roots(tree: Path) -> list[Path]:

@@ -173,7 +173,9 @@ class Capture:
             raise Invalid(f'"{str(mode)[:40]}" is not a mode (chat, agent).', field="mode")
         if self._redact is not None:
             redact = self._redact
-            kept = tuple(incoming.redacted(message, redact) for message in kept)
+            kept = tuple(
+                incoming.redacted(message, redact, f"messages[{n}]") for n, message in enumerate(kept)
+            )
         added = self._inbox.add(
             space, session_id, kept, defer=defer, key=key, mode=mode, limited_to=limited_to
         )

@@ -6,14 +6,15 @@ through the same checks in `checked_batch`. What gets past here can be written, 
 
 from __future__ import annotations
 
-import dataclasses
+import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast, get_args
 
 from cairn.errors import Invalid
-from cairn.types import ContentItem, Message, Role, ToolCall, checked_id
+from cairn.types import ContentItem, Message, Role, ToolCall, checked_id, with_texts
 
 MAX_MESSAGES = 500
 MAX_NAME_CHARS = 256
@@ -100,27 +101,32 @@ def check_message(message: Message, where: str = "message", *, earliest: int = E
         )
 
 
-def redacted(message: Message, redact: _Redact) -> Message:
-    """`message` with `redact` applied to every text in it."""
-    content = message.content
-    return dataclasses.replace(
-        message,
-        sender_name=message.sender_name and redact(message.sender_name),
-        content=redact(content)
-        if isinstance(content, str)
-        else tuple(
-            dataclasses.replace(
-                item,
-                text=item.text and redact(item.text),
-                uri=item.uri and redact(item.uri),
-                name=item.name and redact(item.name),
-            )
-            for item in content
-        ),
-        tool_calls=tuple(
-            dataclasses.replace(call, arguments=redact(call.arguments)) for call in message.tool_calls
-        ),
-    )
+def redacted(message: Message, redact: _Redact, where: str = "message") -> Message:
+    """`message` with `redact` applied to every text in it, whatever its field is called and however deep it stands.
+
+    Raises:
+        Invalid: who speaks is named by a credential; an id stands in names of files and in every note.
+    """
+    if redact(message.sender_id) != message.sender_id:
+        raise Invalid(
+            f"{where}.sender_id holds a credential: ids stand in names of files. Use another.",
+            field=f"{where}.sender_id",
+        )
+    cleaned: Message = with_texts(message, redact, skip=("sender_id", "role", "id"))
+    if isinstance(cleaned.content, str) or not any(item.base64 for item in cleaned.content):
+        return cleaned
+    return replace(cleaned, content=tuple(_attached(item, redact) for item in cleaned.content))
+
+
+def _attached(item: ContentItem, redact: _Redact) -> ContentItem:
+    """A content item whose attachment, where it is text, went through `redact`, too."""
+    try:
+        text = base64.b64decode(item.base64 or "", validate=True).decode("utf-8")
+    except ValueError:
+        return item  # an image, a sound: no text to look at
+    if (kept := redact(text)) == text:
+        return item
+    return replace(item, base64=base64.b64encode(kept.encode("utf-8")).decode("ascii"))
 
 
 def _check_count(count: int) -> None:
