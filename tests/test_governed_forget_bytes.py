@@ -34,7 +34,7 @@ def say(memory: BlockingMemory, session: str, *texts: str, **more: object) -> No
 def mirrored(memory: BlockingMemory) -> None:
     """Fill the vectors and their mirror in LanceDB, too."""
     memory.search("vault", user_id="dana", consistency="strong")
-    parts = memory.memory.parts
+    parts = memory.parts
     parts.mirror.follow(parts.index)
 
 

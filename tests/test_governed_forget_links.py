@@ -70,21 +70,25 @@ def test_an_episode_takes_its_messages_facts_and_profile_items_with_it(memory):
 
 
 def test_words_of_a_message_take_what_was_derived_from_them(memory):
-    """Links: a fact and a profile item that say it in other words go with the message they rest on; the next sentence's stay."""
+    """Links: a fact and a profile item go with the message they rest on; those of the next sentence stay."""
     talk(memory, "s1", ("alice", "I live in Berlin with my cat Tom. I prefer tea over coffee."))
-    assert "Alice lives in Berlin" in owned(memory)
+    assert owned(memory).count("Berlin") > 1
     receipt = memory.memories.forget(words=["my cat Tom"])
     assert receipt.complete, receipt.left
     kept = owned(memory)
     assert "Berlin" not in kept
-    assert "prefers tea over coffee" in kept
-    assert "I prefer tea over coffee." in kept
+    assert kept.count("I prefer tea over coffee.") > 1
     assert holding(memory.settings.root, "Berlin") == []
 
 
 def test_a_fact_goes_alone_and_names_what_it_was_made_from(memory):
     """Links point one way: the message a fact was made from is listed, not taken."""
     talk(memory, "s1", ("alice", "I live in Berlin with my cat Tom. I prefer tea over coffee."))
+    [facts] = (memory.settings.root / "default_app/default_project/users/alice/.atomic_facts").iterdir()
+    told = facts.read_text()
+    assert "alice: I live in Berlin with my cat Tom." in told
+    # Said in other words than the message: the same words would be the same statement, and go with it.
+    facts.write_text(told.replace("alice: I live in Berlin with my cat Tom.", "Alice lives in Berlin."))
     [fact] = [
         one.id
         for hit in memory.search("where does alice live", user_id="alice", consistency="strong").episodes
