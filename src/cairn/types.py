@@ -95,6 +95,20 @@ class Scope:
         else:
             raise Invalid(f'"{self.track}" is not a scope (user, agent, mission, project).', field="scope")
 
+    def public_id(self, entry_id: str) -> str:
+        """The id that surfaces show: owner and entry id joined, unique inside a space and kind."""
+        return f"{self.owner}_{entry_id}" if self.owner else entry_id
+
+
+def split_public_id(text: str) -> tuple[str, str]:
+    """The owner ("" where none is named) and the entry id in a public id.
+
+    >>> split_public_id("ann_lee_ep_20260501_00000001")
+    ('ann_lee', 'ep_20260501_00000001')
+    """
+    parts = text.rsplit("_", 3)
+    return (parts[0], "_".join(parts[1:])) if len(parts) == 4 else ("", text)
+
 
 @dataclass(frozen=True, slots=True)
 class ContentItem:
@@ -253,7 +267,7 @@ class Hit:
     @property
     def id(self) -> str:
         """The public id: owner and entry id joined, unique inside a space and kind."""
-        return f"{self.scope.owner}_{self.entry_id}" if self.scope.owner else self.entry_id
+        return self.scope.public_id(self.entry_id)
 
 
 @dataclass(frozen=True, slots=True)

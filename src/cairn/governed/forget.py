@@ -23,7 +23,7 @@ from cairn.governed import removal
 from cairn.governed.access import ref
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
-from cairn.governed.removal import Said, Tally, WithoutItems, public_id
+from cairn.governed.removal import Said, Tally, WithoutItems
 from cairn.governed.wanted import (
     SHORTEST,
     TOMBSTONE,
@@ -41,7 +41,7 @@ from cairn.notes.format import list_items
 from cairn.notes.kinds import kind_of_entry, space_of
 from cairn.seams import Locator, iterate_files
 from cairn.talk.sessions import place_of_session
-from cairn.types import Entry, Scope, Space
+from cairn.types import Entry, Scope, Space, split_public_id
 
 __all__ = ["TOMBSTONE", "Found", "Purger", "Receipt", "Wanted", "forget"]
 
@@ -253,7 +253,7 @@ def _named(
 def _entry(
     keeper: Keeper, space: Space, memory_id: str, scope: Scope | None
 ) -> tuple[Record | Entry, str, Scope]:
-    entry_id = "_".join(memory_id.rsplit("_", 3)[-3:])
+    entry_id = split_public_id(memory_id)[1]
     if not entry_id.startswith("mem_"):
         if scope is None:
             raise Invalid(f"{memory_id} is not a memory: name the scope it belongs to.", field="scope")
@@ -316,7 +316,7 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
             continue
         text = entry.sections.get(place.kind.main_section, "")
         if (why := likeness.why(text)) and wanted.without(text) is text:
-            note(place.kind.name, public_id(place.scope, entry.id), at, owner_name(place.scope), text, why)
+            note(place.kind.name, place.scope.public_id(entry.id), at, owner_name(place.scope), text, why)
     for said in removal.messages_of(keeper, wanted):
         if not said.is_in_reach:
             continue
@@ -331,7 +331,7 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
         for one in (s for text in entry.sections.values() for s in sentences(text)):
             told = one.partition(": ")[2] or one
             if (why := likeness.why(told)) and wanted.without(one) is one:
-                name = public_id(place.scope, entry.id)
+                name = place.scope.public_id(entry.id)
                 note(place.kind.name, name, at, owner_name(place.scope), told, why)
     return out
 
@@ -347,7 +347,7 @@ def _with_chosen(
         )
     chosen = [one for one in alike if similar or one.id in also]
     for at, place, entry in removal.entries_of(keeper, wanted) if chosen else ():
-        name = public_id(place.scope, entry.id)
+        name = place.scope.public_id(entry.id)
         if place.kind.name in _SINGLE and any((one.id, one.path) == (name, at.key) for one in chosen):
             wanted.entries = (*wanted.entries, (place.scope, entry.id))
     wanted.want(one.words for one in chosen)

@@ -50,7 +50,7 @@ from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
 from cairn.talk.sessions import SessionLog
-from cairn.types import Entry, Scope, Space, Track, Verdict, with_texts
+from cairn.types import Entry, Scope, Space, Track, Verdict, split_public_id, with_texts
 
 _log = logging.getLogger(__name__)
 MAX_CHARACTERS = 65_536
@@ -400,9 +400,8 @@ class Keeper:
             NotFound: there is none.
             Invalid: several scopes have one; name the scope.
         """
-        parts = str(memory_id).rsplit("_", 3)
-        entry_id = "_".join(parts[-3:])
-        owner = parts[0] if len(parts) == 4 else None
+        named, entry_id = split_public_id(str(memory_id))
+        owner = named or None
         wanted = [scope] if scope is not None else self.scopes(space)
         found = []
         for one in wanted:

@@ -84,7 +84,7 @@ class Record:
     @property
     def id(self) -> str:
         """The public id: owner and entry id joined; the entry id alone at project scope."""
-        return f"{self.scope.owner}_{self.entry_id}" if self.scope.owner else self.entry_id
+        return self.scope.public_id(self.entry_id)
 
     @property
     def is_live(self) -> bool:

@@ -37,7 +37,7 @@ from cairn.notes.notebook import Draft
 from cairn.seams import Locator, content_hash, iterate_files
 from cairn.talk.lines import hashed_key
 from cairn.talk.sessions import SessionState, message_id, place_of_session
-from cairn.types import Entry, Scope
+from cairn.types import Entry, Scope, split_public_id
 
 NAMED = "named"
 _LOOKS = 5
@@ -80,11 +80,6 @@ class Tally:
             return False
         self.taken[key] = found
         return True
-
-
-def public_id(scope: Scope, entry_id: str) -> str:
-    """The id that surfaces show for an entry."""
-    return f"{scope.owner}_{entry_id}" if scope.owner else entry_id
 
 
 # ---------------------------------------------------------------- what was said
@@ -411,7 +406,7 @@ def _without_ids(text: str, entries: Sequence[Entry]) -> str:
 
 
 def _take(done: Tally, place: Place, at: Locator, entry: Entry, words: str, why: str) -> bool:
-    name = public_id(place.scope, entry.id)
+    name = place.scope.public_id(entry.id)
     taken = done.take(Found(place.kind.name, name, at.key, owner_name(place.scope), shown(words), why))
     if taken and done.dry and not why.endswith("in part"):
         done.add(f"{place.kind.name} entries", 1)
@@ -501,7 +496,7 @@ def _merged_from(keeper: Keeper, wanted: Wanted) -> list[tuple[Scope, str]]:
 def from_journals(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
     """Histories, ledgers and logs about what goes, and the words in the lines of those in reach."""
     refs: set[Ref] = {(scope.track, scope.owner, entry) for scope, entry in wanted.entries}
-    ids = {public_id(scope, entry) for scope, entry in wanted.entries}
+    ids = {scope.public_id(entry) for scope, entry in wanted.entries}
     if not done.dry:
         keeper.access.flush(wanted.space)
     for at in iterate_files(keeper.storage, keeper.root.journal(wanted.space)):
@@ -572,9 +567,8 @@ def _line_in_reach(wanted: Wanted, value: Mapping[str, Any]) -> bool:
     if isinstance(value.get("agent"), str):
         return (reach.track, reach.owner) == ("agent", value["agent"])
     named = value.get("memory_id")
-    if isinstance(named, str) and named.count("_") > 2:
-        return named.rsplit("_", 3)[0] == reach.owner
-    return True
+    owner = split_public_id(named)[0] if isinstance(named, str) else ""
+    return not owner or owner == reach.owner
 
 
 # ---------------------------------------------------------------- pages

@@ -101,7 +101,7 @@ def _by_id(parts: Parts, space: Space, owner: str, entry_id: str) -> dict[str, A
     holders = [(scope, at) for scope in _scopes(parts, space) if (at := _find(parts, scope, entry_id))]
     ours = [one for one in holders if not one[0].owner] or holders
     if len(ours) > 1:
-        names = ", ".join(f"{scope.owner}_{entry_id}" for scope, _ in ours[:5])
+        names = ", ".join(scope.public_id(entry_id) for scope, _ in ours[:5])
         raise Invalid(f"{entry_id} is not one entry: name its owner, as in {names}.", field="id")
     return _told(parts, ours[0][0], *ours[0][1]) if ours else None
 
@@ -127,7 +127,7 @@ def _find(parts: Parts, scope: Scope, entry_id: str) -> tuple[Locator, Entry] | 
 def _told(parts: Parts, scope: Scope, locator: Locator, entry: Entry) -> dict[str, Any]:
     place = place_of(locator)
     return {
-        "id": _public(scope, entry.id),
+        "id": scope.public_id(entry.id),
         "kind": place.kind.name if place else "",
         "scope": scope.track,
         "owner": scope.owner,
@@ -181,7 +181,7 @@ def _told_document(parts: Parts, place: Place) -> dict[str, Any]:
     note = parts.notebook.read(place.locator)
     head = {str(key): value for key, value in note.frontmatter.items()}
     return {
-        "id": _public(place.scope, place.name or place.kind.name),
+        "id": place.scope.public_id(place.name or place.kind.name),
         "kind": place.kind.name,
         "scope": place.scope.track,
         "owner": place.scope.owner,
@@ -191,10 +191,6 @@ def _told_document(parts: Parts, place: Place) -> dict[str, Any]:
         "sections": {"Content": note.body.strip()},
         "messages": [],
     }
-
-
-def _public(scope: Scope, entry_id: str) -> str:
-    return f"{scope.owner}_{entry_id}" if scope.owner else entry_id
 
 
 # ---------------------------------------------------------------- what was said

@@ -47,7 +47,7 @@ from cairn.operations.fields import (
 from cairn.operations.recall import search_data
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.seams import Locator
-from cairn.types import Scope, Space, Verdict
+from cairn.types import Scope, Space, Verdict, split_public_id
 
 if TYPE_CHECKING:
     from cairn.governed.forget import Purger, Receipt, Wanted
@@ -661,13 +661,12 @@ def purgers(parts: Parts) -> Mapping[str, Purger]:
 
 def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | None]:
     """What `forget` needs of a public id: a memory's as it is, another kind's entry id and its scope."""
-    *owner, kind, day, number = public_id.rsplit("_", 3) if public_id.count("_") >= 2 else ("", "mem", "", "")
-    if kind == "mem" or not owner or not owner[0]:
+    owner, entry = split_public_id(public_id)
+    if entry.startswith("mem_") or not owner:
         return public_id, None
-    entry = f"{kind}_{day}_{number}"
     for track in ("user", "agent", "mission"):
         try:
-            scope = Scope(space, track, owner[0])
+            scope = Scope(space, track, owner)
             parts.notebook.find(scope, entry)
         except (NotFound, Invalid):
             continue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.errors import Forbidden, Invalid, NotFound, NotOffered
 from cairn.operations.table import Asked
-from cairn.types import Scope, Space
+from cairn.types import Scope, Space, split_public_id
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -71,7 +71,7 @@ def one_memory(*, write: bool, also: Callable[[Asked, Mapping[str, Any]], None] 
     def rule(asked: Asked) -> None:
         given, space = asked.fields, space_of(asked)
         # The id says whose it is: a token learns nothing about what lies beyond it, not even that it is there.
-        if named := given["owner"] or "_".join(given["memory_id"].split("_")[:-3]):
+        if named := given["owner"] or split_public_id(given["memory_id"])[0]:
             asked.grant.reach_owners(space, [named], write=write)
         elif asked.grant.owners is not None or given["scope"] == "project":
             asked.grant.reach_scope(Scope(space, "project", ""), write=write)

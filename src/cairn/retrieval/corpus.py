@@ -215,7 +215,7 @@ class Row:
     @property
     def id(self) -> str:
         """The public id: owner and entry id joined, unique inside a space and kind."""
-        return f"{self.scope.owner}_{self.entry_id}" if self.scope.owner else self.entry_id
+        return self.scope.public_id(self.entry_id)
 
 
 class SearchIndex(Protocol):

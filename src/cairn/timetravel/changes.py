@@ -466,7 +466,7 @@ def _names(wanted: str, change: EntryChange) -> bool:
     if place is None:
         return False
     entry = (place.name or place.kind.name) if change.entry == WHOLE else change.entry
-    return wanted == (f"{place.scope.owner}_{entry}" if place.scope.owner else entry)
+    return wanted == place.scope.public_id(entry)
 
 
 def _picture_hash(picture: Mapping[tuple[str, str], str]) -> str:
