@@ -123,16 +123,25 @@ class Guard:
     running: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.grants = parse_tokens(self.settings.tokens)
-        if not is_loopback(self.settings.host) and not self.grants:
+        self.take(self.settings)
+
+    def take(self, settings: ServerSettings) -> None:
+        """Go by these settings from the next call on.
+
+        Raises:
+            Misconfigured: they are not possible; then nothing has changed.
+        """
+        grants = parse_tokens(settings.tokens)
+        if not is_loopback(settings.host) and not grants:
             raise Misconfigured(
-                f"The server would listen on {self.settings.host}, beyond this machine, without a token. "
+                f"The server would listen on {settings.host}, beyond this machine, without a token. "
                 "Set server.tokens, or bind to 127.0.0.1.",
                 setting="server.tokens",
             )
-        named = (self.settings.host.strip("[]"), *self.settings.allowed_hosts)
+        named = (settings.host.strip("[]"), *settings.allowed_hosts)
+        self.settings, self.grants = settings, grants
         self._hosts = _LOOPBACK_NAMES | {name.lower() for name in named}
-        self._origins = set(self.settings.allowed_origins)
+        self._origins = set(settings.allowed_origins)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -26,7 +26,7 @@ from cairn.aio import AsyncMemory
 from cairn.config import Settings
 from cairn.errors import CairnError, Misconfigured
 from cairn.surfaces.connections import Connections, share_of_handles
-from cairn.surfaces.guard import App, Guard, Refusal, envelope, refusal_for
+from cairn.surfaces.guard import Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 
@@ -124,7 +124,7 @@ async def _framework_refusal(request: Request, error: Exception) -> Response:
     return Response(body, refusal.status, headers=refusal.headers, media_type="application/json")
 
 
-def build_app(memory: AsyncMemory, *, own: bool = True, connections: Connections | None = None) -> App:
+def build_app(memory: AsyncMemory, *, own: bool = True, connections: Connections | None = None) -> Guard:
     """The ASGI application over `memory`; with `own` its lifetime follows the server's.
 
     The figures of `connections` are added to those of /metrics.
@@ -181,8 +181,18 @@ def _import_what_calls_need() -> None:
     import numpy  # noqa: F401, ICN001 -- searching and embedding
 
 
-def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
-    """Run the server until SIGINT or SIGTERM.
+def serve(
+    settings: Settings,
+    *,
+    ready: Callable[[str], None] | None = None,
+    reread: Callable[[], Settings] | None = None,
+) -> None:
+    """Run the server until SIGINT or SIGTERM; calls that have begun are answered before it ends.
+
+    Args:
+        settings: What holds at the start.
+        ready: Told the address once the server listens.
+        reread: Reads the settings again, for SIGHUP; without it that signal changes nothing.
 
     Raises:
         Misconfigured: the address is taken, or binding beyond this machine without a token.
@@ -190,6 +200,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     import uvicorn
 
     from cairn.engines import allocator
+    from cairn.surfaces.hangup import Hangup
     from cairn.surfaces.logs import configure
 
     allocator.settle()
@@ -217,7 +228,11 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     )
     server = uvicorn.Server(config)
 
+    def finish() -> None:
+        server.should_exit = True
+
     async def run() -> None:
+        Hangup(settings, reread or (lambda: settings), app, connections, finish).listen()
         if (
             limit < settings.server.max_connections
         ):  # handles are few: nobody is let in before this has its own

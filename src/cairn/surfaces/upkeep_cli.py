@@ -147,18 +147,26 @@ def _server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def server_start(call: Call) -> int:
-    from cairn.config import load
+    from cairn.config import Settings, load
 
     args, output = call.args, call.output
     overrides = {"server__host": args.host, "server__port": args.port, "logging__level": args.log_level}
-    settings = load(args.root, **overrides)
+
+    def read() -> Settings:
+        return load(args.root, **overrides)
+
+    settings = read()
     if args.reload:
         from cairn.surfaces.reload import serve_with_reload
 
         return serve_with_reload(sys.argv)
     from cairn.surfaces.http import serve
 
-    serve(settings, ready=lambda address: output.line(f"cairn {settings.root} on {address}  (Ctrl-C stops)"))
+    serve(
+        settings,
+        ready=lambda address: output.line(f"cairn {settings.root} on {address}  (Ctrl-C stops)"),
+        reread=read,
+    )
     return 0
 
 

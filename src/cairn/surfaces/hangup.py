@@ -1,0 +1,135 @@
+"""SIGHUP to a running server: it reads its settings again, takes those that can change, and goes on.
+
+A hang-up of the terminal the server was started in is something else: nobody can stop it there any more, so it ends
+as it does on SIGTERM. The two are told apart by whether that terminal is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from cairn.config import SECTIONS, Settings
+from cairn.errors import CairnError, Misconfigured
+from cairn.surfaces import logs
+from cairn.surfaces.connections import Connections
+from cairn.surfaces.guard import Guard
+
+log = logging.getLogger("cairn.server")
+
+RELOADED = frozenset(
+    {
+        "logging.level",
+        "logging.format",
+        "server.tokens",
+        "server.allowed_hosts",
+        "server.allowed_origins",
+        "server.max_body_bytes",
+        "server.max_concurrency",
+        "server.header_timeout_seconds",
+        "server.body_timeout_seconds",
+    }
+)
+"""Settings a running server takes over; the others hold from its start."""
+
+
+class Hangup:
+    """What SIGHUP does to one server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings],
+        guard: Guard,
+        connections: Connections,
+        stop: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self._read = read
+        self._guard = guard
+        self._connections = connections
+        self._stop = stop
+        self._had_terminal = _has_terminal()
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listen(self) -> None:
+        """Answer SIGHUP from now on, on the running loop. Windows has no such signal."""
+        if hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._heard)
+
+    def _heard(self) -> None:
+        if self._had_terminal and not _has_terminal():
+            log.warning("the terminal is gone: the server finishes what it has begun, and stops")
+            self._stop()
+            return
+        task = asyncio.get_running_loop().create_task(self._reload())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reload(self) -> None:
+        async with self._turn:
+            try:
+                self.take(await asyncio.to_thread(self._read))
+            except CairnError as error:
+                log.error("settings were not reloaded, the old ones hold: %s", error)  # noqa: TRY400
+            except Exception:
+                log.exception("settings were not reloaded, the old ones hold")
+
+    def take(self, found: Settings) -> None:
+        """Go over to what can change of `found`, and say in the log what did and what waits for a restart.
+
+        Raises:
+            Misconfigured: a token that cannot be read, or none left where there were some; nothing has changed then.
+        """
+        new = changed(self.settings, found)
+        taken = _merged(self.settings, found)
+        if self._guard.grants and not taken.server.tokens:
+            raise Misconfigured(
+                "server.tokens is empty now, which would let everybody in. Restart the server if that is meant.",
+                setting="server.tokens",
+            )
+        self._guard.take(taken.server)
+        self._connections.seconds = taken.server.header_timeout_seconds
+        logs.configure(taken.logging)
+        self.settings = taken
+        waiting = sorted(new - RELOADED)
+        # A warning, so that whoever sent the signal sees the answer at the usual level.
+        log.warning(
+            "settings reloaded: %s%s",
+            ", ".join(sorted(new & RELOADED)) or "nothing has changed",
+            f"; {', '.join(waiting)} changed, too, and wait for a restart" if waiting else "",
+        )
+
+
+def changed(old: Settings, new: Settings) -> set[str]:
+    """The names ("section.key") of the settings in which two differ."""
+    return {
+        f"{section}.{one.name}"
+        for section in SECTIONS
+        for one in fields(getattr(old, section))
+        if getattr(getattr(old, section), one.name) != getattr(getattr(new, section), one.name)
+    }
+
+
+def _merged(old: Settings, new: Settings) -> Settings:
+    """`old` with what can be reloaded of `new`."""
+    parts = {}
+    for section in ("logging", "server"):
+        names = [name.partition(".")[2] for name in RELOADED if name.startswith(f"{section}.")]
+        given = getattr(new, section)
+        parts[section] = replace(getattr(old, section), **{name: getattr(given, name) for name in names})
+    return replace(old, **parts)
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a controlling terminal that answers."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
