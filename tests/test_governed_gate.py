@@ -677,3 +677,21 @@ def test_a_report_of_an_edit_is_no_memory(world: World) -> None:
     """Which line was changed in which file is told by version control."""
     verdict = world.keeper.remember("Fixed bug in src/app.py line 42, changed foo to bar")
     assert verdict.reason == "code_derivable"
+
+
+def test_what_says_otherwise_is_told_and_both_are_marked(world: World) -> None:
+    """A denial against none, or another number in the same sentence; other matters are left alone."""
+    never = world.keeper.remember("We deploy with make ship, never on Fridays.")
+    port = world.keeper.remember("The api server listens on port 8080.")
+    allowed = world.keeper.remember("Deploy on Fridays is allowed now.")
+    moved = world.keeper.remember("The api server listens on port 9090 now.")
+    other = world.keeper.remember("The harbour office opens at six.")
+    assert never.memory is not None and port.memory is not None and allowed.memory is not None
+    assert allowed.accepted and allowed.contradicts == (never.memory["id"],)
+    assert never.memory["id"] in str(allowed.detail)
+    assert moved.contradicts == (port.memory["id"],)
+    assert other.contradicts == ()
+    rows = {r.content: r.write_gate_reason for r in world.keeper.records(Scope(Space(), "project", ""))}
+    assert rows["We deploy with make ship, never on Fridays."] == "contradicts"
+    assert rows["Deploy on Fridays is allowed now."] == "contradicts"
+    assert rows["The harbour office opens at six."] != "contradicts"

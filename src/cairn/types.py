@@ -301,6 +301,7 @@ class Verdict:
     merged_into_id: str | None = None
     detail: str | None = None
     lsn: int | None = None
+    contradicts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,14 @@ def test_what_a_person_remembers_is_promoted_and_an_agents_word_waits(cli):
     ]
 
 
+def test_remember_says_what_it_contradicts(cli):
+    """The answer names the memory that says otherwise."""
+    never = told(cli, "remember", "Never deploy the harbour app on Fridays.")
+    allowed = told(cli, "remember", "Deploy the harbour app on Fridays.")
+    assert allowed["contradicts"] == [never["memory"]["id"]]
+    assert never["memory"]["id"] in allowed["detail"]
+
+
 def test_remember_says_accepted_merged_or_refused(cli):
     """A57: the verdict is printed with its reason; 0 for kept and merged, 1 for refused."""
     code, out, _ = cli("remember", "Deploys", "wait for the migration job.", "--category", "gotcha")

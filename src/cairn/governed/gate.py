@@ -25,6 +25,8 @@ IMPORTANCE_SCORE: dict[Importance, float] = {"high": 1.0, "medium": 0.6, "low": 
 _ALIASES_KEPT = 64
 LEAST_GIST = 3
 _DENIALS = frozenset({"no", "not", "never", "nor", "dont", "cant", "cannot", "without", "only"})
+_NEGATIONS = frozenset({"no", "not", "never", "nor", "dont", "cant", "cannot"})
+_OF_ONE_MATTER = 0.6
 _EMPTY_WORDS = words.word_set(
     "ok okay yes yeah yep no nope sure thanks thank thx done fine good great nice cool lgtm right true hi hello hey bye "
     "please sorry alright got it k np hmm well oui non merci ja nein danke gut si sí gracias да нет спасибо 好 好的 是 はい"
@@ -73,6 +75,23 @@ def gist(content: str) -> frozenset[str]:
     """The stems of what a text says, without little words; denials count: two wordings of one thing share it."""
     little = words.STOP_WORDS - _DENIALS
     return frozenset(words.stem(word) for word in words.word_set(content) if word not in little)
+
+
+def opposes(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two gists are of one matter and say otherwise: one denies what the other does not, or a number differs."""
+    left, right = one - _DENIALS - _NEGATIONS, other - _DENIALS - _NEGATIONS
+    counts = frozenset(filter(_is_number, left)), frozenset(filter(_is_number, right))
+    left, right = left - counts[0], right - counts[1]
+    shared = len(left & right)
+    if shared < 2 or shared < _OF_ONE_MATTER * min(len(left), len(right)):
+        return False
+    if bool(one & _NEGATIONS) != bool(other & _NEGATIONS):
+        return True
+    return bool(counts[0]) and bool(counts[1]) and counts[0] != counts[1] and jaccard(left, right) >= 0.75
+
+
+def _is_number(word: str) -> bool:
+    return any(map(str.isdigit, word))
 
 
 def says_something(content: str) -> bool:

@@ -54,6 +54,7 @@ from cairn.types import Entry, Scope, Space, Track, Verdict, split_public_id, wi
 
 _log = logging.getLogger(__name__)
 MAX_CHARACTERS = 65_536
+CONTRADICTS = "contradicts"
 ECHO_SECONDS = 900.0
 UNVOUCHED = 0.6  # how sure the word of a caller is who may not let memories in; a sweep asks for more
 _SHELVES = 256
@@ -275,16 +276,34 @@ class Keeper:
     ) -> Verdict:
         same = shelf.exact(fresh.content)
         near = None if same is not None else shelf.near(fresh.content)
+        if near is not None and gate.opposes(gate.gist(fresh.content), gate.gist(near[0].content)):
+            near = None  # "never on Fridays" is no other wording of "on Fridays"
         old = same or (near[0] if near is not None else shelf.reworded(fresh.content))
         if old is not None and old.id != fresh.supersedes:
             return self._merge(old, fresh, near=same is None, vouched=vouched, detail=detail)
         if gated and fresh.category != "procedure" and (why := gate.derivable(fresh.content)):
             return _refused("code_derivable", why)
+        against = [old for old in shelf.opposed(fresh.content) if old.id != fresh.supersedes]
+        if against:
+            fresh = fresh.but(write_gate_reason=CONTRADICTS)
         written = self.notebook.append(
             KIND, fresh.scope, self.day(), [Draft(fresh.inline(), fresh.sections())]
         )[0]
         kept = fresh.but(entry_id=written.entry_id, locator=written.locator)
-        return Verdict(accepted=True, memory=self.row(kept, Stat()), detail=detail, lsn=written.lsn)
+        lsn = written.lsn
+        if fresh.origin not in UNTRUSTED and vouched:
+            for old in against:
+                lsn = self.rewrite(old, lambda current: current.but(write_gate_reason=CONTRADICTS)) or lsn
+        if against:
+            told = f'It says otherwise than {against[0].id} ("{against[0].content[:120]}"): supersede or archive one.'
+            detail = f"{detail} {told}" if detail else told
+        return Verdict(
+            accepted=True,
+            memory=self.row(kept, Stat()),
+            detail=detail,
+            lsn=lsn,
+            contradicts=tuple(old.id for old in against),
+        )
 
     def _merge(self, old: Record, new: Record, *, near: bool, vouched: bool, detail: str | None) -> Verdict:
         reason = "near_duplicate" if near else "duplicate"
@@ -626,6 +645,8 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         value["deduped"] = True
     if verdict.lsn is not None:
         value["lsn"] = verdict.lsn
+    if verdict.contradicts:
+        value["contradicts"] = list(verdict.contradicts)
     return value
 
 

@@ -12,6 +12,7 @@ import heapq
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -30,7 +31,7 @@ _GRAIN_NS = 30_000_000
 _OPENING = re.compile(r"^[ \t]*<!--[ \t]*entry:", re.MULTILINE)
 
 Key = tuple[str, str]
-Name = TypeVar("Name", str, tuple[int, str])
+Name = TypeVar("Name", str, tuple[int, str], frozenset[str])
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class Shelf:
         self._postings: dict[tuple[int, str], set[Key]] = {}
         self._sizes: set[int] = set()
         self._gists: dict[frozenset[str], set[Key]] = {}
+        self._by_gist: dict[str, set[Key]] = {}
         self.damaged: set[str] = set()
 
     def __len__(self) -> int:
@@ -143,6 +145,14 @@ class Shelf:
             return None
         return min((self._records[k] for k in keys), key=lambda r: (r.locator.key, r.entry_id), default=None)
 
+    def opposed(self, content: str) -> list[Record]:
+        """The live records of the same matter that say otherwise, the oldest first."""
+        gist = gate.gist(content)
+        touched = Counter(key for word in gist for key in self._by_gist.get(word, ()))
+        found = [self._records[key] for key, shared in touched.items() if shared >= 2]
+        found = [record for record in found if gate.opposes(gist, gate.gist(record.content))]
+        return sorted(found, key=lambda record: (record.locator.key, record.entry_id))
+
     def _scan(self) -> Iterator[tuple[str, int, int]]:
         scan = getattr(self._storage, "scan", None)
         if scan is not None:
@@ -209,7 +219,10 @@ class Shelf:
             return
         for mark in {gate.dedupe_hash(record.content), *record.aliases}:
             self._exact.setdefault(mark, set()).add(key)
-        self._gists.setdefault(gate.gist(record.content), set()).add(key)
+        gist = gate.gist(record.content)
+        self._gists.setdefault(gist, set()).add(key)
+        for word in gist:
+            self._by_gist.setdefault(word, set()).add(key)
         words = word_set(record.content)
         self._words[key] = words
         self._sizes.add(len(words))
@@ -225,10 +238,10 @@ class Shelf:
             return
         for mark in {gate.dedupe_hash(record.content), *record.aliases}:
             _discard(self._exact, mark, key)
-        alike = self._gists.get(gate.gist(record.content), set())
-        alike.discard(key)
-        if not alike:
-            self._gists.pop(gate.gist(record.content), None)
+        gist = gate.gist(record.content)
+        _discard(self._gists, gist, key)
+        for word in gist:
+            _discard(self._by_gist, word, key)
         words = self._words.pop(key, frozenset())
         for word in words:
             _discard(self._postings, (len(words), word), key)

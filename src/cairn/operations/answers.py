@@ -409,6 +409,9 @@ class VerdictData:
     deduped: Annotated[bool | None, says("whether it was merged into another", True)] = None
     mergedIntoId: Annotated[str | None, says("into which", "mem_20260601_00000001")] = None  # noqa: N815 -- the contract's name
     lsn: Annotated[int | None, says("the change to wait for with min_lsn", 12)] = None
+    contradicts: Annotated[
+        list[str] | None, says("the memories that say otherwise; both are marked", ["mem_20260601_00000001"])
+    ] = None
 
 
 class MemoriesData:
