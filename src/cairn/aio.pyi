@@ -103,6 +103,8 @@ class AsyncMemory:
         limited_to: LimitedTo = None,
     ) -> AddOutcome:
         """Keep messages, all or none, durably before this returns."""
+    async def backup(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
+        """Copy the truth into a .tar.gz archive while others go on writing, and read it back before saying so."""
     async def brief(
         self,
         *,

@@ -1,13 +1,17 @@
 """Export and import: a whole memory as a folder or an archive, from one storage to another.
 
 Only the truth travels: `.index/` and `.tmp/` are made anew where they are missing. What is written is readable by
-its owner alone. An import never overwrites:
+its owner alone. Others may write while a root is copied: it is gone through until nothing has changed since the last
+time, so that the copy is of one moment. Where that does not come, the copy is one that a power cut could have left:
+what tells of work done (session logs, journals) is copied before the notes that hold it, and the next open of
+the copy finishes what is open. An import never overwrites:
 what is the same is left, daily notes are merged entry by entry, a longer journal that begins with ours replaces
 it, and whatever else differs is put beside ours under another name and reported.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tarfile
 import tempfile
@@ -25,6 +29,8 @@ _LEFT_OUT = frozenset({".index", ".tmp", ".lock", ".git"})
 _ARCHIVES = (".tar.gz", ".tgz")
 _MAX_FILE_BYTES = 512 * 1024 * 1024
 _ATTEMPTS = 20
+_ROUNDS = 5
+_CLAIMS = ("sessions", "journal")  # copied first: what they say was done is in the notes, which come after
 
 Merge = Callable[[Locator, str, str], str]
 Keep = Callable[[Locator, str], str | None]
@@ -38,6 +44,9 @@ class Transfer:
     same: int = 0
     merged: int = 0
     bytes: int = 0
+    still: bool = True
+    sizes: dict[Locator, int] = field(default_factory=dict)
+    hashes: dict[Locator, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     changed: list[Locator] = field(default_factory=list)
 
@@ -85,6 +94,23 @@ def lies_in(target: str, root: Path) -> bool:
     return _place(target).resolve().is_relative_to(root.resolve())
 
 
+def archive_at(target: str, name: str) -> str:
+    """The archive that `target` means: one called `name` where it is a folder.
+
+    Raises:
+        Invalid: it is neither a folder nor a name for an archive.
+    """
+    place = _place(target)
+    if place.is_dir():
+        return str(place / name)
+    if not place.name.endswith(_ARCHIVES):
+        raise Invalid(
+            f"{target} is neither a folder that is there nor a name ending in .tar.gz: give one of them.",
+            target=target,
+        )
+    return target
+
+
 def _place(name: str) -> Path:
     """The path of a folder or archive. An empty name does not mean the folder one stands in."""
     if not isinstance(name, str) or not name.strip() or "\0" in name:
@@ -93,32 +119,72 @@ def _place(name: str) -> Path:
 
 
 def _copy(source: StorageBackend, target: StorageBackend, keep: Keep) -> Transfer:
-    done = Transfer()
-    for locator in truth_files(source):
-        text = keep(locator, source.read(locator))
-        if text is None:
-            continue
-        target.write(locator, text)
-        done.imported += 1
-        done.bytes += len(text.encode("utf-8"))
+    done = Transfer(still=False)
+    seen: dict[Locator, str] = {}
+    for _ in range(_ROUNDS):
+        before, seen = seen, {}
+        for locator in sorted(truth_files(source), key=_claims_first):
+            try:
+                text = keep(locator, source.read(locator))
+            except NotFound:
+                continue  # it went after it was listed
+            if text is None:
+                continue
+            seen[locator] = content_hash(text)
+            if seen[locator] != before.get(locator):
+                target.write(locator, text)
+                done.sizes[locator] = len(text.encode("utf-8"))
+        for gone in before.keys() - seen.keys():
+            target.remove(gone)
+            del done.sizes[gone]
+        if seen == before:
+            done.still = True
+            break
+    done.hashes, done.imported, done.bytes = seen, len(seen), sum(done.sizes.values())
     return done
+
+
+def _claims_first(locator: Locator) -> tuple[bool, str]:
+    return not (len(locator.parts) > 3 and locator.parts[2] in _CLAIMS), locator.key
 
 
 def _export_archive(storage: StorageBackend, place: Path, keep: Keep) -> Transfer:
     if place.exists():
         raise Conflict(f"{place} is there already. Choose another name.", target=str(place))
-    place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = place.with_name(f".{place.name}.tmp.{os.getpid()}")
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="cairn-export-") as scratch:
             done = _copy(storage, DeviceLocalBackend(scratch), keep)
             file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "wb") as handle, tarfile.open(fileobj=handle, mode="w:gz") as archive:
-                archive.add(scratch, arcname=".", recursive=True)
+            with os.fdopen(file, "wb") as handle:
+                with tarfile.open(fileobj=handle, mode="w:gz") as archive:
+                    archive.add(scratch, arcname=".", recursive=True)
+                handle.flush()
+                os.fsync(handle.fileno())
         os.replace(unfinished, place)
+    except OSError as error:
+        raise Unavailable(f"{place} cannot be made: {error.strerror or error}.", target=str(place)) from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
     return done
+
+
+def check_copy(target: str, copied: Transfer) -> None:
+    """Read an export back and compare every file with what was copied.
+
+    Raises:
+        Unavailable: a file is not there or not what it was; the disk or what lies between is at fault.
+    """
+    with _opened(target) as there:
+        found = {locator: content_hash(there.read(locator)) for locator in truth_files(there)}
+    wrong = [at for at in copied.hashes.keys() | found.keys() if copied.hashes.get(at) != found.get(at)]
+    if wrong:
+        raise Unavailable(
+            f"{target} does not hold what was copied: {min(wrong, key=str)} differs. Do not rely on it; try another disk.",
+            target=target,
+        )
 
 
 def bring_in(storage: StorageBackend, journals: Journals, source: str, merge: Merge) -> Transfer:

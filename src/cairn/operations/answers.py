@@ -863,6 +863,25 @@ class ExportData:
     left_out: Annotated[list[str], says("keys and tokens that stayed here", ["llm.api_key"])]
 
 
+class BackupPart:
+    """One part of a backup."""
+
+    what: Annotated[str, says("sessions, journal, users, agents, ..., or settings", "sessions")]
+    files: Annotated[int, says("how many files", 12)]
+    bytes: Annotated[int, says("how many bytes", 34567)]
+
+
+class BackupData:
+    """What a backup holds."""
+
+    target: Annotated[str, says("the archive", "backups/cairn-20260601T120000Z.tar.gz")]
+    files: Annotated[int, says("how many files", 42)]
+    bytes: Annotated[int, says("how many bytes", 123456)]
+    still: Annotated[bool, says("whether nothing was written meanwhile: the copy is of one moment", True)]
+    contents: Annotated[list[BackupPart], says("what is in it, part by part", [])]
+    left_out: Annotated[list[str], says("keys and tokens that stayed here", ["llm.api_key"])]
+
+
 class BroughtData:
     """What was brought in."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid, NotFound
@@ -15,6 +16,7 @@ from cairn.seams import Locator
 from cairn.version import VERSION
 
 if TYPE_CHECKING:
+    from cairn.engines import transfer
     from cairn.parts import Parts
 
 # Copies of the settings that editors and sync programs leave beside them, and environment files.
@@ -347,6 +349,62 @@ class Upkeep(Room):
         Raises:
             Invalid: the target lies in the root itself, where it would be read as memory.
         """
+        done, left_out = self._copied(target, with_secrets=with_secrets)
+        return {"target": target, "files": done.imported, "bytes": done.bytes, "left_out": left_out}
+
+    @operation(writes=True, answers=answers.BackupData, allow=rules.root(write=True))
+    def backup(
+        self,
+        target: Annotated[
+            str,
+            says(
+                "a folder, in which the archive is named by its time, or a new name ending in .tar.gz",
+                "backups",
+                here=True,
+            ),
+        ],
+        *,
+        with_secrets: Annotated[
+            bool, says("take API keys and tokens along, which stay here otherwise", True)
+        ] = False,
+    ) -> dict[str, Any]:
+        """Copy the truth into a .tar.gz archive while others go on writing, and read it back before saying so.
+
+        `still` says that nothing was written meanwhile, so that the copy is of one moment. Otherwise it is as after a
+        power cut: opening what was restored from it finishes what was open. `import` restores it, into a new root.
+
+        Raises:
+            Invalid: the target is neither a folder nor a name for an archive, or lies in the root itself.
+            Conflict: there is an archive of that name.
+            Unavailable: it cannot be written, or does not hold what was copied.
+        """
+        from cairn.engines import transfer
+
+        at = self.parts.clock.now().astimezone(UTC)
+        place = transfer.archive_at(target, f"cairn-{at:%Y%m%dT%H%M%SZ}.tar.gz")
+        done, left_out = self._copied(place, with_secrets=with_secrets)
+        transfer.check_copy(place, done)
+        contents: dict[str, list[int]] = {}
+        for locator, size in done.sizes.items():
+            parts = locator.parts
+            what = "settings" if len(parts) == 1 else parts[2] if len(parts) > 3 else "other"
+            counted = contents.setdefault(what, [0, 0])
+            counted[0] += 1
+            counted[1] += size
+        return {
+            "target": place,
+            "files": done.imported,
+            "bytes": done.bytes,
+            "still": done.still,
+            "contents": [
+                {"what": what, "files": files, "bytes": size}
+                for what, (files, size) in sorted(contents.items())
+            ],
+            "left_out": left_out,
+        }
+
+    def _copied(self, target: str, *, with_secrets: bool) -> tuple[transfer.Transfer, list[str]]:
+        """Export to `target`: what was copied, and the names of what stayed here."""
         from cairn.engines import transfer
 
         if transfer.lies_in(target, self.parts.settings.root):
@@ -359,7 +417,7 @@ class Upkeep(Room):
             return _without_secrets(locator.name, text, left_out)
 
         done = transfer.export(self.parts.storage, target, keep)
-        return {"target": target, "files": done.imported, "bytes": done.bytes, "left_out": left_out}
+        return done, list(dict.fromkeys(left_out))
 
     @operation(writes=True, answers=answers.BroughtData, allow=rules.root(write=True))
     def import_from(

@@ -90,7 +90,7 @@ HOMES = {
     "memories_cli": ("remember", "memories"),
     "keeping_cli": ("sweep", "consolidate", "mission", "core", "skills", "refresh"),
     "upkeep_cli": (
-        "cascade", "ome", "config", "model", "doctor", "server", "export", "import", "log", "diff", "restore",
+        "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",
     ),
     "project_cli": ("project",),
     "agents_cli": ("mcp", "integrate"),

@@ -179,6 +179,18 @@ def say_exported(done: Any, output: Output) -> None:
         output.line(f"Left out: {', '.join(done['left_out'])} (--with-secrets takes them along).")
 
 
+def say_backup(done: Any, output: Output) -> None:
+    say_exported(done, output)
+    for part in done["contents"]:
+        output.line(f"  {part['what']:10} {part['files']} files, {part['bytes']} bytes")
+    moment = (
+        "of one moment"
+        if done["still"]
+        else "made while others wrote: opening what is restored from it finishes what was open"
+    )
+    output.line(f"Read back and compared; {moment}. Restore: cairn --root NEW import {done['target']}")
+
+
 def say_brought(done: Any, output: Output) -> int:
     output.line(
         f"{done['imported']} files brought in, {done['same']} were there already, {done['merged']} merged."
@@ -308,6 +320,14 @@ COMMANDS = (
         say_exported,
         positional={"target": ""},
         examples=("cairn export backup.tar.gz",),
+    ),
+    Command(
+        "backup",
+        "copy the memory into an archive while it is in use, and read it back",
+        Upkeep.backup,
+        say_backup,
+        positional={"target": ""},
+        examples=("cairn backup /mnt/backups", "cairn backup before-upgrade.tar.gz"),
     ),
     Command(
         "import",
