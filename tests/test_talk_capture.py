@@ -739,3 +739,23 @@ def test_a_flush_waits_for_the_thread_that_finishes_its_cell(kit, monkeypatch):
     kit.flush()
     assert len(list(kit.episodes())) == 1
     first.join()
+
+
+def test_a_silent_session_is_closed_by_itself(tmp_path):
+    """Nobody need say flush: what was said becomes an episode once nothing was added for a while, and only then."""
+    kit = Kit(tmp_path)
+    kit.add("s1", said("I parked the car in bay C17."))
+    assert kit.capture.close_silent() == 0
+    later = Kit(tmp_path, clock=Later(hours=1))
+    assert later.capture.close_silent() == 1
+    [(_, entry)] = later.episodes()
+    assert "C17" in str(entry)
+    assert later.capture.close_silent() == 0
+
+
+def test_one_session_that_cannot_be_closed_holds_up_no_other(tmp_path):
+    """A log that cannot be read is passed over; the others are closed."""
+    kit = Kit(tmp_path)
+    kit.add("s1", said("I parked the car in bay C17."))
+    (tmp_path / "default_app/default_project/sessions/s0.jsonl").mkdir()
+    assert Kit(tmp_path, clock=Later(hours=1)).capture.close_silent() == 1

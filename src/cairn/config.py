@@ -51,6 +51,8 @@ class StorageSettings:
 class CaptureSettings:
     """When a stretch of talk is closed. A limit or gap of 0 and `topic_shift = false` switch those cuts off.
 
+    A session to which nothing was added for `idle_minutes` is closed by a process that runs in the background.
+
     `mode = "agent"` also raises the agent side of the strategies. `topic_threshold` is the share of words two
     windows of `topic_window` messages must have in common to count as one topic.
     """
@@ -59,6 +61,7 @@ class CaptureSettings:
     max_tokens: int = 65536
     max_messages: int = 500
     gap_minutes: float = 60.0
+    idle_minutes: float = 30.0
     topic_shift: bool = True
     topic_window: int = 8
     topic_threshold: float = 0.03

@@ -469,6 +469,7 @@ class Parts:
             chores=[
                 Chore("merge conflict copies", 60.0, self._merge_copies),
                 Chore("write episodes that wait", 1.0, self.capture.retry, apart=True),
+                Chore("close silent sessions", 30.0, self.capture.close_silent, apart=True),
                 Chore("sweep temporary files", 6 * 3600.0, self._sweep_leftovers, apart=True),
                 Chore("sweep memories", 30.0, self.sweep_due, apart=True),
                 Chore("record edits", 60.0, self.observer.look_around, apart=True),

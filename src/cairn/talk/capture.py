@@ -107,6 +107,9 @@ class Capture:
         sessions: SessionLog | None = None,
     ) -> None:
         self._storage = storage
+        self._clock = clock
+        self._idle_minutes = settings.capture.idle_minutes
+        self._silent: dict[str, float] = {}
         self._redact = redact
         self._pending = PendingCells(*(local or (storage, journals)), clock)
         self._log = sessions or SessionLog(journals)
@@ -243,6 +246,33 @@ class Capture:
             except CairnError as error:
                 _log.warning("Session %s was not looked through: %s", session_id, error)
         return count
+
+    def close_silent(self) -> int:
+        """Close the open stretch of every session to which nothing was added for a while; how many were closed.
+
+        A log is looked into once for each time it was written to; between, one look at its time is all.
+        """
+        minutes = self._idle_minutes
+        if not minutes:
+            return 0
+        before = self._clock.now().timestamp() - 60 * minutes
+        closed = 0
+        for home in self._session_folders():
+            for locator in iterate_files(self._storage, home, _unread):
+                place, written = place_of_session(locator), 0.0
+                try:
+                    written = self._storage.info(locator).mtime
+                    if place is None or written > before or self._silent.get(locator.key) == written:
+                        continue
+                    if self.unprocessed(*place):
+                        self.flush(*place)
+                        closed += 1
+                    else:
+                        self._silent[locator.key] = written
+                except CairnError as error:
+                    _unread(locator, error)
+                    self._silent[locator.key] = written
+        return closed
 
     def recover(self, *, everywhere: bool = False) -> int:
         """Finish the cells that a crash left between cut and episode; returns how many there were.
