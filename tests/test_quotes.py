@@ -127,6 +127,15 @@ def test_what_people_say_of_themselves_reaches_the_profile(text: str, category: 
     assert "how" not in claims[0].description.lower()
 
 
+def test_a_clause_without_a_verb_tells_nothing():
+    """ "My business project" names something and says nothing of it."""
+    talk = said(("Bo", "Hi"), ("Jon", "Thanks for asking about it, my business project."))
+    assert facts(*[(m.speaker, m.text) for m in talk]) == []
+    assert [
+        c.category for c in claims_of(statements_of(said(("Jo", "My boss is Marta Silva.")), UTC), "jo")
+    ] == ["Work"]
+
+
 def test_advice_between_people_is_no_standing_instruction():
     """ "Always" said to a friend orders nothing of an agent."""
     talk = said(("Bo", "Bye"), ("Eva", "Always wear a helmet on the Oslo road."))
