@@ -100,7 +100,7 @@ def try_out(wheel: Path) -> None:
             ("flush --session s1", "extracted"),
             ("search --user alice|where does Alice live", "Lisbon"),
             ("ome list", "extract_atomic_facts"),
-            ("export kept.tar.gz", "files"),
+            ("backup kept.tar.gz", "Read back and compared"),
             ("doctor", ""),
         ):
             head, _, text = words.partition("|")
