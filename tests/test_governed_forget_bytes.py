@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import cairn
-from cairn import BlockingMemory
+from cairn import Memory
 from tests.surfaces.forgetting_kit import holding
 
 CANARY = "zebra" + "crossing77"
@@ -18,12 +18,12 @@ START = 1780315200000
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[BlockingMemory]:
+def memory(tmp_path: Path) -> Iterator[Memory]:
     with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as opened:
         yield opened
 
 
-def say(memory: BlockingMemory, session: str, *texts: str, **more: object) -> None:
+def say(memory: Memory, session: str, *texts: str, **more: object) -> None:
     messages = [
         {"sender_id": "dana", "role": "user", "timestamp": START + n * 60_000, "content": text}
         for n, text in enumerate(texts)
@@ -31,7 +31,7 @@ def say(memory: BlockingMemory, session: str, *texts: str, **more: object) -> No
     memory.add(session, messages, **more)
 
 
-def mirrored(memory: BlockingMemory) -> None:
+def mirrored(memory: Memory) -> None:
     """Fill the vectors and their mirror in LanceDB, too."""
     memory.search("vault", user_id="dana", consistency="strong")
     parts = memory.parts

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import cairn
-from cairn import BlockingMemory
+from cairn import Memory
+from cairn.notes.format import parse_note
 from tests.surfaces.forgetting_kit import holding
 
 START = 1780315200000
@@ -16,12 +17,12 @@ THINKING = ("extract_atomic_facts", "extract_foresight", "extract_user_profile")
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[BlockingMemory]:
+def memory(tmp_path: Path) -> Iterator[Memory]:
     with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as opened:
         yield opened
 
 
-def talk(memory: BlockingMemory, session: str, *said: tuple[str, str], hours: int = 0) -> None:
+def talk(memory: Memory, session: str, *said: tuple[str, str], hours: int = 0) -> None:
     """Say something, close the stretch, and let everything be derived from it."""
     messages = [
         {
@@ -38,12 +39,32 @@ def talk(memory: BlockingMemory, session: str, *said: tuple[str, str], hours: in
         memory.trigger(name)
 
 
-def episodes(memory: BlockingMemory, owner: str = "alice") -> dict[str, str]:
+def episodes(memory: Memory, owner: str = "alice") -> dict[str, str]:
     found = memory.get("episode", user_id=owner, consistency="strong").episodes
     return {one["session_id"]: one["id"] for one in found}
 
 
-def owned(memory: BlockingMemory, owner: str = "alice") -> str:
+def fact(memory: Memory, word: str) -> str:
+    """The public id of the one fact with that word."""
+    folder = memory.settings.root / "default_app/default_project/users/alice/.atomic_facts"
+    [found] = [
+        entry.id
+        for note in folder.glob("*.md")
+        for entry in parse_note(note.read_text()).entries
+        if word in entry.sections["Fact"]
+    ]
+    return f"alice_{found}"
+
+
+def reworded(memory: Memory, old: str, new: str) -> None:
+    """A person words a fact in their own way, in the note."""
+    folder = memory.settings.root / "default_app/default_project/users/alice/.atomic_facts"
+    [note] = folder.glob("*.md")
+    assert old in note.read_text()
+    note.write_text(note.read_text().replace(old, new))
+
+
+def owned(memory: Memory, owner: str = "alice") -> str:
     """All that is written in an owner's folder."""
     folder = memory.settings.root / "default_app" / "default_project" / "users" / owner
     return "\n".join(at.read_text() for at in sorted(folder.rglob("*.md")))
@@ -70,9 +91,9 @@ def test_an_episode_takes_its_messages_facts_and_profile_items_with_it(memory):
 
 
 def test_words_of_a_message_take_what_was_derived_from_them(memory):
-    """Links: a fact and a profile item go with the message they rest on; those of the next sentence stay."""
+    """Links: a fact that says it in other words goes with the message it rests on; the next sentence's stay."""
     talk(memory, "s1", ("alice", "I live in Berlin with my cat Tom. I prefer tea over coffee."))
-    assert owned(memory).count("Berlin") > 1
+    reworded(memory, "alice: I live in Berlin with my cat Tom.", "Alice is at home in Berlin with a cat.")
     receipt = memory.memories.forget(words=["my cat Tom"])
     assert receipt.complete, receipt.left
     kept = owned(memory)
@@ -81,27 +102,22 @@ def test_words_of_a_message_take_what_was_derived_from_them(memory):
     assert holding(memory.settings.root, "Berlin") == []
 
 
-def test_a_fact_goes_alone_and_names_what_it_was_made_from(memory):
-    """Links point one way: the message a fact was made from is listed, not taken."""
+def test_a_fact_takes_its_quote_and_names_what_it_was_made_from(memory):
+    """Links point one way: a fact that quotes goes with the same words; the message one was made from is only listed."""
     talk(memory, "s1", ("alice", "I live in Berlin with my cat Tom. I prefer tea over coffee."))
-    [facts] = (memory.settings.root / "default_app/default_project/users/alice/.atomic_facts").iterdir()
-    told = facts.read_text()
-    assert "alice: I live in Berlin with my cat Tom." in told
-    # Said in other words than the message: the same words would be the same statement, and go with it.
-    facts.write_text(told.replace("alice: I live in Berlin with my cat Tom.", "Alice lives in Berlin."))
-    [fact] = [
-        one.id
-        for hit in memory.search("where does alice live", user_id="alice", consistency="strong").episodes
-        for one in hit.facts
-        if "Berlin" in one.text
-    ]
-    receipt = memory.memories.forget(fact)
+    tea = fact(memory, "tea")
+    receipt = memory.memories.forget(tea)
+    assert receipt.complete, receipt.left
+    assert holding(memory.settings.root, "I prefer tea over coffee") == []
     assert "I live in Berlin with my cat Tom." in owned(memory)
-    assert "Alice lives in Berlin" not in owned(memory)
-    named = [one for one in receipt.alike if one.why == "what it was made from"]
-    assert "I live in Berlin with my cat Tom." in [one.words for one in named]
-    receipt = memory.memories.forget(words=["cat Tom"], also=[])
-    assert "Berlin" not in owned(memory)
+    reworded(memory, "alice: I live in Berlin with my cat Tom.", "Alice is at home in Berlin with a cat.")
+    receipt = memory.memories.forget(fact(memory, "at home"))
+    assert "at home" not in owned(memory)
+    assert "I live in Berlin with my cat Tom." in owned(memory)
+    [source] = [one for one in receipt.alike if one.why == "what it was made from"]
+    assert source.words == "I live in Berlin with my cat Tom."
+    log = memory.settings.root / source.path
+    assert source.words in log.read_text()
 
 
 def test_what_another_said_in_the_same_session_stays(memory):

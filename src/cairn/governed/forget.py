@@ -21,17 +21,20 @@ from urllib.parse import unquote
 from cairn.errors import CairnError, Invalid, NotFound
 from cairn.governed import removal
 from cairn.governed.access import ref
+from cairn.governed.gate import jaccard
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.governed.removal import Said, Tally, WithoutItems
 from cairn.governed.wanted import (
     SHORTEST,
+    TELLING,
     TOMBSTONE,
     Found,
     Likeness,
     Wanted,
     folded,
     owner_name,
+    quoted,
     scope_of_path,
     sentences,
     shown,
@@ -47,6 +50,8 @@ __all__ = ["TOMBSTONE", "Found", "Purger", "Receipt", "Wanted", "forget"]
 
 # Entries of these kinds hold one statement each: one is listed as a whole.
 _SINGLE = frozenset({"memory", "atomic_fact", "foresight"})
+# What these say is what somebody said: the same words without who said them are the same statement.
+_QUOTES = frozenset({"atomic_fact", "foresight"})
 _GIT = Locator(".git")
 _ALIKE_SHOWN = 200
 
@@ -60,7 +65,6 @@ _ELSEWHERE = "other apps or projects"
 _ELSEWHERE_WHY = "the same words stand there; forget them there, too"
 _OF_OTHERS = {_OTHERS_WHY: _OTHERS, _ELSEWHERE_WHY: _ELSEWHERE}
 _SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
-_TELLING = 3
 _WORKSHOPS = (".index", ".tmp/cells")
 
 
@@ -244,6 +248,8 @@ def _named(
     named.texts = [
         text for title, text in record.sections.items() if title in (kind.main_section, "Evidence")
     ]
+    if kind.name in _QUOTES:
+        named.texts = [one for text in named.texts for one in quoted(text)]
     named.messages = set(list_items(record.inline.get("message_ids", "[]")))
     if kind.name == "episode" and record.inline.get("parent_type") == "memcell":
         named.cells = {record.inline.get("parent_id", "")} - {""}
@@ -321,9 +327,10 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
         if not said.is_in_reach:
             continue
         owner = f"{'user' if said.raw.get('role') == 'user' else 'agent'} {said.raw.get('sender_id')}"
+        source = _source(said, named) if said.id in named.messages else ""
         for one in sentences(said.text):
-            why = "what it was made from" if said.id in named.messages else likeness.why(one)
-            if why and wanted.without(one) is one and one.strip():
+            why = "what it was made from" if one == source else likeness.why(one)
+            if why and wanted.without(one) is one:
                 note("message", said.id, said.at, owner, one, why)
     for at, place, entry in removal.entries_of(keeper, wanted):
         if (place.scope, entry.id) in wanted.entries or place.kind.name in _SINGLE:
@@ -334,6 +341,14 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
                 name = place.scope.public_id(entry.id)
                 note(place.kind.name, name, at, owner_name(place.scope), told, why)
     return out
+
+
+def _source(said: Said, named: _Named) -> str:
+    """The sentence of a message that a named entry was made from: the one most like it."""
+    bags = [word_set(text) for text in named.texts]
+    return max(
+        sentences(said.text), key=lambda one: max(jaccard(word_set(one), bag) for bag in bags), default=""
+    )
 
 
 def _with_chosen(
@@ -369,7 +384,7 @@ class _Look:
         self._wanted = wanted
         self._told = Wanted(wanted.space, wanted.reach)
         lost = (one for message in wanted.lost.values() for one in message.gone)
-        self._told.want(one for one in (*wanted.followed, *lost) if len(word_set(one)) >= _TELLING)
+        self._told.want(one for one in (*wanted.followed, *lost) if len(word_set(one)) >= TELLING)
         self._files = files or self._of_space
         self._space = keeper.root.space(wanted.space)
         self._ids = [

@@ -25,6 +25,7 @@ from cairn.governed.wanted import (
     Wanted,
     cleaned_json,
     owner_name,
+    quoted,
     scope_of_path,
     sentences,
     shown,
@@ -441,7 +442,7 @@ def _why(wanted: Wanted, place: Place, entry: Entry) -> str:
 def _follow(wanted: Wanted, place: Place, entry: Entry) -> None:
     """What is made of a removed entry has to lose its sentences, too."""
     if _is_derived(place, entry):
-        wanted.follow([entry.sections.get(place.kind.main_section, "")])
+        wanted.follow(quoted(entry.sections.get(place.kind.main_section, "")))
 
 
 def _rewriter(wanted: Wanted, *, derived: bool) -> Callable[[Entry], Draft]:

@@ -9,6 +9,7 @@ most alike. A *phrase* that the caller gives is found wherever it stands as whol
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from cairn.types import Scope, Space, Track
 
 TOMBSTONE = "[forgotten]"
 SHORTEST = 4
+TELLING = 3  # words; fewer are said by anybody at any time
 ALIKE = 0.5
 ALIKE_WITH_MARK = 0.3
 SHOWN_CHARS = 500
@@ -28,6 +30,8 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+(?=\s|\Z)|[。！�
 _STOPS = ".!?…。！？"
 _BEFORE = frozenset(_STOPS + ':;="“”„«»‹›「」『』()[]{}<>|*#`–—•·：；')
 _AFTER = frozenset('"”“»«」』)]}>|*_`;\\<；')
+_PLAIN_RUN = re.compile(r"[A-Za-z0-9]+")
+_SPEAKER = re.compile(r"[^\n.!?:]{1,60}: ")
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|([nrtbf"\\/]))')
 _TRACK_OF: Mapping[str, Track] = {folder: track for track, folder in SCOPE_DIRS.items()}
 
@@ -52,6 +56,14 @@ class Lost:
     kept: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """The words of a statement or a phrase, and the longest plain run in them: most texts do not have that."""
+
+    pattern: re.Pattern[str]
+    rare: str
+
+
 @dataclass(slots=True)
 class Wanted:
     """What is being forgotten, and what was found to follow from it so far. Purge hooks receive it.
@@ -68,7 +80,7 @@ class Wanted:
     cells: set[str] = field(default_factory=set)
     lost: dict[str, Lost] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
-    _cores: dict[str, re.Pattern[str]] = field(default_factory=dict)
+    _cores: dict[str, _Core] = field(default_factory=dict)
 
     # ------------------------------------------------------------ whose
 
@@ -91,9 +103,7 @@ class Wanted:
 
     def found_in(self, text: str, *, derived: bool = False) -> bool:
         """Whether `text` says any of it."""
-        if any(self._core(one, whole=False).search(text) for one in self.phrases):
-            return True
-        return any(True for _ in self._spans(text, derived=derived))
+        return self._has_phrase(text) or any(True for _ in self._spans(text, derived=derived))
 
     def found_in_bytes(self, raw: bytes) -> bool:
         """Whether a file's bytes say any of it, as text or as a JSON string."""
@@ -112,14 +122,12 @@ class Wanted:
             parts += [text[last:start], TOMBSTONE]
             last = end
         whole = "".join((*parts, text[last:]))
-        if not any(self._core(one, whole=False).search(whole) for one in self.phrases):
-            return whole
-        return self._without_phrases(whole)
+        return self._without_phrases(whole) if self._has_phrase(whole) else whole
 
     def masked(self, text: str) -> str:
         """`text` with nothing but the words themselves replaced, for text that is not prose."""
         for one in self.phrases:
-            text = self._core(one, whole=False).sub(TOMBSTONE, text)
+            text = self._core(one, whole=False).pattern.sub(TOMBSTONE, text)
         parts, last = [], 0
         for start, end in _joined(self._spans(text, derived=False)):
             parts += [text[last:start], TOMBSTONE]
@@ -129,7 +137,7 @@ class Wanted:
     def _without_phrases(self, text: str) -> str:
         parts: list[str] = []
         for sentence in sentences(text):
-            if not any(self._core(one, whole=False).search(sentence) for one in self.phrases):
+            if not self._has_phrase(sentence):
                 parts.append(sentence)
                 continue
             tail = "\n" if sentence.endswith("\n") else ""
@@ -139,24 +147,38 @@ class Wanted:
                 parts.append((" " if sentence.startswith(" ") else "") + TOMBSTONE + tail)
         whole = "".join(parts)
         for one in self.phrases:  # what runs over the end of a sentence
-            whole = self._core(one, whole=False).sub(TOMBSTONE, whole)
+            whole = self._core(one, whole=False).pattern.sub(TOMBSTONE, whole)
         return whole
+
+    def _has_phrase(self, text: str) -> bool:
+        if not self.phrases:
+            return False
+        lowered = text.lower()
+        return any(
+            core.rare in lowered and core.pattern.search(text)
+            for core in (self._core(one, whole=False) for one in self.phrases)
+        )
 
     def _spans(self, text: str, *, derived: bool) -> Iterator[tuple[int, int]]:
         wanted = (*self.statements, *self.followed) if derived else self.statements
+        lowered = text.lower() if wanted else ""
         for one in wanted:
-            for match in self._core(one, whole=True).finditer(text):
+            core = self._core(one, whole=True)
+            if core.rare not in lowered:
+                continue
+            for match in core.pattern.finditer(text):
                 if _begins(text, match.start()) and (end := _ends(text, match.end())):
                     yield match.start(), end
 
-    def _core(self, words: str, *, whole: bool) -> re.Pattern[str]:
+    def _core(self, words: str, *, whole: bool) -> _Core:
         key = f"{whole}{words}"
         found = self._cores.get(key)
         if found is None:
             core = r"\s+".join(map(re.escape, words.split()))
             if not whole:
                 core = _edge(words[0], r"(?<![^\W_])") + core + _edge(words[-1], r"(?![^\W_])")
-            found = self._cores[key] = re.compile(core, re.IGNORECASE)
+            rare = max(_PLAIN_RUN.findall(words) or [""], key=len).lower()
+            found = self._cores[key] = _Core(re.compile(core, re.IGNORECASE), rare)
         return found
 
     # ------------------------------------------------------------ what is left of an entry
@@ -186,20 +208,26 @@ class Likeness:
     """Which statements are alike to what is named: nearly the same words, or the same and more."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._bags = []
+        self._bags: list[tuple[frozenset[str], frozenset[str]]] = []
         self._sentences: set[str] = set()
+        self._probes: set[str] = set()
         for text in dict.fromkeys(texts):
-            self._sentences |= {
-                key for one in sentences(text) if len(word_set(one)) >= 3 and (key := folded(one))
-            }
-            for part in {text, *sentences(text)}:
+            telling = [one for one in sentences(text) if len(word_set(one)) >= TELLING]
+            self._sentences |= {key for one in telling if (key := folded(one))}
+            for part in {text, *telling}:
                 bag = word_set(part)
-                if len(bag) >= 3:
-                    marks = frozenset(w for w in bag if len(w) >= 5 and any(c.isdigit() for c in w))
-                    self._bags.append((bag, marks))
+                if len(bag) < TELLING:
+                    continue
+                marks = frozenset(w for w in bag if len(w) >= 5 and any(c.isdigit() for c in w))
+                self._bags.append((bag, marks))
+                # Whatever shares half of the words shares one of the longest.
+                self._probes |= {*sorted(bag, key=len, reverse=True)[: len(bag) // 2 + 1], *marks}
 
     def why(self, text: str) -> str:
         """Why `text` is alike, or "" where it is not."""
+        lowered = unicodedata.normalize("NFKC", text).casefold()
+        if not any(probe in lowered for probe in self._probes):
+            return ""
         if folded(text) in self._sentences:
             return "says a part of it"
         words = word_set(text)
@@ -221,6 +249,13 @@ def plain(text: str) -> str:
     """A statement without what surrounds it: blanks, quotes, the stop at its end."""
     bare = text.strip().rstrip(_STOPS + " \t\n\"'”’»").lstrip("\"'“‘«„ ")
     return bare if len(bare) >= SHORTEST else ""
+
+
+def quoted(text: str) -> list[str]:
+    """A statement, and what is left of it without who said it (`alice: I live in Berlin.`)."""
+    match = _SPEAKER.match(text.strip())
+    rest = text.strip()[match.end() :] if match else ""
+    return [text, rest] if len(word_set(rest)) >= TELLING else [text]
 
 
 def folded(text: str) -> str:

@@ -410,8 +410,10 @@ class TimeTravel:
             touched = 0
             for row in rows:
                 text = None if row.get("hash") in doomed else str(row.get("text", ""))
-                for path in paths.get(str(row.get("hash")), {""}) if clean else ():
-                    text = clean(path, text) if clean and text is not None else text
+                if clean and text is not None:
+                    # Where one of those who had this text is not asked about, it is theirs.
+                    left = {clean(path, text) for path in paths.get(str(row.get("hash")), {""})}
+                    text = text if text in left else left.pop()
                 touched += text != row.get("text")
                 if text is not None:
                     kept.append({**row, "text": text})
