@@ -96,6 +96,7 @@ class AsyncMemory:
         app_id: AppId = "default",
         project_id: ProjectId = "default",
         *,
+        user_id: str | None = None,
         defer_extraction: bool = False,
         async_mode: bool = False,
         idempotency_key: str | None = None,

@@ -326,6 +326,28 @@ def test_who_begins_a_session_gets_no_share_in_what_others_say(world):
     assert "moved on Monday" not in words_of(world, "bob", "bob")
 
 
+def test_an_owner_adds_the_assistants_turn_of_her_own_session(world):
+    """Both halves of her talk as a model's client has them; alone it needs her words before it, under no other name."""
+    turn = [{"role": "user", "content": "I keep bees."}, {"role": "assistant", "content": "How many hives?"}]
+    mine = {"session_id": "bees", "messages": turn, "user_id": "alice"}
+    assert world.v1("alice", "POST", "/memory/add", mine)[0] == 200
+    more = {"session_id": "bees", "messages": [{"role": "assistant", "content": "And where?"}]}
+    assert world.v1("alice", "POST", "/memory/add", more)[0] == 200
+    before = world.truth()
+    for refused in (
+        more | {"session_id": "nobodys"},
+        more | {"messages": [said("helper", "And where?", role="assistant")]},
+        mine | {"user_id": "bob", "session_id": "his"},
+        {"session_id": "unnamed", "messages": turn},  # the settings' person is somebody else
+    ):
+        assert world.v1("alice", "POST", "/memory/add", refused)[0] == 403
+    assert world.v1("bob", "POST", "/memory/add", more)[0] == 403
+    assert world.truth() == before
+    assert world.v1("alice", "POST", "/memory/flush", {"session_id": "bees"})[1]["status"] == "extracted"
+    look = {"user_id": "alice", "query": "who keeps bees", "consistency": "strong"}
+    assert "bees" in str(world.v1("alice", "POST", "/memory/search", look))
+
+
 def test_the_open_part_of_a_session_is_told_to_those_it_belongs_to(world):
     """Two users of one application under one session id: neither's token sees what is open there."""
     first = [said("bob", f"Bob saw a {CANARY}."), said("bob", "That was all.", days=3)]

@@ -40,12 +40,16 @@ class ContentItem:
 
 
 class MessageItem:
-    """One message."""
+    """One message in Cairn's own form; messages of OpenAI, Anthropic and LangChain are taken as they are, too."""
 
-    sender_id: Annotated[str, says("who said it", "alice")]
+    sender_id: Annotated[
+        str | None, says('who said it; user_id of the call for a user, "assistant" otherwise', "alice")
+    ] = None
     sender_name: Annotated[str | None, says("the sender's name as it should read", "Alice")] = None
     role: Annotated[Literal["user", "assistant", "tool"], says("whose turn it was", "user")]
-    timestamp: Annotated[int, says("when, in epoch milliseconds", 1780300000000)]
+    timestamp: Annotated[
+        int | None, says("when, in epoch milliseconds; now where it is left out", 1780300000000)
+    ] = None
     content: Annotated[str | list[ContentItem], says("what was said", "I moved to Lisbon in May.")]
     tool_calls: Annotated[list[ToolCall] | None, says("tools the assistant called", [])] = None
     tool_call_id: Annotated[str | None, says("which call a tool answers", "call_1")] = None
@@ -73,6 +77,9 @@ class AddData:
         int | None, says('messages of the session that wait to be extracted, where the status is "queued"', 2)
     ] = None
     waiting: Annotated[list[str] | None, says("episodes that could not be written yet, and why", [])] = None
+    skipped: Annotated[list[str] | None, says("messages that are no talk and were left out, and why", [])] = (
+        None
+    )
 
 
 class FlushData:

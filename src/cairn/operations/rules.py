@@ -24,9 +24,20 @@ def space_of(asked: Asked) -> Space:
 
 
 def senders(asked: Asked) -> None:
-    """Everyone who is said to speak in the messages."""
-    said = [str(one.get("sender_id")) for one in asked.fields["messages"] if isinstance(one, dict)]
-    asked.grant.reach_owners(space_of(asked), said, write=True)
+    """Everyone who is said to speak in the messages; an assistant without a name speaks for the user it answers.
+
+    So it needs a user of the caller's, in the messages or in what was said in the session before.
+    """
+    from cairn.talk.foreign import ASSISTANT, taken
+
+    given, space = asked.fields, space_of(asked)
+    person = given["user_id"] or asked.room.settings.memory.person
+    read = taken(given["messages"], user_id=person, now_ms=1)
+    spoke = {str(one.get("sender_id")) for _, one in read.messages if isinstance(one, dict)}
+    if spoke == {ASSISTANT} and asked.grant.owners is not None:
+        before = asked.room.session_owners(given["session_id"], space.app, space.project)
+        spoke = set(asked.grant.owners).intersection(before) or spoke
+    asked.grant.reach_owners(space, sorted(spoke - {ASSISTANT} or spoke), write=True)
 
 
 def session(asked: Asked) -> None:

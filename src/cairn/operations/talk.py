@@ -18,7 +18,9 @@ LimitedTo = Annotated[Collection[str] | None, Granted("owners")]
 
 
 def _added(outcome: AddOutcome, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"message_count": outcome.message_count, "status": outcome.status}
+    told: dict[str, Any] = {"message_count": outcome.message_count, "status": outcome.status}
+    if outcome.skipped:
+        told["skipped"] = list(outcome.skipped)
     if outcome.pending is not None:
         return told | {"pending": outcome.pending}
     return told | {"lsn": outcome.lsn, "waiting": [str(one) for one in outcome.waiting]}
@@ -30,6 +32,13 @@ def _flushed(outcome: FlushOutcome, _room: Room, _asked: Mapping[str, Any]) -> d
         "lsn": outcome.lsn,
         "waiting": [str(one) for one in outcome.waiting],
     }
+
+
+def _without_times(messages: Sequence[Message]) -> str:
+    """What a repeat of a call with a key is known by where we have dated its messages ourselves."""
+    from cairn.talk.lines import said_json
+
+    return said_json([replace(message, timestamp=0) for message in messages])
 
 
 class Talk(Room):
@@ -67,6 +76,15 @@ class Talk(Room):
         app_id: AppId = "default",
         project_id: ProjectId = "default",
         *,
+        user_id: Annotated[
+            str | None,
+            says(
+                "who speaks in messages of role user that name no sender; memory.person of the settings otherwise",
+                "alice",
+                low=1,
+                high=MAX_ID,
+            ),
+        ] = None,
         defer_extraction: Annotated[bool, says("only keep; cut no cell on this call", True)] = False,
         async_mode: Annotated[bool, says("answer as soon as it is kept; extraction follows", True)] = False,
         idempotency_key: Annotated[
@@ -79,6 +97,9 @@ class Talk(Room):
     ) -> AddOutcome:
         """Keep messages, all or none, durably before this returns.
 
+        Messages of OpenAI, Anthropic and LangChain are taken as they are. Without a sender, a user's is `user_id` and an
+        assistant's is "assistant"; without a time it is now. Instructions (system, developer) are left out: see `skipped`.
+
         `status` is "accumulated", or "extracted" if a boundary closed a cell and its episode is on disk. A caller
         `limited_to` some owners speaks only in their sessions, and those it begins are closed to other users.
 
@@ -87,18 +108,19 @@ class Talk(Room):
             Forbidden: the session is of somebody outside `limited_to`.
             Conflict: the session was begun by a caller limited to others than a sender.
         """
-        from cairn.talk import parse_message
+        from cairn.talk import foreign, parse_message
 
-        parsed = [
-            one if isinstance(one, Message) else parse_message(one, f"messages[{n}]")
-            for n, one in enumerate(messages)
-        ]
+        now = int(self.parts.clock.now().timestamp() * 1000)
+        person = user_id or self.settings.memory.person
+        said = foreign.taken(messages, user_id=person, now_ms=now)
+        parsed = [one if isinstance(one, Message) else parse_message(one, at) for at, one in said.messages]
         space, capture = Space(app_id, project_id), self.parts.capture
         with self.parts.foreground():
             outcome = capture.add(
                 space,
                 session_id,
                 parsed,
+                known_by=_without_times(parsed) if idempotency_key is not None and not said.dated else None,
                 defer=defer_extraction or async_mode,
                 key=idempotency_key,
                 mode=mode,
@@ -106,8 +128,8 @@ class Talk(Room):
             )
             if async_mode:
                 waiting = capture.unprocessed(space, session_id, limited_to=limited_to)
-                return replace(outcome, status="queued", pending=len(waiting))
-            return outcome
+                outcome = replace(outcome, status="queued", pending=len(waiting))
+            return replace(outcome, skipped=said.skipped)
 
     @operation(
         writes=True,

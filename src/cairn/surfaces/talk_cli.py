@@ -54,7 +54,7 @@ def demo(call: Call) -> int:
 
 def _message_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="*", help="what was said, as one message")
-    parser.add_argument("--sender", default="me", metavar="ID", help='who said it (default "me")')
+    parser.add_argument("--sender", metavar="ID", help="who said it (default --user, or memory.person)")
     parser.add_argument("--name", metavar="NAME", help="the sender's name as it should read")
     parser.add_argument(
         "--role", choices=["user", "assistant", "tool"], default="user", help="whose turn it was"
@@ -74,12 +74,12 @@ def _messages_from(args: argparse.Namespace) -> list[dict[str, Any]]:
         if not args.text:
             raise Invalid("There is nothing to add: give a text or --file.", field="text")
         said: dict[str, Any] = {
-            "sender_id": args.sender,
             "role": args.role,
             "timestamp": args.at if args.at is not None else time.time_ns() // 1_000_000,
             "content": " ".join(args.text),
         }
-        return [{**said, "sender_name": args.name} if args.name else said]
+        who = {"sender_id": args.sender, "sender_name": args.name}
+        return [said | {name: value for name, value in who.items() if value is not None}]
     return list(_parse_messages(text_of(args.file), args.file))
 
 
@@ -105,7 +105,7 @@ def say_added(data: Any, output: Output) -> None:
     output.line(
         f"{data['status']}: {data['message_count']} message{'s' if data['message_count'] != 1 else ''} kept."
     )
-    for one in data.get("waiting", ()):
+    for one in (*data.get("waiting", ()), *data.get("skipped", ())):
         output.line(one)
 
 

@@ -35,6 +35,7 @@ class AddOutcome:
     """`status` is "accumulated" or "extracted"; `lsn` is 0 while there is nothing new to index.
 
     The messages are kept either way. `waiting` names the episodes that could not be written yet.
+    `skipped` says which messages are no talk and were left out.
     Where the caller did not wait, `status` is "queued" and `pending` messages of the session wait to be extracted.
     """
 
@@ -44,6 +45,7 @@ class AddOutcome:
     cell_ids: tuple[str, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     pending: int | None = None
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ class Capture:
         mode: str | None = None,
         prompts: Mapping[str, str] | None = None,
         limited_to: Collection[str] | None = None,
+        known_by: str | None = None,
     ) -> AddOutcome:
         """Keep `messages`, all of them or none, and extract what they close.
 
@@ -161,6 +164,7 @@ class Capture:
             prompts: Prompt texts by name, for this call's extraction only.
             limited_to: The owners the caller may act for, where he may not for all: a session of anybody else is
                 refused, and one that such a caller begins is closed to other users.
+            known_by: What a repeat with the same key is known by, where that is not all of the messages.
 
         Raises:
             Invalid: something in the input breaks a rule, or the name of a sender differs from one who has memory
@@ -180,7 +184,14 @@ class Capture:
                 incoming.redacted(message, redact, f"messages[{n}]") for n, message in enumerate(kept)
             )
         added = self._inbox.add(
-            space, session_id, kept, defer=defer, key=key, mode=mode, limited_to=limited_to
+            space,
+            session_id,
+            kept,
+            defer=defer,
+            key=key,
+            mode=mode,
+            limited_to=limited_to,
+            known_by=known_by,
         )
         done = _Finished()
         if not defer:

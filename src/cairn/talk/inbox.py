@@ -94,15 +94,16 @@ class Inbox:
         key: str | None = None,
         mode: str | None = None,
         limited_to: Collection[str] | None = None,
+        known_by: str | None = None,
     ) -> Kept:
         """Append `messages` as one durable unit, with the cuts they bring unless `defer` is set.
 
         The same call again (the same `key`, or without one the very same messages) is kept once and answered as
-        before. A key that was used for other messages raises `Invalid`, a session that the caller does not reach
+        before; `known_by` stands for the messages where they were dated on arrival. A key that was used for other messages raises `Invalid`, a session that the caller does not reach
         `Forbidden`, and one that is closed to a sender `Conflict`.
         """
         said = said_json(messages)
-        digest = hashlib.sha256(said.encode("utf-8")).hexdigest()[:24]
+        digest = hashlib.sha256((known_by or said).encode("utf-8")).hexdigest()[:24]
         _check_key(key)
         if len(said) > MAX_LINE_CHARS // 2:
             raise Invalid(
