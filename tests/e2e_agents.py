@@ -82,6 +82,7 @@ class Story:
         session.kill()
         session.wait()
         self.model.answers.set()
+        link.ask(self.root, {"op": "close"}, 60.0)  # ten minutes of silence do the same
         self.settle("where does the deploy key of osprey live", "vault")
         return ""
 

@@ -319,3 +319,22 @@ def test_a_bad_event_holds_up_no_other(memory: Memory) -> None:
     assert Warm(memory, root).drain() == 1
     assert [message.text for message in memory.unprocessed("gemini-g")] == ["I like tea."]
     assert "set aside" in " ".join(spool.take_troubles(root))
+
+
+def test_a_session_that_falls_silent_is_closed_and_told(memory: Memory) -> None:
+    """A killed session sends no end: its words become an episode all the same, once, and a live one is left alone."""
+    root = memory.settings.root
+    for session, words in (("dead", "The key of osprey is in the vault."), ("live", "I like tea.")):
+        spool.put(
+            root, {"host": "gemini", "moment": "turn", "session": session, "prompt": words, "turn": "1"}
+        )
+    warm = Warm(memory, root)
+    assert warm.drain() == 2
+    for path in (spool.folder(root) / "open").iterdir():
+        if "dead" in path.read_text():
+            os.utime(path, (1.0, 1.0))
+    warm.close_silent(600.0)
+    assert memory.unprocessed("gemini-dead") == [] and len(memory.unprocessed("gemini-live")) == 1
+    assert "vault" in memory.recall("where is the key of osprey").prompt
+    assert warm.reply({"op": "close"}) == {"ok": True} and memory.unprocessed("gemini-live") == []
+    assert list(spool.open_sessions(root, 0.0)) == []
