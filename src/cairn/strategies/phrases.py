@@ -158,11 +158,12 @@ class Phrases:
         told = self.telling(tokens)
         if len(told) < 2 or not self.has_verb(tokens) or self.general.match(text):
             return False
-        particular = bool(
-            _NUMBER.search(text) or _IDENTIFIER.search(text) or self.names(text) or self.dated.search(text)
-        )
+        named = bool(_IDENTIFIER.search(text) or self.names(text))
+        particular = named or bool(_NUMBER.search(text) or self.dated.search(text))
         if self.first.search(text) or self.omitted.match(text) or self.we.search(text):
-            return particular or len(told) >= 5 or (len(told) >= 3 and bool(self.events.search(text)))
+            happened = bool(self.events.search(text))
+            enough = len(told) >= 5 or (len(told) >= 3 and (particular or happened))
+            return enough or named or (particular and happened)
         return particular and len(told) >= 3
 
     def _is_plain_claim(self, text: str) -> bool:
