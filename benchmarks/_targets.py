@@ -158,6 +158,15 @@ TARGETS: dict[str, list[Line]] = {
         Line("import 1,000 sessions (200 MB)", ["import_s"], "s"),
         Line("import again, nothing new", ["import_again_s"], "s"),
     ],
+    "agents": [
+        Line("a prompt's hook, 10,000 memories, p50", ["prompt", "p50_ms"], "ms", floor=["python_alone", "p50_ms"], floor_is="a bare Python"),
+        Line("a prompt's hook, 10,000 memories, p95", ["prompt", "p95_ms"], "ms", 150, floor=["python_alone", "p95_ms"], floor_is="a bare Python"),
+        Line("what was asked for is told", ["found"], "", 0.95, at_least=True),
+        Line("false injections over 100 unrelated prompts", ["false_injections"], "", 2),
+        Line("tokens told at a prompt, p50", ["tokens_per_prompt", "p50"], ""),
+        Line("tokens told at a prompt, at most", ["tokens_per_prompt", "max"], "", 600),
+        Line("the warm process is up", ["warm_after_s"], "s"),
+    ],
     "variety": [],  # its table has columns of its own
     "locomo": [
         Line("evidence recall at 10", ["table", "all", "R@10"], "", 0.819, at_least=True),

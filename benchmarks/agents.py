@@ -1,0 +1,152 @@
+"""Coding agents: what a hook costs in time and tokens, and how often it says something that does not belong.
+
+A root with 10,000 memories of one person, a warm process, and `cairn hook` as a host calls it: one small process a prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import cairn
+from cairn.agents import link
+from cairn.retrieval.answers import tokens_of
+
+MEMORIES = 10_000
+CALLS = 60
+_NAMES = ("heron", "osprey", "kestrel", "plover", "curlew", "teal", "wigeon", "dunlin", "avocet", "godwit")
+_THINGS = (
+    "database",
+    "queue",
+    "bucket",
+    "proxy",
+    "cache",
+    "scheduler",
+    "mirror",
+    "gateway",
+    "ledger",
+    "index",
+)
+_FACTS = (
+    "rotates its password on day {n}",
+    "listens on port {n}",
+    "is backed up at minute {n}",
+    "keeps {n} replicas",
+)
+_UNRELATED = (
+    "Rename the variable in this loop", "Write a haiku about rain", "What is the capital of Mongolia",
+    "Explain quicksort to a child", "Translate good morning into Finnish", "Sort these numbers please",
+    "Why is the sky blue", "Convert this list to a tuple", "Make the button green", "Fix the typo in the heading",
+)  # fmt: skip
+_ENDINGS = (
+    "",
+    " today",
+    " in one line",
+    " and nothing else",
+    " for me",
+    " quickly",
+    " again",
+    " in plain words",
+    " now",
+    " step by step",
+)
+
+
+def fill(root: Path, memories: int) -> None:
+    """So many sentences, ten a session, indexed with their vectors."""
+    now = 1_790_000_000_000
+    with cairn.open_blocking(root, background=False) as memory:
+        for session in range(memories // 10):
+            messages = []
+            for one in range(10):
+                n = session * 10 + one
+                fact = _FACTS[n % len(_FACTS)].format(n=n)
+                text = f"The {_THINGS[(n // 10) % 10]} {_NAMES[n % 10]}-{n} {fact}."
+                messages.append(
+                    {"sender_id": "me", "role": "user", "timestamp": now + n * 1000, "content": text}
+                )
+            memory.add(f"s{session}", messages)
+            memory.flush(f"s{session}")
+        memory.parts.catch_up(1800.0, embed=True)
+
+
+def call(root: Path, data: dict[str, Any], env: dict[str, str]) -> tuple[float, str]:
+    """One hook: its wall time in milliseconds, and the context it printed."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("cairn")), "hook", "--root", str(root)],
+        input=json.dumps(data), capture_output=True, text=True, env=env, check=False, timeout=60,
+    )  # fmt: skip
+    took = (time.perf_counter() - began) * 1000
+    out = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"] if done.stdout.strip() else ""
+    return took, out
+
+
+def prompt(text: str, number: int) -> dict[str, Any]:
+    return {"hook_event_name": "UserPromptSubmit", "session_id": f"b{number}", "prompt": text}
+
+
+def spread(times: list[float]) -> dict[str, float]:
+    ordered = sorted(times)
+    return {
+        "p50_ms": round(statistics.median(ordered), 1),
+        "p95_ms": round(ordered[int(len(ordered) * 0.95) - 1], 1),
+    }
+
+
+def run(args: Any) -> dict[str, Any]:
+    """All of it, once."""
+    memories = 500 if args.quick else MEMORIES
+    with tempfile.TemporaryDirectory(prefix="cairn-bench-") as folder:
+        root = Path(folder) / "root"
+        runtime = Path(folder) / "run"
+        runtime.mkdir()
+        os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+        env = dict(os.environ)
+        fill(root, memories)
+        began = time.perf_counter()
+        link.start_warm(root)
+        while link.ask(root, {"op": "ping"}, 1.0) is None:
+            time.sleep(0.01)
+        warm_after = time.perf_counter() - began
+        for number in range(5):
+            call(root, prompt("which port does the queue listen on", number), env)
+        found, tokens, hits = [], [], 0
+        for number in range(CALLS):
+            n = number * 157 % memories
+            took, out = call(root, prompt(f"What do we know about {_NAMES[n % 10]}-{n}?", number), env)
+            found.append(took)
+            tokens.append(tokens_of(out))
+            hits += f"-{n} " in out
+        bare = []
+        for _ in range(20):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "import json"], check=True)
+            bare.append((time.perf_counter() - began) * 1000)
+        false = 0
+        for number, text in enumerate(one + end for one in _UNRELATED for end in _ENDINGS):
+            false += bool(call(root, prompt(text, number), env)[1])
+        _, start = call(
+            root, {"hook_event_name": "SessionStart", "session_id": "x", "source": "startup"}, env
+        )
+        link.ask(root, {"op": "end"}, 10.0)
+        while link.socket_path(root).exists():
+            time.sleep(0.05)
+        return {
+            "memories": memories,
+            "load": round(os.getloadavg()[0], 1),
+            "warm_after_s": round(warm_after, 2),
+            "prompt": spread(found),
+            "python_alone": spread(bare),
+            "found": hits / CALLS,
+            "tokens_per_prompt": {"p50": statistics.median(tokens), "max": max(tokens)},
+            "tokens_at_start": tokens_of(start),
+            "false_injections": false,
+        }
