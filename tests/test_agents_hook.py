@@ -338,3 +338,24 @@ def test_a_session_that_falls_silent_is_closed_and_told(memory: Memory) -> None:
     assert "vault" in memory.recall("where is the key of osprey").prompt
     assert warm.reply({"op": "close"}) == {"ok": True} and memory.unprocessed("gemini-live") == []
     assert list(spool.open_sessions(root, 0.0)) == []
+
+
+def test_a_credential_in_a_prompt_is_not_even_in_the_spool(
+    root: Path, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spool is a file like any other; and the prompt is still known again in the transcript, which has it all."""
+    monkeypatch.setattr(hook, "start_warm", lambda _root: None)
+    token = "gh" + "p_" + "Zq7CI5CFKlFNXfsfYQc87OMjaGdlpbCB0GNE"
+    said = f"Deploy with {token} to the staging host."
+    path = transcript(tmp_path / "t.jsonl")
+    data = {"hook_event_name": "UserPromptSubmit", "session_id": "abc", "cwd": "", "prompt": said,
+            "transcript_path": str(path)}  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(data).encode())))
+    assert hook.main(["--root", str(root), "--host", "claude"]) == 0
+    [(_, kept)] = spool.waiting(root)
+    assert kept["prompt"] == "Deploy with [redacted: github-token] to the staging host."
+    assert not any(token.encode() in at.read_bytes() for at in root.rglob("*") if at.is_file())
+    assert take_in(memory, HookEvent.of(kept)) == 1
+    transcript(path, record("user", "u1", said), record("assistant", "a1", "Done."))
+    assert take_in(memory, HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))) == 1
+    assert [message.text for message in memory.unprocessed("claude-abc")] == [kept["prompt"], "Done."]

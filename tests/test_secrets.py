@@ -548,6 +548,7 @@ def test_a_megabyte_that_means_harm_takes_linear_work(unit: str) -> None:
 _PATTERNS = {
     **{f"{shape.kind} {n}": shape.pattern for n, shape in enumerate(SHAPES)},
     **{name: value for name, value in vars(secrets).items() if isinstance(value, re.Pattern)},
+    **{name: value.now for name, value in vars(secrets).items() if isinstance(value, secrets._Later)},
 }
 
 

@@ -4,8 +4,8 @@
                                           -> start, prompt: ask the warm process, print its context
 
 It fails open: whatever happens, it prints nothing or one JSON object, exits with 0, and what went wrong is said
-at the next start of a session. Only the standard library is imported, so that a prompt waits for one small
-process; the warm process (`warm.py`) holds the memory open, is started where it is not there, and ends when idle.
+at the next start of a session. Little more than the standard library is imported, so that a prompt waits for one
+small process; the warm process (`warm.py`) holds the memory open, is started where it is not there, and ends when idle.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def main(argv: Sequence[str]) -> int:
             return 0
         settings = settings_of(_option(argv, "--root"))
         root = settings.root
+        if settings.keeping.secrets != "allow":
+            event = without_credentials(event)
         out = answer(event, act(root, event, settings.memory.person))
         if out:
             sys.stdout.write(out + "\n")
@@ -50,6 +52,16 @@ def main(argv: Sequence[str]) -> int:
         if root is not None:
             spool.trouble(root, f"a hook failed: {type(error).__name__}: {error}")
     return 0
+
+
+def without_credentials(event: HookEvent) -> HookEvent:
+    """The event as it may be written: a spool is a file like any other."""
+    from cairn.governed.secrets import redact
+    from cairn.types import with_texts
+
+    places = ("host", "name", "moment", "folder", "transcript")
+    cleaned: HookEvent = with_texts(event, lambda text: redact(text).text, skip=places)
+    return cleaned
 
 
 def act(root: Path, event: HookEvent, person: str) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 from cairn.agents import spool
 from cairn.agents.hosts import HookEvent
 from cairn.errors import CairnError, Invalid
+from cairn.governed.secrets import redact
 from cairn.memory import Memory
 from cairn.project.importers import Importer, Session, importer_for, said
 from cairn.types import Message, Space
@@ -174,5 +175,5 @@ def _named(message: Message, host: str, person: str) -> Message:
 
 
 def _mark(role: str, text: str) -> str:
-    words = " ".join(text.split())
+    words = redact(" ".join(text.split())).text  # an event comes without credentials, a transcript with them
     return hashlib.sha256(f"{role} {words}".encode("utf-8", "surrogatepass")).hexdigest()[:16]

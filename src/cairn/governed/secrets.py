@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
+from pathlib import Path
 from typing import Any, cast
 
 
@@ -53,6 +53,17 @@ class Redaction:
 
 _WORD_BEGINS, _WORD_ENDS = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
 _WITHIN = 80
+
+
+class _Later:
+    """A pattern that is compiled when it is first used: a hook that keeps a prompt waits for this module."""
+
+    def __init__(self, written: str) -> None:
+        self.written = written
+
+    @cached_property
+    def now(self) -> re.Pattern[str]:
+        return re.compile(self.written)
 
 
 class Shape:
@@ -90,7 +101,7 @@ class Shape:
             value = text[start:end]
             if self._is_dense and not is_dense(value):
                 continue
-            if self.kind in _PLACEHELD and _PLACEHOLDER.match(value):
+            if self.kind in _PLACEHELD and _PLACEHOLDER.now.match(value):
                 continue
             if self._check(value) and (not self._near or self._is_near(lowered, start, end)):
                 yield Finding(self.kind, start, end)
@@ -147,7 +158,7 @@ def _is_cased(value: str) -> bool:
 def _is_mixed(value: str) -> bool:
     """Whether a run looks drawn by lot: both cases, digits all over it, and no words as a name has."""
     turns = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(value))
-    return turns >= 3 and _is_cased(value) and is_dense(value) and not _WORDS_INSIDE.search(value)
+    return turns >= 3 and _is_cased(value) and is_dense(value) and not _WORDS_INSIDE.now.search(value)
 
 
 # No wallet's word list has these, and hardly any sentence does without them.
@@ -176,20 +187,20 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "seed": _is_seed,
 }
 _PLACEHELD = frozenset({"connection-string", "password", "netrc"})
-_WORDS_INSIDE = re.compile(r"[a-z]{8}|(?:[A-Z][a-z]{2,8}){3}")
-_PLACEHOLDER = re.compile(
+_WORDS_INSIDE = _Later(r"[a-z]{8}|(?:[A-Z][a-z]{2,8}){3}")
+_PLACEHOLDER = _Later(
     r"(?i)\A(?:[<\[{(%$*•.#_\-x]+\Z|[<\[{(].*|\$[{(].*|\$[a-z_]+|%[a-z_]+%?|%\(.*|\*{3,}.*|x{4,}.*|your[-_ ].*|my[-_ ]?(?:secret|password|token|api)?.*key|"
     r"example.*|placeholder.*|change[-_]?me.*|changeit|redacted.*|dummy.*|sample.*|fake.*|foo(?:bar)?|bar|baz|todo|tbd|"
     r"none|null|nil|undefined|true|false|yes|no|string|str|text|int|bytes|bool|optional|required|mandatory|empty|unset|"
     r"missing|invalid|expired|wrong|correct|hidden|secret|password|token|key|value|env|unknown|n/?a|"
     r"insert[-_].*|enter[-_].*|put[-_].*|replace[-_].*|\.{3}.*)\Z"
 )
-_REFERENCE = re.compile(
+_REFERENCE = _Later(
     r"\A(?:[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:[(\[].*)?|[A-Za-z_][\w.]*[(\[].*|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|"
     r"[a-z]+(?:[_-][a-z]+){1,8}|[A-Za-z][a-z]+(?:[A-Z][a-z]+)+|(?:\.{0,2}|~)/\S*|(?:https?|file|s3|gs|vault|op|env)://\S*|"
     r"arn:\S*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d\S*|\d+(?:[.,]\d+)?[a-zA-Z%]{0,8})\Z"
 )
-_DATA = tomllib.loads((resources.files("cairn.governed") / "credentials.toml").read_text("utf-8"))
+_DATA = tomllib.loads(Path(__file__).with_name("credentials.toml").read_text("utf-8"))
 SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
 _ORDER = {shape: n for n, shape in enumerate(SHAPES)}
 
@@ -217,8 +228,8 @@ _WORDS: Mapping[str, Sequence[str]] = _DATA["words"]
 _PASSWORD_WORDS = "|".join(word.replace(" ", r"[_ ]") for word in _WORDS["password"])
 _TOKEN_WORDS = "|".join(_WORDS["token"])
 _ASSIGN_ANCHORS: Sequence[str] = tuple(_WORDS["anchors"])
-_NAME = re.compile(f"{_PASSWORD_WORDS}|{_TOKEN_WORDS}")
-_ASSIGNMENT = re.compile(
+_NAME = _Later(f"{_PASSWORD_WORDS}|{_TOKEN_WORDS}")
+_ASSIGNMENT = _Later(
     rf"(?:(?P<pw>(?i:{_PASSWORD_WORDS}))|(?P<tok>(?i:{_TOKEN_WORDS})))"
     r"(?P<more>[_\-.][A-Za-z0-9_\-.]{0,40}|(?-i:[A-Z0-9])[A-Za-z0-9_]{0,40})?"
     r"[\"'`\]]{0,3}"
@@ -229,7 +240,7 @@ _ASSIGNMENT = re.compile(
     rf"(?!(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})[ \t]{{0,4}}[=:])"  # that is an assignment of its own
     r"(?:(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
 )
-_ABOUT = re.compile(
+_ABOUT = _Later(
     r"(?i)[_\-.]?(?:length|len|min|max|size|count|policy|hash|file|path|name|url|uri|id|field|type|expiry|expires|expired|"
     r"expiration|ttl|env|var|limit|budget|rotation|format|prefix|header|manager|store|provider|version|age|usage|used|"
     r"rate|cost|price|window|endpoint|class|column|index|input|label|hint|prompt|reset|kind|scope|arn|ref|algorithm|"
@@ -238,8 +249,8 @@ _ABOUT = re.compile(
 _WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
 _ASCII_RUN = re.compile(r"[!-~]*")
 _DIGIT, _LOWER, _UPPER, _SIGN = map(re.compile, (r"\d", r"[a-zà-öø-ÿа-я]", r"[A-ZÀ-ÖØ-ÞА-Я]", r"[\W_]"))
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_LINES = re.compile(r"(?:\s{1,4}(?:[A-Za-z0-9+/=]{8,4000}|[A-Z][A-Za-z-]{2,30}: [^\n]{1,200})){0,400}")
+_KEY_BEGINS = _Later(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINES = _Later(r"(?:\s{1,4}(?:[A-Za-z0-9+/=]{8,4000}|[A-Z][A-Za-z-]{2,30}: [^\n]{1,200})){0,400}")
 _KEY_CHARS = 20_000
 
 
@@ -259,9 +270,9 @@ def redact(text: str) -> Redaction:
     shapes = _present(text, lowered)
     spans = _look(text, lowered, shapes)
     if "\\" in text or "%" in text or not text.isascii():
-        spans += _look_behind(text, _HIDING)
+        spans += _look_behind(text, _HIDING.now)
     if shapes and (broken := [one for one in shapes if one.may_be_broken]):
-        spans += _look_behind(text, _BROKEN, broken)
+        spans += _look_behind(text, _BROKEN.now, broken)
     if not spans:
         return Redaction(text)
     findings = _apart(spans)
@@ -299,7 +310,7 @@ def _look(text: str, lowered: str, shapes: Iterable[Shape], *, assigned: bool = 
 def _private_keys(text: str) -> Iterator[Finding]:
     """Keys between their marks; one that is cut off goes as far as its lines do."""
     last, ends = 0, True
-    for match in _KEY_BEGINS.finditer(text):
+    for match in _KEY_BEGINS.now.finditer(text):
         if match.start() < last:
             continue
         ends = ends and (end := text.find("-----END", match.end())) >= 0
@@ -307,7 +318,7 @@ def _private_keys(text: str) -> Iterator[Finding]:
             closing = text.find("-----", end + 8)
             last = closing + 5 if 0 <= closing <= end + 60 else end + 8
         else:
-            lines = _KEY_LINES.match(text, match.end(), match.end() + _KEY_CHARS)
+            lines = _KEY_LINES.now.match(text, match.end(), match.end() + _KEY_CHARS)
             last = lines.end() if lines else match.end()
             if last == match.end():
                 continue
@@ -316,12 +327,12 @@ def _private_keys(text: str) -> Iterator[Finding]:
 
 # What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
 # invisible characters.
-_HIDING = re.compile(
+_HIDING = _Later(
     r"\\{1,15}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})"
     r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
 )
 # What breaks one in two: a line's end, or a string literal that goes on in the next.
-_BROKEN = re.compile(
+_BROKEN = _Later(
     r"(?<=[A-Za-z0-9_+/=-])(?:\\?\r?\n[ \t>]{0,8}"
     r"|(?P<q>[\"'])[ \t]{0,4}[+.&]?[ \t]{0,4}(?:\r?\n)?[ \t]{0,16}(?P=q))(?=[A-Za-z0-9_+/=-])"
 )
@@ -377,14 +388,14 @@ def _assignments(text: str, lowered: str) -> list[Finding]:
         lowered = "".join(low if len(low := ch.lower()) == 1 else ch for ch in text)
     out = []
     at = 0
-    while name := _NAME.search(lowered, at):
-        match = _ASSIGNMENT.match(text, name.start())
+    while name := _NAME.now.search(lowered, at):
+        match = _ASSIGNMENT.now.match(text, name.start())
         if match is None:
             at = name.start() + 1
             continue
         is_password = match["pw"] is not None
         start, end = _value(match)
-        if _ABOUT.search(match["more"] or "") or not _is_value(
+        if _ABOUT.now.search(match["more"] or "") or not _is_value(
             match, text[start:end], is_password=is_password
         ):
             # The value may itself be the name of the next assignment (`secret: token=...`).
@@ -418,7 +429,7 @@ def _is_value(match: re.Match[str], given: str, *, is_password: bool) -> bool:
     if not is_password and (len(value) < (16 if spoken else 10) or kinds < 2):
         return False
     head = value[:128]
-    if _PLACEHOLDER.match(head) or (_REFERENCE.match(head) and not (is_password and is_quoted)):
+    if _PLACEHOLDER.now.match(head) or (_REFERENCE.now.match(head) and not (is_password and is_quoted)):
         return is_password and _is_bare_word(match, value, spoken=spoken)
     if " " in value and is_quoted and not (is_password and has_digit):
         return False
@@ -445,7 +456,7 @@ def _is_bare_word(match: re.Match[str], value: str, *, spoken: bool) -> bool:
         or match["bare"] is None
         or not value.isalnum()
         or len(value) < 6
-        or _PLACEHOLDER.match(value[:128])
+        or _PLACEHOLDER.now.match(value[:128])
     ):
         return False
     rest = match.string[match.end() : match.end() + 1]
@@ -460,7 +471,7 @@ def is_dense(value: str) -> bool:
     upper, lower = _UPPER.search(body), _LOWER.search(body)
     if not (upper or lower) or not (_DIGIT.search(body) or (upper and lower and len(body) >= 20)):
         return False
-    if _PLACEHOLDER.match(body) or (_REFERENCE.match(body) and len(body) < 40):
+    if _PLACEHOLDER.now.match(body) or (_REFERENCE.now.match(body) and len(body) < 40):
         return False
     counts = Counter(body)
     entropy = -sum(n / len(body) * math.log2(n / len(body)) for n in counts.values())
