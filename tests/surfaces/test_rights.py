@@ -448,7 +448,7 @@ def test_the_word_of_an_agent_is_a_candidate_until_it_is_let_in(world):
     long = "Read the tide table of the north harbour before every single trip out to the far island"
     kept = {"content": f"{long} early.", "scope": "user", "owner": "bob", "status": "promoted"}
     kept = world.v1("sharing-bob", "POST", "/memories", kept)[1]["memory"]["id"]
-    near = {"content": f"{long} never.", "scope": "user", "owner": "bob", "importance": "high"}
+    near = {"content": f"{long} soon.", "scope": "user", "owner": "bob", "importance": "high"}
     status, verdict = world.v1("bob", "POST", "/memories", near)
     assert (status, verdict["reason"], verdict["memory"]["id"]) == (200, "near_duplicate", kept)
     found = world.v1("bob", "GET", f"/memories/{kept}?scope=user&owner=bob")[1]

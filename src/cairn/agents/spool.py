@@ -1,7 +1,6 @@
 """Events of hooks on their way into memory: one small file each, durable before the hook returns.
 
     <root>/.hooks/<time>-<pid>-<n>.json     an event that is still to be taken in
-    <root>/.hooks/open/<mark>.json          a session whose last stretch is not closed yet; touched by each event
     <root>/.hooks/troubles.jsonl            what went wrong since a session was last begun
 
 The hook writes, the warm process takes in and removes. Nothing else touches the folder.
@@ -9,7 +8,6 @@ The hook writes, the warm process takes in and removes. Nothing else touches the
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -58,41 +56,6 @@ def waiting(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             continue
         if isinstance(event, dict):
             yield path, event
-
-
-def note_open(root: Path, session: str, app: str, project: str) -> None:
-    """Note that a session has said something that is not closed yet."""
-    at = _open_path(root, session)
-    at.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = at.with_suffix(f".{os.getpid()}")
-    made.write_text(json.dumps({"session": session, "app": app, "project": project}))
-    os.replace(made, at)
-
-
-def note_closed(root: Path, session: str) -> None:
-    """Note that nothing of a session is open."""
-    _open_path(root, session).unlink(missing_ok=True)
-
-
-def open_sessions(root: Path, seconds: float) -> Iterator[tuple[str, str, str]]:
-    """Session, app and project of each that is open and has been silent for so long."""
-    for path in sorted((folder(root) / "open").glob("*.json")):
-        try:
-            if time.time() - path.stat().st_mtime < seconds:
-                continue
-            data = json.loads(path.read_bytes())
-            found = str(data["session"]), str(data["app"]), str(data["project"])
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, KeyError, TypeError):
-            path.unlink(missing_ok=True)
-            continue
-        yield found
-
-
-def _open_path(root: Path, session: str) -> Path:
-    mark = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return folder(root) / "open" / f"{mark}.json"
 
 
 def trouble(root: Path, words: str) -> None:

@@ -44,20 +44,7 @@ def take_in(memory: Memory, event: HookEvent) -> int:
     cursor.save()
     if event.moment in {"compact", "end"}:
         memory.flush(session, space.app, space.project)
-        spool.note_closed(memory.settings.root, session)
-    else:
-        spool.note_open(memory.settings.root, session, space.app, space.project)
     return len(messages)
-
-
-def close_silent(memory: Memory, seconds: float) -> int:
-    """Close the sessions that have sent nothing for so long: killed ones say no goodbye. How many there were."""
-    closed = 0
-    for session, app, project in spool.open_sessions(memory.settings.root, seconds):
-        memory.flush(session, app, project)
-        spool.note_closed(memory.settings.root, session)
-        closed += 1
-    return closed
 
 
 def _add(memory: Memory, session: str, space: Space, host: str, message: Message) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from cairn.agents import spool, tools
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
-from cairn.agents.taking import close_silent, take_in
+from cairn.agents.taking import take_in
 from cairn.config import load
 from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
@@ -33,7 +33,7 @@ from cairn.memory import Memory
 log = logging.getLogger("cairn.agents")
 
 IDLE_SECONDS = 20 * 60.0
-SILENT_SECONDS = 10 * 60.0
+SILENT_MINUTES = 10.0  # before this process ends for want of work
 _LOOK_SECONDS = 5.0
 
 
@@ -115,12 +115,12 @@ class Warm:
             self._wanted.wait(60.0)
             self._wanted.clear()
             self.drain()
-            self.close_silent(SILENT_SECONDS)
+            self.close_silent(SILENT_MINUTES)
 
-    def close_silent(self, seconds: float) -> None:
+    def close_silent(self, minutes: float) -> None:
         """Close the sessions that have sent nothing for so long, so that what was said there is recalled."""
         try:
-            close_silent(self.memory, seconds)
+            self.memory.parts.capture.close_silent(minutes)
         except CairnError as error:
             spool.trouble(self.root, f"a silent session is not closed yet: {error}")
 

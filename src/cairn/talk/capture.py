@@ -258,14 +258,16 @@ class Capture:
                 _log.warning("Session %s was not looked through: %s", session_id, error)
         return count
 
-    def close_silent(self) -> int:
-        """Close the open stretch of every session to which nothing was added for a while; how many were closed.
+    def close_silent(self, minutes: float | None = None) -> int:
+        """Close the open stretch of every session to which nothing was added for `minutes`; how many were closed.
 
-        A log is looked into once for each time it was written to; between, one look at its time is all.
+        Without `minutes` the setting decides, where 0 means never. A log is looked into once for each time it was
+        written to; between, one look at its time is all.
         """
-        minutes = self._idle_minutes
-        if not minutes:
-            return 0
+        if minutes is None:
+            minutes = self._idle_minutes
+            if not minutes:
+                return 0
         before = self._clock.now().timestamp() - 60 * minutes
         closed = 0
         for home in self._session_folders():
