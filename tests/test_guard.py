@@ -188,6 +188,8 @@ def test_too_many_calls_at_once_are_told_to_come_back():
         (Invalid("no"), 422, "INVALID_INPUT"),
         (Unavailable("no"), 503, "EXTERNAL_SERVICE_UNAVAILABLE"),
         (Misconfigured("no"), 503, "CONFIGURATION_ERROR"),
+        (OSError(24, "Too many open files", "/secret/path"), 503, "EXTERNAL_SERVICE_UNAVAILABLE"),
+        (OSError(5, "Input/output error", "/secret/path"), 500, "INTERNAL_ERROR"),
         (ZeroDivisionError("/secret/path"), 500, "INTERNAL_ERROR"),
     ],
 )

@@ -179,10 +179,9 @@ class MiniLM:
     def _load(self) -> tuple[Any, Any]:
         with self._lock:
             if self._parts is None:
-                quiet.hush()  # before the import: onnxruntime reads the switch while it loads
-                import onnxruntime
                 from tokenizers import Tokenizer
 
+                onnxruntime = quiet.runtime()
                 options = onnxruntime.SessionOptions()
                 options.intra_op_num_threads = 1
                 options.inter_op_num_threads = 1

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import config
+from cairn.engines import quiet
 from cairn.errors import Invalid, Misconfigured, Unavailable
 
 if TYPE_CHECKING:
@@ -232,8 +233,8 @@ def _directions(graph: bytes, vocabulary: int) -> np.ndarray:
     The model reads its own vocabulary, so this depends on nothing but the weights.
     """
     import numpy as np
-    import onnxruntime
 
+    onnxruntime = quiet.runtime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

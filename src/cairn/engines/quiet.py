@@ -1,12 +1,14 @@
 """Telemetry of the libraries we load is switched off, by the variables they read when they are imported.
 
 A library that reads its switch while it loads is deaf to every call made later, so `hush` has to run before the
-import: the loader of the model calls it, and the command line at its start, so that child processes inherit it.
+import: `runtime` does, the one place that loads onnxruntime, and the command line at its start, so that child
+processes inherit it.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 # onnxruntime keeps a device id under the user's cache and sends events to its maker unless this is set.
 SWITCHES = {"ORT_DISABLE_TELEMETRY": "1"}
@@ -15,3 +17,11 @@ SWITCHES = {"ORT_DISABLE_TELEMETRY": "1"}
 def hush() -> None:
     """Set every switch, for this process and those it starts."""
     os.environ.update(SWITCHES)
+
+
+def runtime() -> Any:
+    """onnxruntime, switched off before it is loaded."""
+    hush()
+    import onnxruntime
+
+    return onnxruntime

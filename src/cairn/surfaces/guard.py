@@ -8,6 +8,7 @@ Every refusal, also the framework's own, has the one envelope `{request_id, erro
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import hmac
 import ipaddress
@@ -82,6 +83,13 @@ def refusal_for(error: BaseException) -> Refusal:
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
             return Refusal(status, code, str(error))
+    if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+        return Refusal(
+            503,
+            "EXTERNAL_SERVICE_UNAVAILABLE",
+            "The server has too many files open. Try again shortly, or raise its limit.",
+            headers={"retry-after": "1"},
+        )
     return Refusal(
         500,
         "INTERNAL_ERROR",

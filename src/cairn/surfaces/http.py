@@ -180,6 +180,10 @@ def _import_what_calls_need() -> None:
     """Load what the first calls use. An import that runs out of handles halfway cannot be made again."""
     import numpy  # noqa: F401, ICN001 -- searching and embedding
 
+    from cairn.language import tongues
+
+    tongues.known()  # the words of each language, from their files
+
 
 def serve(
     settings: Settings,
