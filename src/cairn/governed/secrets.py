@@ -248,6 +248,7 @@ _ABOUT = _Later(
 )
 _WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
 _ASCII_RUN = re.compile(r"[!-~]*")
+_ESCAPED = re.compile(r"\\{1,15}[nrt\"']")
 _DIGIT, _LOWER, _UPPER, _SIGN = map(re.compile, (r"\d", r"[a-zà-öø-ÿа-я]", r"[A-ZÀ-ÖØ-ÞА-Я]", r"[\W_]"))
 _KEY_BEGINS = _Later(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINES = _Later(r"(?:\s{1,4}(?:[A-Za-z0-9+/=]{8,4000}|[A-Z][A-Za-z-]{2,30}: [^\n]{1,200})){0,400}")
@@ -413,6 +414,7 @@ def _value(match: re.Match[str]) -> tuple[int, int]:
     start, value = match.start("bare"), match["bare"]
     if match["op"].strip() in _WORDS["says_unspaced"] or not value.isascii():
         value = cast("re.Match[str]", _ASCII_RUN.match(value))[0]
+    value = _ESCAPED.split(value, maxsplit=1)[0]  # a string in JSON goes on after `\\n`, a line does not
     if match["op"] == "=" and match.string[: match.start()].endswith(("?", "&")):
         value = value.partition("&")[0]
     return start, start + len(value.rstrip(".:!?\\"))
