@@ -626,13 +626,6 @@ class TokenVectors:
     vectors: np.ndarray
     weights: np.ndarray
 
-    @staticmethod
-    def none() -> TokenVectors:
-        """Those of a text that has none."""
-        import numpy as np
-
-        return TokenVectors(np.zeros((0, 0), np.int8), np.zeros(0, np.float32))
-
 
 class Embedder(Protocol):
     """Turns texts into unit vectors."""

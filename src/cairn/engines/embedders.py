@@ -104,7 +104,9 @@ class MiniLM:
 
     def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
         """As `embed`, and the vectors of the single word pieces beside; those cost no second run."""
-        pieces: list[TokenVectors] = [TokenVectors.none()] * len(texts)
+        import numpy as np
+
+        pieces = [TokenVectors(np.zeros((0, 0), np.int8), np.zeros(0, np.float32))] * len(texts)
         return self._run(texts, pieces)
 
     @property

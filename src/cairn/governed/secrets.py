@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from importlib import resources
 from typing import Any, cast
 
 
@@ -200,7 +200,7 @@ _REFERENCE = _Later(
     r"[a-z]+(?:[_-][a-z]+){1,8}|[A-Za-z][a-z]+(?:[A-Z][a-z]+)+|(?:\.{0,2}|~)/\S*|(?:https?|file|s3|gs|vault|op|env)://\S*|"
     r"arn:\S*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d\S*|\d+(?:[.,]\d+)?[a-zA-Z%]{0,8})\Z"
 )
-_DATA = tomllib.loads(Path(__file__).with_name("credentials.toml").read_text("utf-8"))
+_DATA = tomllib.loads(resources.files("cairn.governed").joinpath("credentials.toml").read_text("utf-8"))
 SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
 _ORDER = {shape: n for n, shape in enumerate(SHAPES)}
 
