@@ -8,7 +8,6 @@ from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.notes.conflicts import (
     conflict_copies,
     conflict_copy,
-    merge_conflict_copies,
     merge_conflict_copy,
     merged,
 )
@@ -16,6 +15,7 @@ from cairn.notes.kinds import KINDS, Place, place_of
 from cairn.notes.notebook import Draft, Notebook
 from cairn.seams import Locator
 from cairn.types import Scope, Space
+from tests.copies import merge_conflict_copies
 
 ALICE = Scope(Space(), "user", "alice")
 DAY = "2026-03-02"

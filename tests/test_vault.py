@@ -26,11 +26,11 @@ from cairn.errors import (
     StorageSelectionError,
     Unavailable,
 )
-from cairn.notes.conflicts import merge_conflict_copies
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Notebook
 from cairn.seams import BackendRegistry, Capabilities, Locator, content_hash
 from cairn.types import Scope, Space
+from tests.copies import merge_conflict_copies
 from tests.waiting import LONG, until
 
 N = Locator("n.md")

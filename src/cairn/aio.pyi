@@ -288,7 +288,7 @@ class AsyncMemory:
     async def strategies(self) -> builtins.list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def sync(self, path: str | None = None) -> dict[str, Any]:
-        """Bring the index up to date now: every file, or one note."""
+        """Bring the index up to date now: every file, or one note; conflict copies of a sync program are merged first."""
     async def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
         """Run a strategy now over all it has not seen."""
     async def undo_reflection(self, run_id: str = "") -> builtins.list[str]:

@@ -72,6 +72,15 @@ def repair(parts: Parts) -> list[dict[str, Any]]:
     if _open_keys(parts):
         (parts.settings.root / "cairn.toml").chmod(0o600)
         mended.append({"where": "cairn.toml", "what": "is readable by you alone now", "code": "open-keys"})
+    mended += [
+        {
+            "where": merge.copy.locator.key,
+            "what": f"is part of {merge.copy.original} now",
+            "code": "conflict-copy",
+        }
+        for merge in parts.merge_copies()
+        if merge.removed
+    ]
     return mended + [
         {"where": one.where, "what": one.message, "code": one.code}
         for space in parts.keeper.spaces()
@@ -219,7 +228,7 @@ def _strays(parts: Parts) -> Finds:
         yield finding(
             "warn",
             f"{copy.locator} is a sync conflict copy of {copy.original}",
-            "run `cairn cascade sync` or merge it by hand",
+            "run `cairn doctor --fix`; what stays then is to be merged by hand",
         )
 
 

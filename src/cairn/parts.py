@@ -31,7 +31,7 @@ from cairn.engines.locks import FileLocks
 from cairn.engines.selection import select_backend
 from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import locks_directory
-from cairn.errors import CairnError, Invalid, Misconfigured, StorageFailed
+from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFailed
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from cairn.engines.tables import MemoryTables
     from cairn.governed.lifecycle import Trigger
     from cairn.governed.memories import Keeper
+    from cairn.notes.conflicts import Merge
     from cairn.retrieval.corpus import Row, SearchIndex
     from cairn.retrieval.indexer import Indexer
     from cairn.retrieval.lexical import NoteScan
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from cairn.strategies import EditEvent
     from cairn.strategies.engine import Engine
     from cairn.talk import Capture
+    from cairn.talk.copies import Copies
     from cairn.timetravel.changes import TimeTravel
 
 log = logging.getLogger("cairn")
@@ -151,7 +153,9 @@ class Parts:
         self.index_dir = _checked_index_dir(settings, self.storage)
         self.locks = FileLocks(_lock_dir(settings, self.storage))
         self.journals: Journals = FileJournals(settings.root)
-        self.sessions = SessionLog(self.journals)
+        # A sync program may put another log in the place of one, as long as it was: its time tells them apart.
+        is_replicated = self.storage.capabilities.sync
+        self.sessions = SessionLog(self.journals, changed_at=self._mtime if is_replicated else lambda _: 0.0)
         try:
             self._merge_copies()
         except BaseException:
@@ -271,6 +275,21 @@ class Parts:
         made.recover()
         return made
 
+    @Stage
+    def copies(self) -> Copies:
+        """Merges what a sync program left beside files."""
+        from cairn.talk.copies import Copies
+
+        return Copies(
+            storage=self.storage,
+            notebook=self.notebook,
+            journals=self.journals,
+            sessions=self.sessions,
+            clock=self.clock,
+            zone=self.settings.zone,
+            on_change=self._queue,
+        )
+
     # ------------------------------------------------------------ reading
 
     @Stage
@@ -385,6 +404,12 @@ class Parts:
 
     # ------------------------------------------------------------ what one part tells another
 
+    def _mtime(self, at: Locator) -> float:
+        try:
+            return self.storage.info(at).mtime
+        except NotFound:
+            return 0.0
+
     def _queue(self, changes: Sequence[tuple[Locator, ChangeType]]) -> int:
         """Queue files that were written; returns the change to wait for. Never raises."""
         from cairn.retrieval.noticing import noticed
@@ -406,7 +431,14 @@ class Parts:
     def _travel(self, space: Space) -> TimeTravel:
         from cairn.timetravel.changes import TimeTravel
 
-        return TimeTravel(self.root.space(space), self.notebook, self.journals, self.locks, self.clock)
+        return TimeTravel(
+            self.root.space(space),
+            self.notebook,
+            self.journals,
+            self.locks,
+            self.clock,
+            is_replicated=self.storage.capabilities.sync,
+        )
 
     def _known_at(self, scope: Scope, when: datetime) -> SearchIndex | None:
         from cairn.timetravel.past import known_at
@@ -511,11 +543,17 @@ class Parts:
             log.exception("recovery of unfinished cells failed; each session's next call tries again")
 
     def _merge_copies(self) -> None:
-        """What a sync program left beside a note is brought into it, entry by entry."""
+        """What a sync program left beside a file is brought into it."""
         if self.storage.capabilities.conflict_files:
-            from cairn.notes.conflicts import merge_conflict_copies
+            self.merge_copies()
 
-            merge_conflict_copies(self.notebook, self.storage)
+    def merge_copies(self) -> list[Merge]:
+        """Merge every conflict copy there is, and settle what two machines told of the same talk."""
+        done = self.copies.merge()
+        for space in self.keeper.spaces():
+            for session_id in self.copies.lately(space):
+                self.capture.settle_session(space, session_id)
+        return done
 
     def _sweep_leftovers(self) -> None:
         """Temporary files of killed writers and lock files nobody uses go away."""

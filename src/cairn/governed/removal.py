@@ -35,6 +35,7 @@ from cairn.notes import frontmatter
 from cairn.notes.format import list_items, parse_note
 from cairn.notes.kinds import Place, place_of
 from cairn.notes.notebook import Draft
+from cairn.notes.unions import forgotten_marks
 from cairn.seams import Locator, content_hash, iterate_files
 from cairn.talk.lines import hashed_key
 from cairn.talk.sessions import SessionState, message_id, place_of_session
@@ -513,6 +514,8 @@ def from_journals(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
                 count += kept != line
                 if kept is not None:
                     out.append(kept)
+            if keeper.storage.capabilities.sync:
+                out += forgotten_marks(lines, out)
             return out if count and not done.dry else None
 
         if done.dry:

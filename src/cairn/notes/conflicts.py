@@ -6,8 +6,11 @@
     episode-2026-03-02-ANNS-LAPTOP.md                                 OneDrive
     episode-2026-03-02.sync-conflict-20260303-101500-ABCDEFG.md       Syncthing
     episode-2026-03-02 (1).md                                         Google Drive
+    episode-2026-03-02 (SFConflict ann@example.org 2026-03-03-10-15-00).md   Seafile
+    episode-2026-03-02 (conflicted copy 2026-03-03 101500).md         Nextcloud, ownCloud
 
-A copy of a daily note is merged entry by entry: the union by id. Where one id has two texts both stay, the one
+Session logs and journals (`*.jsonl`) get copies under the same names. Theirs are united line by line, by
+`cairn.talk.merging` and `cairn.notes.unions`. A copy of a daily note is merged entry by entry: the union by id. Where one id has two texts both stay, the one
 from the copy under a new id with `conflict_of` naming the old. What cannot be merged (a person's text between
 entries, other frontmatter, damaged entries, documents) is left in the copy and reported.
 """
@@ -15,7 +18,7 @@ entries, other frontmatter, damaged entries, documents) is left in the copy and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from cairn.errors import Invalid, NotFound
@@ -27,13 +30,18 @@ from cairn.seams import Locator, StorageBackend, iterate_files
 from cairn.types import Entry
 
 MARK = "conflict_of"
+IsKnown = Callable[[Entry, Note], bool]
 
 _DROPBOX = re.compile(r"(?P<stem>.+?) \([^()]*conflicted copy[^()]*\)(?: \(\d{1,2}\))?", re.IGNORECASE)
+_SEAFILE = re.compile(r"(?P<stem>.+?) \(SFConflict [^()]*\)")
 _SYNCTHING = re.compile(r"(?P<stem>.+)\.sync-conflict-\d{8}-\d{6}(?:-[A-Z2-7]{7})?")
 _GOOGLE = re.compile(r"(?P<stem>.+) \(\d{1,2}\)")
 _ICLOUD = re.compile(r"(?P<stem>.+) (?:[2-9]|[1-9]\d)")
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", re.ASCII)
 _LOUD_MACHINE = re.compile(r"(?=.*[A-Z])[A-Z0-9][A-Z0-9_-]{2,62}", re.ASCII)
+
+_LOG_FOLDERS = {"sessions": "session", "journal": "journal"}
+_LOG_NAME = re.compile(r"[a-z0-9_.@+=%-]+\.jsonl", re.ASCII)
 
 _UNREADABLE = frozenset({"unterminated-entry", "stray-close", "mismatched-close", "doubled-entry"})
 _OWN_KEYS = frozenset({"entry_count", "last_appended_at"})
@@ -47,6 +55,11 @@ class ConflictCopy:
     original: Locator
     program: str
     place: Place | None
+
+    @property
+    def log(self) -> str:
+        """Which sort of log this is a copy of: "session" or "journal"; "" for anything else."""
+        return _log_kind(self.original)
 
     @property
     def is_daily(self) -> bool:
@@ -96,19 +109,19 @@ def conflict_copy(locator: Locator) -> ConflictCopy | None:
     other places (`plan 2.md`, `user-guide.md`), so they count only where taking the addition away leaves the
     name of a note: a daily note, or a document and an addition that looks like a machine's.
     """
-    if place_of(locator) is not None:
+    if place_of(locator) is not None or _log_kind(locator):
         return None
     stem, dot, ending = locator.name.rpartition(".")
     if not stem:
         return None
-    for program, pattern in (("Dropbox", _DROPBOX), ("Syncthing", _SYNCTHING)):
+    for program, pattern in (("Dropbox", _DROPBOX), ("Seafile", _SEAFILE), ("Syncthing", _SYNCTHING)):
         if match := pattern.fullmatch(stem):
             original = locator.parent.child(f"{match['stem']}{dot}{ending}")
             return ConflictCopy(locator, original, program, place_of(original))
     for program, pattern in (("Google Drive", _GOOGLE), ("iCloud", _ICLOUD)):
         if match := pattern.fullmatch(stem):
             original = locator.parent.child(f"{match['stem']}{dot}{ending}")
-            if (place := place_of(original)) is not None:
+            if (place := place_of(original)) is not None or _log_kind(original):
                 return ConflictCopy(locator, original, program, place)
     return _onedrive(locator, stem, f"{dot}{ending}")
 
@@ -122,12 +135,22 @@ def _onedrive(locator: Locator, stem: str, ending: str) -> ConflictCopy | None:
             machine = _MACHINE if place.kind.storage == "daily" else _LOUD_MACHINE
             if machine.fullmatch(stem[cut + 1 :]):
                 return ConflictCopy(locator, original, "OneDrive", place)
+        elif _log_kind(original) and _MACHINE.fullmatch(stem[cut + 1 :]):
+            return ConflictCopy(locator, original, "OneDrive", None)
     return None
+
+
+def _log_kind(locator: Locator) -> str:
+    """Which sort of log has its place there ("session", "journal"), if any; no name of one has capitals or blanks."""
+    parts = locator.parts
+    if len(parts) < 4 or not _LOG_NAME.fullmatch(parts[-1]):
+        return ""
+    return _LOG_FOLDERS.get(parts[2], "")
 
 
 def _is_certain(copy: ConflictCopy) -> bool:
     """A wordy name, or the name of a daily note and more: a copy even if its original is gone."""
-    return copy.is_daily or copy.program in {"Dropbox", "Syncthing"}
+    return copy.is_daily or bool(copy.log) or copy.program in {"Dropbox", "Seafile", "Syncthing"}
 
 
 @dataclass(slots=True)
@@ -141,10 +164,13 @@ class _Merging:
     leftovers: list[str] = field(default_factory=list)
 
 
-def merge_conflict_copy(notebook: Notebook, storage: StorageBackend, copy: ConflictCopy) -> Merge:
+def merge_conflict_copy(
+    notebook: Notebook, storage: StorageBackend, copy: ConflictCopy, is_known: IsKnown | None = None
+) -> Merge:
     """Bring what the copy of a daily note holds into the note, then remove the copy if nothing else is in it.
 
-    Safe to repeat: an entry that a broken-off merge already brought over is known by its text.
+    Safe to repeat: an entry that a broken-off merge already brought over is known by its text. `is_known` may name
+    further entries of the copy that say nothing the note does not say.
 
     Raises:
         Invalid: the copy's text cannot be read (not UTF-8); both files stay as they are.
@@ -159,7 +185,7 @@ def merge_conflict_copy(notebook: Notebook, storage: StorageBackend, copy: Confl
 
     def edit(text: str | None) -> str | None:
         nonlocal merging
-        merging = merged(place, text, seen)
+        merging = merged(place, text, seen, is_known)
         return merging.text
 
     lsn = notebook.rewrite(copy.original, edit)
@@ -175,20 +201,7 @@ def merge_conflict_copy(notebook: Notebook, storage: StorageBackend, copy: Confl
     )
 
 
-def merge_conflict_copies(
-    notebook: Notebook, storage: StorageBackend, at: Locator | None = None
-) -> list[Merge]:
-    """Merge every conflict copy below `at`; one that cannot be read is reported and left."""
-    done = []
-    for copy in list(conflict_copies(storage, at)):
-        try:
-            done.append(merge_conflict_copy(notebook, storage, copy))
-        except Invalid as error:
-            done.append(Merge(copy, leftovers=(str(error),)))
-    return done
-
-
-def merged(place: Place, original: str | None, copy: str) -> _Merging:
+def merged(place: Place, original: str | None, copy: str, is_known: IsKnown | None = None) -> _Merging:
     """The original with the copy's entries brought in, and what happened; pure.
 
     Where there is no original any more, the copy becomes it.
@@ -205,7 +218,7 @@ def merged(place: Place, original: str | None, copy: str) -> _Merging:
     blocks = []
     for entry in theirs.entries:
         block = _ended(theirs.text[entry.start : entry.end], newline)
-        if _identity(entry) in known:
+        if _identity(entry) in known or (is_known is not None and is_known(entry, ours)):
             out.same += 1
         elif entry.id not in taken:
             blocks.append(block)
@@ -292,7 +305,7 @@ def _counted(text: str, count: int) -> str:
 
 
 def _renamed(block: str, entry: Entry, new_id: str, newline: str) -> str:
-    """The block of `entry` under another id, every byte of its text kept, and marked with the id it had."""
+    """The block of `entry` under another id, every byte of its text kept, and marked with the id it was born with."""
     lines = block.splitlines(keepends=True)
     for position in (0, -1):
         lines[position] = lines[position].replace(entry.id, new_id, 1)
@@ -300,6 +313,8 @@ def _renamed(block: str, entry: Entry, new_id: str, newline: str) -> str:
     if len(lines) > 2 and lines[1].strip() == f"## {entry.id}":
         lines[1] = lines[1].replace(entry.id, new_id, 1)
         at = 2
+    if MARK in entry.inline:
+        return "".join(lines)
     rest = lines[at:]
     while len(rest) > 1 and not rest[0].strip():
         rest = rest[1:]

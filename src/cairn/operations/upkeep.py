@@ -77,9 +77,10 @@ class Upkeep(Room):
             ),
         ] = None,
     ) -> dict[str, Any]:
-        """Bring the index up to date now: every file, or one note."""
+        """Bring the index up to date now: every file, or one note; conflict copies of a sync program are merged first."""
         before = self.parts.state.counts()
         if path is None:
+            self.parts.merge_copies()
             lsn = self.parts.indexer.scan().lsn
         else:
             locator = Locator(path)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.config import Settings
-from cairn.errors import CairnError, Invalid, InvalidLocatorError, Unavailable
+from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Unavailable
 from cairn.notes.format import checked_day
 from cairn.notes.kinds import scope_locator, space_of
 from cairn.notes.notebook import Notebook, OnChange
@@ -23,6 +23,7 @@ from cairn.talk.lines import CellRecord
 from cairn.talk.pending import PendingCells
 from cairn.talk.sessions import SessionLog, place_of_session, session_locator, sessions_of
 from cairn.talk.telling import Teller, Waiting
+from cairn.talk.tidying import episode_notes, tidy
 from cairn.types import CellEvent, Message, Scope, Space, checked_id, checked_session_id
 
 _log = logging.getLogger(__name__)
@@ -112,6 +113,8 @@ class Capture:
         self._clock = clock
         self._idle_minutes = settings.capture.idle_minutes
         self._silent: dict[str, float] = {}
+        self._notebook = notebook
+        self._zone = settings.zone
         self._redact = redact
         self._pending = PendingCells(*(local or (storage, journals)), clock)
         self._log = sessions or SessionLog(journals)
@@ -136,6 +139,7 @@ class Capture:
             on_change=on_change,
         )
         self._admitted: dict[Scope, None] = {}
+        self._settled: dict[Locator, tuple[tuple[object, ...], tuple[Locator, ...]]] = {}
 
     def add(
         self,
@@ -311,6 +315,34 @@ class Capture:
             self._pending.end(settled)
         self._pending.tidy()
         return count
+
+    def settle_session(self, space: Space, session_id: str) -> int:
+        """Tell what a union of logs left to tell, and remove episodes that say what others say; how many went."""
+        place = session_locator(space, checked_session_id(session_id))
+        try:
+            known = self._settled.get(place, ((), ()))
+            if known[0] and self._stamps((place, *known[1])) == known[0]:
+                return 0  # neither the log nor a note of its cells has changed since
+            self._recover_session(space, session_id, insist=True)
+            state = self._log.load(place, keep=False)
+            count = tidy(self._notebook, state, self._zone)
+            notes = tuple(dict.fromkeys(episode_notes(state)))
+            self._settled[place] = (self._stamps((place, *notes)), notes)
+            return count
+        except CairnError as error:
+            _log.warning("Session %s was not looked through: %s", session_id, error)
+            return 0
+
+    def _stamps(self, places: Sequence[Locator]) -> tuple[object, ...]:
+        """What tells whether files have changed: the time and size of each."""
+        found: list[object] = []
+        for at in places:
+            try:
+                info = self._storage.info(at)
+                found.append((info.mtime, info.size))
+            except NotFound:
+                found.append(None)
+        return tuple(found)
 
     def _recover_session(self, space: Space, session_id: str, *, insist: bool) -> int:
         """Finish the cells of one session; how many there were."""

@@ -38,7 +38,7 @@ from cairn.talk.lines import (
 )
 from cairn.talk.narrative import said_at
 from cairn.talk.pending import PendingCells
-from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, cell_id, session_locator
+from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, session_locator
 from cairn.types import Message, Scope, Space, Track
 
 _LOCK_NAMES = 1024
@@ -149,7 +149,7 @@ class Inbox:
         cells: list[CellRecord] = []
         if not defer and watch.due:
             said_so_far = [*state.between(state.cut_upto, first), *fresh]
-            cells = self._cells(space, state, watch.due, said_so_far, added.mode or state.mode)
+            cells = self._cells(state, watch.due, said_so_far, added.mode or state.mode, added)
             self._ledger.begin(space, state.session_id, [cell.cell_id for cell in cells])
         closed = [Closed(cell, added.batch) for cell in cells]
         self._log.append(
@@ -165,13 +165,13 @@ class Inbox:
         def put(place: Locator, state: SessionState) -> tuple[tuple[CellRecord, ...], tuple[CellRecord, ...]]:
             rights.check_session(session_id, state.owners, limited_to)
             before = tuple(state.pending)
-            cells = self._stranded(space, state)
+            cells = self._stranded(state)
             if state.cut_upto < state.next_ordinal:
                 cuts = [*self._watch(state).due]
                 if not cuts or cuts[-1].upto < state.next_ordinal:
                     cuts.append(Cut(state.next_ordinal, "flush"))
                 said = state.between(state.cut_upto, state.next_ordinal)
-                cells += self._cells(space, state, cuts, said, state.mode)
+                cells += self._cells(state, cuts, said, state.mode)
             self._close(space, place, state, cells)
             return tuple(cells), before
 
@@ -181,7 +181,7 @@ class Inbox:
         """Cut the stretches whose cut line is lost, so that they are told after all."""
 
         def put(place: Locator, state: SessionState) -> None:
-            self._close(space, place, state, self._stranded(space, state))
+            self._close(space, place, state, self._stranded(state))
 
         self._unit(space, session_id, put)
 
@@ -204,6 +204,10 @@ class Inbox:
     def messages_of(self, space: Space, session_id: str, cell: CellRecord) -> tuple[Message, ...]:
         """The words of a cell, as the log has them now."""
         return self._log.words(session_locator(space, session_id), cell)
+
+    def said(self, space: Space, session_id: str) -> list[Message]:
+        """Everything that was said in a session, in order."""
+        return self._log.load(session_locator(space, session_id)).messages
 
     def is_pending(self, space: Space, session_id: str, cell: str) -> bool:
         """Whether `cell` still waits for its episodes, as far as memory knows; True where it does not."""
@@ -261,42 +265,42 @@ class Inbox:
         state.watch.follow(state)
         return state.watch
 
-    def _stranded(self, space: Space, state: SessionState) -> list[CellRecord]:
+    def _stranded(self, state: SessionState) -> list[CellRecord]:
         return [
-            self._cell(space, state, first, Cut(upto, "flush"), state.between(first, upto), "")
+            self._cell(state, first, Cut(upto, "flush"), state.between(first, upto), "")
             for first, upto in state.stranded
         ]
 
     def _cells(
         self,
-        space: Space,
         state: SessionState,
         cuts: Sequence[Cut],
         said: Sequence[tuple[int, Message]],
         mode: str,
+        added: Added | None = None,
     ) -> list[CellRecord]:
         """The cells that `cuts` make of `said`, all that is open; a stretch that was forgotten whole makes none."""
         made = []
         first = state.cut_upto
         for cut in cuts:
             if any(first <= ordinal < cut.upto for ordinal, _ in said):
-                made.append(self._cell(space, state, first, cut, said, mode))
+                made.append(self._cell(state, first, cut, said, mode, added))
             first = cut.upto
         return made
 
     def _cell(
         self,
-        space: Space,
         state: SessionState,
         first: int,
         cut: Cut,
         said: Sequence[tuple[int, Message]],
         mode: str,
+        added: Added | None = None,
     ) -> CellRecord:
         inside = [message for ordinal, message in said if first <= ordinal < cut.upto]
         lately = [m.sender_id for ordinal, m in said if ordinal < cut.upto and m.role == "user"]
         return CellRecord(
-            cell_id(space, state.session_id, first, cut.upto),
+            state.new_cell_id(first, cut.upto, added),
             first,
             cut.upto,
             said_at(inside[0].timestamp, self._zone).date().isoformat(),

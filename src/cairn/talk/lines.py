@@ -6,6 +6,8 @@
     {"t": "done", "cell": "mc_..."}                                         Finished
     {"t": "corrected", "cell": "mc_...", "owner": ["user", "u1"], ...}      Corrected
     {"t": "followed", "cell": "mc_...", "owner": ["user", "u1"]}            Followed
+    {"t": "again", "cell": "mc_..."}                                        Again
+    {"t": "merged", "cell": "mc_...", "day": "...", "owners": [...]}        Merged
 
 A log may be damaged or hostile. `read_line` takes a bounded time for any text and returns a value whose every
 field has been checked, or raises `Invalid` with the trouble. Of an add line whose frame is sound, each message is
@@ -40,7 +42,8 @@ _MAX_WORD_CHARS = 200
 class CellRecord:
     """A closed stretch of a session as its log records it; `done` once its episodes are on disk.
 
-    `told` are the owners whose episode is known to be there although others still wait for theirs.
+    `told` are the owners whose episode is known to be there although others still wait for theirs. With `again` its
+    words are not those its episodes were made of: two machines had cut the same talk, and each word counts once.
     """
 
     cell_id: str
@@ -52,6 +55,7 @@ class CellRecord:
     mode: str = "chat"
     at: str = ""
     done: bool = False
+    again: bool = False
     told: tuple[tuple[str, str], ...] = ()
 
 
@@ -60,7 +64,8 @@ class Added:
     """Messages of one add call. `first` is the place the line names for the first of them; None names none.
 
     `key` is the mark of an idempotency key (`hashed_key`). A message that was forgotten, or that cannot be read (then `troubles` says why), is None. `begun_for` are the
-    owners whom the one who began the session was limited to.
+    owners whom the one who began the session was limited to. `part` counts the messages of the same call that stand in
+    a line before this one.
     """
 
     first: int | None
@@ -70,6 +75,7 @@ class Added:
     mode: str | None = None
     at: str = ""
     begun_for: frozenset[str] | None = None
+    part: int = 0
     troubles: tuple[str, ...] = ()
 
 
@@ -116,7 +122,21 @@ class Followed:
     owner: str
 
 
-Event = Added | Closed | ToldTo | Finished | Corrected | Followed
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The words of a cell changed when two logs were united: its episodes are to be told anew."""
+
+    cell_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """All that a cell held is in other cells now: its episodes say what others say, and go."""
+
+    cell: CellRecord
+
+
+Event = Added | Closed | ToldTo | Finished | Corrected | Followed | Again | Merged
 
 
 # ---------------------------------------------------------------- reading
@@ -138,7 +158,11 @@ def read_line(text: str) -> Event:
         return Corrected(_cell_id(line), *_owner(line.get("owner")), _texts(line), _moment(line.get("at")))
     if sort == "followed":
         return Followed(_cell_id(line), *_owner(line.get("owner")))
-    raise Invalid('its "t" names no sort of line (add, cut, told, done, corrected, followed)')
+    if sort == "again":
+        return Again(_cell_id(line))
+    if sort == "merged":
+        return Merged(CellRecord(_cell_id(line), 0, 0, _day(line), _owners(line)))
+    raise Invalid('its "t" names no sort of line (add, cut, told, done, corrected, followed, again, merged)')
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
@@ -186,6 +210,7 @@ def _added(line: Mapping[str, Any]) -> Added:
         _word(line, "mode", None),
         _word(line, "at", ""),
         _begun_for(line.get("for")),
+        _place(line, "from") if "from" in line else 0,
         tuple(troubles),
     )
 
@@ -250,19 +275,23 @@ def _cell(line: Mapping[str, Any]) -> CellRecord:
     upto = _place(line, "upto")
     if upto <= first:
         raise Invalid(f"it closes a cell that ends ({upto}) before it begins ({first})")
-    day = line.get("day")
-    if not isinstance(day, str):
-        raise Invalid('its "day" is not a day (YYYY-MM-DD)')
     return CellRecord(
         _cell_id(line),
         first,
         upto,
-        checked_day(day),
+        _day(line),
         _owners(line),
         _word(line, "reason", "flush"),
         _word(line, "mode", "chat"),
         _word(line, "at", ""),
     )
+
+
+def _day(line: Mapping[str, Any]) -> str:
+    day = line.get("day")
+    if not isinstance(day, str):
+        raise Invalid('its "day" is not a day (YYYY-MM-DD)')
+    return checked_day(day)
 
 
 def _texts(line: Mapping[str, Any]) -> dict[int, str | None]:

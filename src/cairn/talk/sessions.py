@@ -8,6 +8,8 @@
     {"t": "done", "cell": "mc_..."}                                         the cell's episodes are on disk
     {"t": "corrected", "cell": "mc_...", "owner": ["user", "u1"], "messages": [{"n": 3, "content": "..."}]}
     {"t": "followed", "cell": "mc_...", "owner": ["user", "u1"]}            what was derived agrees with that
+    {"t": "again", "cell": "mc_..."}                                        its words changed: tell it anew
+    {"t": "merged", "cell": "mc_...", "day": "...", "owners": [...]}        all its words are in other cells
 
 `n` is the ordinal of the line's first message. Where a caller limited to some owners began the session, its first
 line names them in `"for": ["alice"]`, and no other user's words are taken in after it. A cell holds the messages
@@ -30,7 +32,7 @@ import re
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -43,12 +45,14 @@ from cairn.seams import Journals, Locator
 from cairn.talk.lines import (
     MAX_ORDINAL,
     Added,
+    Again,
     CellRecord,
     Closed,
     Corrected,
     Event,
     Finished,
     Followed,
+    Merged,
     ToldTo,
     read_line,
 )
@@ -105,6 +109,16 @@ class CellCorrections:
 
 
 @dataclass(frozen=True, slots=True)
+class _Call:
+    """Where messages come from: an add call, when it was made, and which of its messages these are."""
+
+    batch: str
+    at: str
+    part: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Jump:
     """Messages that came with a gap before them; `base` is where the next ones would have stood."""
 
@@ -138,6 +152,7 @@ class SessionState:
     spoke: dict[tuple[str, str], int] = field(default_factory=dict)
     begun_for: frozenset[str] | None = None
     batches: OrderedDict[str, Batch] = field(default_factory=OrderedDict)
+    merged: dict[str, CellRecord] = field(default_factory=dict)
     corrections: dict[tuple[str, str, str], CellCorrections] = field(default_factory=dict)
     corrected_lines: int = 0
     troubles: list[LineTrouble] = field(default_factory=list)
@@ -152,7 +167,7 @@ class SessionState:
     _waiting: dict[str, None] = field(default_factory=dict)
     _cell_at: dict[str, int] = field(default_factory=dict)
     _spans: list[tuple[int, int]] = field(default_factory=list)
-    _first_batches: dict[int, str] = field(default_factory=dict)
+    _calls: dict[int, _Call] = field(default_factory=dict)
     _room: int = 0
     _jump: _Jump | None = None
 
@@ -196,6 +211,32 @@ class SessionState:
         """The messages at the places `first` to before `upto`, in order."""
         places = self._ordinals[bisect_left(self._ordinals, first) : bisect_left(self._ordinals, upto)]
         return [(n, self.by_ordinal[n]) for n in places]
+
+    def new_cell_id(self, first: int, upto: int, added: Added | None = None) -> str:
+        """The id of the cell that is about to be cut of these places, `added` being about to be appended.
+
+        It follows from the calls its messages came with: two machines that cut the same words of one log name the
+        same cell, and two that cut other words at the same places do not.
+        """
+        calls: list[tuple[int, _Call]] = []
+        for n in reversed(self._calls):
+            call = self._calls[n]
+            if n + call.count <= first:
+                break
+            calls.append((n, call))
+        if added is not None:
+            fresh = _Call(added.batch, added.at, added.part, len(added.messages))
+            calls.insert(0, (self.next_ordinal, fresh))
+        held = [
+            f"{call.batch} {call.at} {call.part + max(first - n, 0)} {call.part + min(upto - n, call.count)}"
+            for n, call in reversed(calls)
+            if n < upto and first < n + call.count
+        ]
+        found = cell_id(self.space, self.session_id, first, upto, *held)
+        while found in self._cell_at:
+            held.append(found)
+            found = cell_id(self.space, self.session_id, first, upto, *held)
+        return found
 
     def cell(self, cell_id: str) -> CellRecord | None:
         """The cell of this id."""
@@ -258,8 +299,16 @@ class SessionState:
         elif isinstance(event, Finished):
             at = self._cell_at.get(event.cell_id)
             if at is not None:
-                self.cells[at] = replace(self.cells[at], done=True)
+                self.cells[at] = replace(self.cells[at], done=True, again=False)
                 self._waiting.pop(event.cell_id, None)
+        elif isinstance(event, Again):
+            at = self._cell_at.get(event.cell_id)
+            if at is not None:
+                self.cells[at] = replace(self.cells[at], done=False, again=True, told=())
+                self._waiting[event.cell_id] = None
+        elif isinstance(event, Merged):
+            if event.cell.cell_id not in self._cell_at:
+                self.merged[event.cell.cell_id] = event.cell
         else:
             self._correct(event)
 
@@ -275,9 +324,9 @@ class SessionState:
         self.next_ordinal = first + count
         self.mode = event.mode or self.mode
         self._room = 0
-        batch = Batch(event.batch, count)
+        batch = Batch(event.batch, count + event.part)
         if event.batch:
-            self._first_batches[first] = event.batch
+            self._calls[first] = _Call(event.batch, event.at, event.part, count)
             self.batches[event.batch] = batch
         if event.key:
             self.batches[event.key] = batch
@@ -292,7 +341,8 @@ class SessionState:
             # What came before this line had a place of its own making: this one goes on as if it were not there.
             self._take_back(jump)
         if first < self.next_ordinal:
-            if event.batch and self._first_batches.get(first) == event.batch:
+            known = self._calls.get(first)
+            if known is not None and (known.batch, known.part) == (event.batch, event.part):
                 raise Invalid("it is a copy of an earlier line")
             # Two writers who did not see each other: the words of both are kept.
             first = self.next_ordinal
@@ -309,7 +359,7 @@ class SessionState:
             del self.by_ordinal[n]
             self.held_bytes -= _weight(message)
         del self._ordinals[bisect_left(self._ordinals, jump.first) :]
-        self._first_batches.pop(jump.first, None)
+        self._calls.pop(jump.first, None)
         self.next_ordinal = jump.base
         self._set_aside(
             jump.line, f"its place {jump.first} does not follow on the {jump.base} messages before it"
@@ -335,6 +385,7 @@ class SessionState:
         self._spans.insert(at, (cell.first, cell.upto))
         self._cell_at[cell.cell_id] = len(self.cells)
         self._waiting[cell.cell_id] = None
+        self.merged.pop(cell.cell_id, None)
         self.cells.append(cell)
         # A line that is lost may have held the last messages of the cell: their places are taken.
         self.next_ordinal = max(self.next_ordinal, cell.upto)
@@ -383,7 +434,7 @@ class SessionState:
                 self.held_bytes -= _weight(message)
             del self._ordinals[: bisect_left(self._ordinals, upto)]
             self.floor = max(self.floor, upto)
-        self._first_batches = {n: batch for n, batch in self._first_batches.items() if n >= self.floor}
+        self._calls = {n: call for n, call in self._calls.items() if n + call.count > self.floor}
 
     def copy(self) -> SessionState:
         """The state as it is now, for a reader who keeps it while the log grows."""
@@ -400,7 +451,8 @@ class SessionState:
             _waiting=dict(self._waiting),
             _cell_at=dict(self._cell_at),
             _spans=list(self._spans),
-            _first_batches={},
+            merged=dict(self.merged),
+            _calls={},
         )
 
 
@@ -442,10 +494,18 @@ class SessionLog:
     Args:
         journals: Where the logs are.
         budget_bytes: About how much memory all states together may take.
+        changed_at: When a log was last written, where another program may put one in the place of another.
     """
 
-    def __init__(self, journals: Journals, *, budget_bytes: int = 32 * 1024 * 1024) -> None:
+    def __init__(
+        self,
+        journals: Journals,
+        *,
+        budget_bytes: int = 32 * 1024 * 1024,
+        changed_at: Callable[[Locator], float] = lambda _: 0.0,
+    ) -> None:
         self._journals = journals
+        self._changed_at = changed_at
         self._budget = budget_bytes
         self._held: OrderedDict[Locator, _Held] = OrderedDict()
         self._size = 0
@@ -512,6 +572,7 @@ class SessionLog:
                 raise
             if held.state is not None:
                 held.state.let_go()
+                held.changed_at = self._changed_at(locator)
             self._account(held)
         self._shrink()
 
@@ -551,7 +612,11 @@ class SessionLog:
     def _caught_up(self, held: _Held, locator: Locator) -> SessionState:
         """The state as the log has it now, read on from where it was last seen."""
         state = held.state
-        size = self._journals.size(locator)
+        size, changed_at = self._journals.size(locator), self._changed_at(locator)
+        if state is not None and changed_at != held.changed_at:
+            # Another log may be in its place that has lines of the same lengths: nothing of it is known.
+            state = None
+        held.changed_at = changed_at
         if state is not None and size == state.offset:
             return state
         try:
@@ -596,11 +661,12 @@ class SessionLog:
 class _Held:
     """A kept state, the lock that whoever looks at it or changes it holds, and its size as it was counted."""
 
-    __slots__ = ("counted", "lock", "state")
+    __slots__ = ("changed_at", "counted", "lock", "state")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.state: SessionState | None = None
+        self.changed_at = 0.0
         self.counted: int | None = 0
 
 
@@ -657,9 +723,9 @@ def message_id(session_id: str, ordinal: int) -> str:
     return f"m_{_session_hash(session_id)}_{ordinal:06d}"
 
 
-def cell_id(space: Space, session_id: str, first: int, upto: int) -> str:
-    """The id of the cell of these ordinals: the same whenever it is computed."""
-    named = "\0".join((space.app, space.project, session_id, str(first), str(upto)))
+def cell_id(space: Space, session_id: str, first: int, upto: int, *held: str) -> str:
+    """The id of the cell of these ordinals, or of what is `held` in it: the same whenever it is computed."""
+    named = "\0".join((space.app, space.project, session_id, *(held or (str(first), str(upto)))))
     return "mc_" + hashlib.sha256(named.encode("utf-8")).hexdigest()[:12]
 
 

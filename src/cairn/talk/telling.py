@@ -35,6 +35,7 @@ from cairn.talk.inbox import Inbox
 from cairn.talk.lines import CellRecord
 from cairn.talk.narrative import said_at
 from cairn.talk.sessions import session_locator
+from cairn.talk.tidying import is_machine_made
 from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track
 
 _log = logging.getLogger(__name__)
@@ -205,10 +206,14 @@ class Teller:
         if said:
             if check_first:
                 episodes, failed = self._there(space, record)
+            if record.again:
+                lsn = self._retell(space, session_id, record, said, prompts, episodes, failed)
             known = {*episodes, *failed, *record.told}  # one that was told and is not there was removed since
             missing = [owner for owner in record.owners if owner not in known]
             if missing:
-                lsn = self._append(space, session_id, record, said, prompts, missing, episodes, failed)
+                lsn = max(
+                    lsn, self._append(space, session_id, record, said, prompts, missing, episodes, failed)
+                )
                 said = self._told_again(space, session_id, record, said, prompts, list(episodes))
             fresh = [owner for owner in episodes if owner in missing]
             if failed and not fresh:
@@ -251,6 +256,29 @@ class Teller:
                 continue
             episodes[track, owner] = (scope, written.entry_id)
             lsn = max(lsn, written.lsn)
+        return lsn
+
+    def _retell(
+        self,
+        space: Space,
+        session_id: str,
+        record: CellRecord,
+        said: Sequence[Message],
+        prompts: Mapping[str, str] | None,
+        episodes: Mapping[Owner, tuple[Scope, str]],
+        failed: dict[Owner, CairnError],
+    ) -> int:
+        """Give the episodes that are there the words the cell holds now; one that a person reworded stays."""
+        extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
+        lsn = 0
+        for owner in episodes:
+            try:
+                for _, locator, entry in self._episodes(space, record, [owner]):
+                    if is_machine_made(entry, self._inbox.said(space, session_id), self._zone):
+                        written = self._notebook.change(locator, entry.id, partial(_replaced, extraction))
+                        lsn = max(lsn, written.lsn)
+            except CairnError as error:
+                failed[owner] = error
         return lsn
 
     def _wait(

@@ -23,6 +23,7 @@ from cairn.errors import Conflict, Invalid, NotFound
 from cairn.notes.format import parse_note
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import Notebook
+from cairn.notes.unions import forgotten_marks
 from cairn.seams import Clock, Journals, Locator, Locks
 
 WHOLE = "*"
@@ -104,9 +105,17 @@ class TimeTravel:
     """The history of one space (`<app>/<project>`), given as the locator of its folder."""
 
     def __init__(
-        self, space: Locator, notebook: Notebook, journals: Journals, locks: Locks, clock: Clock
+        self,
+        space: Locator,
+        notebook: Notebook,
+        journals: Journals,
+        locks: Locks,
+        clock: Clock,
+        *,
+        is_replicated: bool = False,
     ) -> None:
         self._space = space
+        self._is_replicated = is_replicated
         folder = space.child(*_FOLDER)
         self._changes_at = folder.child("changes.jsonl")
         self._texts_at = folder.child("texts.jsonl")
@@ -268,8 +277,10 @@ class TimeTravel:
                 raise NotFound(
                     f"There is no checkpoint {when}. `cairn log --checkpoints` lists them.", id=when
                 )
-            yield from islice(self._changes(), found.changes)
-            return
+            if found.changes >= 0:
+                yield from islice(self._changes(), found.changes)
+                return
+            when = found.at  # made on another machine: its history came to ours later
         at = moment(when) if isinstance(when, str) else when
         if at is None or at.tzinfo is None:
             raise Invalid(
@@ -418,7 +429,10 @@ class TimeTravel:
                 if text is not None:
                     kept.append({**row, "text": text})
             if touched:
-                self._journals.replace(self._texts_at, [compact(row) for row in kept])
+                lines = [compact(row) for row in kept]
+                if self._is_replicated:
+                    lines += forgotten_marks(self._journals.read(self._texts_at).lines, lines)
+                self._journals.replace(self._texts_at, lines)
                 self._reset()
                 self._catch_up()
             return touched
