@@ -94,7 +94,9 @@ def test_a_note_that_cannot_be_read_holds_up_its_owner_alone(tmp_path):
         assert "not UTF-8" in answer["data"]["waiting"][0]
         code, answer = server.post(add, {"session_id": "group", "messages": [message("Or ten.", "zoe", 3)]})
         assert (code, answer["data"]["status"]) == (200, "accumulated")
-        found = server.post("memory/search", {"query": "pier", "user_id": "zoe", "method": "keyword"})
+        found = server.post(
+            "memory/search", {"query": "pier", "user_id": "zoe", "method": "keyword", "consistency": "strong"}
+        )
         assert len(found[1]["data"]["episodes"]) == 1
 
     with cairn.open_blocking(root, **OPTIONS) as memory:
