@@ -86,7 +86,7 @@ def settled(memory: Memory) -> list[str]:
 
 
 def test_there_are_doors() -> None:
-    """The table is read: what the reviews of a root would ask for is among the doors."""
+    """The table is read: the doors that matter most are among them."""
     assert len(DOORS) > 60
     for one in [
         ("memory.add", "idempotency_key"), ("memory.add", "session_id"), ("memory.checkpoint", "label"),
