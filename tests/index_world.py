@@ -13,6 +13,7 @@ from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
 from cairn.language.words import tokens
 from cairn.notes.notebook import Draft, Notebook
+from cairn.notes.own import OwnTexts
 from cairn.notes.root import MemoryRoot
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.indexer import Indexer
@@ -45,6 +46,8 @@ class World:
         self.state = SqliteState(index_dir)
         self.index = SqliteIndex(index_dir)
         one = HashingEmbedder(64)
+        self.edited: list[str] = []
+        own = OwnTexts()
         self.indexer = Indexer(
             storage=self.storage,
             journals=self.journals,
@@ -52,10 +55,12 @@ class World:
             queue=self.state,
             index=self.index,
             embedder=embedder or (lambda: one),
+            on_edit=lambda rows: self.edited.extend(row.entry_id for row in rows),
+            own=own,
         )
         self.indexer._recent.min_chars = min_chars
         self.root = MemoryRoot(self.storage)
-        self.notebook = Notebook(self.storage, self.locks, on_change=self.indexer.note_change)
+        self.notebook = Notebook(self.storage, self.locks, on_change=self.indexer.note_change, own=own)
 
     def episode(self, text: str, scope: Scope = ALICE, day: str = DAY, **inline: object) -> str:
         fields = {"owner_id": scope.owner, "session_id": "s1", "timestamp": f"{day}T10:00:00+00:00", **inline}

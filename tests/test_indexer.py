@@ -94,6 +94,26 @@ def test_rows_join_by_scope_and_entry_id(world):
     assert world.hits("plan", Scope(Space("other"), "user", "alice")) == []
 
 
+def test_an_edit_before_the_first_look_is_told(world):
+    """What we wrote and nobody touched is no edit; what was changed before it was ever indexed is one."""
+    first = world.episode("I adopted a heron called Zaphodine.")
+    world.sync()
+    assert world.edited == []
+    second = world.episode("I work as a plumber in Porto.")
+    world.path().write_text(world.path().read_text().replace("Porto", "Braga"))
+    third = world.episode("My sister plays the tuba.")  # written by us, over what a person changed
+    world.sync()
+    assert second in world.edited
+    assert first not in world.edited
+    world.edited.clear()
+    world.episode("We went to the sea.")
+    world.sync()
+    assert world.edited == []
+    world.path().write_text(world.path().read_text().replace("tuba", "horn"))
+    world.sync()
+    assert world.edited == [third]
+
+
 def test_only_the_edited_entry_is_embedded_again(tmp_path):
     """E72, E73, E95: an edit costs one embedding; an edit of an audit field updates the row and costs none."""
     embedder = CountingEmbedder()

@@ -325,6 +325,7 @@ class Parts:
             token_vectors=self.settings.index.token_vectors,
             on_edit=self._follow_edits,
             on_lost=self._look_again,
+            own=self.notebook.own,
             sessions=self.sessions,
         )
 
@@ -488,7 +489,6 @@ class Parts:
         for name, stage in vars(type(self)).items():
             if isinstance(stage, Stage):
                 getattr(self, name)
-        self.indexer.tells_new = False  # a new episode is seen in milliseconds, long before anybody edits it
         self.follower = MirrorProcess(self.settings.index_dir, self.index, self.mirror)
         self._closed_by(self.follower.stop)
         self.daemon = Daemon(

@@ -35,6 +35,7 @@ from cairn.notes.kinds import (
     space_locator,
     space_of,
 )
+from cairn.notes.own import OwnTexts
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock, iterate_files
 from cairn.types import Entry, Scope, Space
@@ -122,6 +123,7 @@ class Notebook:
         clock: Sets `last_appended_at`.
         on_change: Told of each durable change; returns its LSN. When it fails the write still stands (a scan
             finds the change later) and the LSN is 0.
+        own: Remembers which files read as they were written here; shared with whoever looks for edits.
     """
 
     def __init__(
@@ -132,8 +134,10 @@ class Notebook:
         clock: Clock | None = None,
         on_change: OnChange | None = None,
         lock_seconds: float = 60.0,
+        own: OwnTexts | None = None,
     ) -> None:
         self.root = MemoryRoot(storage)
+        self.own = own or OwnTexts()
         self._storage = storage
         self._locks = locks
         self._clock = clock or SystemClock()
@@ -518,6 +522,7 @@ class Notebook:
                 new = edit(text)
                 if new is None or new == text:
                     return 0
+                before = None if text is None else hash(text)
                 del text  # a long note: its memory serves the write
                 try:
                     self._storage.write(locator, new, expect=version)
@@ -526,6 +531,7 @@ class Notebook:
                         raise
                     time.sleep(min(0.001 * 2**attempt, 0.05))
                     continue
+                self.own.wrote(locator.key, before, new)
                 return self._announce(locator, "modified" if version else "added")
         raise AssertionError("unreachable")
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
+from cairn.notes.own import OwnTexts
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.noticing import kind_of, noticed, places_of
 from cairn.retrieval.reading import PART_MARK
@@ -130,10 +131,8 @@ class Indexer(DerivedMaintenance):
         token_vectors: Whether the vectors of single word pieces are kept, too, where the embedder gives them.
         on_edit: Told of episodes that may have been edited, at least once each, before their new rows are in.
         on_lost: Told, before a rebuild begins, that nobody knows any more what was edited since the last one.
-
-    Attributes:
-        tells_new: Whether `on_edit` hears of episodes that were never indexed before, too: with nobody
-            watching, one may be edited between being written and first being seen.
+        own: Which notes read as they were written here: an episode that is new in any other one may have been
+            edited before it was first seen, and `on_edit` hears of it.
     """
 
     def __init__(
@@ -149,9 +148,10 @@ class Indexer(DerivedMaintenance):
         token_vectors: bool = True,
         on_edit: Callable[[Sequence[Row]], object] | None = None,
         on_lost: Callable[[], object] | None = None,
+        own: OwnTexts | None = None,
         sessions: SessionLog | None = None,
     ) -> None:
-        self.tells_new = True
+        self._own = own or OwnTexts()
         self._on_edit, self._on_lost = on_edit, on_lost
         self._removed: set[tuple[Scope, str]] = set()
         self._storage = storage
@@ -396,6 +396,9 @@ class Indexer(DerivedMaintenance):
             for change in batch.changes:
                 self._fail(change, error, retryable=True, unread=False)
             return
+        for path, look in batch.looks.items():
+            if look.mark:
+                self._own.followed(path, look.mark)
         for path in batch.gone:
             self._recent.drop(path)  # should the same text come back, it has no rows any more
         if self._index.generation == batch.generation:
@@ -411,7 +414,11 @@ class Indexer(DerivedMaintenance):
         # A file caught between being emptied and being filled again loses its rows for a moment.
         self._removed |= batch.lost
         found = [
-            row for row, known in batch.episodes if known or self.tells_new or _name(row) in self._removed
+            row
+            for row, known in batch.episodes
+            if known
+            or not self._own.reads(row.path, batch.looks[row.path].mark)
+            or _name(row) in self._removed
         ]
         self._removed -= {_name(row) for row in found}
         if len(self._removed) > _REMOVED_KEPT:

@@ -27,13 +27,14 @@ _MAX_BYTES = 32 * 1024 * 1024
 class Look:
     """What was found in a file; `whole` is False when `found` names only what was added.
 
-    `troubles` says what in the file was set aside because it cannot be read.
+    `troubles` says what in the file was set aside because it cannot be read; `mark` is the hash of a note's text.
     """
 
     found: Found
     whole: bool
     memory: _NoteMemory | _SessionMemory | None = None
     troubles: str = ""
+    mark: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ class Recent:
             more = {entry.id for entry in added.entries}
             if not added.damaged and _replaced(added.frontmatter) == old.replaced and not more & old.ids:
                 memory = _NoteMemory(generation, text[head.body :], old.replaced, old.ids | more)
-                return Look(read_note(place, added, path, {}, zone=zone), whole=False, memory=memory)
+                found = read_note(place, added, path, {}, zone=zone)
+                return Look(found, whole=False, memory=memory, mark=hash(text))
         if known is None:
             return None
         note = place.kind.parse(text)
@@ -101,7 +103,8 @@ class Recent:
         if place.kind.storage == "daily" and not note.damaged and len(text) >= self.min_chars:
             ids = {entry.id for entry in note.entries}
             remembered = _NoteMemory(generation, note.body, _replaced(note.frontmatter), frozenset(ids))
-        return Look(read_note(place, note, path, known, zone=zone), whole=True, memory=remembered)
+        found = read_note(place, note, path, known, zone=zone)
+        return Look(found, whole=True, memory=remembered, mark=hash(text))
 
     def session(
         self,
