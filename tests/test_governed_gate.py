@@ -673,6 +673,17 @@ def test_other_words_for_the_same_are_merged(world: World) -> None:
     assert not other.deduped
 
 
+def test_things_told_apart_by_a_number_do_not_oppose_each_other(world: World) -> None:
+    """Two numbers that differ name another thing; a row of like sentences is a list; one value changed is told."""
+    rooms = [world.keeper.remember(f"Meeting room {n} has {20 + n} seats and a screen.") for n in range(1, 9)]
+    assert all(one.accepted and not one.deduped and not one.contradicts for one in rooms)
+    doors = [world.keeper.remember(f"The steel door {n} stays locked.") for n in range(8)]
+    assert all(one.accepted and not one.deduped for one in doors)
+    assert [len(one.contradicts) for one in doors[3:]] == [0] * 5
+    again = world.keeper.remember("Meeting room 3 has 30 seats and a screen.")
+    assert rooms[2].memory is not None and again.contradicts == (rooms[2].memory["id"],)
+
+
 def test_a_report_of_an_edit_is_no_memory(world: World) -> None:
     """Which line was changed in which file is told by version control."""
     verdict = world.keeper.remember("Fixed bug in src/app.py line 42, changed foo to bar")

@@ -265,7 +265,9 @@ def words_of(world: World, who: str, owner: str) -> str:
     """All that a token can read of an owner: pages, hits, evidence and open parts."""
     look = {"user_id": owner, "query": CANARY, "evidence": 20, "consistency": "strong", "method": "keyword"}
     calls = [
-        world.v1(who, "POST", "/memory/get", {"user_id": owner, "memory_type": "episode"}),
+        world.v1(
+            who, "POST", "/memory/get", {"user_id": owner, "memory_type": "episode", "consistency": "strong"}
+        ),
         world.v1(who, "POST", "/memory/search", look),
         *(
             world.v1(who, "POST", "/memory/search", {**look, "filters": {"session_id": session}})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Set as AbstractSet
+from typing import Literal
 
 from cairn.errors import Invalid
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Importance, Record, Status
@@ -77,17 +78,27 @@ def gist(content: str) -> frozenset[str]:
     return frozenset(words.stem(word) for word in words.word_set(content) if word not in little)
 
 
-def opposes(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two gists are of one matter and say otherwise: one denies what the other does not, or a number differs."""
+def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial", "number"]:
+    """How two gists of one matter say otherwise: one denies what the other does not, or one number differs.
+
+    Where two numbers differ, one of them names the thing: "room 3 has 20 seats" says nothing of room 4.
+    """
     left, right = one - _DENIALS - _NEGATIONS, other - _DENIALS - _NEGATIONS
     counts = frozenset(filter(_is_number, left)), frozenset(filter(_is_number, right))
     left, right = left - counts[0], right - counts[1]
     shared = len(left & right)
     if shared < 2 or shared < _OF_ONE_MATTER * min(len(left), len(right)):
-        return False
+        return ""
     if bool(one & _NEGATIONS) != bool(other & _NEGATIONS):
-        return True
-    return bool(counts[0]) and bool(counts[1]) and counts[0] != counts[1] and jaccard(left, right) >= 0.75
+        return "denial"
+    changed = len(counts[0] - counts[1]), len(counts[1] - counts[0])
+    return "number" if changed == (1, 1) and jaccard(left, right) >= 0.75 else ""
+
+
+def differ(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two gists, however alike, are no wordings of one thing: a denial or any number differs."""
+    counts = frozenset(filter(_is_number, one)), frozenset(filter(_is_number, other))
+    return bool(opposes(one, other)) or (bool(counts[0]) and bool(counts[1]) and counts[0] != counts[1])
 
 
 def _is_number(word: str) -> bool:

@@ -27,6 +27,7 @@ from cairn.seams import Locator, StorageBackend
 from cairn.types import Scope
 
 # A file written within the clock's grain of being looked at may be written again without looking different.
+_MOST_VALUES = 2  # records that differ in one number; more of them are a list of things
 _GRAIN_NS = 30_000_000
 _OPENING = re.compile(r"^[ \t]*<!--[ \t]*entry:", re.MULTILINE)
 
@@ -146,12 +147,18 @@ class Shelf:
         return min((self._records[k] for k in keys), key=lambda r: (r.locator.key, r.entry_id), default=None)
 
     def opposed(self, content: str) -> list[Record]:
-        """The live records of the same matter that say otherwise, the oldest first."""
+        """The live records of the same matter that say otherwise, the oldest first.
+
+        Where several differ from each other in the same number, it tells things apart ("room 1 is locked", "room 2
+        is locked", ...) and opposes nothing.
+        """
         gist = gate.gist(content)
         touched = Counter(key for word in gist for key in self._by_gist.get(word, ()))
         found = [self._records[key] for key, shared in touched.items() if shared >= 2]
-        found = [record for record in found if gate.opposes(gist, gate.gist(record.content))]
-        return sorted(found, key=lambda record: (record.locator.key, record.entry_id))
+        how = [(record, gate.opposes(gist, gate.gist(record.content))) for record in found]
+        are_names = sum(one == "number" for _, one in how) > _MOST_VALUES
+        opposed = [record for record, one in how if one == "denial" or (one and not are_names)]
+        return sorted(opposed, key=lambda record: (record.locator.key, record.entry_id))
 
     def _scan(self) -> Iterator[tuple[str, int, int]]:
         scan = getattr(self._storage, "scan", None)
