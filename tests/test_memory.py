@@ -96,6 +96,27 @@ def test_strategies_follow_a_flush(tmp_path):
     assert any("parrot" in fact.text for fact in facts)
 
 
+def test_whoever_subscribes_hears_of_kept_memories_and_of_hand_edits(tmp_path):
+    """A56: callbacks hear of each upserted memory and of every file that is indexed anew; one that fails harms nobody."""
+    rows, files = [], []
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.memories.on_upserted(lambda _row: 1 / 0)
+        stop = memory.memories.on_upserted(rows.append)
+        memory.subscribe(files.append, "changed")
+        memory.remember("Builds run on Alpine.")
+        memory.remember("Builds run on Alpine.")
+        stop()
+        memory.remember("Releases go out on Tuesdays.")
+        assert [row["content"] for row in rows] == ["Builds run on Alpine."] * 2
+        note = next(tmp_path.glob("*/*/shared/memories/*.md"))
+        until(lambda: files, "the written note is told")
+        files.clear()
+        note.write_text(note.read_text().replace("Tuesdays", "Mondays"))
+        until(lambda: files, "the edited note is told")
+        assert files[0]["path"] == note.relative_to(tmp_path).as_posix()
+        assert (files[0]["scope"], files[0]["owner"], files[0]["kind"]) == ("project", None, "memory")
+
+
 def test_a_closed_memory_says_so(tmp_path):
     """Using a memory outside its block is a named error."""
     memory = cairn.open_blocking(tmp_path)

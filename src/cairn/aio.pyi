@@ -131,6 +131,15 @@ class AsyncMemory:
         """What is different now from a checkpoint or a time."""
     async def doctor(self) -> builtins.list[dict[str, Any]]:
         """Look for trouble everywhere; each finding names the next step."""
+    async def events(
+        self,
+        *,
+        after: int | None = None,
+        owner: str | None = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """What changed lately in a space: files that were indexed, memories that were kept."""
     async def export_to(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
         """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone."""
     async def failures(self, *, retry: bool = False) -> builtins.list[dict[str, Any]]:

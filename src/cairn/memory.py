@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
 from cairn.errors import CairnError, Invalid
@@ -26,6 +28,9 @@ from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.parts import Parts
 from cairn.seams import Clock
+
+if TYPE_CHECKING:
+    from cairn.retrieval.events import Event
 
 log = logging.getLogger("cairn")
 
@@ -79,6 +84,18 @@ class Memory(Talk, Remember, Recall, Time, Repositories, Upkeep):
             raise Invalid("This memory is not open: use it inside `with cairn.open_blocking(...) as memory`.")
         return self._opened
 
+    def subscribe(self, listener: Callable[[Mapping[str, Any]], object], *kinds: str) -> Callable[[], None]:
+        """Call `listener` with every event from now on ("changed", "memory_upserted", ...); returns what ends that.
+
+        It is called on the thread in which something happened and should be quick; what it raises is logged.
+        """
+
+        def told(event: Event) -> None:
+            if not kinds or event.kind in kinds:
+                listener(event.as_data())
+
+        return self.parts.events.listen(told)
+
     @functools.cached_property
     def memories(self) -> Memories:
         """Governed memories: list, correct, forget, sweep, consolidate, core memory, skills and pages."""
@@ -100,3 +117,9 @@ class Memories(Single, Keeping):
     def parts(self) -> Parts:
         """The parts of the open root."""
         return self._memory.parts
+
+    def on_upserted(self, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]:
+        """Call `listener` with the row of each memory that is kept or merged into another; returns what ends that."""
+        from cairn.retrieval.events import UPSERTED
+
+        return self._memory.subscribe(lambda event: listener(event["memory"]), UPSERTED)

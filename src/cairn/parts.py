@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from cairn.governed.memories import Keeper
     from cairn.notes.conflicts import Merge
     from cairn.retrieval.corpus import Row, SearchIndex
+    from cairn.retrieval.events import Events
     from cairn.retrieval.indexer import Indexer
     from cairn.retrieval.lexical import NoteScan
     from cairn.retrieval.listing import Listing
@@ -186,6 +187,13 @@ class Parts:
         return made
 
     @Stage
+    def events(self) -> Events:
+        """Tells listeners what changed."""
+        from cairn.retrieval.events import Events
+
+        return Events(int(self.clock.now().timestamp() * 1000))
+
+    @Stage
     def observer(self) -> Observer:
         """Records what entries were before they changed."""
         made = Observer(self.storage, self._travel, self._changed_since)
@@ -218,6 +226,7 @@ class Parts:
             clock=self.clock,
             settings=self.settings,
             sessions=self.sessions,
+            on_event=self._tell_of_memory,
         )
         self._closed_by(made.close)
         return made
@@ -327,6 +336,7 @@ class Parts:
             on_lost=self._look_again,
             own=self.notebook.own,
             sessions=self.sessions,
+            on_indexed=self.events.changed,
         )
 
     @Stage
@@ -416,6 +426,10 @@ class Parts:
         from cairn.retrieval.noticing import noticed
 
         return self.state.enqueue(noticed(changes))
+
+    def _tell_of_memory(self, kind: str, row: Mapping[str, Any]) -> None:
+        if (place := place_of(Locator(row["path"]))) is not None:
+            self.events.memory(kind, place.scope, row)
 
     def _think_of(self, event: CellEvent) -> None:
         self.engine.handle(event)

@@ -230,6 +230,49 @@ def test_health_and_metrics_and_docs(server):
     assert "<html" in server.call("GET", "/docs")[1]
 
 
+def listened(server, wanted, *, headers=None, do=lambda: None):
+    """What a stream of events says until `wanted` kinds have come; `do` runs once it has begun."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LONG)
+    connection.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream", **(headers or {})})
+    answer = connection.getresponse()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.readline().startswith(b"retry:")
+    do()
+    found = []
+    try:
+        while not wanted <= {event["event"] for event in found}:
+            line = answer.readline()
+            if line.startswith(b"data: "):
+                found.append(json.loads(line[6:]))
+    finally:
+        connection.close()
+    return found
+
+
+def test_events_are_told_as_they_happen(server):
+    """A56: a kept memory and the file it went to are told to whoever listens, and again to who lost the connection."""
+    begin = server.call("GET", "/api/v1/events")[1]["data"]["last"]
+
+    def keep():
+        body = {"content": "The lighthouse keeper whistles at noon.", "scope": "user", "owner": "ida"}
+        assert server.post("memories", body)[0] == 200
+
+    found = listened(server, {"memory_inserted", "memory_upserted", "changed"}, do=keep)
+    told = next(event for event in found if event["event"] == "memory_upserted")
+    assert (told["scope"], told["owner"]) == ("user", "ida")
+    assert told["memory"]["content"] == "The lighthouse keeper whistles at noon."
+    file = next(event for event in found if event["event"] == "changed" and event["owner"] == "ida")
+    assert (file["kind"], file["path"]) == ("memory", told["memory"]["path"])
+    again = listened(server, {"memory_upserted"}, headers={"Last-Event-ID": str(begin)})
+    assert told in again
+    page = server.call("GET", f"/api/v1/events?after={begin}&owner=ida")[1]["data"]
+    assert {event["owner"] for event in page["events"]} == {"ida"}
+    assert page["last"] >= told["id"]
+    # A number of another life of the server: nobody knows what came since.
+    assert server.call("GET", "/api/v1/events?after=1")[1]["data"]["events"][0]["event"] == "missed"
+    assert server.call("GET", "/api/v1/events?after=-1")[0] == 422
+
+
 def test_a_slow_client_starves_nobody(server):
     """A client that trickles its body holds up only itself."""
     with socket.create_connection(("127.0.0.1", server.port)) as slow:

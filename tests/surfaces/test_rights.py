@@ -67,6 +67,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/recall"): Case({"query": CANARY, "user_id": "alice"}),
     ("POST", "/brief"): Case({"user_id": "alice"}),
     ("GET", "/show"): Case(query="?id={id}"),
+    ("GET", "/events"): Case(query="?owner=alice"),
     ("GET", "/index"): Case(),
     ("POST", "/index/sync"): Case({}, writes=True, needs=("share",)),
     ("POST", "/index/failures"): Case({}, writes=True, needs=("share",)),

@@ -32,10 +32,10 @@ NOT_HTTP = {
     "health",
     "gauges",
 }
-# Not typed: `add --async-mode` and `search` show what waits, `consolidate --undo` and `log` stand for the others, and
+# Not typed: events are those of a process that stays; `add --async-mode` and `search` show what waits, `consolidate --undo` and `log` stand for the others, and
 # `cairn project` does more than ask.
 NOT_TYPED = {
-    "unprocessed", "session_owners", "undo_consolidation", "health", "gauges", "checkpoint", "checkpoints", "repair",
+    "events", "unprocessed", "session_owners", "undo_consolidation", "health", "gauges", "checkpoint", "checkpoints", "repair",
     "project_status", "project_query", "project_validate", "project_preview",
 }  # fmt: skip
 

@@ -798,6 +798,32 @@ class IndexStatus:
     ] = None
 
 
+class EventItem:
+    """One thing that happened; what else it carries depends on `event`."""
+
+    id: Annotated[int, says("its number, ascending", 1780300000001)]
+    event: Annotated[
+        Literal["changed", "memory_inserted", "memory_upserted", "missed"],
+        says('what happened; "missed" if events before it are gone: look at everything again', "changed"),
+    ]
+    app_id: Annotated[str, says("the app", "default")]
+    project_id: Annotated[str, says("the project", "default")]
+    scope: Annotated[str | None, says("whose: user, agent, mission or project", "user")]
+    owner: Annotated[str | None, says("the user, agent or run", "alice")]
+    path: Annotated[str, says("the file", "default_app/default_project/users/alice/user.md")] = ""
+    kind: Annotated[str, says("what the file holds", "profile")] = ""
+    change: Annotated[str, says("added, modified or deleted", "modified")] = ""
+    lsn: Annotated[int, says("the change as min_lsn takes it", 12)] = 0
+    memory: Annotated[dict[str, Any] | None, says("the memory's row", {"id": "mem_20260601_00000001"})] = None
+
+
+class EventsData:
+    """What happened lately."""
+
+    events: Annotated[list[EventItem], says("the events, oldest first", [])]
+    last: Annotated[int, says("the number to ask after next", 1780300000001)]
+
+
 class SyncData:
     """What bringing the index up to date did."""
 

@@ -56,6 +56,14 @@ def recall(asked: Asked) -> None:
     asked.grant.reach_space(Space(asked.fields["app_id"], asked.fields["project_id"] or "default"))
 
 
+def events(asked: Asked) -> None:
+    """The owner the call names, or everything in the space."""
+    if asked.fields["owner"] is None:
+        asked.grant.reach_space(space_of(asked))
+    else:
+        asked.grant.reach_owners(space_of(asked), [asked.fields["owner"]])
+
+
 def remember(asked: Asked) -> None:
     """The scope the memory goes to, and letting it in as it is asked for."""
     given = asked.fields

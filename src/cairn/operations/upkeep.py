@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import place_of
 from cairn.operations import answers, rules
+from cairn.operations.fields import MAX_ID, AppId, ProjectId
 from cairn.operations.table import Room, operation, says
 from cairn.seams import Locator
+from cairn.types import Space
 from cairn.version import VERSION
 
 if TYPE_CHECKING:
@@ -29,6 +31,31 @@ def _named(name: str) -> Callable[[Any, Room, Mapping[str, Any]], dict[str, Any]
 
 class Upkeep(Room):
     """What a root's owner does with it."""
+
+    # ------------------------------------------------------------ what happens
+
+    @operation(http="GET /events", answers=answers.EventsData, allow=rules.events)
+    def events(
+        self,
+        *,
+        after: Annotated[
+            int | None, says("those after this number; without it only where to begin", 1780300000000, low=0)
+        ] = None,
+        owner: Annotated[
+            str | None, says("only those of this user, agent or run", "alice", low=1, high=MAX_ID)
+        ] = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """What changed lately in a space: files that were indexed, memories that were kept.
+
+        Over HTTP with `Accept: text/event-stream` the answer goes on: each event as it happens.
+        """
+        hub, space = self.parts.events, Space(app_id, project_id)
+        last = hub.last
+        found = [] if after is None else hub.after(after)
+        told = [one.as_data() for one in found if one.concerns(space, owner)]
+        return {"events": told, "last": max(last, found[-1].number if found else 0)}
 
     # ------------------------------------------------------------ the index
 

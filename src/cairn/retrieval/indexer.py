@@ -133,6 +133,7 @@ class Indexer(DerivedMaintenance):
         on_lost: Told, before a rebuild begins, that nobody knows any more what was edited since the last one.
         own: Which notes read as they were written here: an episode that is new in any other one may have been
             edited before it was first seen, and `on_edit` hears of it.
+        on_indexed: Told of changes that are in the index now, while it is not being made anew.
     """
 
     def __init__(
@@ -150,7 +151,9 @@ class Indexer(DerivedMaintenance):
         on_lost: Callable[[], object] | None = None,
         own: OwnTexts | None = None,
         sessions: SessionLog | None = None,
+        on_indexed: Callable[[Sequence[Change]], object] | None = None,
     ) -> None:
+        self._on_indexed = on_indexed
         self._own = own or OwnTexts()
         self._on_edit, self._on_lost = on_edit, on_lost
         self._removed: set[tuple[Scope, str]] = set()
@@ -408,6 +411,8 @@ class Indexer(DerivedMaintenance):
             self._recent.clear()
         remarks = {path: look.troubles for path, look in batch.looks.items() if look.troubles}
         self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen, remarks=remarks)
+        if self._on_indexed is not None and not self._rebuilding:
+            self._on_indexed(batch.changes)
 
     def _edited(self, batch: _Batch) -> list[Row]:
         """The episodes of a batch that read otherwise than before."""

@@ -25,21 +25,32 @@ from starlette.routing import Route as StarletteRoute
 from cairn.aio import AsyncMemory
 from cairn.config import Settings
 from cairn.errors import CairnError, Misconfigured
+from cairn.operations.table import Asked, Operation
+from cairn.surfaces import stream
 from cairn.surfaces.connections import Connections, share_of_handles
 from cairn.surfaces.guard import Guard, Refusal, envelope, refusal_for
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
+from cairn.types import Space
 
 log = logging.getLogger("cairn.http")
 
 VERSIONS = ("/api/v1", "/api/v2")
+EVENTS = "/events"
 
 
 class _Routes:
     """Turns the table into Starlette routes bound to one memory."""
 
-    def __init__(self, memory: AsyncMemory, metrics: Metrics, connections: Connections | None) -> None:
+    def __init__(
+        self,
+        memory: AsyncMemory,
+        metrics: Metrics,
+        connections: Connections | None,
+        stopping: Callable[[], bool],
+    ) -> None:
         self.memory = memory
+        self.stopping = stopping
         self.metrics = metrics
         self.connections = connections
 
@@ -68,6 +79,8 @@ class _Routes:
 
             def work() -> Response:
                 fields = fields_in(route, request.path_params, query, body)
+                if route.path == EVENTS and stream.is_wanted(request.headers):
+                    return self._stream(row, room, fields, request)
                 data = row.ask(room, fields, grant)
                 late = bool(row.late) and data.get("status") == row.late
                 return as_json({"request_id": request_id, "data": data}, 202 if late else 200)
@@ -75,6 +88,20 @@ class _Routes:
             return await self.memory.pools.run(work, writes=row.writes)
 
         return handle
+
+    def _stream(self, row: Operation, room: Any, fields: dict[str, Any], request: Request) -> Response:
+        """Events that go on, for a caller who may ask for them at all."""
+        if row.allow is not None:
+            row.allow(Asked(room, fields, request.state.grant))
+        after = stream.number_of(request.headers)
+        space = Space(fields["app_id"], fields["project_id"])
+        return stream.respond(
+            room.parts.events,
+            space,
+            fields["owner"],
+            fields["after"] if after is None else after,
+            self.stopping,
+        )
 
     async def health(self, request: Request) -> Response:
         request.state.route = "/health"
@@ -124,10 +151,16 @@ async def _framework_refusal(request: Request, error: Exception) -> Response:
     return Response(body, refusal.status, headers=refusal.headers, media_type="application/json")
 
 
-def build_app(memory: AsyncMemory, *, own: bool = True, connections: Connections | None = None) -> Guard:
+def build_app(
+    memory: AsyncMemory,
+    *,
+    own: bool = True,
+    connections: Connections | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Guard:
     """The ASGI application over `memory`; with `own` its lifetime follows the server's.
 
-    The figures of `connections` are added to those of /metrics.
+    The figures of `connections` are added to those of /metrics. What would go on for ever ends when `stopping` says so.
     """
     metrics = Metrics()
 
@@ -140,7 +173,7 @@ def build_app(memory: AsyncMemory, *, own: bool = True, connections: Connections
             yield
 
     inner = Starlette(
-        routes=_Routes(memory, metrics, connections).all(),
+        routes=_Routes(memory, metrics, connections, stopping).all(),
         lifespan=lifespan,
         exception_handlers={
             HTTPException: _framework_refusal,
@@ -215,7 +248,8 @@ def serve(
     # A request re-takes the interpreter lock after each flush to disk; it should not wait 5 ms for background text work.
     sys.setswitchinterval(0.0005)
     memory = AsyncMemory(settings)
-    app = build_app(memory, connections=connections)
+    servers: list[uvicorn.Server] = []
+    app = build_app(memory, connections=connections, stopping=lambda: any(one.should_exit for one in servers))
     config = uvicorn.Config(
         cast("Any", app),
         host=settings.server.host,
@@ -231,6 +265,7 @@ def serve(
         backlog=backlog,
     )
     server = uvicorn.Server(config)
+    servers.append(server)
 
     def finish() -> None:
         server.should_exit = True
