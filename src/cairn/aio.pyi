@@ -15,6 +15,7 @@ from cairn.governed.missions import MissionEnd
 from cairn.governed.pages import PagesReport
 from cairn.governed.skills import ScanReport
 from cairn.memory import Memories, Memory
+from cairn.operations.access import TokenName
 from cairn.operations.fields import (
     AgentId,
     AnyScope,
@@ -104,6 +105,19 @@ class AsyncMemory:
         limited_to: LimitedTo = None,
     ) -> AddOutcome:
         """Keep messages, all or none, durably before this returns."""
+    async def add_token(self, name: TokenName, rights: str = "", *, expires: str = "") -> dict[str, Any]:
+        """Make a token for the HTTP server; running servers take it from the next call on."""
+    async def audit(
+        self,
+        *,
+        token: str = "",
+        operation: str = "",
+        about: str = "",
+        refused: bool = False,
+        since: str = "",
+        limit: int = 100,
+    ) -> builtins.list[dict[str, Any]]:
+        """Calls of the HTTP server, newest first: when, whose token, which operation, about whom, and how it ended."""
     async def backup(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
         """Copy the truth into a .tar.gz archive while others go on writing, and read it back before saying so."""
     async def brief(
@@ -261,6 +275,8 @@ class AsyncMemory:
         project_id: ProjectId = "default",
     ) -> builtins.list[dict[str, Any]]:
         """Bring entries back to a checkpoint, a time, or before one change; this too can be undone."""
+    async def revoke_token(self, name: TokenName) -> dict[str, Any]:
+        """End a token at once, on running servers, too. It stays in the list, so that the audit log can be read."""
     async def search(
         self,
         query: str,
@@ -298,6 +314,8 @@ class AsyncMemory:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def sync(self, path: str | None = None) -> dict[str, Any]:
         """Bring the index up to date now: every file, or one note; conflict copies of a sync program are merged first."""
+    async def tokens(self) -> builtins.list[dict[str, Any]]:
+        """The tokens made by `add_token`, those that ended or were revoked included; none has its secret any more."""
     async def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
         """Run a strategy now over all it has not seen."""
     async def undo_reflection(self, run_id: str = "") -> builtins.list[str]:

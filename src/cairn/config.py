@@ -147,9 +147,10 @@ class KeepingSettings:
 class ServerSettings:
     """The HTTP server. Binding beyond loopback requires `tokens`.
 
-    A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin]"; what is left out is not
-    limited. A token with owners has the last three rights only where they are named; to another they are denied by
-    a minus (`-promote`). A connection that brings no complete request within `header_timeout_seconds` is closed; of
+    A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin] [admin] [rate=N] [expires=DATE]
+    [name=NAME]"; what is left out is not limited. A token with owners may share, promote and pin only where that is named;
+    to another it is denied by a minus (`-promote`). `rate` is calls a minute. Further tokens are made by `cairn token add`.
+    The audit log of calls takes at most `audit_bytes` (0: none is kept). A connection that brings no complete request within `header_timeout_seconds` is closed; of
     more than `max_connections` the longest idle makes room. The repositories below `project_roots` may be asked about over HTTP; none may without it.
     """
 
@@ -165,6 +166,7 @@ class ServerSettings:
     max_connections: int = 512
     header_timeout_seconds: float = 10.0
     body_timeout_seconds: float = 20.0
+    audit_bytes: int = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,14 @@ class Settings:
             tree = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
             return self.cache_dir / "index" / tree
         return self.root / ".index"
+
+    @property
+    def server_dir(self) -> Path:
+        """Where a server keeps its tokens and its audit log: of this machine, also where the root is synced."""
+        if self.storage.backend == "vault":
+            tree = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
+            return self.cache_dir / "server" / tree
+        return self.root / ".server"
 
     @property
     def cache_dir(self) -> Path:

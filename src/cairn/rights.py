@@ -16,23 +16,32 @@ see `check_session` and `check_newcomers`, which the inbox asks under the sessio
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cairn.errors import Conflict, Forbidden, Misconfigured
+from cairn.errors import Conflict, Forbidden, Invalid, Misconfigured
 from cairn.types import Scope, Space
 
 _MIN_SECRET = 16
 _RIGHTS = ("share", "promote", "pin")
-_FORM = "SECRET [r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin]"
+_WORDS = "[r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin] [admin] [rate=N] [expires=DATE] [name=NAME]"
+_NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,64}")
+_SPAN = re.compile(r"(\d{1,5})([hd])")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one token may do. None means not limited."""
+    """What one token may do. None means not limited.
+
+    `rate` is how many calls a minute it may make (0: not limited), `expires` when it ends. `admin` is the right to make
+    and revoke tokens and to read the audit log; only a token that is not limited otherwise can have it.
+    """
 
     digest: bytes = b""
+    name: str = ""
     write: bool = True
     apps: frozenset[str] | None = None
     projects: frozenset[str] | None = None
@@ -40,6 +49,9 @@ class Grant:
     share: bool = True
     promote: bool = True
     pin: bool = True
+    admin: bool = False
+    rate: int = 0
+    expires: datetime | None = None
 
     # ------------------------------------------------------------ what it reaches
 
@@ -86,6 +98,14 @@ class Grant:
         if self.projects is not None and space.project not in self.projects:
             raise Forbidden(f'This token does not reach project_id "{space.project}".')
 
+    def may_administer(self) -> None:
+        """Raise `Forbidden` unless the token may make and revoke tokens and read the audit log."""
+        if not self.admin:
+            raise Forbidden(
+                'This token may not look after tokens: it lacks the word "admin". '
+                "`cairn token` does so on the machine itself."
+            )
+
     # ------------------------------------------------------------ what it may let in
 
     def may_promote(self, what: str) -> None:
@@ -131,40 +151,84 @@ OPEN = Grant()
 
 
 def parse_tokens(lines: Sequence[str]) -> tuple[Grant, ...]:
-    """Read the `server.tokens` setting; see `ServerSettings`.
+    """Read the `server.tokens` setting; see `ServerSettings`. One without `name=` is named by its place.
 
     Raises:
         Misconfigured: a token that is too short, or a word of it that has no meaning.
     """
-    return tuple(_grant(line) for line in lines)
+    found = []
+    for place, line in enumerate(lines, 1):
+        secret, *words = line.split()
+        if len(secret) < _MIN_SECRET:
+            raise Misconfigured(
+                f"server.tokens: a token needs at least {_MIN_SECRET} characters.", setting="server.tokens"
+            )
+        try:
+            found.append(grant_of(digest_of(secret.encode()), f"settings-{place}", words))
+        except Invalid as error:
+            raise Misconfigured(f"server.tokens: {error}", setting="server.tokens") from None
+    return tuple(found)
 
 
-def _grant(line: str) -> Grant:
-    secret, *words = line.split()
-    if len(secret) < _MIN_SECRET:
-        raise Misconfigured(
-            f"server.tokens: a token needs at least {_MIN_SECRET} characters.", setting="server.tokens"
+def digest_of(secret: bytes) -> bytes:
+    """What is kept of a secret. Ours have 256 random bits, so one round of a hash is enough."""
+    return hashlib.sha256(secret).digest()
+
+
+def check_name(name: str) -> str:
+    """A token's name.
+
+    Raises:
+        Invalid: it has other characters, or too many.
+    """
+    if not _NAME.fullmatch(name):
+        raise Invalid(
+            f'"{name[:60]}" cannot be a token\'s name: use 1 to 64 letters, digits and _.@+- without blanks.',
+            field="name",
         )
+    return name
+
+
+def grant_of(digest: bytes, name: str, words: Sequence[str]) -> Grant:
+    """What the words after a secret allow.
+
+    Raises:
+        Invalid: a word that has no meaning.
+    """
     limits: dict[str, frozenset[str]] = {}
     named: dict[str, bool] = {}
-    write = True
+    write, admin, rate = True, False, 0
+    expires: datetime | None = None
     for word in words:
-        name, equals, value = word.partition("=")
+        key, equals, value = word.partition("=")
         if word in {"r", "rw"}:
             write = word == "rw"
         elif word.removeprefix("-") in _RIGHTS:
             named[word.removeprefix("-")] = not word.startswith("-")
-        elif equals and name in {"app", "project", "owner"} and value:
+        elif word == "admin":
+            admin = True
+        elif key in {"app", "project", "owner"} and value:
             if value != "*":
-                limits[name] = frozenset(value.split(","))
+                limits[key] = frozenset(value.split(","))
+        elif key == "rate" and value.isascii() and value.isdigit() and 0 < int(value) <= 1_000_000:
+            rate = int(value)
+        elif key == "expires" and value:
+            expires = end_of(value)
+        elif equals and key == "name":
+            name = check_name(value)
         else:
-            raise Misconfigured(
-                f'server.tokens: "{word}" is not understood; a token is "{_FORM}".', setting="server.tokens"
-            )
+            raise Invalid(f'"{word[:60]}" is not understood; the words are {_WORDS}.', field="rights")
     # Who is limited to owners has the further rights only by name; who is not can be denied them by name.
     usual = "owner" not in limits
+    if admin and (limits or not write or not all(named.values())):
+        raise Invalid(
+            '"admin" makes tokens of every kind, so it is for a token that is not limited otherwise: leave out '
+            "r, app=, project=, owner= and words with a minus.",
+            field="rights",
+        )
     return Grant(
-        digest=hashlib.sha256(secret.encode()).digest(),
+        digest=digest,
+        name=name,
         write=write,
         apps=limits.get("app"),
         projects=limits.get("project"),
@@ -172,6 +236,34 @@ def _grant(line: str) -> Grant:
         share=named.get("share", usual),
         promote=named.get("promote", usual),
         pin=named.get("pin", usual),
+        admin=admin,
+        rate=rate,
+        expires=expires,
+    )
+
+
+def end_of(text: str, now: datetime | None = None) -> datetime:
+    """When a token ends: a day (its end, in UTC), a moment with its zone, or a span from `now` (`90d`, `12h`).
+
+    Raises:
+        Invalid: none of these.
+    """
+    span = _SPAN.fullmatch(text)
+    if span is not None and now is not None:
+        return now + int(span[1]) * (timedelta(hours=1) if span[2] == "h" else timedelta(days=1))
+    try:
+        if len(text) == len("2027-01-01"):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC) + timedelta(days=1)
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is not None:
+            return found
+    except (ValueError, OverflowError):
+        pass
+    spans = ", or a span such as 90d or 12h" if now is not None else ""
+    raise Invalid(
+        f'expires "{text[:60]}" is no end: give a day (2027-01-01), a time with its zone '
+        f"(2027-01-01T12:00:00+00:00){spans}.",
+        field="expires",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import subprocess
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ REACH = {
     "no-share": "rw -share",
     "no-promote": "rw -promote",
     "no-pin": "rw -pin",
+    "keeper": "rw admin",
 }
 BEYOND = ("bob", "acme", "elsewhere")
 
@@ -47,6 +49,7 @@ class Case:
     writes: bool = False
     needs: tuple[str, ...] = ()
     closed: bool = True  # False for what tells of nobody's memory
+    admin: bool = False  # only for who has the word
     status: int = 200
 
 
@@ -118,6 +121,10 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/checkpoints"): Case({"label": "here"}, writes=True, needs=("share",)),
     ("GET", "/diff"): Case(query="?target=chk-000001"),
     ("POST", "/restore"): Case({"target": "chk-000001"}, writes=True, needs=("share",)),
+    ("GET", "/tokens"): Case(admin=True),
+    ("POST", "/tokens"): Case({"name": "made-{count}", "rights": "rw admin"}, writes=True, admin=True),
+    ("DELETE", "/tokens/{name}"): Case(writes=True, admin=True),
+    ("GET", "/audit"): Case(admin=True),
     ("GET", "/project/status"): Case(query=PATH),
     ("POST", "/project/query"): Case({"path": "{repo}", "question": "what is this"}),
     ("GET", "/project/validate"): Case(query=PATH),
@@ -133,6 +140,7 @@ class World:
         self.base = base
         self.repo = str(base / "repos" / "tides")
         self.count = 0
+        self.numbers = itertools.count()
 
     def call(self, who: str | None, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {secret(who)}"} if who else {}
@@ -200,7 +208,11 @@ def world(tmp_path_factory):
 def filled(world: World, path: str, case: Case, memory: str) -> tuple[str, Any]:
     """The path and body of a case, about `memory`."""
     path = (path + case.query).replace("{id}", memory).replace("{run}", "run-1")
-    known = {"{repo}": world.repo, "{id}": memory}
+    if "{name}" in path:  # a token that is there to be revoked
+        name = f"there-{next(world.numbers)}"
+        assert world.v1("keeper", "POST", "/tokens", {"name": name})[0] == 200
+        path = path.replace("{name}", name)
+    known = {"{repo}": world.repo, "{id}": memory, "made-{count}": f"made-{next(world.numbers)}"}
     body = case.body
     if isinstance(body, dict):
         body = {
@@ -243,6 +255,8 @@ def test_a_route_is_refused_to_all_who_may_not(world, method, path):
         if case.writes:
             refused += [("reader", 403, "FORBIDDEN")]
         refused += [(f"no-{right}", 403, "FORBIDDEN") for right in case.needs]
+        if case.admin:
+            refused += [(who, 403, "FORBIDDEN") for who in ("all", "reader", "no-pin")]
         for who, status, code in refused:
             got, answer = world.call(who, method, at, body)
             assert (got, answer["error"]["code"]) == (status, code), (who, answer)
@@ -250,7 +264,8 @@ def test_a_route_is_refused_to_all_who_may_not(world, method, path):
     assert world.truth() == before
     for prefix in prefixes(path):
         at, body = filled(world, prefix + path, case, world.fresh(archived=path.endswith("/restore")))
-        got, answer = world.call("all" if case.writes else "reader", method, at, body)
+        who = "keeper" if case.admin else "all" if case.writes else "reader"
+        got, answer = world.call(who, method, at, body)
         assert got == case.status, answer
 
 

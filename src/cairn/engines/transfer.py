@@ -25,7 +25,7 @@ from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of, space_of
 from cairn.seams import Journals, Locator, StorageBackend, content_hash, iterate_files
 
-_LEFT_OUT = frozenset({".index", ".tmp", ".lock", ".git"})
+_LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git"})
 _ARCHIVES = (".tar.gz", ".tgz")
 _MAX_FILE_BYTES = 512 * 1024 * 1024
 _ATTEMPTS = 20

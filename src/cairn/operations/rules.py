@@ -175,6 +175,11 @@ def root(*, write: bool) -> Rule:
     return lambda asked: asked.grant.reach_root(write=write)
 
 
+def admin(asked: Asked) -> None:
+    """Looking after tokens and reading the audit log: a right of its own."""
+    asked.grant.may_administer()
+
+
 def repository(asked: Asked) -> None:
     """A repository below `server.project_roots`, and the space of its memory."""
     from cairn.projects import open_project  # a fifth of a second that most servers never need

@@ -92,6 +92,7 @@ HOMES = {
     "upkeep_cli": (
         "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",
     ),
+    "access_cli": ("token", "audit"),
     "project_cli": ("project",),
     "agents_cli": ("mcp", "integrate"),
 }  # fmt: skip

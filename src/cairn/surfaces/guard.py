@@ -1,19 +1,21 @@
 """What stands before every HTTP route: who may call, from where, how much, and how refusals look.
 
-One pure ASGI layer. In order: a request id; Host and Origin (a web page must not reach a local server through
-DNS rebinding or a forged form); the bearer token; the size and speed of the body; how many calls run at once.
-Every refusal, also the framework's own, has the one envelope `{request_id, error: {code, message, ...}}`.
+One pure ASGI layer, which everything that is served passes. In order: a request id; Host and Origin (a web page must not
+reach a local server through DNS rebinding or a forged form); the bearer token and its rate; the size and speed of the
+body; how many calls run at once. At the end the call goes into the audit log: what a route has told about itself by
+`note_call`, and every refusal. Every refusal, also the framework's own, has the one envelope
+`{request_id, error: {code, message, ...}}`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import hashlib
 import hmac
 import ipaddress
 import json
 import logging
+import math
 import re
 import time
 import uuid
@@ -23,6 +25,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cairn.config import ServerSettings
+from cairn.engines.audit import AuditLog
+from cairn.engines.tokens import TokenFile
 from cairn.errors import (
     CairnError,
     Conflict,
@@ -33,7 +37,7 @@ from cairn.errors import (
     NotOffered,
     Unavailable,
 )
-from cairn.rights import OPEN, Grant, parse_tokens
+from cairn.rights import OPEN, Grant, digest_of, parse_tokens
 
 ASGIScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -120,6 +124,38 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+# What a call is about, by the names of its fields; everything else may be content.
+_ABOUT = (
+    "app_id", "project_id", "scope", "owner", "user_id", "agent_id", "agent", "run_id", "session_id", "memory_id",
+    "entry_id", "name",
+)  # fmt: skip
+_REFUSALS_EACH = 1.0  # seconds; callers without a token cannot fill the audit log faster than that
+
+
+def note_call(state: MutableMapping[str, Any], operation: str, fields: Mapping[str, Any]) -> None:
+    """Tell the guard which operation a call is and about whom, for the audit log. Whatever serves operations calls it.
+
+    An id that holds a credential is about to be refused; it stays out of the log, too.
+    """
+    from cairn.governed.secrets import redact
+
+    about = {
+        name: str(value)[:128] for name in _ABOUT if isinstance(value := fields.get(name), str) and value
+    }
+    long = [name for name, value in about.items() if len(value) >= 16]
+    for name in long if long and redact("\n".join(about[name] for name in long)).findings else ():
+        about[name] = "[redacted]"
+    state["operation"], state["about"] = operation, about
+
+
+@dataclass
+class _Bucket:
+    """How many calls a token may still make now; a minute fills it."""
+
+    left: float
+    at: float
+
+
 @dataclass
 class Guard:
     """The ASGI layer itself. `state["grant"]` and `state["request_id"]` are left for the routes."""
@@ -128,10 +164,19 @@ class Guard:
     settings: ServerSettings
     grants: tuple[Grant, ...] = ()
     observe: Callable[[str, int, float], None] = lambda _route, _status, _seconds: None
+    tokens: TokenFile | None = None
+    audit: AuditLog | None = None
     running: int = field(default=0, init=False)
+    _buckets: dict[bytes, _Bucket] = field(default_factory=dict, init=False)
+    _told: tuple[float, int] = field(default=(0.0, 0), init=False)
 
     def __post_init__(self) -> None:
         self.take(self.settings)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are or were tokens beside the settings: then nobody comes in without one."""
+        return self.tokens is not None and self.tokens.begun
 
     def take(self, settings: ServerSettings) -> None:
         """Go by these settings from the next call on.
@@ -140,10 +185,10 @@ class Guard:
             Misconfigured: they are not possible; then nothing has changed.
         """
         grants = parse_tokens(settings.tokens)
-        if not is_loopback(settings.host) and not grants:
+        if not is_loopback(settings.host) and not grants and not self.begun:
             raise Misconfigured(
                 f"The server would listen on {settings.host}, beyond this machine, without a token. "
-                "Set server.tokens, or bind to 127.0.0.1.",
+                "Make one with `cairn token add`, set server.tokens, or bind to 127.0.0.1.",
                 setting="server.tokens",
             )
         named = (settings.host.strip("[]"), *settings.allowed_hosts)
@@ -161,7 +206,7 @@ class Guard:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         started = time.perf_counter()
-        status = 500
+        status, code = 500, ""
         begun = False
 
         async def send_with_id(message: MutableMapping[str, Any]) -> None:
@@ -176,6 +221,7 @@ class Guard:
             _check_once(scope["headers"])
             self._check_caller(headers)
             state["grant"] = self._grant(scope["path"], headers)
+            self._pace(state["grant"])
             limited = _BodyLimit(receive, headers, self.settings)
             if scope["path"] in _OPEN_PATHS or scope["method"] == "GET":
                 await self.app(scope, limited, send_with_id)
@@ -183,6 +229,7 @@ class Guard:
                 await self._within_limit(scope, limited, send_with_id)
         except Exception as error:
             refusal = refusal_for(error)
+            code = refusal.code
             if refusal.status >= 500 and not isinstance(error, Refusal | CairnError):
                 log.exception("request failed", extra={"request_id": request_id, "path": scope["path"]})
             if not begun:
@@ -191,6 +238,7 @@ class Guard:
             seconds = time.perf_counter() - started
             route = state.get("route", "unmatched")
             self.observe(route, status, seconds)
+            self._record(scope, status, code, seconds)
             if log.isEnabledFor(logging.INFO):
                 facts = {
                     "request_id": request_id,
@@ -213,6 +261,56 @@ class Guard:
             await self.app(scope, receive, send)
         finally:
             self.running -= 1
+
+    def _record(self, scope: ASGIScope, status: int, code: str, seconds: float) -> None:
+        """Put a call into the audit log: operations, and what was refused on the way to one."""
+        state = scope["state"]
+        operation = state.get("operation")
+        if self.audit is None or (operation is None and status < 400):
+            return
+        grant: Grant | None = state.get("grant")
+        line: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        if grant is None:  # nobody we know: one line a second, and how many more there were
+            last, more = self._told
+            now = time.monotonic()
+            if now - last < _REFUSALS_EACH:
+                self._told = (last, more + 1)
+                return
+            self._told = (now, 0)
+            line |= {"unlogged": more} if more else {}
+        line |= {
+            "token": "" if grant is None else grant.name,
+            "operation": operation or state.get("route", "unmatched"),
+            "about": state.get("about", {}),
+            "status": status,
+            "outcome": "done" if status < 400 else code or state.get("code", "refused"),
+            "ms": round(seconds * 1e3, 1),
+            "request_id": state["request_id"],
+        }
+        self.audit.write(line)
+
+    def _pace(self, grant: Grant) -> None:
+        """Count a call of a token with a rate.
+
+        Raises:
+            Refusal: 429, with the seconds until the next one is possible.
+        """
+        if not grant.rate:
+            return
+        now = time.monotonic()
+        bucket = self._buckets.setdefault(grant.digest, _Bucket(grant.rate, now))
+        bucket.left = min(bucket.left + (now - bucket.at) * grant.rate / 60, grant.rate)
+        bucket.at = now
+        if bucket.left < 1:
+            wait = math.ceil((1 - bucket.left) * 60 / grant.rate)
+            raise Refusal(
+                429,
+                "RATE_LIMITED",
+                f'The token "{grant.name}" may make {grant.rate} calls a minute and has made them. '
+                f"Try again in {wait} s; nothing was written.",
+                headers={"retry-after": str(wait)},
+            )
+        bucket.left -= 1
 
     def _check_caller(self, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
@@ -243,12 +341,13 @@ class Guard:
             raise Refusal(403, "FORBIDDEN", "Pages of other sites may not call this server.")
 
     def _grant(self, path: str, headers: Mapping[bytes, bytes]) -> Grant:
-        if not self.grants or path in _OPEN_PATHS:
+        kept = self.tokens.grants() if self.tokens is not None else ()
+        if path in _OPEN_PATHS or not (self.grants or self.begun):
             return OPEN
         scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
-        digest = hashlib.sha256(secret.strip()).digest()
+        digest = digest_of(secret.strip())
         found = None
-        for grant in self.grants:  # every token is compared, so that time tells nothing
+        for grant in (*self.grants, *kept):  # every token is compared, so that time tells nothing
             if hmac.compare_digest(grant.digest, digest):
                 found = grant
         if scheme.lower() != b"bearer" or found is None:
@@ -256,6 +355,13 @@ class Guard:
                 401,
                 "UNAUTHORIZED",
                 "This server needs a token: send 'Authorization: Bearer <token>'.",
+                headers={"www-authenticate": "Bearer"},
+            )
+        if found.expires is not None and found.expires <= datetime.now(UTC):
+            raise Refusal(
+                401,
+                "UNAUTHORIZED",
+                f'The token "{found.name}" ended at {found.expires.isoformat(timespec="seconds")}: use another.',
                 headers={"www-authenticate": "Bearer"},
             )
         return found

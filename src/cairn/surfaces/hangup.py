@@ -88,7 +88,7 @@ class Hangup:
         """
         new = changed(self.settings, found)
         taken = _merged(self.settings, found)
-        if self._guard.grants and not taken.server.tokens:
+        if self._guard.grants and not taken.server.tokens and not self._guard.begun:
             raise Misconfigured(
                 "server.tokens is empty now, which would let everybody in. Restart the server if that is meant.",
                 setting="server.tokens",

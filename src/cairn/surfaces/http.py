@@ -24,11 +24,13 @@ from starlette.routing import Route as StarletteRoute
 
 from cairn.aio import AsyncMemory
 from cairn.config import Settings
+from cairn.engines.audit import AuditLog
+from cairn.engines.tokens import TokenFile
 from cairn.errors import CairnError, Misconfigured
 from cairn.operations.table import Asked, Operation
 from cairn.surfaces import stream
 from cairn.surfaces.connections import Connections, share_of_handles
-from cairn.surfaces.guard import Guard, Refusal, envelope, refusal_for
+from cairn.surfaces.guard import Guard, Refusal, envelope, note_call, refusal_for
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 from cairn.types import Space
@@ -79,6 +81,7 @@ class _Routes:
 
             def work() -> Response:
                 fields = fields_in(route, request.path_params, query, body)
+                note_call(request.scope["state"], row.name, fields)
                 if route.path == EVENTS and stream.is_wanted(request.headers):
                     return self._stream(row, room, fields, request)
                 data = row.ask(room, fields, grant)
@@ -147,6 +150,7 @@ async def _framework_refusal(request: Request, error: Exception) -> Response:
         refusal = Refusal(error.status_code, code, message, headers=dict(error.headers or {}))
     else:
         refusal = refusal_for(error)
+    request.state.code = refusal.code
     body = envelope(refusal, request.state.request_id, request.url.path)
     return Response(body, refusal.status, headers=refusal.headers, media_type="application/json")
 
@@ -184,7 +188,14 @@ def build_app(
     )
     # Redirects to a path with a slash would hide a wrong address behind a 307.
     inner.router.redirect_slashes = False
-    return Guard(inner, memory.settings.server, observe=metrics.observe)
+    place, server = memory.settings.server_dir, memory.settings.server
+    return Guard(
+        inner,
+        server,
+        observe=metrics.observe,
+        tokens=TokenFile(place),
+        audit=AuditLog(place, server.audit_bytes),
+    )
 
 
 def _listeners(host: str, port: int, backlog: int) -> list[socket.socket]:

@@ -1,0 +1,81 @@
+"""The commands about who may call the server: token, audit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cairn.operations.access import Access
+from cairn.surfaces.command import Command
+from cairn.surfaces.output import Output
+
+GROUPS = {"token": "the tokens of the HTTP server"}
+
+
+def say_tokens(data: Any, output: Output) -> None:
+    columns = ("name", "state", "rights", "made", "expires")
+    output.table(columns, [[row[name] or "" for name in columns] for row in data["tokens"]])
+    if not data["tokens"]:
+        output.line("No tokens were made here: `cairn token add NAME` makes one (server.tokens has others).")
+
+
+def say_new_token(made: Any, output: Output) -> None:
+    output.line(made["secret"])
+    ends = f" until {made['expires']}" if made["expires"] else ""
+    output.note(f'Token "{made["name"]}" ({made["rights"]}){ends}. It is shown this once: keep it now.')
+
+
+def say_revoked(gone: Any, output: Output) -> None:
+    output.line(f'Token "{gone["name"]}" holds no more; running servers refuse it from the next call on.')
+
+
+def say_calls(data: Any, output: Output) -> int:
+    for one in data["calls"]:
+        about = " ".join(f"{name}={json.dumps(value)}" for name, value in one["about"].items())
+        more = f"  (and {one['unlogged']} more without a token)" if one["unlogged"] else ""
+        output.line(
+            f"{one['at'][:23]} {json.dumps(one['token'])} {one['operation']} {about} {one['outcome']} {one['ms']} ms{more}"
+        )
+    if not data["calls"]:
+        output.line("No such calls are in the audit log; it is written by `cairn server start`.")
+    return 0 if data["calls"] else 1
+
+
+COMMANDS = (
+    Command(
+        "token add",
+        "make a token for the HTTP server; running servers take it at once",
+        Access.add_token,
+        say_new_token,
+        positional={"name": ""},
+        reading=False,
+        examples=(
+            "cairn token add laptop",
+            'cairn token add ci --rights "r app=acme rate=600" --expires 90d',
+            'cairn token add bob --rights "rw owner=bob"',
+        ),
+    ),
+    Command(
+        "token list",
+        "the tokens that were made, and whether they hold",
+        Access.tokens,
+        say_tokens,
+        bare="tokens",
+    ),
+    Command(
+        "token revoke",
+        "end a token; running servers refuse it at once",
+        Access.revoke_token,
+        say_revoked,
+        positional={"name": ""},
+        examples=("cairn token revoke ci",),
+    ),
+    Command(
+        "audit",
+        "calls of the HTTP server: when, whose token, what, about whom, how it ended",
+        Access.audit,
+        say_calls,
+        bare="calls",
+        examples=("cairn audit --token ci", "cairn audit --refused --since 2026-06-01"),
+    ),
+)
