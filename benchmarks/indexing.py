@@ -64,7 +64,7 @@ class Parts:
         self.notebook = Notebook(storage, locks, on_change=self.indexer.note_change)
 
     def found(self, word: str) -> bool:
-        return bool(len(self.index.lexical(OWNER, tokens(word), limit=5)[0]))
+        return bool(self.index.frequencies(OWNER, tokens(word)))
 
     def close(self) -> None:
         self.state.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.files import DeviceLocalBackend
@@ -15,7 +18,7 @@ from cairn.language.words import tokens
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.own import OwnTexts
 from cairn.notes.root import MemoryRoot
-from cairn.retrieval.corpus import Row
+from cairn.retrieval.corpus import Ask, Found, Row, SearchIndex
 from cairn.retrieval.indexer import Indexer
 from cairn.seams import Embedder
 from cairn.types import Scope, Space
@@ -23,6 +26,23 @@ from cairn.types import Scope, Space
 ALICE = Scope(Space(), "user", "alice")
 BOB = Scope(Space(), "user", "bob")
 DAY = "2026-06-01"
+
+
+def by_words(index: SearchIndex, scope: Scope, terms: Sequence[str], **ask: Any) -> list[int]:
+    """The rowids that hold any of the terms and pass, best first."""
+    found = index.legs(scope, Ask(terms=terms, **ask))
+    return _best(found, found.bm25, found.bm25 > 0)
+
+
+def by_meaning(index: SearchIndex, scope: Scope, vector: Any, **ask: Any) -> list[int]:
+    """The rowids that pass, nearest first."""
+    found = index.legs(scope, Ask(plain=vector, **ask))
+    return _best(found, found.cosine, found.corpus.has_vector)
+
+
+def _best(found: Found, scores: Any, fits: Any) -> list[int]:
+    order = np.argsort(-scores, kind="stable")
+    return [int(found.corpus.rowid[at]) for at in order if fits[at] and found.passing[at]]
 
 
 class World:
@@ -74,8 +94,8 @@ class World:
         self.indexer.catch_up(10)
 
     def hits(self, words: str, scope: Scope = ALICE) -> list[str]:
-        ids, _ = self.index.lexical(scope, tokens(words), limit=100)
-        return sorted(row.entry_id for row in self.index.rows(scope, ids.tolist()))
+        found = by_words(self.index, scope, tokens(words))
+        return sorted(row.entry_id for row in self.index.rows(scope, found))
 
     def all_rows(self, *, damaged: bool = False) -> list[Row]:
         found = []

@@ -17,11 +17,12 @@ import pytest
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
 from cairn.retrieval import filters
+from cairn.retrieval.corpus import Ask
 from cairn.seams import Locator, Tier
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
-from tests.index_world import ALICE, BOB, DAY, World
+from tests.index_world import ALICE, BOB, DAY, World, by_meaning
 from tests.waiting import LONG
 
 
@@ -463,9 +464,9 @@ def test_nearest_is_exact(world):
     ids = [world.episode(f"topic{n} details{n}") for n in range(10)]
     world.indexer.catch_up(10, embed=True)
     query = HashingEmbedder(64).embed(["topic3 details3"])[0]
-    found, scores = world.index.nearest(ALICE, query, limit=3)
-    assert world.index.rows(ALICE, found.tolist())[0].entry_id == ids[3]
-    assert scores[0] == pytest.approx(1.0, abs=0.01)
+    best = by_meaning(world.index, ALICE, query)[0]
+    assert world.index.rows(ALICE, [best])[0].entry_id == ids[3]
+    assert world.index.legs(ALICE, Ask(plain=query)).cosine.max() == pytest.approx(1.0, abs=0.01)
 
 
 def test_pages_are_sorted_filtered_and_counted_exactly(world):

@@ -7,9 +7,9 @@ import pytest
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.rows import SqliteIndex
 from cairn.language.words import tokens
-from cairn.retrieval.filters import NOTHING_ASKED, parse
+from cairn.retrieval.filters import parse
 from cairn.types import Scope, Space
-from tests.index_world import World
+from tests.index_world import World, by_meaning, by_words
 
 SCOPES = [
     Scope(Space(app, project), track, owner)
@@ -41,12 +41,14 @@ def test_no_way_of_asking_leaves_the_scope(world, memory_rows, number):
         scope, everyone = SCOPES[number], [row.rowid for row in world.all_rows()]
         [mine] = index.rows(scope, everyone)
         assert mine.text.endswith(f"number{number}")
-        assert index.lexical(scope, tokens("lantern"), limit=100)[0].tolist() == [mine.rowid]
+        assert by_words(index, scope, tokens("lantern")) == [mine.rowid]
         other = tokens(f"number{(number + 1) % len(SCOPES)}")
-        assert index.lexical(scope, other[:1], limit=100)[0].tolist() in ([], [mine.rowid])
-        assert index.nearest(scope, EMBEDDER.embed(["the lantern"])[0], limit=100)[0].tolist() == [mine.rowid]
-        assert index.matching(scope, parse({"session_id": "s1"})).tolist() == [mine.rowid]
-        assert index.matching(scope, NOTHING_ASKED).tolist() == [mine.rowid]
+        assert by_words(index, scope, other[:1]) in ([], [mine.rowid])
+        near = EMBEDDER.embed(["the lantern"])[0]
+        assert by_meaning(index, scope, near) == [mine.rowid]
+        assert by_meaning(index, scope, near, where=parse({"session_id": "s1"})) == [mine.rowid]
+        assert by_meaning(index, scope, near, where=parse({"session_id": "s2"})) == []
+        assert (index.about(scope).rows, index.frequencies(scope, tokens("lantern"))) == (1, {"lantern": 1})
         assert [row.rowid for row in index.find(scope, [mine.entry_id])] == [mine.rowid]
         assert index.page(scope, ["episode"], limit=100).rowids == (mine.rowid,)
         assert index.corpus(scope).rowid.tolist() == [mine.rowid]

@@ -7,14 +7,13 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.lance import LanceMirror, MirrorProcess
 from cairn.engines.rows import SqliteIndex
 from cairn.notes.notebook import Draft
-from tests.index_world import ALICE, BOB, DAY, World
+from tests.index_world import ALICE, BOB, DAY, World, by_meaning
 from tests.waiting import until
 
 EMBEDDER = HashingEmbedder(64)
@@ -29,7 +28,7 @@ class LargeWorld(World):
         self.index.close()
         self.index = SqliteIndex(folder / ".index", memory_rows=5)
         self.indexer._index = self.index
-        self.mirror = self.index.mirror = LanceMirror(folder / ".index", index_rows=300)
+        self.mirror = LanceMirror(folder / ".index", index_rows=300)
         for scope, count in ((ALICE, rows), (BOB, 20)):
             drafts = [
                 Draft({"session_id": f"s{n % 7}", "timestamp": f"{DAY}T10:00:00+00:00"}, {"Content": text(n)})
@@ -48,8 +47,8 @@ class LargeWorld(World):
         return done
 
     def top(self, words: str, scope=ALICE) -> list[str]:
-        found, _ = self.index.nearest(scope, EMBEDDER.embed([words])[0], limit=3)
-        return [row.text for row in self.index.rows(scope, found.tolist())]
+        found = by_meaning(self.index, scope, EMBEDDER.embed([words])[0])[:3]
+        return [row.text for row in self.index.rows(scope, found)]
 
 
 def text(n: int) -> str:
@@ -63,51 +62,9 @@ def world(tmp_path):
     made.close()
 
 
-def test_large_scopes_are_answered_with_and_without_the_mirror(world):
-    """E5, E56: the same nearest rows before the mirror exists, from it, and beside it for what it has not seen."""
-    assert world.index.corpus(ALICE).vectors is None
-    assert world.top(text(123))[0] == text(123)
-    assert world.follow() == 420
-    seen, near = world.mirror.nearest(
-        ALICE, EMBEDDER.embed([text(7)])[0], 3, generation=world.index.generation, model=EMBEDDER.id
-    )
-    assert seen == world.index.version()
-    assert 3 <= len(near) <= 56, "answered by the mirror"
-    assert world.top(text(123))[0] == text(123)
-    assert world.top(text(5), BOB)[0] == text(5)
-    file = world.path()
-    file.write_text(file.read_text().replace(text(123), "topic123 became something else entirely"))
-    fresh = world.episode("a brand new thing about zebras")
-    world.embedded()
-    assert text(123) not in world.top(text(123)), "a changed row is not found by its old vector"
-    assert world.top("topic123 became something else entirely")[0].startswith("topic123 became")
-    assert world.top("brand new thing about zebras")[0].startswith("a brand new")
-    world.notebook.remove(world.root.note("episode", ALICE, DAY), [fresh])
-    world.embedded()
-    assert not any("zebras" in found for found in world.top("brand new thing about zebras"))
-    assert world.follow() > 0
-    assert world.top("topic123 became something else entirely")[0].startswith("topic123 became")
-
-
-def test_mirror_agrees_with_exact_search(world):
-    """The indexed mirror proposes what exact search finds (recall of the top 3 at least 0.9)."""
-    world.follow()
-    exact = SqliteIndex(world.folder / ".index", memory_rows=10**6)
-    exact.use_model(EMBEDDER.id)
-    agreed = total = 0
-    for n in range(0, 400, 20):
-        query = EMBEDDER.embed([f"item{n * 7} topic{n + 1}"])[0]
-        _, best = exact.nearest(ALICE, query, limit=3)
-        _, found = world.index.nearest(ALICE, query, limit=3)
-        agreed += np.count_nonzero(found >= best[-1] - 1e-4)
-        total += 3
-    exact.close()
-    assert agreed / total >= 0.9
-
-
 @pytest.mark.parametrize("damage", ["gone", "half", "no mark"])
 def test_a_broken_mirror_is_made_anew(world, damage):
-    """A missing, half deleted or unmarked mirror costs nothing but time."""
+    """E5: a missing, half deleted or unmarked mirror costs nothing but time."""
     world.follow()
     folder = world.folder / ".index" / "lancedb"
     if damage == "gone":

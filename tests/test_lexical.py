@@ -13,7 +13,7 @@ from cairn.retrieval.lexical import NoteScan
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Space
-from tests.index_world import ALICE, BOB, DAY, World
+from tests.index_world import ALICE, BOB, DAY, World, by_words
 
 
 @pytest.fixture
@@ -35,13 +35,14 @@ def test_scan_finds_what_the_index_finds(world):
     world.sync()
     scanned = NoteScan(world.storage, world.journals).of(ALICE)
     assert scanned.troubles == ()
-    found, scores = scanned.lexical(ALICE, tokens("topic1"), limit=100)
-    assert sorted(row.entry_id for row in scanned.rows(ALICE, found.tolist())) == world.hits("topic1")
+    found = by_words(scanned, ALICE, tokens("topic1"))
+    assert sorted(row.entry_id for row in scanned.rows(ALICE, found)) == world.hits("topic1")
     assert len(found) == 4
-    assert list(scores) == sorted(scores, reverse=True)
-    assert scanned.lexical(BOB, tokens("topic1"), limit=100)[0].size == 0, "P7: a scan answers for one scope"
-    chosen = scanned.matching(ALICE, filters.parse({"session_id": {"in": ["s0", "s2"]}}))
-    assert sorted(row.entry_id for row in scanned.rows(ALICE, chosen.tolist())) == [ids[0], ids[2]]
+    assert by_words(scanned, BOB, tokens("topic1")) == [], "P7: a scan answers for one scope"
+    chosen = by_words(
+        scanned, ALICE, tokens("talked"), where=filters.parse({"session_id": {"in": ["s0", "s2"]}})
+    )
+    assert sorted(row.entry_id for row in scanned.rows(ALICE, chosen)) == [ids[0], ids[2]]
     warm, cold = world.index.corpus(ALICE), scanned.corpus(ALICE)
     assert len(warm) == len(cold) == 10
     assert sorted(cold.timestamp_ms) == sorted(warm.timestamp_ms)

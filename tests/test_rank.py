@@ -39,7 +39,7 @@ def world(tmp_path):
 
 
 def question(world, text):
-    return read_question(text, world.index.corpus(ALICE), now=NOON)
+    return read_question(text, world.index.about(ALICE), now=NOON)
 
 
 def test_the_named_speaker_is_preferred(world):
@@ -115,8 +115,8 @@ def test_one_row_can_be_found(world):
     assert world.ask("garage code", for_injection=True).memories
 
 
-def test_large_scopes_are_answered_through_nearest(tmp_path):
-    """Where vectors stay on disk, the nearest rows stand for the vector leg and the answer is as good."""
+def test_large_scopes_are_answered_from_disk_alike(tmp_path):
+    """Where vectors stay on disk they are read for each question, and the answer is the same."""
     world = SearchWorld(tmp_path)
     from cairn.engines.rows import SqliteIndex
 

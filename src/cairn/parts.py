@@ -308,7 +308,6 @@ class Parts:
 
         made = SqliteIndex(self.index_dir, memory_rows=self.settings.index.memory_rows)
         self._closed_by(made.close)
-        made.mirror = self.mirror
         return made
 
     @Stage

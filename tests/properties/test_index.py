@@ -20,7 +20,7 @@ from cairn.language.words import tokens
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
-from tests.index_world import ALICE, BOB, World
+from tests.index_world import ALICE, BOB, World, by_words
 
 AGENT = Scope(Space("other"), "agent", "bot")
 SCOPES = st.sampled_from([ALICE, BOB, AGENT])
@@ -190,9 +190,7 @@ def picture(world: World) -> tuple[object, ...]:
     hits = {
         (scope, word): sorted(
             (row.path, row.entry_id)
-            for row in world.index.rows(
-                scope, world.index.lexical(scope, tokens(word), limit=1000)[0].tolist()
-            )
+            for row in world.index.rows(scope, by_words(world.index, scope, tokens(word)))
             if not row.damaged
         )
         for scope in scopes

@@ -1,9 +1,7 @@
 """The vector index on LanceDB: a follower of the rows, for scopes too large to hold in memory.
 
 `.index/lancedb/entries.lance` mirrors every row that has a vector, in batches, behind a watermark: the version
-up to which it has followed. It is never asked for the truth. What it proposes is looked up among the live rows
-and scored from the stored vectors; rows newer than the watermark are scored without it. So it may be late,
-broken or missing and answers are still right, only slower.
+up to which it has followed. It is never asked for the truth: it may be late, broken or missing.
 
 Following happens in a process of its own (`python -m cairn.engines.lance DIRECTORY`): importing LanceDB costs
 seconds and over 100 MB, which the service should not pay for something that runs now and then.
@@ -18,19 +16,14 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cairn.engines.rows import SqliteIndex
-from cairn.types import Scope
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +34,6 @@ _OPTIMIZE_ROWS = 2000
 _OPTIMIZE_FRAGMENTS = 20
 # Old versions live this long: a reader in another process may still be in one of them.
 _KEEP_SECONDS = 60.0
-_SPARE = 50
 
 
 class LanceMirror:
@@ -54,9 +46,6 @@ class LanceMirror:
     def __init__(self, directory: Path, *, index_rows: int = _INDEX_ROWS) -> None:
         self._folder = directory / "lancedb"
         self._index_rows = index_rows
-        self._lock = threading.Lock()
-        self._table: tuple[str, Any] | None = None
-        self._loading: threading.Thread | None = None
         self._lancedb: Any = None
 
     def watermark(self) -> dict[str, Any]:
@@ -66,53 +55,6 @@ class LanceMirror:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
-
-    def nearest(
-        self, scope: Scope, vector: np.ndarray, limit: int, *, generation: str, model: str
-    ) -> tuple[int, Mapping[int, bytes]]:
-        """Candidates by rowid with the key of the text behind them; (0, {}) where the mirror cannot say.
-
-        The first question begins to load LanceDB beside the caller and is not answered from it.
-        """
-        mark = self.watermark()
-        if mark.get("generation") != generation or mark.get("model") != model or not self._loaded():
-            return 0, {}
-        try:
-            table = self._open(str(mark["birth"]))
-            found = (
-                table.search(vector)
-                .distance_type("cosine")
-                .where(_where(scope), prefilter=True)
-                .select(["id", "key", "_distance"])
-                .limit(limit * 2 + _SPARE)
-                .nprobes(20)
-                .to_arrow()
-            )
-        except Exception as error:  # the mirror may be dropped or half written at any moment
-            _log.info("The vector mirror did not answer and will be made anew: %s", error)
-            self._table = None
-            with suppress(OSError):
-                (self._folder / "mirror.json").unlink()
-            return 0, {}
-        keys = (bytes.fromhex(key) for key in found.column("key").to_pylist())
-        return int(mark["version"]), dict(zip(found.column("id").to_pylist(), keys, strict=True))
-
-    def _loaded(self) -> bool:
-        with self._lock:
-            if self._lancedb is None and self._loading is None:
-                self._loading = threading.Thread(target=self._load, name="cairn-lancedb", daemon=True)
-                self._loading.start()
-            return self._lancedb is not None
-
-    def _load(self) -> None:
-        self._lancedb = _imported()
-
-    def _open(self, birth: str) -> Any:
-        with self._lock:
-            if self._table is None or self._table[0] != birth:
-                connection = self._lancedb.connect(self._folder, read_consistency_interval=timedelta(0))
-                self._table = (birth, connection.open_table(TABLE))
-            return self._table[1]
 
     # ---- the writer ---------------------------------------------------------------------------------------------
 
@@ -329,16 +271,6 @@ def _imported() -> Any:
     import lancedb
 
     return lancedb
-
-
-def _where(scope: Scope) -> str:
-    pairs = {
-        "app": scope.space.app,
-        "project": scope.space.project,
-        "track": scope.track,
-        "owner": scope.owner,
-    }
-    return " AND ".join(f"{name} = '{value.replace(chr(39), chr(39) * 2)}'" for name, value in pairs.items())
 
 
 def main(argv: Sequence[str]) -> int:

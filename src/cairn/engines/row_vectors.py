@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
@@ -13,6 +13,8 @@ from cairn.types import Scope
 
 if TYPE_CHECKING:
     import numpy as np
+
+_BLOCK_ROWS = 8192
 
 
 class RowVectors:
@@ -198,6 +200,25 @@ class RowVectors:
 
         rows = self._db.read(ask) if rowids else []
         return {rowid: np.frombuffer(data, np.int8).reshape(-1, TOKEN_DIMENSIONS) for rowid, data in rows}
+
+    def _stored_vectors(self, scope: Scope) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The rowids and vectors of a scope, read from disk block by block, a snapshot each."""
+        import numpy as np
+
+        query = (
+            "SELECT r.id, e.data FROM rows r JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key"
+            " WHERE r.scope_id = ? AND r.id > ? ORDER BY r.id LIMIT ?"
+        )
+        last, served = 0, self.model
+
+        def ask(db: sqlite3.Connection) -> list[tuple[int, bytes]]:
+            bound = (model_number(db, served), scope_number(db, scope), last, _BLOCK_ROWS)
+            return db.execute(query, bound).fetchall()
+
+        while rows := self._db.read(ask):
+            last = rows[-1][0]
+            data = np.frombuffer(b"".join(row[1] for row in rows), np.float16).reshape(len(rows), -1)
+            yield np.fromiter((row[0] for row in rows), np.int64, len(rows)), data.astype(np.float32)
 
     def wanted_model(self) -> str:
         """The model whose vectors the rows have or wait for."""

@@ -36,7 +36,7 @@ from cairn.engines.row_tables import (
 from cairn.engines.row_vectors import RowVectors
 from cairn.engines.warm import WarmScopes
 from cairn.engines.warm_words import WarmWords
-from cairn.retrieval.corpus import Corpus, Row
+from cairn.retrieval.corpus import About, Ask, Corpus, Found, Row, about_corpus, passing_rows
 from cairn.retrieval.filters import NOTHING_ASKED, Group
 from cairn.retrieval.rows import PAGE_ORDER, NewRow, Page, Stored
 from cairn.types import Scope, Space
@@ -44,14 +44,11 @@ from cairn.types import Scope, Space
 if TYPE_CHECKING:
     import numpy as np
 
-    from cairn.retrieval.rows import Mirror
-
 _COLUMNS = (
     "r.id, r.kind, s.app, s.project, s.track, s.owner, r.entry_id, p.path, r.text, r.timestamp_ms, r.session_id,"
     " r.cell_id, r.parent_type, r.parent_id, r.sender_ids, r.sender_name, r.fields, r.updated_ms, r.ordinal,"
     " r.status, r.content_sha256, r.damaged"
 )
-_COVERED_ROWS = 4000
 _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
 
 
@@ -71,9 +68,8 @@ class SqliteIndex(RowVectors):
         vectors = Database(folder / "vectors.db", VECTORS, version=VECTORS_VERSION)
         rows = Database(folder / "index.db", SCHEMA, version=SCHEMA_VERSION, attach={"v": vectors})
         super().__init__(rows, vectors)
-        self._words = WarmWords(self._db, rows=4 * memory_rows, memory_bytes=memory_bytes // 4)
+        self._words = WarmWords(self._db, memory_bytes=memory_bytes // 4)
         self._warm = WarmScopes(self._db, memory_rows=memory_rows, memory_bytes=memory_bytes)
-        self.mirror: Mirror | None = None
 
     @property
     def generation(self) -> str:
@@ -91,84 +87,56 @@ class SqliteIndex(RowVectors):
         """The scope's rows as arrays; the same object until one of them changes."""
         return self._warm.get(scope, self.model)
 
-    def lexical(self, scope: Scope, terms: Sequence[str], *, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids and BM25 scores of the rows that hold any term, best first.
+    def about(self, scope: Scope) -> About:
+        """Who speaks in the scope and how much there is."""
+        return about_corpus(self.corpus(scope))
 
-        From memory where the scope's words are held there, from the full text on disk otherwise.
+    def legs(self, scope: Scope, ask: Ask) -> Found:
+        """Words, meaning and filter over all rows of the scope: exact, and nothing is cut.
+
+        Words and arrays are held in memory. So are vectors, up to `memory_rows`; those of a larger scope are read
+        through once for each question.
         """
         import numpy as np
 
-        postings = self._words.get(scope) if terms else None
-        if postings is not None:
-            return _best(*postings.scores(terms), limit)
-
-        def ask(db: sqlite3.Connection) -> list[tuple[int, float]]:
-            number = scope_number(db, scope)
-            if number is None:
-                return []
-            query = f'scope : "s{number}" AND tokens : ({" OR ".join(_quoted(term) for term in terms)})'
-            found: list[tuple[int, float]] = []
-            for table in FULL_TEXT:
-                asked = f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? ORDER BY rank LIMIT ?"
-                found += db.execute(asked, (query, limit)).fetchall()
-            return sorted(found, key=lambda pair: -pair[1])
-
-        found = self._db.read(ask) if terms else []
-        return (
-            np.fromiter((row[0] for row in found), np.int64, len(found)),
-            np.fromiter((row[1] for row in found), np.float64, len(found)),
+        corpus, postings = self.corpus(scope), self._words.get(scope)
+        bm25, covered = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), np.float32)
+        for out, (rowids, values) in (
+            (bm25, postings.scores(ask.terms)),
+            (covered, postings.covered(ask.weights)),
+        ):
+            at = corpus.positions(rowids)
+            out[at[at >= 0]] = values[at >= 0]
+        return Found(
+            corpus=corpus,
+            passing=passing_rows(corpus, ask, lambda: self._matching(scope, ask.where)),
+            bm25=bm25,
+            cosine=None if ask.plain is None else self._cosines(corpus, ask.plain, ask.voiced),
+            covered=covered,
+            holding={term: corpus.places(postings.covered({term: 1.0})[0]) for term in ask.rare},
         )
 
-    def nearest(self, scope: Scope, vector: np.ndarray, *, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids and cosines of the rows nearest to a unit vector, best first.
-
-        Exact from memory where the scope is held there. A large scope is asked of the mirror; what the mirror
-        has not seen yet is scored here, and what it holds of changed or removed rows is not counted.
-        """
+    def _cosines(self, corpus: Corpus, plain: np.ndarray, voiced: np.ndarray | None) -> np.ndarray:
+        """Nearness of each row: messages to `voiced`, all others to `plain`."""
         import numpy as np
 
-        corpus = self.corpus(scope)
         if corpus.vectors is not None:
-            scores = corpus.vectors @ np.asarray(vector, np.float32)
-            scores = np.where(corpus.has_vector, scores, -np.inf)
-            return _best(corpus.rowid, scores, limit)
-        if not corpus.has_vector.any():
-            return np.empty(0, np.int64), np.empty(0, np.float32)
-        return self._from_disk(scope, np.asarray(vector, np.float32), limit)
+            near = dot(corpus.vectors, plain)
+            return near if voiced is None else np.where(corpus.sender >= 0, dot(corpus.vectors, voiced), near)
+        near = np.zeros(len(corpus), np.float32)
+        for rowids, vectors in self._stored_vectors(corpus.scope) if corpus.has_vector.any() else ():
+            at = corpus.positions(rowids)
+            vectors, at = vectors[at >= 0], at[at >= 0]
+            near[at] = dot(vectors, plain)
+            if voiced is not None:
+                near[at] = np.where(corpus.sender[at] >= 0, dot(vectors, voiced), near[at])
+        return near
 
-    def _from_disk(self, scope: Scope, vector: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        import numpy as np
+    def takes_part(self, scope: Scope, session_id: str) -> bool:
+        """Whether the scope has rows of a session."""
+        return session_id in self.corpus(scope).sessions
 
-        seen, served = 0, self.model
-        near: Mapping[int, bytes] = {}
-        if self.mirror is not None:
-            seen, near = self.mirror.nearest(scope, vector, limit, generation=self.generation, model=served)
-
-        def ask(db: sqlite3.Connection) -> list[tuple[int, bytes]]:
-            number = scope_number(db, scope)
-            model = model_number(db, served)
-            join = "JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key"
-            rows: list[tuple[int, bytes]] = []
-            for part in parts(list(near)):
-                marks = ",".join("?" * len(part))
-                found = db.execute(
-                    f"SELECT r.id, e.data, r.embed_key FROM rows r {join} WHERE +r.scope_id = ? AND +r.version <= ?"
-                    f" AND r.id IN ({marks})",
-                    (model, number, seen, *part),
-                )
-                rows.extend((row[0], row[1]) for row in found if row[2] == near[row[0]])
-            newer = f"SELECT r.id, e.data FROM rows r {join} WHERE r.scope_id = ? AND r.version > ?"
-            rows.extend(db.execute(newer, (model, number, seen)).fetchall())
-            return rows
-
-        rows = self._db.read(ask)
-        if not rows:
-            return np.empty(0, np.int64), np.empty(0, np.float32)
-        ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-        data = np.frombuffer(b"".join(row[1] for row in rows), np.float16).reshape(len(rows), -1)
-        return _best(ids, data.astype(np.float32) @ vector, limit)
-
-    def matching(self, scope: Scope, where: Group) -> np.ndarray:
+    def _matching(self, scope: Scope, where: Group) -> np.ndarray:
         """Rowids of the scope's rows that pass a filter, ascending."""
         import numpy as np
 
@@ -247,40 +215,9 @@ class SqliteIndex(RowVectors):
 
         return self._db.read(ask)
 
-    def covered(self, scope: Scope, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids that hold any of these terms, and for each the sum of the weights of those it holds."""
-        import numpy as np
-
-        postings = self._words.get(scope) if weights else None
-        if postings is not None:
-            return postings.covered(weights)
-        found: dict[int, float] = {}
-        for term, weight in weights.items():
-            for rowid in self.lexical(scope, [term], limit=_COVERED_ROWS)[0].tolist():
-                found[rowid] = found.get(rowid, 0.0) + weight
-        return np.array(list(found), np.int64), np.array(list(found.values()), np.float32)
-
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
-        """In how many of the scope's rows each term occurs; terms that occur nowhere are missing.
-
-        For a scope that is too large to hold in memory the whole index is counted instead.
-        """
-        wanted = list(terms)
-        postings = self._words.get(scope)
-        if postings is not None:
-            return postings.frequencies(wanted)
-
-        def ask(db: sqlite3.Connection) -> dict[str, int]:
-            found: dict[str, int] = {}
-            for table in FULL_TEXT:
-                query = f"SELECT doc FROM {table}_words WHERE term = ? AND col = 'tokens'"
-                for term in wanted:
-                    row = db.execute(query, (term,)).fetchone()
-                    if row is not None:
-                        found[term] = found.get(term, 0) + int(row[0])
-            return found
-
-        return self._db.read(ask)
+        """In how many of the scope's rows each term occurs; terms that occur nowhere are missing."""
+        return self._words.get(scope).frequencies(terms)
 
     def scopes(self, space: Space | None = None) -> list[tuple[Scope, dict[str, int]]]:
         """Every scope that has rows, with their number by kind."""
@@ -481,17 +418,8 @@ def _row(row: Sequence[Any], scope: Scope) -> Row:
     )
 
 
-def _quoted(term: str) -> str:
-    return '"' + term.replace('"', '""').replace("\0", "") + '"'
-
-
-def _best(ids: np.ndarray, scores: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+def dot(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Row by row products. Not `@`: a threaded BLAS makes eight callers wait for each other, 40 times longer."""
     import numpy as np
 
-    if limit < len(ids):
-        top = np.argpartition(-scores, limit)[:limit]
-        ids, scores = ids[top], scores[top]
-    order = np.argsort(-scores, kind="stable")
-    ids, scores = ids[order], scores[order]
-    real = scores > -np.inf
-    return ids[real], scores[real]
+    return np.asarray(np.einsum("ij,j->i", vectors, np.asarray(vector, np.float32)))

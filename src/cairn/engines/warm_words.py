@@ -2,7 +2,7 @@
 
 Full-text search on disk costs tens of milliseconds where a common word matches thousands of rows; the same sum
 over arrays costs less than one. A question costs one look at the version of the scope's words; where it moved,
-only rows with a newer one are read. A vector that arrives moves nothing here. Scopes too large to hold are left to the disk.
+only rows with a newer one are read. A vector that arrives moves nothing here.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ _JOINS = (
 class WarmWords:
     """A bounded set of scopes' postings."""
 
-    def __init__(self, database: Database, *, rows: int, memory_bytes: int) -> None:
+    def __init__(self, database: Database, *, memory_bytes: int) -> None:
         self._db = database
-        self._rows = rows
         self._memory_bytes = memory_bytes
         self._held: OrderedDict[Scope, _Held] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, scope: Scope) -> Postings | None:
-        """The current postings of `scope`; None where there are too many rows to hold."""
+    def get(self, scope: Scope) -> Postings:
+        """The current postings of `scope`."""
         with self._lock:
-            held = self._held.setdefault(scope, _Held(scope, self._rows))
+            held = self._held.setdefault(scope, _Held(scope))
             self._held.move_to_end(scope)
         postings = held.refreshed(self._db)
         with self._lock:
@@ -46,14 +45,13 @@ class WarmWords:
 
 
 class _Held:
-    def __init__(self, scope: Scope, limit: int) -> None:
+    def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._limit = limit
         self._lock = threading.Lock()
-        self._state: tuple[str, int, Postings | None] = ("", -1, None)
+        self._state: tuple[str, int, Postings] = ("", -1, Postings.empty())
         self.bytes = 0
 
-    def refreshed(self, db: Database) -> Postings | None:
+    def refreshed(self, db: Database) -> Postings:
         # Reading first: a damaged file is noticed and replaced there, and only then has a generation.
         version = db.read(self._version)[1]
         generation = db.generation
@@ -63,7 +61,7 @@ class _Held:
         with self._lock:
             version, postings = db.read(lambda connection: self._load(connection, generation))
             self._state = (generation, version, postings)
-            self.bytes = postings.nbytes if postings is not None else 0
+            self.bytes = postings.nbytes
         return postings
 
     def _version(self, db: sqlite3.Connection) -> tuple[int, int]:
@@ -74,22 +72,19 @@ class _Held:
         ).fetchone()
         return (int(found[0]), int(found[1])) if found else (-1, 0)
 
-    def _load(self, db: sqlite3.Connection, generation: str) -> tuple[int, Postings | None]:
+    def _load(self, db: sqlite3.Connection, generation: str) -> tuple[int, Postings]:
         """What changed since the held postings (everything without them), worked in; one snapshot."""
         db.execute("BEGIN")
         try:
             number, version = self._version(db)
             held, since, postings = self._state
-            if held != generation or postings is None:
+            if held != generation:
                 since, postings = -1, Postings.empty()
             if (
                 since >= 0
                 and int(db.execute("SELECT value FROM meta WHERE key = 'trimmed'").fetchone()[0]) > since
             ):
                 since, postings = -1, Postings.empty()
-            count = db.execute("SELECT count(*) FROM rows WHERE scope_id = ?", (number,)).fetchone()[0]
-            if count > self._limit:
-                return version, None
             rows = db.execute(
                 f"SELECT r.id, r.kind, {_TOKENS} FROM rows r {_JOINS} WHERE r.scope_id = ? AND r.worded > ? ORDER BY r.id",
                 (number, since),

@@ -1,25 +1,24 @@
-"""What search asks of the index: the rows of one scope as aligned arrays, and five questions.
+"""What search asks of the index: words, meaning and filter in one question (`legs`), inside one scope.
 
-A `Corpus` holds everything ranking needs about one owner's rows, one array element per row, so that a query
-is arithmetic over arrays and never a loop over rows. The index makes it, keeps it warm and hands out the
-same object until a row changes. A scope beyond `index.memory_rows` has a corpus without vectors; `nearest`
-then answers from the vector index on disk.
+A `Corpus` holds everything ranking needs about an owner's rows, one array element per row, so that a query is
+arithmetic over arrays and never a loop over rows. `legs` answers an `Ask` with such a corpus and the raw scores of
+its rows. A filter is part of the question: it is applied before anything is cut, so that it never loses a row which
+a deeper search without it would have found.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cairn.retrieval.filters import NOTHING_ASKED, Group
 from cairn.types import Scope
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from cairn.retrieval.filters import Group
 
 # The kind of each row as a small number. "message" is a verbatim message of a cut cell.
 # "passage" is a further stretch of a text too long to be read at once: found by itself, shown as part of its whole.
@@ -150,6 +149,11 @@ class Corpus:
         at = np.minimum(np.searchsorted(self.rowid, rowids), len(self.rowid) - 1)
         return np.where(self.rowid[at] == rowids, at, -1)
 
+    def places(self, rowids: np.ndarray) -> np.ndarray:
+        """Where those of these rowids that are of this scope stand in the arrays."""
+        at = self.positions(rowids)
+        return at[at >= 0]
+
     @cached_property
     def parts(self) -> tuple[np.ndarray, np.ndarray]:
         """The places of all passages, and for each the place of the row it is a part of."""
@@ -218,37 +222,129 @@ class Row:
         return self.scope.public_id(self.entry_id)
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a question is read against: who speaks in a scope and how much, and until when.
+
+    `spoken` counts the messages of each sender. `embedded` and `waiting` count the rows with and without a vector of
+    `model`.
+    """
+
+    scope: Scope
+    rows: int
+    senders: Sequence[Sender]
+    spoken: Sequence[int]
+    latest_ms: int
+    embedded: int = 0
+    waiting: int = 0
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to the index.
+
+    Attributes:
+        terms: The words to look for.
+        weights: What each word counts for in `Found.covered`.
+        rare: The words whose rows are wanted by name, in `Found.holding`.
+        plain: A unit vector that rows are compared with; None to ask for words alone.
+        voiced: The one that messages and their passages are compared with; `plain` where it is None.
+        where: The caller's filter.
+        hidden: Whether deprecated, archived and expired rows count.
+        until_ms: No row that is younger counts.
+    """
+
+    terms: Sequence[str] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    rare: Sequence[str] = ()
+    plain: np.ndarray | None = None
+    voiced: np.ndarray | None = None
+    where: Group = NOTHING_ASKED
+    hidden: bool = True
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to an `Ask`: a corpus, and for each of its rows (aligned arrays) what the question found.
+
+    Attributes:
+        corpus: Every row that fits, and others beside them that ranking compares with: not all of a scope, perhaps.
+        passing: Which rows pass the filter, may be shown, and are old enough (bool).
+        bm25: How well the words fit, against this owner's texts alone; 0 where none occurs, above 0 where one does.
+        cosine: Nearness in meaning (0 without a vector); None where it was not asked for.
+        covered: The sum of the weights of the words a row holds.
+        holding: For each rare word the places of the rows that hold it.
+    """
+
+    corpus: Corpus
+    passing: np.ndarray
+    bm25: np.ndarray
+    cosine: np.ndarray | None
+    covered: np.ndarray
+    holding: Mapping[str, np.ndarray]
+
+
 class SearchIndex(Protocol):
     """The reading side of the index. Every question names its scope; no answer leaves it."""
 
-    def corpus(self, scope: Scope) -> Corpus:
-        """The scope's rows; an empty corpus for an unknown owner. Cheap while nothing changed."""
+    def about(self, scope: Scope) -> About:
+        """Who and how much there is; zeros for an unknown owner. Cheap while nothing changed."""
         ...
 
-    def lexical(self, scope: Scope, terms: Sequence[str], *, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids and BM25 scores (higher is better) of the rows that hold any term, best first."""
+    def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
+        """In how many rows of the scope each term occurs; terms that occur nowhere are missing."""
         ...
 
-    def nearest(self, scope: Scope, vector: np.ndarray, *, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids and cosines of the rows nearest to a unit vector, best first."""
+    def legs(self, scope: Scope, ask: Ask) -> Found:
+        """Words, meaning and filter, asked at once. Every row that passes and is among the best is in the answer."""
+        ...
+
+    def takes_part(self, scope: Scope, session_id: str) -> bool:
+        """Whether the scope has rows of a session."""
         ...
 
     def token_vectors(self, scope: Scope, rowids: Sequence[int]) -> Mapping[int, np.ndarray]:
         """The vectors of the word pieces of these rows (int8), by rowid; rows without them are missing."""
         ...
 
-    def matching(self, scope: Scope, where: Group) -> np.ndarray:
-        """Rowids of the scope's rows that pass a filter, ascending."""
-        ...
-
     def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]:
         """The rows themselves, in the order asked; those that vanished meanwhile are left out."""
         ...
 
-    def covered(self, scope: Scope, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids that hold any of these terms, and for each the sum of the weights of those it holds."""
-        ...
 
-    def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
-        """In how many rows each term occurs; terms that occur nowhere are missing."""
-        ...
+def about_corpus(corpus: Corpus) -> About:
+    """What there is to say about a corpus that holds all of a scope; counted once per corpus."""
+    import numpy as np
+
+    made: About | None = corpus.derived.get("about")
+    if made is None:
+        embedded = int(corpus.has_vector.sum())
+        made = corpus.derived["about"] = About(
+            scope=corpus.scope,
+            rows=len(corpus),
+            senders=corpus.senders,
+            spoken=np.bincount(corpus.sender[corpus.sender >= 0], minlength=len(corpus.senders)).tolist(),
+            latest_ms=int(corpus.timestamp_ms.max()) if len(corpus) else 0,
+            embedded=embedded,
+            waiting=len(corpus) - embedded,
+            model=corpus.model,
+        )
+    return made
+
+
+def passing_rows(corpus: Corpus, ask: Ask, matching: Callable[[], np.ndarray]) -> np.ndarray:
+    """Which rows of a corpus pass an `Ask`; `matching` gives the rowids that pass its filter, if there is one."""
+    import numpy as np
+
+    passing = np.ones(len(corpus), bool)
+    if not ask.hidden:
+        passing &= (corpus.flags & HIDDEN) == 0
+    if ask.until_ms is not None:
+        passing &= corpus.timestamp_ms <= ask.until_ms
+    if ask.where:
+        fits = np.zeros(len(corpus), bool)
+        fits[corpus.places(matching())] = True
+        passing &= fits
+    return passing

@@ -18,7 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import place_of, scope_locator
-from cairn.retrieval.corpus import KIND_CODES, PASSAGE, Corpus, Row, Sender, text_flags
+from cairn.retrieval.corpus import (
+    KIND_CODES,
+    PASSAGE,
+    About,
+    Ask,
+    Corpus,
+    Found,
+    Row,
+    Sender,
+    about_corpus,
+    passing_rows,
+    text_flags,
+)
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import NOTHING_ASKED, Group
 from cairn.retrieval.reading import read_note, read_session
@@ -212,11 +224,35 @@ class ScannedScope:
             self._corpus = made
         return made
 
-    def lexical(self, scope: Scope, terms: Sequence[str], *, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """BM25 over the rows at hand."""
+    def about(self, scope: Scope) -> About:
+        return about_corpus(self.corpus(scope))
+
+    def takes_part(self, scope: Scope, session_id: str) -> bool:
+        return session_id in self.corpus(scope).sessions
+
+    def legs(self, scope: Scope, ask: Ask) -> Found:
+        """Words and filter over the rows at hand; there are no vectors."""
         import numpy as np
 
-        rows = self._of(scope)
+        corpus = self.corpus(scope)
+        bm25, covered = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), np.float32)
+        mine = len(corpus) > 0
+        for at, score in self._scores(ask.terms).items() if mine else ():
+            bm25[at] = score
+        for term, weight in ask.weights.items() if mine else ():
+            covered[self._holding.get(term, [])] += weight
+        return Found(
+            corpus=corpus,
+            passing=passing_rows(corpus, ask, lambda: self.matching(scope, ask.where)),
+            bm25=bm25,
+            cosine=None,
+            covered=covered,
+            holding={term: np.array(self._holding.get(term, []), np.int64) for term in ask.rare if mine},
+        )
+
+    def _scores(self, terms: Sequence[str]) -> dict[int, float]:
+        """BM25 of the rows that hold any term, by place."""
+        rows = self._rows
         mean = sum(self._lengths) / len(self._lengths) if rows else 1.0
         scores: dict[int, float] = {}
         for term in dict.fromkeys(terms) if rows else ():
@@ -226,16 +262,7 @@ class ScannedScope:
                 often = self._counts[at][term]
                 norm = _K1 * (1 - _B + _B * self._lengths[at] / mean)
                 scores[at] = scores.get(at, 0.0) + weight * often * (_K1 + 1) / (often + norm)
-        best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
-        return (
-            np.fromiter((self._rows[at].rowid for at, _ in best), np.int64, len(best)),
-            np.fromiter((score for _, score in best), np.float64, len(best)),
-        )
-
-    def nearest(self, scope: Scope, vector: np.ndarray, *, limit: int) -> tuple[np.ndarray, np.ndarray]:  # noqa: ARG002 -- there are no vectors
-        import numpy as np
-
-        return np.empty(0, np.int64), np.empty(0, np.float32)
+        return scores
 
     def token_vectors(self, scope: Scope, rowids: Sequence[int]) -> Mapping[int, np.ndarray]:  # noqa: ARG002 -- as above
         return {}
@@ -284,15 +311,6 @@ class ScannedScope:
     def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]:
         rows = self._of(scope)
         return [rows[int(rowid) - 1] for rowid in rowids if 0 < int(rowid) <= len(rows)]
-
-    def covered(self, scope: Scope, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        import numpy as np
-
-        found: dict[int, float] = {}
-        for term, weight in weights.items():
-            for at in self._holding.get(term, ()) if self._of(scope) else ():
-                found[self._rows[at].rowid] = found.get(self._rows[at].rowid, 0.0) + weight
-        return np.array(list(found), np.int64), np.array(list(found.values()), np.float32)
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         return {term: len(self._holding[term]) for term in terms if term in self._holding and self._of(scope)}

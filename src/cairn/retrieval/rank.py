@@ -22,6 +22,7 @@ from cairn.retrieval.corpus import (
     ONLY_ASKS,
     QUESTION,
     TIME_WORDS,
+    About,
     Corpus,
 )
 from cairn.retrieval.embedding_text import question_text, spoken_names
@@ -109,21 +110,19 @@ class Question:
 class Legs:
     """Raw scores, one per row of the corpus. None: the leg was not asked or cannot answer.
 
-    `cosine` has entries against the query as given and messages against the voiced one. `known` marks the
-    rows whose cosine is known (all, unless vectors stay on disk). Rows that were cut into passages have the best
-    of them. `words` is a row's own share of the words that no other row has, 0 to 1.
+    `cosine` has entries against the query as given and messages against the voiced one. Rows that were cut into
+    passages have the best of them. `words` is a row's own share of the words that no other row has, 0 to 1.
     """
 
     cosine: np.ndarray | None
     bm25: np.ndarray | None
-    known: np.ndarray | None = None
     words: np.ndarray | None = None
 
 
-def read_question(query: str, corpus: Corpus, *, now: datetime, zone: tzinfo = UTC) -> Question:
-    """Read `query` against the senders and times of `corpus`."""
-    senders = _named_senders(corpus)
-    names = spoken_names(tuple((s.id, s.name) for s in corpus.senders)) if senders else ()
+def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC) -> Question:
+    """Read `query` against the senders and times of a scope."""
+    senders = _named_senders(about)
+    names = spoken_names(tuple((s.id, s.name) for s in about.senders)) if senders else ()
     voiced = question_text(query, names) if names else query
     author, without = -1, set[str]()
     if senders:
@@ -135,7 +134,7 @@ def read_question(query: str, corpus: Corpus, *, now: datetime, zone: tzinfo = U
         if len(asked) == 1:
             author = asked[0]
         without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
-    latest = int(corpus.timestamp_ms.max()) if len(corpus) else 0
+    latest = about.latest_ms
     return Question(
         text=query,
         voiced=voiced,
@@ -144,41 +143,33 @@ def read_question(query: str, corpus: Corpus, *, now: datetime, zone: tzinfo = U
         days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
         wants_time=asking.asks_when(query),
         wants_number=asking.asks_how_many(query),
-        asker=_asker(query, corpus),
+        asker=_asker(query, about),
         wants_advice=asking.asks_for_advice_given(query),
     )
 
 
-def _asker(query: str, corpus: Corpus) -> int:
+def _asker(query: str, about: About) -> int:
     """The owner among the senders, where they ask about themselves; -1 otherwise."""
-    for place, sender in enumerate(corpus.senders):
-        if sender.id == corpus.scope.owner:
+    for place, sender in enumerate(about.senders):
+        if sender.id == about.scope.owner:
             return place if asking.about_oneself(query) else -1
     return -1
 
 
-def _named_senders(corpus: Corpus) -> dict[int, tuple[str, ...]]:
+def _named_senders(about: About) -> dict[int, tuple[str, ...]]:
     """Senders with speakable names, where naming one of them narrows anything down: else nothing.
 
     Two to eight such senders, each with a fair share of the talk. A person and an assistant are no such pair:
     what the assistant says about a person answers questions about them just as well.
     """
-    import numpy as np
-
-    cached: dict[int, tuple[str, ...]] | None = corpus.derived.get("named")
-    if cached is not None:
-        return cached
     found: dict[int, tuple[str, ...]] = {}
-    if 2 <= len(corpus.senders) <= _AUTHOR_MAX_SENDERS * 4:
-        counts = np.bincount(corpus.sender[corpus.sender >= 0], minlength=len(corpus.senders))
-        for i, sender in enumerate(corpus.senders):
+    if 2 <= len(about.senders) <= _AUTHOR_MAX_SENDERS * 4:
+        fair = _AUTHOR_MIN_SHARE * sum(about.spoken) / max(1, len(about.senders) / 2)
+        for i, sender in enumerate(about.senders):
             forms = spoken_names(((sender.id, sender.name),))
-            if forms and counts[i] >= _AUTHOR_MIN_SHARE * counts.sum() / max(1, len(corpus.senders) / 2):
+            if forms and about.spoken[i] >= fair:
                 found[i] = forms
-    if not 2 <= len(found) <= _AUTHOR_MAX_SENDERS:
-        found = {}
-    corpus.derived["named"] = found
-    return found
+    return found if 2 <= len(found) <= _AUTHOR_MAX_SENDERS else {}
 
 
 def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:
@@ -531,7 +522,7 @@ def _meaning(corpus: Corpus, legs: Legs, at: np.ndarray) -> np.ndarray:
     import numpy as np
 
     assert legs.cosine is not None
-    values = _at(legs.cosine, at, legs.known)
+    values = np.asarray(legs.cosine[at])
     have = corpus.has_vector[at]
     if have.all():
         return standout(values, 0.1, 0.12)
@@ -540,19 +531,6 @@ def _meaning(corpus: Corpus, legs: Legs, at: np.ndarray) -> np.ndarray:
     if legs.bm25 is not None:
         out[~have] = np.clip(standout(legs.bm25[at], 0.0, 1.0)[~have], -0.5, 2.5)
     return out
-
-
-def _at(cosine: np.ndarray, at: np.ndarray, known: np.ndarray | None) -> np.ndarray:
-    """The cosines at `at`; unknown ones count as the lowest that is known."""
-    import numpy as np
-
-    values = np.asarray(cosine[at])
-    if known is None:
-        return values
-    have = known[at]
-    if not have.any():
-        return np.zeros(len(at), np.float32)
-    return np.where(have, values, values[have].min())
 
 
 def _offset_ms(corpus: Corpus, zone: tzinfo) -> int:

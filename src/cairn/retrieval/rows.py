@@ -1,7 +1,6 @@
 """What the indexer asks of an index, and the values that pass between them.
 
-Reading for search stands in `corpus.py`. Here is the writing side (`RowStore`), pages for `get` (`Pages`) and
-the follower that answers for very large scopes (`Mirror`).
+Reading for search stands in `corpus.py`. Here are the writing side (`RowStore`) and pages for `get` (`Pages`).
 """
 
 from __future__ import annotations
@@ -128,16 +127,6 @@ class Pages(Protocol):
     def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]: ...
 
     def find(self, scope: Scope, entry_ids: Sequence[str], kind: str | None = None) -> list[Row]: ...
-
-
-class Mirror(Protocol):
-    """A follower of the index that answers nearest-neighbour questions over very many rows."""
-
-    def nearest(
-        self, scope: Scope, vector: np.ndarray, limit: int, *, generation: str, model: str
-    ) -> tuple[int, Mapping[int, bytes]]:
-        """The version up to which the mirror has followed, and candidates by rowid with their embed key."""
-        ...
 
 
 def embed_key(text: str) -> bytes:

@@ -23,7 +23,7 @@ from cairn.language.asking import fillers
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.retrieval import filters, rank
 from cairn.retrieval.answers import SearchRequest, SearchResult, checked, within_budget
-from cairn.retrieval.corpus import HIDDEN, KIND_CODES, Corpus, Row, SearchIndex
+from cairn.retrieval.corpus import KIND_CODES, About, Ask, Corpus, Found, Row, SearchIndex
 from cairn.retrieval.fitting import expired, fits_of, says_nothing, shown_score, standing
 from cairn.retrieval.late import late_scores
 from cairn.retrieval.rank import Legs, Question
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SearchRequest", "SearchResult", "Searcher"]
 
-_LEXICAL_ROWS = 4000
-_NEAREST_ROWS = 600
 _FACTS_PER_EPISODE = 5
 _ROWS_KEPT = 4096
 _PIECES_KEPT = 2000
@@ -207,67 +205,55 @@ class Searcher:
     ) -> _Asked:
         import numpy as np
 
-        corpus = index.corpus(scope)
+        about = index.about(scope)
         now = self._clock.now()
         limit = self._settings.search.max_query_terms
-        question = rank.read_question(request.query, corpus, now=now, zone=self._zone)
-        counts = index.frequencies(scope, question.terms) if len(corpus) else {}
+        question = rank.read_question(request.query, about, now=now, zone=self._zone)
+        counts = index.frequencies(scope, question.terms) if about.rows else {}
         if len(question.terms) > limit:
             known = [term for term in question.terms if term in counts]
             kept = set(sorted(known, key=lambda term: counts[term])[:limit])
             question = replace(question, terms=tuple(term for term in question.terms if term in kept))
-        allowed = np.ones(len(corpus), bool)
-        if not request.include_hidden:
-            allowed &= (corpus.flags & HIDDEN) == 0
-        if request.as_of is not None:
-            allowed &= corpus.timestamp_ms <= int(_aware(request.as_of, self._zone).timestamp() * 1000)
-        if where:
-            at = corpus.positions(index.matching(scope, where))
-            passing = np.zeros(len(corpus), bool)
-            passing[at[at >= 0]] = True
-            allowed &= passing
-        pieces: dict[str, TokenVectors] = {}
-        cosine, known_rows = (
-            self._cosine(index, corpus, question, notes, pieces, method)
-            if method != "keyword"
-            else (None, None)
-        )
-        bm25 = None
-        if method != "vector" or cosine is None:
-            bm25 = np.zeros(len(corpus), np.float32)
-            if len(corpus) and question.terms:
-                rowids, scores = index.lexical(scope, question.terms, limit=_LEXICAL_ROWS)
-                at = corpus.positions(rowids)
-                # A match counts as one, however common its word is among a handful of rows.
-                bm25[at[at >= 0]] = np.maximum(scores[at >= 0], 0) + 0.05
         empty = fillers(request.query)
         telling = [term for term in question.terms if term not in empty] or question.terms
         rarity = {term: 1.0 / (1.0 + counts.get(term, 0)) ** 0.3 for term in telling}
+        rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
+        pieces: dict[str, TokenVectors] = {}
+        plain, voiced = (
+            self._meant(about, question, notes, pieces, method) if method != "keyword" else (None, None)
+        )
+        until = None if request.as_of is None else _aware(request.as_of, self._zone)
+        found = index.legs(
+            scope,
+            Ask(
+                terms=question.terms,
+                weights=rarity,
+                rare=rare,
+                plain=plain,
+                voiced=voiced,
+                where=where,
+                hidden=request.include_hidden,
+                until_ms=None if until is None else int(until.timestamp() * 1000),
+            ),
+        )
+        corpus, cosine = found.corpus, found.cosine
+        bm25 = None
+        if method != "vector" or cosine is None:
+            # A match counts as one, however common its word is among a handful of rows.
+            bm25 = np.where(found.bm25 > 0, found.bm25 + np.float32(0.05), np.float32(0))
         grasp = 1.0 if cosine is None else _grasp(self._embedder(), question.text)
         trust = min(1.0, max(0.0, (grasp - _UNSURE) / (_SURE - _UNSURE)))
         part = _best_part(corpus, cosine, bm25)
         legs = Legs(
             None if cosine is None else corpus.folded(cosine),
             None if bm25 is None else corpus.folded(bm25),
-            None if known_rows is None else corpus.folded(known_rows),
-            None if bm25 is None else _sole_words(index, corpus, question, counts),
+            None if bm25 is None else _sole_words(found, question, counts, about.rows),
         )
+        covered = corpus.folded(found.covered / np.float32(sum(rarity.values()) or 1.0))
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
-            legs, allowed, now, rarity, trust, pieces, part, self._covered(index, corpus, rarity),
-            np.zeros(len(corpus), np.float32),
+            legs, found.passing, now, rarity, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
         )  # fmt: skip
-
-    def _covered(self, index: SearchIndex, corpus: Corpus, rarity: Mapping[str, float]) -> np.ndarray:
-        """For each row the share of the question's words it holds, rare ones for more; a long one's best passage counts."""
-        import numpy as np
-
-        out = np.zeros(len(corpus), np.float32)
-        if len(corpus) and rarity:
-            rowids, sums = index.covered(corpus.scope, rarity)
-            at = corpus.positions(rowids)
-            out[at[at >= 0]] = sums[at >= 0] / sum(rarity.values())
-        return corpus.folded(out)
 
     def _message_scores(self, asked: _Asked) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The ranking of the messages; the best of them are looked at word piece by word piece."""
@@ -312,28 +298,25 @@ class Searcher:
         asked.late[at] = best[at]
         return np.asarray(best[at])
 
-    def _cosine(
+    def _meant(
         self,
-        index: SearchIndex,
-        corpus: Corpus,
+        about: About,
         question: Question,
         notes: list[str],
         pieces: dict[str, TokenVectors],
         method: str,
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Cosines of all rows: entries against the query as asked, messages against it in the sender's voice.
+        """The query as vectors: as asked, for entries, and in the sender's voice, for messages; None without meaning.
 
         The word pieces of both forms of the query go into `pieces`, where the embedder gives them.
         """
-        import numpy as np
-
-        if not len(corpus):
+        if not about.rows:
             return None, None
         embedder = self._embedder()
         if embedder is None:
             notes.append("no embedding model is installed: this answer rests on words alone")
             return None, None
-        if not corpus.has_vector.any() or corpus.model != embedder.id:
+        if not about.embedded or about.model != embedder.id:
             notes.append("no vectors of the current model yet: this answer rests on words alone")
             return None, None
         try:
@@ -344,19 +327,9 @@ class Searcher:
         except Unavailable as error:
             notes.append(f"the embedder cannot answer, so this rests on words alone: {error}")
             return None, None
-        if corpus.vectors is None:
-            cosine, known = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), bool)
-            for vector in (plain,) if question.voiced == question.text else (plain, voiced):
-                rowids, scores = index.nearest(corpus.scope, vector, limit=_NEAREST_ROWS)
-                at = corpus.positions(rowids)
-                cosine[at[at >= 0]], known[at[at >= 0]] = scores[at >= 0], True
-            return cosine, known
-        if not corpus.has_vector.all():
+        if about.waiting:
             notes.append("some rows have no vector yet")
-        if question.voiced == question.text:
-            return _dot(corpus.vectors, plain), None
-        said = _dot(corpus.vectors, voiced)
-        return np.where(corpus.sender >= 0, said, _dot(corpus.vectors, plain)), None
+        return plain, None if question.voiced == question.text else voiced
 
     def _embedded(
         self, embedder: Embedder, texts: Sequence[str], pieces: dict[str, TokenVectors]
@@ -578,10 +551,7 @@ class Searcher:
             out |= asked.legs.bm25[at] > 0
         if asked.legs.cosine is not None:
             floor = radius if radius is not None else (-1.0 if asked.method == "vector" else _HYBRID_FLOOR)
-            near = asked.legs.cosine[at] >= floor
-            if asked.legs.known is not None:
-                near &= asked.legs.known[at]
-            out |= near & asked.corpus.has_vector[at]
+            out |= (asked.legs.cosine[at] >= floor) & asked.corpus.has_vector[at]
         return out
 
     def _fits(self, asked: _Asked, at: np.ndarray) -> np.ndarray:
@@ -618,7 +588,9 @@ class Searcher:
         if session is None or self._unprocessed is None:
             return ()
         found = tuple(self._unprocessed(asked.scope.space, session))
-        takes_part = session in asked.corpus.sessions or any(m.sender_id == asked.scope.owner for m in found)
+        takes_part = asked.index.takes_part(asked.scope, session) or any(
+            m.sender_id == asked.scope.owner for m in found
+        )
         return found if takes_part else ()
 
     def _evidence(
@@ -738,37 +710,26 @@ def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | Non
     return best
 
 
-def _sole_words(
-    index: SearchIndex, corpus: Corpus, question: Question, counts: Mapping[str, int]
-) -> np.ndarray | None:
+def _sole_words(found: Found, question: Question, counts: Mapping[str, int], rows: int) -> np.ndarray | None:
     """What share of the question each message has to itself: words that no other message holds, rare ones for more.
 
     One message with the very number, name or path that is asked for is the answer, however alike the others are.
     """
     import numpy as np
 
-    rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
+    corpus = found.corpus
     said = corpus.kind == KIND_CODES["message"]
-    if not rare or int(said.sum()) < 2:
+    if not found.holding or int(said.sum()) < 2:
         return None
-    weight = {term: float(np.log(1 + len(corpus) / (1 + counts.get(term, 0)))) for term in question.terms}
+    weight = {term: float(np.log(1 + rows / (1 + counts.get(term, 0)))) for term in question.terms}
     out = np.zeros(len(corpus), np.float32)
-    for term in rare:
-        found, _ = index.lexical(corpus.scope, [term], limit=_SOLE_ROWS)
-        at = corpus.positions(found)
-        rows = np.unique(corpus.positions(corpus.whole[at[at >= 0]]))
-        rows = rows[(rows >= 0) & said[rows]]
-        if len(rows) == 1:
-            out[rows[0]] += weight[term]
+    for term, places in found.holding.items():
+        wholes = np.unique(corpus.places(corpus.whole[places]))
+        wholes = wholes[said[wholes]]
+        if len(wholes) == 1:
+            out[wholes[0]] += weight[term]
     total = sum(weight.values())
     return out / np.float32(total) if out.any() else None
-
-
-def _dot(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Row by row products. Not `@`: a threaded BLAS makes eight callers wait for each other, 40 times longer."""
-    import numpy as np
-
-    return np.asarray(np.einsum("ij,j->i", vectors, np.asarray(vector, np.float32)))
 
 
 def _passage(row: Row, part: Row) -> tuple[str, tuple[int, int, int] | None]:

@@ -1,0 +1,66 @@
+"""Words, meaning and filter in one question: a filter is asked before anything is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from cairn.engines.rows import SqliteIndex
+from cairn.language.words import tokens
+from cairn.retrieval.corpus import Ask, Row
+from cairn.retrieval.filters import parse
+from cairn.retrieval.rows import NewRow
+from cairn.types import Scope, Space
+from tests.search_world import ALICE, SearchWorld
+
+RARE = {"session_id": "rare"}
+
+
+def said(number: int, text: str, session: str, scope: Scope = ALICE) -> NewRow:
+    row = Row(
+        rowid=0, kind="message", scope=scope, entry_id=f"m{number}", path=f"{session}.jsonl", text=text,
+        timestamp_ms=number, session_id=session, sender_ids=("alice",), ordinal=number,
+    )  # fmt: skip
+    return NewRow(row, str(number).encode())
+
+
+def test_a_filter_finds_the_one_among_thousands_that_hold_the_word(tmp_path):
+    """E6: 6,000 short messages fit the word better than the long one of the session that is asked for."""
+    world = SearchWorld(tmp_path)
+    crowd = [said(n, "apple pie", "crowd") for n in range(6000)]
+    world.index.apply([*crowd, said(6000, "at length, of an apple " + "and more " * 200, "rare")])
+    found = world.ask("apple", method="keyword", filters=RARE, evidence=5).evidence
+    assert [one.session_id for one in found] == ["rare"]
+    world.close()
+
+
+@pytest.mark.parametrize("memory_rows", [5, 50_000], ids=["vectors on disk", "vectors in memory"])
+def test_a_filter_finds_by_meaning_however_large_the_scope(tmp_path, memory_rows):
+    """E6: beyond `index.memory_rows`, too, the nearest row that passes is found, though many others lie nearer."""
+    world = SearchWorld(tmp_path)
+    world.talk("crowd", [("alice", "the harbour at night")] * 700)
+    world.talk("rare", [("alice", "some boat in a harbour")])
+    world.index.close()
+    world.index = SqliteIndex(tmp_path / ".index", memory_rows=memory_rows)
+    world.index.use_model(world.embedder.id)
+    result = world.ask("the harbour at night", method="vector", filters=RARE, evidence=5)
+    assert [one.session_id for one in result.evidence] == ["rare"]
+    assert [hit.session_id for hit in result.episodes] == ["rare"]
+    world.close()
+
+
+def test_word_scores_know_nothing_of_other_owners(tmp_path):
+    """P7: what others wrote moves no score of words, neither by how common a word is nor by how long texts are."""
+    alone, crowded = SearchWorld(tmp_path / "a"), SearchWorld(tmp_path / "b")
+    mine = [
+        said(n, text, "s1") for n, text in enumerate(["a red kite", "the kite is blue and very high", "tea"])
+    ]
+    other = Scope(Space(), "user", "other")
+    crowded.index.apply([said(n, "kite " * (1 + n % 7), "s1", other) for n in range(50)])
+    answers = []
+    for world in (alone, crowded):
+        world.index.apply(mine)
+        found = world.index.legs(ALICE, Ask(terms=tokens("blue kite"), where=parse({"session_id": "s1"})))
+        answers.append((found.bm25.tolist(), found.passing.tolist()))
+        world.close()
+    assert answers[0] == answers[1]
+    assert answers[0][0][1] > answers[0][0][0] > answers[0][0][2] == 0
