@@ -374,6 +374,8 @@ def _from_daily(keeper: Keeper, wanted: Wanted, done: Tally, at: Locator, place:
         inline = [k for k, t in entry.inline.items() if k not in _IDS and wanted.found_in(t)]
         if not why and says and wanted.nothing_left(entry.sections.values(), derived=derived):
             why = "the same words"
+        ended_by = entry.inline.get("superseded_by", "")
+        holds_again = place.kind.name == "atomic_fact" and (place.scope, ended_by) in wanted.entries
         if why:
             remove.append(entry.id)
             _follow(wanted, place, entry)
@@ -384,6 +386,9 @@ def _from_daily(keeper: Keeper, wanted: Wanted, done: Tally, at: Locator, place:
             words = " ".join(gone or [entry.inline[k] for k in inline])
             if _take(done, place, at, entry, words, "the same words, in part"):
                 done.add("entries rewritten", 1)
+        elif holds_again:
+            # What a forgotten fact had ended is no longer over, as far as anything is known.
+            change[entry.id] = lambda one: Draft.of(one, superseded_by=None, until=None)
     for one in remove:
         if (place.scope, one) not in wanted.entries:
             wanted.entries = (*wanted.entries, (place.scope, one))

@@ -21,6 +21,7 @@ from typing import TypeVar
 from cairn.errors import CairnError, NotFound
 from cairn.governed import gate
 from cairn.governed.records import KIND, Record, from_entry
+from cairn.language import traits
 from cairn.language.words import word_set
 from cairn.notes.kinds import KINDS, place_of
 from cairn.seams import Locator, StorageBackend
@@ -150,7 +151,7 @@ class Shelf:
         """The live records of the same matter that say otherwise, the oldest first.
 
         Where several differ from each other in the same number, it tells things apart ("room 1 is locked", "room 2
-        is locked", ...) and opposes nothing.
+        is locked", ...) and opposes nothing. "I live in Porto" says otherwise than "I live in Lisbon".
         """
         gist = gate.gist(content)
         touched = Counter(key for word in gist for key in self._by_gist.get(word, ()))
@@ -158,6 +159,12 @@ class Shelf:
         how = [(record, gate.opposes(gist, gate.gist(record.content))) for record in found]
         are_names = sum(one == "number" for _, one in how) > _MOST_VALUES
         opposed = [record for record, one in how if one == "denial" or (one and not are_names)]
+        own = traits.only_trait(content)
+        if own is not None:
+            others = (record for record in self._records.values() if record not in opposed)
+            opposed += [
+                r for r in others if (old := traits.only_trait(r.content)) and traits.replaces(own, old)
+            ]
         return sorted(opposed, key=lambda record: (record.locator.key, record.entry_id))
 
     def _scan(self) -> Iterator[tuple[str, int, int]]:

@@ -116,6 +116,11 @@ class AtomicFactItem:
     id: Annotated[str, says("its id", "alice_af_20260601_00000001")]
     content: Annotated[str, says("what it says", "Alice lives in Lisbon.")]
     score: Annotated[float, says("how well it answers", 0.71)]
+    superseded_by: Annotated[
+        str | None,
+        says("the later fact on the same matter, where there is one", "alice_af_20260801_00000002"),
+    ] = None
+    until: Annotated[str | None, says("the day of that later fact", "2026-08-01")] = None
 
 
 class EpisodeItem:

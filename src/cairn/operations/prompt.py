@@ -8,6 +8,7 @@ from datetime import UTC, tzinfo
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of
+from cairn.retrieval.showing import as_told
 from cairn.types import Hit
 
 
@@ -39,7 +40,7 @@ def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:
             continue
         day = f"{hit.timestamp.astimezone(zone).date().isoformat()}: " if hit.timestamp else ""
         words = str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)
-        facts = " ".join(fact.text for fact in hit.facts)
+        facts = " ".join(map(as_told, hit.facts))
         yield f"{day}{facts if hit.kind == 'episode' and facts else words} ({hit.id})"
     for item in result.evidence or ():
         day = item.timestamp.astimezone(zone).date().isoformat()

@@ -20,6 +20,7 @@ from cairn.errors import CairnError, NotFound
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.retrieval.answers import SearchRequest, SearchResult, tokens_of
+from cairn.retrieval.showing import as_told
 from cairn.types import Evidence, Freshness, Hit, Scope, Space
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _items(result: SearchResult) -> Iterator[RecalledItem]:
 
 
 def _words(hit: Hit) -> str:
-    facts = " ".join(fact.text for fact in hit.facts)
+    facts = " ".join(map(as_told, hit.facts))
     if hit.kind == "episode" and facts:
         return facts
     return str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)

@@ -53,7 +53,12 @@ def _of_hit(hit: Hit) -> dict[str, Any]:
         if "of" in hit.fields:
             more["episode_length"] = hit.fields["of"]
         more["atomic_facts"] = [
-            {"id": fact.id, "content": _text(fact.fields.get("Fact")) or fact.text, "score": fact.score}
+            {
+                "id": fact.id,
+                "content": _text(fact.fields.get("Fact")) or fact.text,
+                "score": fact.score,
+                **ended(fact),
+            }
             for fact in hit.facts
         ]
     if hit.message_ids:
@@ -61,6 +66,18 @@ def _of_hit(hit: Hit) -> dict[str, Any]:
     if hit.explain is not None:
         more["explain"] = dict(hit.explain)
     return more
+
+
+def ended(fact: Row | Hit) -> dict[str, str]:
+    """Since when a fact is over, and by which other; nothing for one that stands."""
+    by, until = _text(fact.fields.get("superseded_by")), _text(fact.fields.get("until"))
+    return {"superseded_by": fact.scope.public_id(by), "until": until} if by and until else {}
+
+
+def as_told(fact: Hit) -> str:
+    """A fact in an answer that is read, with the day since which it is over."""
+    over = ended(fact)
+    return f"{fact.text} (earlier, until {over['until']})" if over else fact.text
 
 
 def _space(found: Row | Hit) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy, profile
-from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft
+from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft, release, settle
 from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.lines import corrected_line, followed_line
@@ -166,10 +166,12 @@ def _exchange(
         fresh = {key: draft for key, draft in fresh.items() if known.add(key[0])}
         known.forget(kit)
     # The new ones come first: after a crash in between, what is left to do can still be told.
-    if fresh:
-        kit.notebook.append(kind, ask.scope, ask.day, list(fresh.values()))
+    written = kit.notebook.append(kind, ask.scope, ask.day, list(fresh.values())) if fresh else []
     if gone:
         kit.notebook.remove(locator, gone)
+    if kind == "atomic_fact":
+        release(ask.scope, kit, gone)
+        settle(ask.scope, kit, [one.entry_id for one in written])
 
 
 def _key(sections: Mapping[str, str]) -> tuple[str, ...]:

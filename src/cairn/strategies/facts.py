@@ -1,21 +1,28 @@
-"""`extract_atomic_facts`: single-sentence facts from an episode, each one once per owner."""
+"""`extract_atomic_facts`: single-sentence facts from an episode, each one once per owner.
+
+A later fact on the same matter supersedes the earlier one ("I live in Porto" after "I live in Lisbon"). Both stay; the
+earlier one carries `superseded_by` and `until`, which a person may take out again.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from cairn.errors import NotFound
 from cairn.language import words
+from cairn.language.traits import Trait, matter_of, replaces
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement, normal
-from cairn.types import CellEvent, Scope
+from cairn.types import CellEvent, Entry, Scope
 
 if TYPE_CHECKING:
     from cairn.seams import Locator
@@ -113,6 +120,7 @@ class ExtractAtomicFacts(Strategy):
         except BaseException:
             known.forget(kit)
             raise
+        settle(scope, kit, [w.entry_id for w in written] + [one for o in done for one in o.outputs])
         yield from done
         at = 0
         for job, count, why in answers:
@@ -127,6 +135,26 @@ class ExtractAtomicFacts(Strategy):
         except NotFound:
             return ()
         return tuple(e.id for e in note.entries if e.inline.get("parent_id") == ask.entry_id)
+
+
+def settle(scope: Scope, kit: Kit, entry_ids: Sequence[str]) -> None:
+    """Mark what the facts of `entry_ids` end, or what ends them, where they were told out of their order."""
+    if not entry_ids:
+        return
+    known = KnownFacts.of(scope, kit)
+    for locator, ended in known.ended_by(set(entry_ids), kit.zone).items():
+        kit.notebook.change_many(locator, {one: _mark(by, day) for one, (by, day) in ended.items()})
+
+
+def release(scope: Scope, kit: Kit, entry_ids: Sequence[str]) -> None:
+    """Take the marks of facts that are no more off those they had ended."""
+    marked = KnownFacts.of(scope, kit).marked_by(set(entry_ids))
+    for locator, ended in marked.items():
+        kit.notebook.change_many(locator, dict.fromkeys(ended, _mark(None, None)))
+
+
+def _mark(by: str | None, until: str | None) -> Callable[[Entry], Draft]:
+    return lambda entry: Draft.of(entry, superseded_by=by, until=until)
 
 
 def fact_draft(ask: Ask, statement: Statement, text: str) -> Draft:
@@ -198,6 +226,36 @@ def parents_of(kind: str, asks: Sequence[Ask], kit: Kit) -> set[tuple[Scope, str
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Matter:
+    """A fact that sets something of its speaker: where it stands, when it was said, and what ended it."""
+
+    locator: Locator
+    entry_id: str
+    speaker: str
+    at: str
+    trait: Trait
+    ended_by: str
+
+    @classmethod
+    def of(cls, locator: Locator, entry: Entry) -> _Matter | None:
+        found = matter_of(" ".join(entry.sections.get("Fact", "").split()))
+        if found is None:
+            return None
+        inline = entry.inline
+        speaker, at = inline.get("speaker_id") or found[0], inline.get("timestamp", "")
+        try:
+            datetime.fromisoformat(at)
+        except ValueError:
+            return None
+        return cls(locator, entry.id, speaker, at, found[1], inline.get("superseded_by", ""))
+
+    def ends(self, other: _Matter) -> bool:
+        """Whether this one was said after `other` and takes its place."""
+        is_later = (self.at, self.entry_id) > (other.at, other.entry_id)
+        return is_later and self.speaker == other.speaker and replaces(self.trait, other.trait)
+
+
 class KnownFacts:
     """What is known of one owner already, so that nothing is stated twice.
 
@@ -213,6 +271,7 @@ class KnownFacts:
         self._sets: list[frozenset[str]] = []
         self._particulars: list[tuple[str, ...]] = []
         self._by_word: dict[str, list[int]] = {}
+        self._matters: dict[str, list[_Matter]] = {}
 
     @classmethod
     def of(cls, scope: Scope, kit: Kit) -> KnownFacts:
@@ -246,11 +305,14 @@ class KnownFacts:
             if self._read.get(locator.key) != found[locator.key]:
                 changed.append(locator)
         gone = {key: self._texts.pop(key) for key in set(self._read) - set(found) if key in self._texts}
+        for key in set(self._read) - set(found):
+            self._matters.pop(key, None)
         for locator in changed:
             try:
                 note = kit.notebook.read(locator)
             except NotFound:
                 continue
+            self._matters[locator.key] = [m for entry in note.entries if (m := _Matter.of(locator, entry))]
             texts = [text for entry in note.entries if (text := entry.sections.get("Fact", ""))]
             held = self._texts.get(locator.key, set())
             self._texts[locator.key] = {_key(text) for text in texts}
@@ -259,6 +321,27 @@ class KnownFacts:
                 self._put(text)
         self._drop(set().union(*gone.values()))
         self._read = found
+
+    def ended_by(self, fresh: AbstractSet[str], zone: tzinfo) -> dict[Locator, dict[str, tuple[str, str]]]:
+        """The facts that stand and are over since `fresh` came, by note: what ended each, and on which day."""
+        found: dict[Locator, dict[str, tuple[str, str]]] = {}
+        standing = [one for mine in self._matters.values() for one in mine if not one.ended_by]
+        oldest_first = sorted(standing, key=lambda one: (one.at, one.entry_id))
+        news = [one for one in oldest_first if one.entry_id in fresh]
+        for one in oldest_first if news else ():
+            for by in oldest_first if one.entry_id in fresh else news:
+                if by.ends(one):
+                    day = datetime.fromisoformat(by.at).astimezone(zone).date().isoformat()
+                    found.setdefault(one.locator, {})[one.entry_id] = (by.entry_id, day)
+                    break
+        return found
+
+    def marked_by(self, gone: AbstractSet[str]) -> dict[Locator, list[str]]:
+        """The facts that carry the mark of one of `gone`, by note."""
+        found: dict[Locator, list[str]] = {}
+        for one in (one for mine in self._matters.values() for one in mine if one.ended_by in gone):
+            found.setdefault(one.locator, []).append(one.entry_id)
+        return found
 
     def leave_out(self, locator: Locator, texts: Iterable[str]) -> None:
         """Facts at `locator` that are about to be removed no longer make another one known."""

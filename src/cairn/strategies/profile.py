@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cairn.errors import NotFound
-from cairn.language import words
+from cairn.language import traits, words
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, parse_note
 from cairn.notes.kinds import KINDS
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking, traits
+from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.facts import cell_asks
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement, quote
@@ -62,6 +62,12 @@ class Claim:
     evidence: str
     message_ids: tuple[str, ...]
     day: str
+    trait: traits.Trait | None = None
+
+    def read(self) -> traits.Trait:
+        """What it sets, and to what; a model's claim sets its attribute to its own words."""
+        value = frozenset({self.description.casefold()})
+        return self.trait or traits.Trait(self.category, self.slot, 0, 0, value)
 
 
 def claims_of(statements: Sequence[Statement], owner: str) -> list[Claim]:
@@ -81,9 +87,36 @@ def claims_of(statements: Sequence[Statement], owner: str) -> list[Claim]:
                     words_said.rstrip(" .!"),
                     statement.message_ids,
                     statement.said_at.date().isoformat(),
+                    trait,
                 )
             )
     return found
+
+
+def _read(item: Mapping[str, Any]) -> traits.Trait:
+    """What an item of a profile sets, told from its evidence."""
+    category, evidence = str(item.get("category", "")), str(item.get("evidence", ""))
+    for trait in traits.traits_of(evidence, to_agent=True):
+        if trait.category == category:
+            return trait
+    value = frozenset({str(item.get("description", "")).casefold()})
+    return traits.Trait(category, str(item.get("attribute", "")), 0, 0, value)
+
+
+def _end(early: dict[str, Any], late: Mapping[str, Any], day: str) -> None:
+    early["until"] = str(late.get("first_stated", day))
+    early["superseded_by"] = str(late.get("description", ""))
+
+
+def _holds_again(items: Iterable[Any], gone: Mapping[str, Any]) -> None:
+    """Take the marks off what an item that is no more had ended."""
+    for old in items:
+        if not isinstance(old, dict) or old.get("until") != gone.get("first_stated"):
+            continue
+        same = gone.get("attribute") and old.get("attribute") == gone["attribute"]
+        if old.get("superseded_by", gone.get("description") if same else None) == gone.get("description"):
+            del old["until"]
+            old.pop("superseded_by", None)
 
 
 def withdrawn(items: Sequence[Any], claims: Sequence[Claim]) -> tuple[list[Any], bool]:
@@ -101,10 +134,7 @@ def withdrawn(items: Sequence[Any], claims: Sequence[Claim]) -> tuple[list[Any],
             if item["message_ids"]:
                 continue
             out.remove(item)
-            for old in out:
-                same = isinstance(old, dict) and claim.slot and old.get("attribute") == claim.slot
-                if same and old.get("until") == item.get("first_stated"):
-                    del old["until"]
+            _holds_again(out, item)
     return out, changed
 
 
@@ -144,10 +174,13 @@ def merged(items: Sequence[Any], claims: Sequence[Claim]) -> tuple[list[dict[str
         }
         if claim.slot:
             made["attribute"] = claim.slot
-            for old in current:
-                if old.get("attribute") == claim.slot:
-                    late, early = (made, old) if str(old.get("last_stated", "")) <= claim.day else (old, made)
-                    early["until"] = str(late.get("first_stated", claim.day))
+        mine = claim.read()
+        for old in current:
+            known, is_later = _read(old), str(old.get("last_stated", "")) <= claim.day
+            if is_later and traits.replaces(mine, known):
+                _end(old, made, claim.day)
+            elif not is_later and traits.replaces(known, mine):
+                _end(made, old, claim.day)
         out.append(made)
         changed = True
     while (
@@ -164,6 +197,9 @@ def _number(value: Any) -> int:
 
 def _says_the_same(item: dict[str, Any], claim: Claim) -> bool:
     known = str(item.get("description", ""))
+    mine, old = claim.read(), _read(item)
+    if mine.slot and (mine.slot, mine.value, mine.how) == (old.slot, old.value, old.how) and mine.said:
+        return mine.said <= old.said  # it says the same again, and nothing more
     one, other = words.word_set(known), words.word_set(claim.description)
     alike = bool(one) and len(one & other) >= 0.8 * len(one | other)
     return alike and particulars(known) == particulars(claim.description)
@@ -292,10 +328,7 @@ def without_items(text: str, scope: Scope, goes: Callable[[Mapping[str, Any]], b
         return None
     left = [dict(one) for one in items if not goes(one)]
     for gone in (one for one in items if goes(one)):
-        for old in left:
-            same = gone.get("attribute") and old.get("attribute") == gone["attribute"]
-            if same and old.get("until") == gone.get("first_stated"):
-                del old["until"]
+        _holds_again(left, gone)
     return _written(text, note, scope, scope.owner, left, 0)
 
 

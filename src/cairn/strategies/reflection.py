@@ -20,13 +20,13 @@ from typing import Any
 
 from cairn.errors import Invalid, NotFound
 from cairn.language import dates, words
+from cairn.language.traits import Trait, matter_of, replaces
 from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, place_of
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator, content_hash
 from cairn.strategies import Ask, Job, Kit, Outcome, Schedule, Strategy, asking
 from cairn.strategies.similarity import measured, particulars
-from cairn.strategies.traits import matter_of
 from cairn.types import Entry, Scope
 
 NARRATIVE_CHARS = 20_000
@@ -197,13 +197,20 @@ def fates_of(facts: Sequence[Fact]) -> list[Fate]:
     first: list[tuple[Fact, frozenset[str], tuple[str, ...]]] = []
     successor: dict[str, str] = {}
     latest: dict[tuple[str, str], Fact] = {}
+    stands: list[tuple[Fact, str, Trait]] = []
     for fact in facts:
-        single = _SINGLE.match(fact.text)
-        slot = (single["who"].casefold(), _slot(single["what"])) if single else matter_of(fact.text)
-        if slot is not None:
+        single, matter = _SINGLE.match(fact.text), matter_of(fact.text)
+        if single:
+            slot = (single["who"].casefold(), _slot(single["what"]))
             if slot in latest and latest[slot].text != fact.text:
                 successor[latest[slot].id] = fact.id
             latest[slot] = fact
+        elif matter is not None:
+            who, trait = matter
+            over = [one for one, by, known in stands if by == who and replaces(trait, known)]
+            successor.update((one.id, fact.id) for one in over)
+            stands = [(one, by, known) for one, by, known in stands if one not in over]
+            stands.append((fact, who, trait))
     for fact in facts:
         bag, own = words.word_set(fact.text), particulars(fact.text)
         twin = next((f for f, b, o in first if f.id not in successor and own == o and _same(bag, b)), None)

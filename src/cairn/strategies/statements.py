@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
-from cairn.language import dates, prose, words
+from cairn.language import dates, prose, traits, words
 from cairn.language.prose import Spoken
-from cairn.strategies import traits
 from cairn.strategies.phrases import Phrases, lowered, spoken
 from cairn.types import Message
 

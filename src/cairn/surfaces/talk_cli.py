@@ -168,7 +168,8 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
         output.line(f"      {item['timestamp'][:16]}  {item['id']}  {item['path']}")
         output.block(item["summary"], indent="      ", limit=400)
         for fact in item["atomic_facts"]:
-            output.line(f"      - {fact['content']}")
+            over = f" (earlier, until {fact['until']})" if "until" in fact else ""
+            output.line(f"      - {fact['content']}{over}")
         if "explain" in item:
             output.line(
                 "      " + ", ".join(f"{name} {value:.3f}" for name, value in item["explain"].items())

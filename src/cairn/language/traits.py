@@ -1,0 +1,272 @@
+"""What people say about themselves, clause by clause: who they are, what they like, what they want done.
+
+The rules of each language are in `language/data/<code>.toml`: every `[[profile]]` names a category, the attribute it
+sets (`slot`, for what has one value at a time) and patterns that a clause must begin with. A clause is found where a
+sentence starts, and behind a comma or a joining word; it ends where the next one begins, so that "I prefer tea, can
+you ..." gives the preference and not the question.
+
+A later clause takes the place of an earlier one where both set the same attribute to another value (`replaces`), or
+where the later one says that the earlier is over ("I no longer ..."). A further value ("I also work at ...") ends none.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cairn.language import tongues, words
+from cairn.language.tongues import Tongue
+
+INSTRUCTION = "Instruction"
+_LONGEST = 300
+_NAME = re.compile(r"[^\W\d_][\w’'&.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """One clause about the speaker: its category, the attribute it sets, and where it stands in the sentence.
+
+    `value` is what the attribute is set to and `said` what the clause tells, both as word stems. `how` says whether
+    the value stands alone, comes beside others ("also"), or is over.
+    """
+
+    category: str
+    slot: str
+    begin: int
+    stop: int
+    value: frozenset[str] = frozenset()
+    said: frozenset[str] = frozenset()
+    how: Literal["set", "add", "end"] = "set"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Rule:
+    category: str
+    slot: str
+    value: str
+    ends: bool
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Rules:
+    rules: tuple[_Rule, ...]
+    starts: re.Pattern[str]
+    ends: re.Pattern[str]
+    doubt: re.Pattern[str]
+    beside: re.Pattern[str]
+    purpose: re.Pattern[str]
+    little: frozenset[str]
+    object_ends: re.Pattern[str]
+    between: re.Pattern[str]
+    has_blanks: bool
+
+
+def traits_of(sentence: str, *, to_agent: bool = False) -> Iterator[Trait]:
+    """The clauses of a sentence in which its speaker tells of themself.
+
+    Args:
+        sentence: What was said, bared of greetings.
+        to_agent: Whether it was said to an agent; only then an order ("always answer in French") is a wish that stands.
+    """
+    yield from _traits_of(sentence, to_agent=to_agent)
+
+
+@functools.lru_cache(maxsize=4096)
+def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
+    known = _rules_of(tongues.spoken_in(sentence))
+    asked = known.purpose.match(sentence)
+    found: list[Trait] = []
+    taken = asked.end() if asked else 0
+    for start in _starts(sentence, known, taken):
+        if start < taken:
+            continue
+        end = known.ends.search(sentence, start + 1)
+        clause = sentence[start : end.start() if end else len(sentence)].rstrip(" .!…,;。！")
+        if len(clause) > _LONGEST or known.doubt.search(clause):
+            continue
+        for rule in known.rules:
+            if rule.category == INSTRUCTION and not to_agent:
+                continue
+            whole = sentence[start:].rstrip(" .!…,;。！") if rule.category == INSTRUCTION else clause
+            match = rule.pattern.match(whole) if len(whole) <= _LONGEST else None
+            if match is not None and _says_what(rule.slot, match, known):
+                taken = start + len(whole)
+                found.append(_trait(rule, match, whole, start, known))
+                break
+    if asked and to_agent and not any(trait.begin == asked.end() for trait in found):
+        # What someone asks to have remembered is worth it, whatever it is about.
+        rest = sentence[asked.end() :].rstrip(" .!…,;。！")
+        if 0 < len(rest) <= _LONGEST and not rest.endswith(("?", "？")):
+            return (Trait(INSTRUCTION, "", asked.end(), asked.end() + len(rest), said=_stems(rest, known)),)
+    return tuple(found)
+
+
+def _trait(rule: _Rule, match: re.Match[str], clause: str, start: int, known: _Rules) -> Trait:
+    is_beside = known.beside.search(clause) is not None
+    return Trait(
+        rule.category,
+        _slot(rule.slot, match, known),
+        start,
+        start + len(clause),
+        _value(rule, match, known),
+        _stems(clause, known),
+        "end" if rule.ends else "add" if is_beside else "set",
+    )
+
+
+def replaces(later: Trait, earlier: Trait) -> bool:
+    """Whether a later clause of the same speaker takes the place of an earlier one.
+
+    >>> one, other = (next(traits_of(f"I live in {town}.")) for town in ("Lisbon", "Porto"))
+    >>> replaces(other, one), replaces(one, one)
+    (True, False)
+    """
+    if later.how == "add":
+        return False
+    if later.how == "end":
+        if earlier.how == "end":
+            return False
+        if later.slot:
+            return later.slot == earlier.slot and (not later.value or _agree(later.value, earlier.value))
+        return bool(later.value) and later.value <= earlier.said
+    if not later.slot or later.slot != earlier.slot:
+        return False
+    # What was over and has begun again; what is over otherwise stays true beside what came after it.
+    if earlier.how == "end":
+        return not earlier.value or _agree(later.value, earlier.value)
+    return not _agree(later.value, earlier.value)
+
+
+def _agree(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two values can be one and the same: "Lisbon" and "Lisbon, in Alfama"."""
+    return one <= other or other <= one
+
+
+def matter_of(fact: str) -> tuple[str, Trait] | None:
+    """Whose attribute a quoted fact sets: ("ana", the trait) for "Ana: I live in Oslo.".
+
+    None where the quote says more than that: another fact must not end what was told beside it.
+    """
+    who, colon, said = fact.partition(": ")
+    trait = only_trait(said) if colon and said else None
+    return (who.casefold(), trait) if trait is not None else None
+
+
+def only_trait(said: str) -> Trait | None:
+    """What a sentence says of its speaker, where it says one thing and little besides."""
+    found = list(traits_of(said, to_agent=True))
+    if len(found) != 1 or found[0].stop - found[0].begin < _MOST * len(said.rstrip(" .!…")):
+        return None
+    return found[0]
+
+
+_MOST = 0.6
+
+
+def _starts(sentence: str, known: _Rules, first: int) -> Iterator[int]:
+    yield first
+    for found in known.starts.finditer(sentence, first):
+        yield found.end()
+
+
+@functools.cache
+def _rules_of(tongue: Tongue) -> _Rules:
+    table = tongue.table("clauses")
+    names: Mapping[str, str] = table.get("names", {})
+
+    def compiled(pattern: str) -> re.Pattern[str]:
+        for name, body in names.items():
+            pattern = pattern.replace("{" + name + "}", body)
+        return re.compile(tongues.widened(pattern), re.I)
+
+    rules: list[_Rule] = []
+    given: list[Mapping[str, Any]] = tongue.tables.get("profile", [])
+    for rule in given:
+        rules += [
+            _Rule(
+                rule["category"],
+                rule.get("slot", ""),
+                rule.get("value", ""),
+                rule.get("ends", False),
+                compiled("^" + p),
+            )
+            for p in rule["patterns"]
+        ]
+    return _Rules(
+        tuple(rules),
+        compiled(table.get("starts", "(?!)")),
+        compiled(table.get("ends", "(?!)")),
+        compiled(table.get("doubt", "(?!)")),
+        compiled(table.get("beside", "(?!)")),
+        compiled(table.get("purpose", "(?!)")),
+        frozenset(str(table.get("little", "")).split()),
+        compiled(table.get("object_ends", "[,;]")),
+        compiled(table.get("between", "(?!)")),
+        tongue.has_blanks,
+    )
+
+
+def _says_what(slot: str, match: re.Match[str], known: _Rules) -> bool:
+    """Whether a taste names what it is for: "I love to" does not."""
+    return slot not in {"taste", "prefer"} or bool(_object(match.groupdict().get("o") or "", known))
+
+
+def _slot(slot: str, match: re.Match[str], known: _Rules) -> str:
+    """The attribute a clause sets. Tastes and orders are attributes by what they are about: a change of mind is one."""
+    groups = match.groupdict()
+    if slot == "favorite":
+        what = groups.get("k") or groups.get("l") or ""
+        return f"favorite {_object(what, known)}" if what else ""
+    if slot in {"taste", "do"}:
+        return f"{slot} {_object(groups.get('o') or '', known)}".strip()
+    if slot == "prefer":
+        pair = known.between.split(groups.get("o") or "")
+        if len(pair) < 2:
+            return f"taste {_object(pair[0], known)}"
+        return "prefer " + " / ".join(sorted(_object(p, known) for p in pair[:2]))
+    return slot
+
+
+def _value(rule: _Rule, match: re.Match[str], known: _Rules) -> frozenset[str]:
+    """What an attribute is set to: as the rule says, else the words behind the verb, a name by its own words alone."""
+    if rule.value:
+        return frozenset(rule.value.split())
+    groups = match.groupdict()
+    said = groups.get("o") or ""
+    if rule.slot == "occupation" and groups.get("l"):
+        said = f"{said} {groups['l']}"
+    if rule.slot == "prefer":
+        pair = known.between.split(said)
+        return frozenset(_object(pair[0], known).split()) if len(pair) > 1 else frozenset({"like"})
+    if rule.ends and not rule.slot:
+        return _stems(said, known)
+    if known.has_blanks and (name := _leading_name(said, known)):
+        return name
+    return frozenset(_object(said, known).split())
+
+
+def _leading_name(said: str, known: _Rules) -> frozenset[str]:
+    """The words with a capital that open `said`: "Halden Marine" of "Halden Marine as a welder"."""
+    name = []
+    for word in _NAME.findall(said):
+        if word[0].isupper():
+            name.append(words.stem(word.casefold().rstrip(".")))
+        elif name or word.casefold() not in known.little:
+            break
+    return frozenset(name)
+
+
+def _object(text: str, known: _Rules) -> str:
+    plain = known.object_ends.split(text.casefold())[0]
+    keep = [w for w in re.findall(r"[^\W_]+", plain) if w not in known.little]
+    return " ".join(words.stem(w) for w in keep[:4])
+
+
+def _stems(text: str, known: _Rules) -> frozenset[str]:
+    """What a clause tells, as stems; pairs of letters where words are not parted."""
+    said = words.word_set(known.object_ends.split(text.casefold())[0])
+    return frozenset(words.stem(word) for word in said if word not in known.little)

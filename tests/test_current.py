@@ -1,0 +1,155 @@
+"""What is current: a later statement on the same matter ends the earlier one, and nothing else does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import cairn
+from cairn.language.traits import Trait, replaces, traits_of
+from cairn.notes.format import parse_note
+from cairn.notes.notebook import Draft
+from cairn.operations.prompt import prompt
+from cairn.retrieval.showing import shown
+from cairn.types import Scope, Space
+from tests.strategies_kit import START, World
+
+
+def trait(text: str) -> Trait:
+    return next(iter(traits_of(text, to_agent=True)))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("I live in Lisbon.", "I live in Porto."),
+        ("I live in Lisbon.", "Small update: I moved to Porto last month."),
+        ("I live in Lisbon.", "I no longer live in Lisbon."),
+        ("I work at Acme as a welder.", "I started working at Beta."),
+        ("I work at Acme.", "I quit my job."),
+        ("I work at Acme.", "I'm no longer at Acme."),
+        ("My name is Ana Silva.", "I changed my name to Ana Costa."),
+        ("I'm 34 years old.", "I'm 35 now."),
+        ("I'm a teacher.", "I'm now a software engineer."),
+        ("I'm vegetarian.", "I have started eating meat again."),
+        ("I don't eat meat.", "I'm not vegetarian anymore."),
+        ("I love coffee.", "I no longer like coffee."),
+        ("I prefer tabs over spaces.", "I prefer spaces over tabs now."),
+        ("My favorite color is red.", "My favorite color is blue."),
+        ("I play tennis every week.", "I no longer play tennis."),
+        ("I'm married.", "I got divorced in May."),
+        ("Please always answer in French.", "From now on answer in English."),
+        ("Keep your answers short.", "Please give me detailed answers."),
+        ("Never use emojis.", "You can use emojis again."),
+        ("Ich wohne in Leipzig.", "Inzwischen wohne ich in Bonn."),
+        ("Ich arbeite bei Siemens.", "Ich arbeite nicht mehr bei Siemens."),
+        ("Antworte bitte immer auf Deutsch.", "Bitte antworte ab jetzt auf Englisch."),
+        ("J'habite à Lyon.", "J'habite maintenant à Paris."),
+        ("J'aime le café.", "Je n'aime plus le café."),
+        ("Vivo en Madrid.", "Ahora vivo en Sevilla."),
+        ("Trabajo en Zara.", "Ya no trabajo en Zara."),
+        ("Я живу в Риге.", "Я теперь живу в Москве."),
+        ("Я люблю кофе.", "Я больше не люблю кофе."),
+        ("我住在上海。", "我现在住在北京。"),
+        ("请用英文回答。", "以后请用中文回答。"),
+        ("東京に住んでいます。", "今は大阪に住んでいます。"),
+        ("私は犬が好きです。", "私は犬が嫌いです。"),
+    ],
+)
+def test_a_change_ends_what_it_changes(earlier: str, later: str):
+    """Another value of the same attribute, or its end, in the languages there are files for."""
+    assert replaces(trait(later), trait(earlier))
+    assert not replaces(trait(earlier), trait(earlier))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("I have a dog named Rex.", "I have a cat named Tom."),
+        ("My son Ben is 5.", "My daughter Lea is 8."),
+        ("I work at Acme.", "I also work at Beta on weekends."),
+        ("I'm a nurse.", "I'm a photographer on the side."),
+        ("I live in Lisbon.", "I live in an old house with a garden."),
+        ("I live in Lisbon.", "I live in Lisbon near the castle."),
+        ("I live in Lisbon.", "I'm from Ghana."),
+        ("I love sushi.", "I hate mushrooms."),
+        ("I love hiking.", "I really enjoy hiking with my dog."),
+        ("Always use type hints.", "Never use emojis."),
+        ("My favorite color is red.", "My favorite food is pizza."),
+        ("I'm a teacher.", "I'm a terrible singer and a big reader."),
+        ("I live in Lisbon.", "I no longer play tennis."),
+        ("Ich arbeite bei Siemens.", "Ich arbeite nebenbei bei Aldi."),
+    ],
+)
+def test_other_matters_stay(earlier: str, later: str):
+    """Two pets, two children, two jobs at once, the same said again: none ends another."""
+    known = list(traits_of(earlier, to_agent=True))
+    assert known
+    assert not any(replaces(new, old) for new in traits_of(later, to_agent=True) for old in known)
+
+
+def marks(world: World, owner: str) -> dict[str, tuple[str, str]]:
+    found = world.entries("atomic_fact", owner)
+    texts = {entry.id: entry.sections["Fact"] for entry in found}
+    return {
+        entry.sections["Fact"]: (texts.get(entry.inline["superseded_by"], "?"), entry.inline["until"])
+        for entry in found
+        if "superseded_by" in entry.inline
+    }
+
+
+def test_facts_and_profile_say_what_is_over(tmp_path: Path):
+    """Both facts stay; the earlier one is marked with the later and its day, whatever the order they came in."""
+    world = World(tmp_path / "root")
+    say = lambda day, text: world.talk([("Ana", text)], session=f"d{day}", at=START + timedelta(days=day))  # noqa: E731
+    world.run(say(0, "I live in Lisbon."), say(1, "I have two dogs."), say(9, "I live in Oslo."))
+    world.run(say(5, "I live in Porto."))
+    assert marks(world, "ana") == {
+        "Ana: I live in Lisbon.": ("Ana: I live in Oslo.", "2023-05-17"),
+        "Ana: I live in Porto.": ("Ana: I live in Oslo.", "2023-05-17"),
+    }
+    profile = next(world.directory.rglob("user.md")).read_text()
+    items = {one["description"]: one for one in parse_note(profile).frontmatter["explicit_info"]}
+    assert items["Ana: I live in Lisbon."]["superseded_by"] == "Ana: I live in Oslo."
+    assert "- Ana: I live in Lisbon. (until 2023-05-17; stated 2023-05-08)" in profile
+    assert "until" not in items["Ana: I have two dogs."]
+    # Taken out by hand, a mark stays out when more is said and when everything is looked at again.
+    (lisbon,) = [e for e in world.entries("atomic_fact", "ana") if "Lisbon" in e.sections["Fact"]]
+    locator, _ = world.notebook.find(Scope(Space(), "user", "ana"), lisbon.id)
+    world.notebook.change(locator, lisbon.id, lambda e: Draft.of(e, superseded_by=None, until=None))
+    world.run(say(12, "I have a cat named Tom."))
+    world.engine.recover()
+    world.run()
+    assert set(marks(world, "ana")) == {"Ana: I live in Porto."}
+
+
+def test_what_is_over_is_told_and_stands_again_when_its_end_is_forgotten(tmp_path: Path):
+    """Search, its prompt and `show` tell since when a fact is over; forgetting the later one takes the mark off."""
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        for day, text in ((1, "I live in Lisbon."), (9, "I live in Porto.")):
+            at = int((START + timedelta(days=day)).timestamp() * 1000)
+            memory.add(f"s{day}", [{"sender_id": "ana", "role": "user", "timestamp": at, "content": text}])
+            memory.flush(f"s{day}")
+        memory.trigger("extract_atomic_facts")
+        found = memory.search(
+            "where do I live, in Lisbon?", user_id="ana", for_injection=True, consistency="strong"
+        )
+        facts = {one["content"]: one for hit in found.hits for one in shown(hit)["atomic_facts"]}
+        old, new = facts["ana: I live in Lisbon."], facts["ana: I live in Porto."]
+        assert (old["superseded_by"], old["until"]) == (new["id"], "2023-05-17")
+        assert "until" not in new
+        assert "Lisbon. (earlier, until 2023-05-17)" in prompt(found)
+        assert memory.show(old["id"])["inline"]["until"] == "2023-05-17"
+        memory.memories.forget(new["id"])
+        assert "until" not in memory.show(old["id"])["inline"]
+
+
+def test_remember_tells_of_another_home(tmp_path: Path):
+    """A governed memory of the same matter is named, and one of another matter is not."""
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        old = memory.remember("I live in Lisbon", "fact", scope="user", owner="ana")
+        memory.remember("I work at Acme", "fact", scope="user", owner="ana")
+        told = memory.remember("I moved to Porto", "fact", scope="user", owner="ana")
+        assert told.contradicts == (old.memory["id"],)
