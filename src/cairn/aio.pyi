@@ -310,6 +310,8 @@ class AsyncMemory:
         self, entry_id: str, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
         """One thing by any id that is printed: its text, its file and line, and the messages it came from."""
+    async def status(self) -> dict[str, Any]:
+        """How the memory stands: root, index and queue, strategies, last sweep, models and spend, engines, warnings."""
     async def strategies(self) -> builtins.list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def sync(self, path: str | None = None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.operations.recall import Recall
 from cairn.operations.repositories import Repositories
+from cairn.operations.standing import Standing
 from cairn.operations.talk import Talk
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cairn")
 
 
-class Memory(Talk, Remember, Recall, Time, Repositories, Upkeep, Access):
+class Memory(Talk, Remember, Recall, Time, Repositories, Upkeep, Standing, Access):
     """One open memory root; use it inside a `with` statement.
 
     Args:

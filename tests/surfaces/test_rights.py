@@ -121,6 +121,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/checkpoints"): Case({"label": "here"}, writes=True, needs=("share",)),
     ("GET", "/diff"): Case(query="?target=chk-000001"),
     ("POST", "/restore"): Case({"target": "chk-000001"}, writes=True, needs=("share",)),
+    ("GET", "/status"): Case(),
     ("GET", "/tokens"): Case(admin=True),
     ("POST", "/tokens"): Case({"name": "made-{count}", "rights": "rw admin"}, writes=True, admin=True),
     ("DELETE", "/tokens/{name}"): Case(writes=True, admin=True),

@@ -12,7 +12,7 @@ from cairn.memory import Memories, Memory
 from cairn.operations import answers
 from cairn.operations.check import checked, object_schema
 from cairn.operations.table import REQUIRED, fields_of, operations_of
-from cairn.surfaces.cli import HOMES, MEANT, build_parser, main
+from cairn.surfaces.cli import HOMES, MEANT, SAME, build_parser, main
 from cairn.surfaces.command import EVERYWHERE
 from cairn.surfaces.http import VERSIONS
 from cairn.surfaces.openapi import describe
@@ -156,15 +156,25 @@ def test_the_homes_of_commands_are_right():
             assert name in build_parser(name)._subparsers._group_actions[0].choices
 
 
-@pytest.mark.parametrize("word", ["status", "list", "forget", "edit", "history", "undo", "reindex", "open"])
-def test_a_word_that_people_type_leads_to_the_command(word, capsys):
-    """What is no command is named, with the one that was meant, and that one exists."""
-    assert main([word]) == 2
-    said = capsys.readouterr().err
-    assert f'"{word}"' in said
-    assert f"`cairn {MEANT[word]}`" in said
-    first = MEANT[word].split()[0]
-    assert any(first in names for names in HOMES.values())
+@pytest.mark.parametrize("word", sorted(SAME))
+def test_a_word_that_people_type_is_the_command(word, tmp_path, capsys):
+    """What has one clear meaning is done, not pointed to: the same help, and the same refusal of what it lacks."""
+    said = []
+    for words in ([word], [word.upper()], SAME[word].split()):
+        with pytest.raises(SystemExit):
+            main(["--root", str(tmp_path), *words, "x", "--help"])
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] == said[2] != ""
+
+
+def test_a_word_of_several_meanings_is_named(capsys):
+    """Where it is not clear what to do, nothing is done and the likeliest is told."""
+    for word, meant in MEANT.items():
+        assert main([word]) == 2
+        said = capsys.readouterr().err
+        assert f'"{word}"' in said
+        assert f"`cairn {meant}`" in said
+        assert any(meant.split()[0] in names for names in HOMES.values())
 
 
 def test_a_slip_of_the_fingers_is_understood(capsys):

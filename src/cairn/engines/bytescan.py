@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 _PIECE = 4 * 1024 * 1024
@@ -23,6 +24,16 @@ def pieces(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, bytes | N
     """
     for name, folder in folders:
         yield from _below(name, folder)
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of every file below `folder`; what vanishes meanwhile counts nothing."""
+    total = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(base, name)).st_size
+    return total
 
 
 def _below(name: str, folder: Path) -> Iterator[tuple[str, bytes | None]]:

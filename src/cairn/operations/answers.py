@@ -1077,3 +1077,60 @@ class AuditData:
     """Calls of the HTTP server."""
 
     calls: Annotated[list[AuditCall], says("newest first", [])]
+
+
+class IndexGlance:
+    """The index and its queue in figures."""
+
+    state: Annotated[str, says("fresh, behind or rebuilding", "fresh")]
+    pending: Annotated[int, says("changes that wait", 0)]
+    failed: Annotated[int, says("files that could not be indexed", 0)]
+    vectors_missing: Annotated[int, says("rows that wait for their vector", 0)]
+    rows: Annotated[int, says("rows in the index", 512)]
+    bytes: Annotated[int, says("what everything below the index's folder takes on disk", 1048576)]
+
+
+class StrategiesGlance:
+    """The offline strategies in figures."""
+
+    on: Annotated[int, says("how many are switched on", 7)]
+    waiting: Annotated[int, says("runs that wait or go on", 0)]
+    gave_up: Annotated[int, says("runs that failed for good", 0)]
+
+
+class SpaceGlance:
+    """One space of the root."""
+
+    app_id: Annotated[str, says("the app", "default")]
+    project_id: Annotated[str, says("the project", "default")]
+    last_sweep: Annotated[str | None, says("when its memories were last swept", "2026-06-01T03:00:00+00:00")]
+
+
+class ModelGlance:
+    """The models in use, and what was spent."""
+
+    embedding: Annotated[str | None, says("what makes vectors; none: words alone", "minilm")]
+    language_model: Annotated[str | None, says("the configured language model", None)]
+    tokens_today: Annotated[int, says("what it has cost since 00:00 UTC", 0)]
+    tokens_cap: Annotated[int, says("the most of a day", 1000000)]
+
+
+class ServerGlance:
+    """The HTTP server's settings."""
+
+    tokens: Annotated[int, says("tokens that hold; none: open to this machine", 0)]
+    address: Annotated[str, says("where `cairn server start` listens", "127.0.0.1:8000")]
+
+
+class StatusData:
+    """How a root stands."""
+
+    root: Annotated[str, says("the folder", "/home/ann/.cairn")]
+    version: Annotated[str, says("Cairn's version", "0.1.0")]
+    index: Annotated[IndexGlance, says("the index and its queue", {"state": "fresh", "pending": 0})]
+    strategies: Annotated[StrategiesGlance, says("the offline strategies", {"on": 7, "waiting": 0})]
+    spaces: Annotated[list[SpaceGlance], says("what there is", [{"app_id": "default"}])]
+    model: Annotated[ModelGlance, says("models and spend", {"embedding": "minilm"})]
+    engines: Annotated[dict[str, str], says("what each seam is served by", {"storage": "device-local"})]
+    server: Annotated[ServerGlance, says("the HTTP server", {"tokens": 0})]
+    warnings: Annotated[list[str], says("what to look at, with the next step", [])]

@@ -64,6 +64,8 @@ class Upkeep(Room):
         self,
     ) -> dict[str, Any]:
         """The queue, the index and who works on it."""
+        from cairn.engines.bytescan import size_of
+
         counts = self.parts.state.counts()
         fresh = self.parts.indexer.status()
         status: dict[str, Any] = {
@@ -75,7 +77,7 @@ class Upkeep(Room):
             "applied_lsn": counts.applied_lsn,
             "rows": sum(sum(kinds.values()) for _, kinds in self.parts.index.scopes()),
             "vectors_missing": self.parts.indexer.waiting_for_vectors(),
-            "index_bytes": self.parts.index.size_bytes(),
+            "index_bytes": size_of(self.parts.index_dir),
             "set_aside": self.parts.state.set_aside(),
             "waiting": [
                 {
@@ -320,6 +322,8 @@ class Upkeep(Room):
         self,
     ) -> dict[str, tuple[str, float]]:
         """Figures for /metrics."""
+        from cairn.engines.bytescan import size_of
+
         counts = self.parts.state.counts()
         return {
             "cairn_changes_pending": ("Changes that wait to be indexed.", counts.pending),
@@ -330,7 +334,7 @@ class Upkeep(Room):
                 "Rows that wait for their vector.",
                 self.parts.indexer.waiting_for_vectors(),
             ),
-            "cairn_index_bytes": ("Bytes of the index on disk.", self.parts.index.size_bytes()),
+            "cairn_index_bytes": ("Bytes of the index on disk.", size_of(self.parts.index_dir)),
         }
 
     @operation(

@@ -90,23 +90,23 @@ HOMES = {
     "memories_cli": ("remember", "memories"),
     "keeping_cli": ("sweep", "consolidate", "mission", "core", "skills", "refresh"),
     "upkeep_cli": (
-        "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",
+        "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",
     ),
     "access_cli": ("token", "audit"),
     "project_cli": ("project",),
     "agents_cli": ("mcp", "integrate"),
 }  # fmt: skip
-# Words that people type, and what they mean here.
-MEANT = {
-    "status": "cascade status",
+# Words that people type, and the command that does it: they are taken as if that had been typed.
+SAME = {
     "health": "doctor",
     "list": "memories list",
     "ls": "memories list",
     "forget": "memories forget",
     "delete": "memories forget",
+    "remove": "memories forget",
+    "rm": "memories forget",
     "edit": "memories edit",
     "history": "log",
-    "undo": "restore",
     "reindex": "cascade rebuild",
     "rebuild": "cascade rebuild",
     "sync": "cascade sync",
@@ -118,7 +118,13 @@ MEANT = {
     "serve": "server start",
     "start": "server start",
     "settings": "config show",
-    "checkpoint": "log --mark LABEL",
+    "checkpoint": "log --mark",
+    "checkpoints": "log --checkpoints",
+    "tokens": "token list",
+}
+# Words that could mean several things, and the likeliest.
+MEANT = {
+    "undo": "restore",
 }
 
 
@@ -199,6 +205,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         build_parser().print_help()
         return 2
     word = command_in(given)
+    if word.lower() in SAME:
+        at = given.index(word)
+        given = [*given[:at], *SAME[word.lower()].split(), *given[at + 1 :]]
+        word = given[at]
     if not word and "--version" in given:
         print(f"cairn {VERSION}")
         return 0

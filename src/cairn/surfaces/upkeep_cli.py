@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.surfaces.command import Call, Command, settings_for, told
@@ -21,6 +22,31 @@ GROUPS = {
 
 
 # ---------------------------------------------------------------- the index
+
+
+def say_standing(told: Any, output: Output) -> int:
+    index, model, strategies = told["index"], told["model"], told["strategies"]
+    language = "none configured"
+    if model["language_model"]:
+        language = f"{model['language_model']}, {model['tokens_today']} of {model['tokens_cap']} tokens today"
+    swept = max((one["last_sweep"] for one in told["spaces"] if one["last_sweep"]), default="never")
+    output.fields(
+        {
+            "root": told["root"],
+            "index": f"{index['state']}: {index['rows']} rows, {index['bytes']} bytes; {index['pending']} changes wait, "
+            f"{index['failed']} failed, {index['vectors_missing']} vectors to make",
+            "strategies": f"{strategies['on']} on; {strategies['waiting']} runs wait, {strategies['gave_up']} gave up",
+            "last sweep": swept,
+            "embedding": model["embedding"] or "none: search works by words",
+            "model": language,
+            "engines": ", ".join(f"{name} {kind}" for name, kind in told["engines"].items()),
+            "server": f"{told['server']['address']}, {told['server']['tokens']} tokens",
+            "version": told["version"],
+        }
+    )
+    for one in told["warnings"]:
+        output.line(f"warning  {one}", style="bold")
+    return 1 if told["warnings"] else 0
 
 
 def say_status(status: Any, output: Output) -> None:
@@ -248,6 +274,12 @@ def say_restored(data: Any, output: Output) -> None:
 
 
 COMMANDS = (
+    Command(
+        "status",
+        "how the memory stands: index, queue, last sweep, models, spend, warnings",
+        Standing.status,
+        say_standing,
+    ),
     Command("cascade status", "how far the index is behind the files", Upkeep.index_status, say_status),
     Command(
         "cascade sync",

@@ -1,0 +1,133 @@
+"""How a root stands, at a glance: what `cairn status` shows and a page or a monitor asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cairn.errors import CairnError
+from cairn.operations import answers, rules
+from cairn.operations.table import Room, operation
+from cairn.version import VERSION
+
+if TYPE_CHECKING:
+    from cairn.parts import Parts
+
+
+class Standing(Room):
+    """One look at everything that runs."""
+
+    @operation(http="GET /status", answers=answers.StatusData, allow=rules.root(write=False))
+    def status(self) -> dict[str, Any]:
+        """How the memory stands: root, index and queue, strategies, last sweep, models and spend, engines, warnings.
+
+        Quick, since it looks at no note: `doctor` looks through everything.
+        """
+        from cairn.engines.bytescan import size_of
+
+        parts = self.parts
+        counts, fresh = parts.state.counts(), parts.indexer.status()
+        strategies = [one for one in parts.engine.list() if one.enabled]
+        spaces = _spaces(parts)
+        told: dict[str, Any] = {
+            "root": str(parts.settings.root),
+            "version": VERSION,
+            "index": {
+                "state": fresh.state,
+                "pending": counts.pending,
+                "failed": counts.failed,
+                "vectors_missing": parts.indexer.waiting_for_vectors(),
+                "rows": sum(sum(kinds.values()) for _, kinds in parts.index.scopes()),
+                "bytes": size_of(parts.index_dir),
+            },
+            "strategies": {
+                "on": len(strategies),
+                "waiting": sum(
+                    one.counts.get("pending", 0) + one.counts.get("running", 0) for one in strategies
+                ),
+                "gave_up": sum(one.counts.get("dead", 0) for one in strategies),
+            },
+            "spaces": spaces,
+            "model": _model(parts),
+            "engines": _engines(parts),
+            "server": _server(parts),
+        }
+        told["warnings"] = [*_warnings(parts, told)]
+        return told
+
+
+def _spaces(parts: Parts) -> list[dict[str, Any]]:
+    from cairn.governed import lifecycle
+
+    rows = []
+    for space in parts.keeper.spaces():
+        try:
+            swept = [str(one.get("started_at") or "") for one in lifecycle.sweeps(parts.keeper, space)]
+        except CairnError:
+            swept = []
+        rows.append(
+            {"app_id": space.app, "project_id": space.project, "last_sweep": max(swept, default="") or None}
+        )
+    return rows
+
+
+def _model(parts: Parts) -> dict[str, Any]:
+    llm, embedder = parts.settings.llm, parts.embedder()
+    spent = 0
+    if llm.base_url:
+        from cairn.engines.spending import Spending
+
+        spent = Spending(parts.journals, parts.clock, llm.daily_token_cap).today()
+    return {
+        "embedding": embedder.id if embedder is not None else None,
+        "language_model": llm.model or None,
+        "tokens_today": spent,
+        "tokens_cap": llm.daily_token_cap,
+    }
+
+
+def _engines(parts: Parts) -> dict[str, str]:
+    return {
+        "storage": parts.settings.storage.backend,
+        "locks": type(parts.locks).__name__,
+        "journals": type(parts.journals).__name__,
+        "queue": type(parts.state).__name__,
+        "rows": type(parts.index).__name__,
+        "vectors": type(parts.mirror).__name__,
+    }
+
+
+def _server(parts: Parts) -> dict[str, Any]:
+    from cairn.engines.tokens import TokenFile
+    from cairn.rights import parse_tokens
+
+    kept = TokenFile(parts.settings.server_dir).grants()
+    return {
+        "tokens": len(kept) + len(parse_tokens(parts.settings.server.tokens)),
+        "address": f"{parts.settings.server.host}:{parts.settings.server.port}",
+    }
+
+
+def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
+    """What a person should look at, each with its next step."""
+    from cairn.engines.tree import trouble_writing
+
+    for name, place in (("the memory root", parts.settings.root), ("the index", parts.settings.index_dir)):
+        if trouble := trouble_writing(place):
+            yield f"{name} cannot be written: {trouble}. Make room, or make it writable."
+    if parts.daemon is not None:
+        yield from parts.daemon.health()["reasons"]
+    if told["index"]["failed"]:
+        yield f"{told['index']['failed']} files could not be indexed: `cairn cascade fix` names them."
+    for one in parts.state.set_aside()[:20]:
+        yield f"{one['path']}: {one['trouble']} (set aside; `cairn doctor` has the line)."
+    for waiting in parts.capture.waiting[:20]:
+        yield f"{waiting}. It is tried again by itself."
+    if parts.engine.trouble:
+        yield f"{parts.engine.trouble}. Correct ome.toml."
+    if told["strategies"]["gave_up"]:
+        yield f"strategies gave up on {told['strategies']['gave_up']} runs: `cairn doctor` names them."
+    if told["model"]["embedding"] is None and parts.settings.embedding.provider != "none":
+        yield parts.embedder.trouble or "The local embedding model is not installed: `cairn model install`."
+    if told["model"]["tokens_today"] >= told["model"]["tokens_cap"] and told["model"]["language_model"]:
+        yield "The day's tokens of the language model are spent; llm.daily_token_cap sets how many."
