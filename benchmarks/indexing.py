@@ -26,13 +26,13 @@ from cairn.engines.watching import TreeWatch
 from cairn.language.words import tokens
 from cairn.notes.notebook import Draft, Notebook
 from cairn.retrieval.indexer import Indexer
-from cairn.seams import Noticed
+from cairn.seams import Embedder, Noticed
 from cairn.types import Scope, Space
 
 OWNER = Scope(Space(), "user", "bench")
 
 
-class FreeEmbedder:
+class FreeEmbedder(Embedder):
     """Vectors at no cost."""
 
     id = "free/384"

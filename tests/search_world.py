@@ -105,7 +105,7 @@ class SearchWorld:
         texts = [one.text for one in waiting]
         keys = [one.key for one in waiting]
         pieces: dict[bytes, Any] = {}
-        if hasattr(self.embedder, "embed_tokens"):
+        if self.embedder.token_dimensions:
             vectors, said = self.embedder.embed_tokens(texts)
             pieces = {key: found.vectors for key, found in zip(keys, said, strict=True)}
         else:

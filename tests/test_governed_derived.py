@@ -156,12 +156,12 @@ def test_incremental_tables_equal_a_fresh_build(
     """P2, C1: after edits, merges and sweeps, and with the first database thrown away."""
     derived.rebuild(conn, world.keeper)
     _fill(world)
-    for space in world.keeper.spaces():
+    for space in world.keeper.root.spaces():
         derived.sync(conn, world.keeper, space)
     world.journals.replace(world.root.journal(SPACE, "skill-index"), [])
     for record in world.keeper.records(PROJECT)[:2]:
         forget.forget(world.keeper, SPACE, record.id)
-    for space in world.keeper.spaces():
+    for space in world.keeper.root.spaces():
         derived.sync(conn, world.keeper, space)
     with closing(sqlite3.connect(tmp_path / "fresh.db")) as fresh:
         derived.rebuild(fresh, world.reopen())

@@ -53,8 +53,13 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
         "capabilities",
         "conflict_strategy",
         "derived_maintenance",
-        "remove",
+        "extensions",
+        "from_settings",
+        "journals",
         "read_version",
+        "remove",
+        "scan",
+        "sweep",
     }
     assert StorageBackend.__abstractmethods__ == (VERBS - {"resolve"}) | {"capabilities"}
 

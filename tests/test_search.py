@@ -15,7 +15,7 @@ from cairn.errors import Invalid, Unavailable
 from cairn.retrieval.answers import METHODS, SearchRequest, tokens_of
 from cairn.retrieval.fitting import coverage, fit, shown_score
 from cairn.retrieval.lexical import ScannedScope
-from cairn.seams import Completion
+from cairn.seams import Completion, Embedder
 from cairn.types import Freshness, Message, Scope, Space
 from tests.search_world import ALICE, SearchWorld
 
@@ -342,13 +342,13 @@ def test_without_a_model_search_is_lexical_and_says_so(world):
 def test_vectors_of_another_model_are_not_compared(world):
     """A83: rows embedded by another model count as not embedded; a failing embedder leaves the words."""
 
-    class Other:
+    class Other(Embedder):
         id, dimensions = "other/3", 3
 
         def embed(self, texts):
             raise AssertionError("must not be asked")
 
-    class Failing:
+    class Failing(Embedder):
         id, dimensions = world.embedder.id, 256
 
         def embed(self, texts):
@@ -365,7 +365,7 @@ def test_query_vectors_are_remembered(world):
     """The same question is embedded once."""
     calls: list[int] = []
 
-    class Counting:
+    class Counting(Embedder):
         id, dimensions = world.embedder.id, 256
 
         def embed(self, texts):

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cairn.engines.files import DeviceLocalBackend
-from cairn.engines.journals import FileJournals
 from cairn.errors import CairnError, Invalid, StorageFailed, Unavailable
 from cairn.talk.sessions import message_id, session_locator
 from cairn.types import ContentItem, Space, ToolCall
@@ -696,8 +695,7 @@ def test_the_default_opens_no_connection(kit, monkeypatch):
 
 def test_the_ledger_can_live_on_this_machine_alone(tmp_path):
     """A root that other machines see too keeps its unfinished cells elsewhere; recovery still finds them."""
-    here = tmp_path / "here"
-    local = (DeviceLocalBackend(here), FileJournals(here))
+    local = DeviceLocalBackend(tmp_path / "here")
 
     def broken(event):
         raise RuntimeError("not now")

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from cairn.engines.inmemory import InMemoryBackend, InMemoryJournals, InMemoryLocks
+from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.errors import Invalid, NotFound
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
@@ -25,12 +25,8 @@ class World:
     """A notebook that tells time travel of each write, as the library wires it."""
 
     def __init__(self) -> None:
-        self.storage, self.journals, self.locks, self.clock = (
-            InMemoryBackend(),
-            InMemoryJournals(),
-            InMemoryLocks(),
-            SetClock(),
-        )
+        self.storage, self.locks, self.clock = InMemoryBackend(), InMemoryLocks(), SetClock()
+        self.journals = self.storage.journals
         self.notebook = Notebook(self.storage, self.locks, clock=self.clock)
         self.space = MemoryRoot(self.storage).space(Space())
         self.travel = self.open()

@@ -324,7 +324,6 @@ def test_the_default_is_device_local(tmp_path):
 def test_a_configured_name_is_obeyed(tmp_path):
     """S77: file first, then environment and argument over it; each names a registered backend."""
     assert type(select_backend(settings(tmp_path, storage__backend="vault"))) is VaultBackend
-    assert type(select_backend(settings(tmp_path, storage__backend="in-memory"))) is InMemoryBackend
     (tmp_path / "root").mkdir(exist_ok=True)
     (tmp_path / "root" / "cairn.toml").write_text('[storage]\nbackend = "vault"\n')
     assert type(select_backend(settings(tmp_path))) is VaultBackend
@@ -388,9 +387,8 @@ class FromAPackage(InMemoryBackend):
 
     @classmethod
     def from_settings(cls, given):
-        made = cls()
-        made.made_with = given
-        return made
+        cls.made_with = given
+        return cls()
 
 
 @pytest.fixture
@@ -412,8 +410,26 @@ def test_an_installed_package_may_offer_a_backend(tmp_path, offered):
     offered(mine=f"{__name__}:FromAPackage")
     chosen = settings(tmp_path, storage__backend="mine")
     made = select_backend(chosen, known=BackendRegistry())
-    assert type(made).__name__ == "FromAPackage"
-    assert made.made_with is chosen
+    assert made.capabilities == FromAPackage().capabilities
+    assert FromAPackage.made_with is chosen
+
+
+@pytest.mark.parametrize("way", ["argument", "environment", "file"])
+def test_a_backend_that_keeps_nothing_cannot_be_chosen(tmp_path, way):
+    """S78: whichever way it is named, the sentence says what would be lost and what to choose."""
+    given, env = {}, {"HOME": str(tmp_path)}
+    if way == "argument":
+        given = {"storage__backend": "in-memory"}
+    elif way == "environment":
+        env["CAIRN_STORAGE__BACKEND"] = "in-memory"
+    else:
+        (tmp_path / "root").mkdir()
+        (tmp_path / "root" / "cairn.toml").write_text('[storage]\nbackend = "in-memory"\n')
+    chosen = load(tmp_path / "root", environ=env, **given)
+    with pytest.raises(
+        StorageSelectionError, match=r"lose everything when the process ends.*Choose device-local or vault"
+    ):
+        select_backend(chosen)
 
 
 @pytest.mark.parametrize("value", ["not_a_module:X", "cairn.errors:NoSuch", "builtins:dict"])

@@ -83,7 +83,7 @@ def repair(parts: Parts) -> list[dict[str, Any]]:
     ]
     return mended + [
         {"where": one.where, "what": one.message, "code": one.code}
-        for space in parts.keeper.spaces()
+        for space in parts.root.spaces()
         for one in checks.repair(parts.keeper, space)
     ]
 
@@ -129,7 +129,7 @@ def _open_keys(parts: Parts) -> bool:
 
 
 def _notes(parts: Parts) -> Finds:
-    for space in parts.keeper.spaces():
+    for space in parts.root.spaces():
         hidden: list[tuple[Locator, CairnError]] = []
         for locator in parts.notebook.notes(space, passed_over=_collecting(hidden)):
             try:
@@ -274,7 +274,7 @@ def _model(parts: Parts) -> Finds:
 def _memories(parts: Parts) -> Finds:
     from cairn.governed import checks
 
-    for space in parts.keeper.spaces():
+    for space in parts.root.spaces():
         try:
             yield from map(_memory_finding, checks.check(parts.keeper, space))
         except CairnError as error:

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from cairn.config import Settings
 from cairn.engines.files import DeviceLocalBackend
-from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.engines.selection import select_backend
 from cairn.engines.sqlite import SqliteState
@@ -35,7 +34,7 @@ from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFa
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Clock, Embedder, Journals, Locator, StorageBackend, SystemClock, Writer
+from cairn.seams import Clock, Embedder, Locator, StorageBackend, SystemClock, Writer
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
 from cairn.types import CellEvent, Freshness, Hit, Scope, Space
@@ -113,7 +112,7 @@ class LazyEmbedder:
     def if_loaded(self) -> Embedder | None:
         """The embedder only if someone has used it already: `add` never pays for loading a model."""
         embedder = self._embedder
-        return embedder if embedder is not None and getattr(embedder, "loaded", False) else None
+        return embedder if embedder is not None and embedder.loaded else None
 
     def _pick(self) -> Embedder | None:
         from cairn.engines.embedders import choose
@@ -153,7 +152,7 @@ class Parts:
                 raise
         self.index_dir = _checked_index_dir(settings, self.storage)
         self.locks = FileLocks(_lock_dir(settings, self.storage))
-        self.journals: Journals = FileJournals(settings.root)
+        self.journals = self.storage.journals
         # A sync program may put another log in the place of one, as long as it was: its time tells them apart.
         is_replicated = self.storage.capabilities.sync
         self.sessions = SessionLog(self.journals, changed_at=self._mtime if is_replicated else lambda _: 0.0)
@@ -535,7 +534,7 @@ class Parts:
 
         trigger: Trigger = "schedule" if self._swept else "startup"
         done = 0
-        for space in self.keeper.spaces():
+        for space in self.root.spaces():
             try:
                 if self.keeper.scopes(space) and maintenance.run(
                     self.keeper, space, trigger=trigger, writer=self.writer
@@ -563,15 +562,14 @@ class Parts:
     def merge_copies(self) -> list[Merge]:
         """Merge every conflict copy there is, and settle what two machines told of the same talk."""
         done = self.copies.merge()
-        for space in self.keeper.spaces():
+        for space in self.root.spaces():
             for session_id in self.copies.lately(space):
                 self.capture.settle_session(space, session_id)
         return done
 
     def _sweep_leftovers(self) -> None:
         """Temporary files of killed writers and lock files nobody uses go away."""
-        if isinstance(self.storage, DeviceLocalBackend):
-            self.storage.sweep()
+        self.storage.sweep()
         self.locks.sweep()
 
     def close(self) -> None:
@@ -632,12 +630,11 @@ def _checked_index_dir(settings: Settings, storage: StorageBackend) -> Path:
     return chosen
 
 
-def _local(settings: Settings, storage: StorageBackend) -> tuple[StorageBackend, Journals] | None:
-    """Storage and journals of this machine alone, where the root is replicated to others."""
+def _local(settings: Settings, storage: StorageBackend) -> StorageBackend | None:
+    """Storage of this machine alone, where the root is replicated to others."""
     if not storage.capabilities.sync:
         return None
-    place = Path(locks_directory(settings.root, settings.cache_dir)) / "cells"
-    return DeviceLocalBackend(place), FileJournals(place)
+    return DeviceLocalBackend(Path(locks_directory(settings.root, settings.cache_dir)) / "cells")
 
 
 def _lock_dir(settings: Settings, storage: StorageBackend) -> Path:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.engines.files import DeviceLocalBackend
-from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.errors import Invalid
 from cairn.project import git
@@ -36,10 +35,11 @@ def open_project(
     if not place.is_dir():
         raise Invalid(f"{folder} is not a folder.", path=str(folder))
     tree = git.top_of(place)
+    storage = DeviceLocalBackend(tree)
     return ProjectMemory(
         tree,
-        storage=DeviceLocalBackend(tree),
-        journals=FileJournals(tree),
+        storage=storage,
+        journals=storage.journals,
         locks=FileLocks(tree / ".cairn" / "locks"),
         writer=writer,
         capture=capture,

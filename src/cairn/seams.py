@@ -1,9 +1,10 @@
 """All that can be swapped, each promise in prose.
 
-`StorageBackend` (seven verbs over `Locator`s) carries the truth. Beside it stand smaller seams: `Journals`
-(append-only lines), `Locks` (units of work and leases), `State` (the change queue, which may vanish at any
-moment), `Embedder` and `Writer` (models, both optional), and `Clock`. The index's own contract stands with
-its values, in `retrieval/corpus.py` (reading) and `retrieval/rows.py` (writing). No file-system path crosses any of them: what the rest of Cairn holds is a `Locator`.
+`StorageBackend` (seven verbs over `Locator`s, three declared extensions) carries the truth, `Journals` (append-only
+lines) included. Beside it stand smaller seams: `Locks` (units of work and leases), `State` (the change queue, which
+may vanish at any moment), `Embedder` and `Writer` (models, both optional), and `Clock`. The index's own contract
+stands with its values, in `retrieval/corpus.py` (reading) and `retrieval/rows.py` (writing). No file-system path
+crosses any of them: what the rest of Cairn holds is a `Locator`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import hashlib
 import inspect
 import itertools
 import re
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from cairn.errors import (
     CairnError,
@@ -28,6 +32,7 @@ from cairn.errors import (
     Misconfigured,
     NotFound,
     ProtocolError,
+    Unavailable,
 )
 from cairn.types import Change, Job, Queued, Run, is_device_name
 
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "EXTENSIONS",
     "BackendRegistry",
     "Capabilities",
     "Clock",
@@ -186,8 +192,25 @@ class Capabilities:
     sync: bool = False
 
 
+EXTENSIONS = ("expect", "remove", "append")
+"""What a backend may offer beside the seven verbs. A memory root needs the first two."""
+
+
 class StorageBackend(ABC):
-    """Where the truth is kept: text at places. Synchronous; only `Locator` and `Info` cross."""
+    """Where the truth is kept: text at places. Synchronous; only `Locator` and `Info` cross.
+
+    `extensions` declares which of `EXTENSIONS` a backend offers: `expect` (`write(..., expect=)` and
+    `read_version`), `remove`, and `append` (`journals` of its own, with true appends). Where there is no
+    `append`, journals are written by means of `expect`.
+    """
+
+    extensions: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> Self:
+        """Open the backend that `settings` describe; here with nothing but their `root`."""
+        make: Any = cls
+        return make(root=settings.root)  # type: ignore[no-any-return]
 
     @property
     @abstractmethod
@@ -261,6 +284,32 @@ class StorageBackend(ABC):
         Outside the seven verbs: only expiry, `forget` and undo use it.
         """
         raise Invalid(f"{type(self).__name__} cannot remove {locator}: it does not offer the extension.")
+
+    @cached_property
+    def journals(self) -> Journals:
+        """Append-only files among the others: what is appended here, `read`, `list` and `info` see, too."""
+        return WrittenJournals(self)
+
+    def scan(
+        self,
+        locator: Locator = Locator(),  # noqa: B008 -- frozen
+        passed_over: Callable[[Locator, CairnError], object] | None = None,
+    ) -> Iterator[tuple[str, int, int]]:
+        """Every file below a place as (key, size, mtime in ns), for noticing changes; in no special order.
+
+        Given: a walk by `list` and `info`. A folder that cannot be read ends the scan with its error; with
+        `passed_over`, that is told of it and the scan goes on.
+        """
+        for at in iterate_files(self, locator, passed_over):
+            try:
+                info = self.info(at)
+            except NotFound:
+                continue
+            yield at.key, info.size, int(info.mtime * 1e9)
+
+    def sweep(self, older_than_seconds: float = 3600.0) -> int:  # noqa: ARG002 -- a default
+        """Remove what killed writers left behind so long ago, and say how many; nothing where nothing is left."""
+        return 0
 
 
 class BackendRegistry:
@@ -416,7 +465,7 @@ class Journals(Protocol):
         """Rewrite a journal with nobody appending meanwhile: `change` gets its lines and returns the new ones.
 
         None leaves it as it is. Returns whether it was rewritten; a journal that is not there never is. Who had
-        read the old one to its end learns of it as with `replace`.
+        read the old one to its end learns of it as with `replace`. `change` may run more than once.
         """
         ...
 
@@ -431,18 +480,142 @@ def journal_moved(at: Locator, expect: int, end: int) -> Conflict:
     )
 
 
-def journal_made_anew(lines: Sequence[bytes], old_end: int) -> bytes:
-    """A whole journal of `lines` (each with its line end) in which none begins where the former one ended.
+def journal_made_anew(at: Locator, lines: Sequence[str], old_end: int) -> bytes:
+    """A whole journal of `lines` in which none begins where the former one ended.
 
     A reader goes on from the offset it had come to. Were that a line's beginning by chance, it would keep what
     was taken out; so the first line gets a blank at its end until it is not.
     """
+    made = [journal_unit(at, [line]) for line in lines]
     for blanks in range(len(lines) + 1):
-        first = [lines[0][:-1] + b" " * blanks + b"\n"] if lines else []
-        made = [*first, *lines[1:]]
-        if old_end not in itertools.accumulate(map(len, made)):
+        tried = [made[0][:-1] + b" " * blanks + b"\n", *made[1:]] if made else []
+        if old_end not in itertools.accumulate(map(len, tried)):
             break
-    return b"".join(made)
+    return b"".join(tried)
+
+
+def journal_unit(at: Locator, lines: Sequence[str]) -> bytes:
+    """The bytes of one append: every line but the last ends in a tab. Refuses what would not be a line.
+
+    To a JSON reader the tab is blank space; to us it says that the unit goes on, so that one which a power cut
+    left half written is known.
+    """
+    if isinstance(lines, str):
+        raise Invalid(f"{at}: give a list of lines, not one text.", key=at.key)
+    for line in lines:
+        if not isinstance(line, str) or "\n" in line or line.endswith(("\t", "\r")):
+            raise Invalid(
+                f"{at}: a journal line is one text without line breaks or a tab at its end.", key=at.key
+            )
+    try:
+        return ("\t\n".join(lines) + "\n").encode("utf-8") if lines else b""
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{at}: character {error.start} cannot be stored as UTF-8.", key=at.key) from None
+
+
+def journal_whole(data: bytes) -> int:
+    """How many bytes of `data` are whole units: up to the last line end that is not a continued one."""
+    end = len(data)
+    while (end := data.rfind(b"\n", 0, end)) >= 0:
+        if not data.endswith(b"\t", 0, end):
+            return end + 1
+    return 0
+
+
+def journal_slice(at: Locator, data: bytes, start: int) -> JournalSlice:
+    """The whole lines of `data`, the bytes of a journal from one before `start` on (all of them where it is 0).
+
+    A line that is not UTF-8 comes back with its odd bytes spelled out.
+
+    Raises:
+        Conflict: `start` is not a line's beginning any more; the journal was replaced. Read from 0.
+    """
+    if start:
+        if not data.startswith(b"\n"):
+            raise Conflict(
+                f"{at}: byte {start} is no longer the start of a line; the journal was replaced. Read it from 0.",
+                key=at.key,
+                start=start,
+            )
+        data = data[1:]
+    whole = data[: journal_whole(data)]
+    lines = whole.decode("utf-8", "backslashreplace").split("\n")[:-1]
+    return JournalSlice(tuple(line.removesuffix("\t") for line in lines), start + len(whole))
+
+
+class WrittenJournals:
+    """`Journals` by `read_version` and `write(expect=)`, for a backend without `append`.
+
+    Each append writes the journal anew if nobody wrote meanwhile, and tries again if somebody did: as safe as one
+    write, and as dear as the journal is long.
+    """
+
+    _ATTEMPTS = 50
+
+    def __init__(self, storage: StorageBackend) -> None:
+        self._storage = storage
+        self._lock = threading.Lock()
+
+    def append(
+        self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
+    ) -> int:
+        del sync  # there is no write that is not durable
+        unit = journal_unit(at, lines)
+
+        def longer(data: bytes) -> bytes | None:
+            if unit and expect not in {None, len(data)}:
+                raise journal_moved(at, expect or 0, len(data))
+            return data + unit if unit else None
+
+        return len(self._write(at, longer))
+
+    def read(self, at: Locator, start: int = 0) -> JournalSlice:
+        return journal_slice(at, self._read(at)[0][max(start - 1, 0) :], start)
+
+    def size(self, at: Locator) -> int:
+        try:
+            return self._storage.info(at).size
+        except NotFound:
+            return 0
+
+    def replace(self, at: Locator, lines: Sequence[str]) -> int:
+        return len(self._write(at, lambda data: journal_made_anew(at, lines, len(data))))
+
+    def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
+        lines: Sequence[str] | None = None
+
+        def edited(data: bytes) -> bytes | None:
+            nonlocal lines
+            lines = change(journal_slice(at, data, 0).lines) if data else None
+            return None if lines is None else journal_made_anew(at, lines, len(data))
+
+        self._write(at, edited)
+        return lines is not None
+
+    def _read(self, at: Locator) -> tuple[bytes, str]:
+        try:
+            text, version = self._storage.read_version(at)
+        except NotFound:
+            return b"", ""
+        return text.encode("utf-8"), version
+
+    def _write(self, at: Locator, change: Callable[[bytes], bytes | None]) -> bytes:
+        """What the journal holds once `change` was made of its whole units; None leaves them as they are."""
+        with self._lock:
+            for attempt in itertools.count(1):
+                data, version = self._read(at)
+                data = data[: journal_whole(data)]
+                made = change(data)
+                if made is None:
+                    return data
+                try:
+                    self._storage.write(at, made.decode("utf-8"), expect=version)
+                    return made
+                except Conflict:
+                    if attempt == self._ATTEMPTS:
+                        raise
+                    time.sleep(min(0.001 * 2**attempt, 0.05))
+        raise AssertionError("unreachable")
 
 
 class Locks(Protocol):
@@ -627,37 +800,40 @@ class TokenVectors:
     weights: np.ndarray
 
 
-class Embedder(Protocol):
-    """Turns texts into unit vectors."""
+class Embedder(ABC):
+    """Turns texts into unit vectors. What only some models can is given here as those that cannot have it."""
 
     @property
+    @abstractmethod
     def id(self) -> str:
         """Model and version; vectors with another id are never compared."""
-        ...
 
     @property
+    @abstractmethod
     def dimensions(self) -> int: ...
 
+    @abstractmethod
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A float32 array (len(texts), dimensions) of unit length. Raises `Unavailable`."""
-        ...
 
-
-class TokenEmbedder(Embedder, Protocol):
-    """An embedder that also gives the vectors of single word pieces, and knows which texts mean nothing to it."""
+    @property
+    def loaded(self) -> bool:
+        """Whether a text costs next to nothing now: those who can do without look here first."""
+        return False
 
     @property
     def token_dimensions(self) -> int:
         """How long the vector of a word piece is; 0 where there are none."""
-        ...
+        return 0
 
     def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
         """As `embed`, and the word pieces of each text. Raises `Unavailable`."""
-        ...
+        del texts
+        raise Unavailable(f"{self.id} has no vectors of word pieces.")
 
-    def grasps(self, text: str) -> float:
-        """How much of a text the model has words for, 0 to 1."""
-        ...
+    def grasps(self, text: str) -> float:  # noqa: ARG002 -- a default
+        """How much of a text the model has words for, 0 to 1; one that does not know has them all."""
+        return 1.0
 
 
 @dataclass(frozen=True, slots=True)

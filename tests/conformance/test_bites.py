@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from cairn.engines.inmemory import InMemoryBackend, InMemoryJournals, InMemoryLocks
+from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.errors import InvalidLocatorError, NotFound
-from cairn.seams import DerivedMaintenance, Info, JournalSlice, Locator, content_hash
+from cairn.seams import DerivedMaintenance, Info, JournalSlice, Locator, WrittenJournals, content_hash
 from cairn.testing import (
     EXTENSION_CHECKS,
     JOURNAL_CHECKS,
@@ -20,6 +20,8 @@ from cairn.testing import (
 )
 
 from .mirror import Mirror, Mirrored
+
+APART = InMemoryBackend().journals
 
 
 class ResolvesToText(InMemoryBackend):
@@ -123,11 +125,11 @@ class EmptiesFolders(InMemoryBackend):
         return super().mkdir(locator)
 
 
-class ListsBackwards(InMemoryBackend):
+class ListsTwice(InMemoryBackend):
     breaks = "list_children"
 
     def list(self, locator):
-        return super().list(locator)[::-1]
+        return super().list(locator) * 2
 
 
 class ListsEverythingBelow(InMemoryBackend):
@@ -189,6 +191,14 @@ class VersionsByLength(InMemoryBackend):
         if expect and expect.isdigit():
             expect = content_hash(self.read(locator)) if len(self.read(locator)) == int(expect) else expect
         return super().write(locator, content, expect=expect)
+
+
+class KeepsJournalsApart(InMemoryBackend):
+    breaks = "append"
+
+    @property
+    def journals(self):
+        return APART
 
 
 class RemovesQuietly(InMemoryBackend):
@@ -263,7 +273,12 @@ def test_a_derived_root_that_is_not_empty_at_first_is_caught():
         run_checks({"rebuild": check_rebuild}, Prefilled)
 
 
-class LosesOrder(InMemoryJournals):
+class MadeJournals(WrittenJournals):
+    def __init__(self):
+        super().__init__(InMemoryBackend())
+
+
+class LosesOrder(MadeJournals):
     breaks = "round_trip"
 
     def read(self, at, start=0):
@@ -271,7 +286,7 @@ class LosesOrder(InMemoryJournals):
         return JournalSlice(found.lines[::-1], found.end)
 
 
-class RaisesOnAbsent(InMemoryJournals):
+class RaisesOnAbsent(MadeJournals):
     breaks = "absent"
 
     def read(self, at, start=0):
@@ -280,7 +295,7 @@ class RaisesOnAbsent(InMemoryJournals):
         return super().read(at, start)
 
 
-class AppendsLineByLine(InMemoryJournals):
+class AppendsLineByLine(MadeJournals):
     breaks = "all_or_none"
 
     def append(self, at, lines):
@@ -289,14 +304,14 @@ class AppendsLineByLine(InMemoryJournals):
         return self.size(at)
 
 
-class ReplacesByAppending(InMemoryJournals):
+class ReplacesByAppending(MadeJournals):
     breaks = "replace"
 
     def replace(self, at, lines):
         return self.append(at, lines)
 
 
-class SplitsUnits(InMemoryJournals):
+class SplitsUnits(MadeJournals):
     breaks = "many_threads"
 
     def append(self, at, lines):

@@ -5,12 +5,14 @@ import unittest
 import pytest
 
 from cairn.engines.files import DeviceLocalBackend
-from cairn.engines.inmemory import InMemoryBackend, InMemoryJournals, InMemoryLocks
+from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.engines.vault import VaultBackend
 from cairn.seams import Capabilities, Locator, Tier
 from cairn.testing import (
+    EXTENSION_CHECKS,
+    JOURNAL_CHECKS,
     UNIVERSAL_CHECKS,
     JournalConformance,
     LockConformance,
@@ -63,9 +65,11 @@ class TestFileJournals(Fresh, JournalConformance):
         return FileJournals(self.folder())
 
 
-class TestInMemoryJournals(JournalConformance):
+class TestWrittenJournals(JournalConformance):
+    """Journals by `expect` alone, for a backend that cannot append."""
+
     def make_journals(self):
-        return InMemoryJournals()
+        return InMemoryBackend().journals
 
 
 class TestFileLocks(Fresh, LockConformance):
@@ -96,6 +100,16 @@ def test_report_names_what_was_checked(tmp_path_factory):
     assert report.universal == tuple(UNIVERSAL_CHECKS)
     assert report.derived == "absent"
     assert report.routing == {"capabilities": Capabilities(), "conflict_strategy": "none"}
+    assert report.extensions == (*EXTENSION_CHECKS, *(f"append_{name}" for name in JOURNAL_CHECKS))
+
+
+@pytest.mark.parametrize("make", [DeviceLocalBackend, InMemoryBackend], ids=["device-local", "in-memory"])
+def test_our_backends_list_by_key(make, tmp_path):
+    """S57: what ships lists in the order of keys, whichever order things were written in."""
+    backend = make(tmp_path) if make is DeviceLocalBackend else make()
+    for key in ("d/b.md", "d/a.md", "d/sub/x.md", "d/B0.md"):
+        backend.write(Locator(key), key)
+    assert [at.name for at in backend.list(Locator("d"))] == ["B0.md", "a.md", "b.md", "sub"]
 
 
 def test_rebuild_runs_where_a_derived_layer_exists():

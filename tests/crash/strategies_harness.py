@@ -65,7 +65,7 @@ def check(root: Path) -> dict[str, int]:
     cases: Counter[str] = Counter()
     parents: dict[str, str] = {}
     for kind, scope in (("episode", ana), ("atomic_fact", ana), ("foresight", ana), ("agent_case", ops)):
-        for locator in kit.notebook._storage.list(KINDS[kind].locator(scope, "2023-05-08").parent):
+        for locator in kit.notebook.storage.list(KINDS[kind].locator(scope, "2023-05-08").parent):
             note = kit.notebook.read(locator)
             assert not note.problems, (locator, note.problems)
             for entry in note.entries:
@@ -79,13 +79,13 @@ def check(root: Path) -> dict[str, int]:
                 else:
                     cases[parent] += 1
     sourced = Counter(
-        case for place in iterate_files(kit.notebook._storage, kit.root.scope(ops).child("skills"))
+        case for place in iterate_files(kit.notebook.storage, kit.root.scope(ops).child("skills"))
         for case in kit.notebook.read(place).frontmatter["source_case_ids"]
     )  # fmt: skip
     told: set[str] = set()
     cells = 0
     log = SessionLog(kit.journals)
-    for locator in iterate_files(kit.notebook._storage, sessions_of(Space())):
+    for locator in iterate_files(kit.notebook.storage, sessions_of(Space())):
         if place_of_session(locator) is None:
             continue
         state = log.load(locator)

@@ -71,7 +71,7 @@ def choose(settings: Settings) -> Embedder | None:
     raise Misconfigured(f'embedding.provider = "minilm" needs {what}.', setting="embedding.provider")
 
 
-class MiniLM:
+class MiniLM(Embedder):
     """all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, texts cut at 256 word pieces.
 
     One run keeps to one thread: several callers, and the batches of one large call, run side by side instead.
@@ -269,7 +269,7 @@ class _Turns:
                 self._changed.wait(min(until, deadline) - now)
 
 
-class ServiceEmbedder:
+class ServiceEmbedder(Embedder):
     """Any endpoint that speaks the OpenAI embeddings protocol."""
 
     def __init__(
@@ -361,11 +361,15 @@ class ServiceEmbedder:
         raise Unavailable(f"{self._url} cannot embed now: {trouble}.", url=self._url)
 
 
-class HashingEmbedder:
+class HashingEmbedder(Embedder):
     """Vectors from the words alone, the same on every machine. For tests: like words lie near each other."""
 
     def __init__(self, dimensions: int = 256) -> None:
-        self.dimensions = dimensions
+        self._dimensions = dimensions
+
+    @property
+    def dimensions(self) -> int:
+        return self._dimensions
 
     @property
     def id(self) -> str:

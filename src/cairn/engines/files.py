@@ -1,8 +1,7 @@
 """Storage on a local tree of Markdown files: the default. No service, no database.
 
 Writes go to a temporary file beside their place, are flushed, and renamed over it; so a crash leaves the old
-text or the new one. What this engine leaves to others: exclusion between writers (`Locks`), and true appends
-(`Journals`), each in a module of its own.
+text or the new one. True appends are in `journals.py`; exclusion between writers is left to `Locks`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
+from cairn.engines.journals import FileJournals
 from cairn.engines.tree import (
     FileInTheWay,
     Tree,
@@ -22,7 +23,16 @@ from cairn.engines.tree import (
     translating,
 )
 from cairn.errors import CairnError, Conflict, Invalid, InvalidLocatorError, NotFound
-from cairn.seams import Capabilities, Info, Locator, StorageBackend, content_hash, registry
+from cairn.seams import (
+    EXTENSIONS,
+    Capabilities,
+    Info,
+    Journals,
+    Locator,
+    StorageBackend,
+    content_hash,
+    registry,
+)
 
 __all__ = ["PROTOCOL", "DeviceLocalBackend"]
 
@@ -39,8 +49,14 @@ class DeviceLocalBackend(StorageBackend):
     of the root would carry writes out with it, and one inside would give a note two names.
     """
 
+    extensions = frozenset(EXTENSIONS)
+
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._tree = Tree(root)
+
+    @cached_property
+    def journals(self) -> Journals:
+        return FileJournals(self._tree)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -123,11 +139,9 @@ class DeviceLocalBackend(StorageBackend):
         locator: Locator = Locator(),  # noqa: B008 -- frozen
         passed_over: Callable[[Locator, CairnError], object] | None = None,
     ) -> Iterator[tuple[str, int, int]]:
-        """Every file below a place as (key, size, mtime in ns), for noticing changes; in no special order.
+        """As the seam says: one directory read and one stat per file, close to the bare system calls.
 
-        One directory read and one stat per file, nothing else: it stays close to the bare system calls.
-        Folders that vanish meanwhile are passed over; links and unfinished writes are never shown. A folder that
-        cannot be read ends the scan with its error; with `passed_over`, that is told of it and the scan goes on.
+        Folders that vanish meanwhile are passed over; links and unfinished writes are never shown.
         """
         waiting = [locator.key]
         while waiting:

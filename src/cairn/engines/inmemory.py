@@ -1,4 +1,4 @@
-"""Storage, journals and locks in dictionaries: the reference for engine writers and the double for tests.
+"""Storage and locks in dictionaries: the reference for engine writers and the double for tests.
 
 They keep the promises of the seams word for word, except that nothing survives the process.
 """
@@ -7,33 +7,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, Unavailable
 from cairn.seams import (
     Capabilities,
     Info,
-    JournalSlice,
     Locator,
     StorageBackend,
     checked_new_name,
     content_hash,
-    journal_made_anew,
-    journal_moved,
-    registry,
 )
 
-__all__ = ["PROTOCOL", "InMemoryBackend", "InMemoryJournals", "InMemoryLocks"]
-
-PROTOCOL = "in-memory"
+__all__ = ["InMemoryBackend", "InMemoryLocks"]
 
 
 class InMemoryBackend(StorageBackend):
     """Text by key. Safe with many writers because they share one lock, and gone with the process."""
 
-    def __init__(self, root: object = None) -> None:  # noqa: ARG002 -- see below
-        """`root` is accepted, and not used, so that selection can make any backend alike."""
+    extensions = frozenset({"expect", "remove"})
+
+    def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, int]] = {}
         self._dirs: dict[str, int] = {"": time.time_ns()}
         self._lock = threading.RLock()
@@ -104,13 +99,6 @@ class InMemoryBackend(StorageBackend):
             self._file(locator)
             del self._files[locator.key]
 
-    def scan(self, locator: Locator = Locator()) -> Iterator[tuple[str, int, int]]:  # noqa: B008 -- frozen
-        """Every file below a place as (key, size, mtime in ns)."""
-        prefix = f"{locator.key}/" if locator.key else ""
-        with self._lock:
-            found = [(k, len(data), at) for k, (data, at) in self._files.items() if k.startswith(prefix)]
-        yield from found
-
     def _file(self, locator: Locator) -> tuple[bytes, int]:
         try:
             return self._files[locator.key]
@@ -128,55 +116,6 @@ class InMemoryBackend(StorageBackend):
                     key=locator.key,
                     twin=sibling.name,
                 )
-
-
-class InMemoryJournals:
-    """Journals as lists of bytes; offsets count as they would in a file."""
-
-    def __init__(self) -> None:
-        self._data: dict[str, bytes] = {}
-        self._lock = threading.Lock()
-
-    def append(
-        self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
-    ) -> int:
-        del sync  # there is nothing to flush
-        data = _joined(at, lines)
-        with self._lock:
-            end = len(self._data.get(at.key, b""))
-            if data and expect not in {None, end}:
-                raise journal_moved(at, expect or 0, end)
-            self._data[at.key] = self._data.get(at.key, b"") + data
-            return len(self._data[at.key])
-
-    def read(self, at: Locator, start: int = 0) -> JournalSlice:
-        with self._lock:
-            data = self._data.get(at.key, b"")
-        if start and data[start - 1 : start] != b"\n":
-            raise Conflict(
-                f"{at}: byte {start} is no longer the start of a line. Read it from 0.", key=at.key
-            )
-        lines = data[start:].decode("utf-8").split("\n")[:-1]
-        return JournalSlice(tuple(lines), len(data))
-
-    def size(self, at: Locator) -> int:
-        with self._lock:
-            return len(self._data.get(at.key, b""))
-
-    def replace(self, at: Locator, lines: Sequence[str]) -> int:
-        made = [_joined(at, [line]) for line in lines]
-        with self._lock:
-            self._data[at.key] = data = journal_made_anew(made, len(self._data.get(at.key, b"")))
-        return len(data)
-
-    def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
-        with self._lock:
-            data = self._data.get(at.key, b"")
-            lines = change(tuple(data.decode("utf-8").split("\n")[:-1])) if data else None
-            if lines is None:
-                return False
-            self._data[at.key] = journal_made_anew([_joined(at, [line]) for line in lines], len(data))
-        return True
 
 
 class InMemoryLocks:
@@ -223,20 +162,3 @@ class InMemoryLocks:
 
 def _parent(key: str) -> str:
     return key.rpartition("/")[0]
-
-
-def _joined(at: Locator, lines: Sequence[str]) -> bytes:
-    if isinstance(lines, str):
-        raise Invalid(f"{at}: give a list of lines, not one text.", key=at.key)
-    for line in lines:
-        if not isinstance(line, str) or "\n" in line or line.endswith(("\t", "\r")):
-            raise Invalid(
-                f"{at}: a journal line is one text without line breaks or a tab at its end.", key=at.key
-            )
-    try:
-        return "".join(line + "\n" for line in lines).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise Invalid(f"{at}: character {error.start} cannot be stored as UTF-8.", key=at.key) from None
-
-
-registry.register(PROTOCOL, InMemoryBackend, clobber=True)

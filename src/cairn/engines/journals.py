@@ -13,9 +13,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from cairn.engines.tree import Tree, encoded, refuse_temps, translating, write_all
-from cairn.errors import Conflict, Invalid, NotFound
-from cairn.seams import JournalSlice, Locator, journal_made_anew, journal_moved
+from cairn.engines.tree import Tree, refuse_temps, translating, write_all
+from cairn.errors import Invalid, NotFound
+from cairn.seams import (
+    JournalSlice,
+    Locator,
+    journal_made_anew,
+    journal_moved,
+    journal_slice,
+    journal_unit,
+    journal_whole,
+)
 
 _CONTINUED = b"\t\n"
 _BLOCK = 65536
@@ -28,15 +36,15 @@ class FileJournals:
     queued up meanwhile, with one flush. Across processes `flock` on the file itself keeps order.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self._tree = Tree(root)
+    def __init__(self, root: Tree | str | os.PathLike[str]) -> None:
+        self._tree = root if isinstance(root, Tree) else Tree(root)
         self._queues: dict[str, _Queue] = {}
         self._guard = threading.Lock()
 
     def append(
         self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
     ) -> int:
-        data = unit(at.key, lines)
+        data = journal_unit(at, lines)
         if not data:
             return self.size(at)
         mine = _Waiting(data, sync, expect)
@@ -52,11 +60,6 @@ class FileJournals:
         return mine.end
 
     def read(self, at: Locator, start: int = 0) -> JournalSlice:
-        """Whole units from `start` on. A line that is not UTF-8 comes back with its odd bytes spelled out.
-
-        Raises:
-            Conflict: `start` is not a line's beginning any more; the journal was replaced. Read from 0.
-        """
         try:
             with translating(at.key), self._tree.parent(at) as (fd, name):
                 file = self._tree.open_file(fd, name, at.key)
@@ -65,17 +68,7 @@ class FileJournals:
                     data: bytes = handle.read()
         except NotFound:
             data = b""
-        if start:
-            if not data.startswith(b"\n"):
-                raise Conflict(
-                    f"{at}: byte {start} is no longer the start of a line; the journal was replaced. Read it from 0.",
-                    key=at.key,
-                    start=start,
-                )
-            data = data[1:]
-        whole = data[: _complete(data)]
-        lines = whole.decode("utf-8", "backslashreplace").split("\n")[:-1]
-        return JournalSlice(tuple(line.removesuffix("\t") for line in lines), start + len(whole))
+        return journal_slice(at, data, start)
 
     def size(self, at: Locator) -> int:
         try:
@@ -85,12 +78,10 @@ class FileJournals:
             return 0
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
-        made = [unit(at.key, [line]) for line in lines]
-        with translating(at.key):
-            # Held to the end of the rename: an append that waits here then sees that its file is another.
-            with self._locked(at) as (file, _):
-                data = journal_made_anew(made, os.fstat(file).st_size)
-                self._tree.replace(at, data)
+        # Held to the end of the rename: an append that waits here then sees that its file is another.
+        with translating(at.key), self._locked(at) as (file, _):
+            data = journal_made_anew(at, lines, os.fstat(file).st_size)
+            self._tree.replace(at, data)
         return len(data)
 
     def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
@@ -100,8 +91,7 @@ class FileJournals:
             lines = change(self.read(at).lines)
             if lines is None:
                 return False
-            made = [unit(at.key, [line]) for line in lines]
-            self._tree.replace(at, journal_made_anew(made, os.fstat(file).st_size))
+            self._tree.replace(at, journal_made_anew(at, lines, os.fstat(file).st_size))
         return True
 
     def _commit(self, at: Locator, batch: list[_Waiting]) -> None:
@@ -182,7 +172,7 @@ class FileJournals:
         begin = size
         while begin > 0:
             begin = max(begin - _BLOCK, 0)
-            end = _complete(os.pread(file, size - begin, begin))
+            end = journal_whole(os.pread(file, size - begin, begin))
             if end:
                 break
         else:
@@ -235,32 +225,9 @@ class _Queue:
         self.users = 0
 
 
-def unit(key: str, lines: Sequence[str]) -> bytes:
-    """The bytes of one append: continued lines, then the last one. Refuses what would not be a line."""
-    if isinstance(lines, str):
-        raise Invalid(f"{key}: give a list of lines, not one text.", key=key)
-    for line in lines:
-        if not isinstance(line, str) or "\n" in line or line.endswith(("\t", "\r")):
-            raise Invalid(
-                f"{key}: a journal line is one text without line breaks or a tab at its end.", key=key
-            )
-    if not lines:
-        return b""
-    return encoded(key, "\t\n".join(lines) + "\n")
-
-
 def _flush(file: int) -> None:
     # macOS has no fdatasync.
     (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(file)
-
-
-def _complete(data: bytes) -> int:
-    """How many bytes of `data` are whole units: up to the last line end that is not a continued one."""
-    end = len(data)
-    while (end := data.rfind(b"\n", 0, end)) >= 0:
-        if not data.endswith(b"\t", 0, end):
-            return end + 1
-    return 0
 
 
 def _is_at(file: int, directory: int, name: str) -> bool:

@@ -11,7 +11,8 @@ from importlib import metadata
 from typing import Any, cast
 
 from cairn.config import Settings
-from cairn.engines import files, inmemory, vault
+from cairn.engines import files, vault
+from cairn.engines.foreign import ForeignBackend
 from cairn.errors import CairnError, CapabilityMismatchError, StorageSelectionError
 from cairn.seams import BackendRegistry, Capabilities, StorageBackend, registry
 
@@ -20,7 +21,11 @@ __all__ = ["PLUGINS", "find_backend", "select_backend"]
 PLUGINS = "cairn.storage"
 """The entry point group in which an installed package offers a backend under its protocol name."""
 
-BUILT_IN = (files.PROTOCOL, inmemory.PROTOCOL, vault.PROTOCOL)
+BUILT_IN = (files.PROTOCOL, vault.PROTOCOL)
+NEEDED = ("expect", "remove")
+"""The extensions without which notes could be overwritten, or never forgotten."""
+
+_IN_MEMORY = "in-memory"
 
 
 def find_backend(name: str, known: BackendRegistry = registry) -> type[StorageBackend]:
@@ -34,6 +39,12 @@ def find_backend(name: str, known: BackendRegistry = registry) -> type[StorageBa
     found = known.get(name)
     if found is not None:
         return found
+    if name == _IN_MEMORY:
+        raise StorageSelectionError(
+            f'storage.backend = "{name}" would lose everything when the process ends: it is there for tests. '
+            f"Choose {' or '.join(known.protocols())}.",
+            backend=name,
+        )
     offers = [point for point in metadata.entry_points(group=PLUGINS) if point.name == name]
     if not offers:
         raise StorageSelectionError(
@@ -57,7 +68,7 @@ def select_backend(
 ) -> StorageBackend:
     """Open the configured backend on the configured root.
 
-    A backend class that has `from_settings(settings)` is made by it, any other with `root=`.
+    It is made by its class's `from_settings`, which by itself gives it nothing but `root=`.
 
     Args:
         settings: Says which backend (`storage.backend`) and where (`memory.root`).
@@ -74,11 +85,25 @@ def select_backend(
         raise StorageSelectionError(
             'storage.backend = "vault" needs the synced folder: set memory.root to it.', backend=name
         )
+    lacking = [f'"{extension}"' for extension in NEEDED if extension not in kind.extensions]
+    if lacking:
+        raise StorageSelectionError(
+            f'storage.backend = "{name}": {kind.__name__} cannot carry a memory root, because it does not declare '
+            f"the extension {' and '.join(lacking)} beside its seven verbs. Implement it and name it in "
+            "`extensions` (docs/engines.md), or choose another backend.",
+            backend=name,
+        )
     try:
-        make = getattr(kind, "from_settings", None)
-        backend: StorageBackend = make(settings) if make else cast("Any", kind)(root=settings.root)
-    except CairnError as error:
-        raise StorageSelectionError(f'storage.backend = "{name}": {error}', backend=name) from error
+        backend: StorageBackend = kind.from_settings(settings)
+        if name not in BUILT_IN:
+            backend = ForeignBackend(backend)
+    except Exception as error:
+        what = (
+            str(error)
+            if isinstance(error, CairnError)
+            else f"it cannot be opened ({type(error).__name__}: {error})"
+        )
+        raise StorageSelectionError(f'storage.backend = "{name}": {what}', backend=name) from error
     missing = [
         field.name
         for field in dataclasses.fields(Capabilities)

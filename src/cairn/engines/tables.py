@@ -50,7 +50,7 @@ class MemoryTables:
         with closing(sqlite3.connect(self._path, timeout=15.0)) as db:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
-            return sum(derived.sync(db, keeper, space) for space in keeper.spaces())
+            return sum(derived.sync(db, keeper, space) for space in keeper.root.spaces())
 
     def scrub(self) -> bool:
         """Remove the file with all its bytes, for `forget`; the next sync makes it anew. False if one held on."""

@@ -268,7 +268,7 @@ def _difference(keeper: Keeper, at: Locator, before: str | None, after: str, new
     }  # fmt: skip
     if before is None:
         return value
-    old, new = keeper.notebook._parse(at, before), keeper.notebook._parse(at, after)
+    old, new = keeper.notebook.parse(at, before), keeper.notebook.parse(at, after)
     blocks = {}
     for entry in old.entries:
         now = new.by_id.get(entry.id)
@@ -306,7 +306,7 @@ def _restore(keeper: Keeper, at: Locator, note: Mapping[str, Any]) -> int:
         count = 0
         if current is None:
             return None
-        parsed = keeper.notebook._parse(at, current)
+        parsed = keeper.notebook.parse(at, current)
         pieces, position = [], 0
         for entry in sorted(parsed.entries, key=lambda e: e.start):
             block = current[entry.start : entry.end]
@@ -321,7 +321,7 @@ def _restore(keeper: Keeper, at: Locator, note: Mapping[str, Any]) -> int:
             position = entry.end
         done = "".join(pieces) + current[position:]
         if untouched:
-            again = keeper.notebook._parse(at, done)
+            again = keeper.notebook.parse(at, done)
             first = min((e.start for e in again.entries), default=len(done))
             exact = str(note["head"]) + done[first:]
             for candidate in (exact, exact.removesuffix("\n")):

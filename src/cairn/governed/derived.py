@@ -212,7 +212,7 @@ def rebuild(conn: sqlite3.Connection, keeper: Keeper, *, embedder: Embedder | No
     with conn:
         for table in TABLES:
             conn.execute(f"delete from {table}")
-    return sum(sync(conn, keeper, space, embedder=embedder) for space in keeper.spaces())
+    return sum(sync(conn, keeper, space, embedder=embedder) for space in keeper.root.spaces())
 
 
 def sync(conn: sqlite3.Connection, keeper: Keeper, space: Space, *, embedder: Embedder | None = None) -> int:

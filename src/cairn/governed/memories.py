@@ -45,7 +45,7 @@ from cairn.governed.records import (
 from cairn.governed.secrets import redact
 from cairn.governed.shelf import Shelf
 from cairn.language.words import word_set
-from cairn.notes.kinds import SCOPE_DIRS, space_of
+from cairn.notes.kinds import SCOPE_DIRS
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
@@ -380,16 +380,6 @@ class Keeper:
                 field="owner",
             )
         return Scope(space, track, owner)
-
-    def spaces(self) -> list[Space]:
-        """Every space that has a folder."""
-        found = (
-            space_of(project)
-            for app in self.storage.list(self.root.root)
-            if not app.name.startswith(".")
-            for project in self.storage.list(app)
-        )
-        return [space for space in found if space is not None]
 
     def scopes(self, space: Space) -> list[Scope]:
         """Every scope of `space` that has governed memories."""

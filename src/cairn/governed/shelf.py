@@ -168,19 +168,7 @@ class Shelf:
         return sorted(opposed, key=lambda record: (record.locator.key, record.entry_id))
 
     def _scan(self) -> Iterator[tuple[str, int, int]]:
-        scan = getattr(self._storage, "scan", None)
-        if scan is not None:
-            found: Iterator[tuple[str, int, int]] = scan(self._folder)
-            yield from (item for item in found if self._is_note(item[0]))
-            return
-        for child in self._storage.list(self._folder):
-            if not self._is_note(child.key):
-                continue
-            try:
-                info = self._storage.info(child)
-            except NotFound:
-                continue
-            yield child.key, info.size, int(info.mtime * 1e9)
+        return (item for item in self._storage.scan(self._folder) if self._is_note(item[0]))
 
     def _is_note(self, key: str) -> bool:
         if key in self._notes:

@@ -26,7 +26,7 @@ from cairn.notes import frontmatter
 from cairn.notes.format import EntryId, Note, markers
 from cairn.notes.kinds import Place, place_of
 from cairn.notes.notebook import Notebook
-from cairn.seams import Locator, StorageBackend, iterate_files
+from cairn.seams import Locator, StorageBackend
 from cairn.types import Entry
 
 MARK = "conflict_of"
@@ -88,18 +88,10 @@ def conflict_copies(storage: StorageBackend, at: Locator | None = None) -> Itera
     """Every conflict copy below `at`, by name; files of the system's own folders are passed over."""
     tops = [at] if at is not None else [top for top in storage.list(Locator()) if top.name[0] != "."]
     for top in tops:
-        for locator in _files(storage, top):
-            found = conflict_copy(locator)
+        for key in sorted(key for key, _, _ in storage.scan(top)):
+            found = conflict_copy(Locator(key))
             if found is not None and (_is_certain(found) or storage.exists(found.original)):
                 yield found
-
-
-def _files(storage: StorageBackend, at: Locator) -> Iterator[Locator]:
-    scan = getattr(storage, "scan", None)
-    if scan is None:
-        yield from iterate_files(storage, at)
-    else:
-        yield from (Locator(key) for key in sorted(key for key, _, _ in scan(at)))
 
 
 def conflict_copy(locator: Locator) -> ConflictCopy | None:

@@ -33,7 +33,6 @@ from cairn.notes.kinds import (
     kind_of_entry,
     place_of,
     space_locator,
-    space_of,
 )
 from cairn.notes.own import OwnTexts
 from cairn.notes.root import MemoryRoot
@@ -138,7 +137,7 @@ class Notebook:
     ) -> None:
         self.root = MemoryRoot(storage)
         self.own = own or OwnTexts()
-        self._storage = storage
+        self.storage = storage
         self._locks = locks
         self._clock = clock or SystemClock()
         self._on_change = on_change
@@ -151,11 +150,11 @@ class Notebook:
 
     def text(self, locator: Locator) -> str:
         """The note as it stands in the file. Raises `NotFound`."""
-        return self._storage.read(locator)
+        return self.storage.read(locator)
 
     def read(self, locator: Locator) -> Note:
         """The note, parsed and checked against its place. Raises `NotFound`; damage is in `problems`."""
-        return self._parse(locator, self._storage.read(locator))
+        return self.parse(locator, self.storage.read(locator))
 
     def find(self, scope: Scope, entry_id: str) -> tuple[Locator, Entry]:
         """The entry of that id in a scope, and its note. Raises `NotFound`, or `Invalid` for no id."""
@@ -181,30 +180,25 @@ class Notebook:
         A folder that cannot be read is passed over, which `passed_over` is told of (the log, without one).
         """
         wanted = kind_named(kind) if kind is not None else None
-        for base in [space_locator(space)] if space is not None else self._spaces():
+        for one in [space] if space is not None else self.root.spaces():
             for directory in sorted(SCOPE_DIRS.values()):
-                for locator in iterate_files(self._storage, base.child(directory), passed_over or _unread):
+                home = space_locator(one).child(directory)
+                for locator in iterate_files(self.storage, home, passed_over or _unread):
                     place = place_of(locator)
                     if place is not None and (wanted is None or place.kind is wanted):
                         yield locator
 
     def strays(self) -> Iterator[Locator]:
         """Markdown files among the daily notes that nothing reads, for their name fits no kind."""
-        for base in self._spaces():
+        for space in self.root.spaces():
             for directory in sorted(SCOPE_DIRS.values()):
-                for locator in iterate_files(self._storage, base.child(directory), _unread):
+                for locator in iterate_files(self.storage, space_locator(space).child(directory), _unread):
                     if is_stray(locator):
                         yield locator
 
-    def _spaces(self) -> Iterator[Locator]:
-        for app in self._storage.list(self.root.root):
-            if not app.name.startswith("."):
-                for project in self._storage.list(app):
-                    if space_of(project) is not None:
-                        yield project
-
     @staticmethod
-    def _parse(locator: Locator, text: str) -> Note:
+    def parse(locator: Locator, text: str) -> Note:
+        """`text` as a note that stands at `locator`, checked against its place."""
         place = place_of(locator)
         return checked_note(place.kind.parse(text), place) if place is not None else parse_note(text)
 
@@ -500,13 +494,13 @@ class Notebook:
     def drop(self, locator: Locator) -> int:
         """Remove a whole file durably; the LSN. Raises `NotFound`."""
         with self._locks.hold(locator.key, timeout=self._lock_seconds):
-            self._storage.remove(locator)
-            return self._announce(locator, "deleted")
+            self.storage.remove(locator)
+            return self.announce(locator, "deleted")
 
     def _existing(self, locator: Locator, text: str | None) -> Note:
         if text is None:
             raise NotFound(f"There is no {locator}.", locator=locator.key)
-        return self._parse(locator, text)
+        return self.parse(locator, text)
 
     # --- the unit of work ------------------------------------------------------------------------------
 
@@ -516,7 +510,7 @@ class Notebook:
             for attempt in range(_ATTEMPTS):
                 text: str | None
                 try:
-                    text, version = self._storage.read_version(locator)
+                    text, version = self.storage.read_version(locator)
                 except NotFound:
                     text, version = None, ""
                 new = edit(text)
@@ -525,17 +519,18 @@ class Notebook:
                 before = None if text is None else hash(text)
                 del text  # a long note: its memory serves the write
                 try:
-                    self._storage.write(locator, new, expect=version)
+                    self.storage.write(locator, new, expect=version)
                 except Conflict:
                     if attempt + 1 == _ATTEMPTS:
                         raise
                     time.sleep(min(0.001 * 2**attempt, 0.05))
                     continue
                 self.own.wrote(locator.key, before, new)
-                return self._announce(locator, "modified" if version else "added")
+                return self.announce(locator, "modified" if version else "added")
         raise AssertionError("unreachable")
 
-    def _announce(self, locator: Locator, change: ChangeType) -> int:
+    def announce(self, locator: Locator, change: ChangeType) -> int:
+        """Tell of a durable change of a file; the LSN, 0 where it could not be told."""
         if self._on_change is None:
             return 0
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cairn.errors import Conflict
-from cairn.notes.kinds import KINDS, kind_named, scope_locator, space_locator
+from cairn.notes.kinds import KINDS, kind_named, scope_locator, space_locator, space_of
 from cairn.seams import Locator, StorageBackend
 from cairn.types import Scope, Space
 
@@ -17,7 +19,7 @@ OME_TEMPLATE = """\
 
 
 class MemoryRoot:
-    """Names the places of one memory root. Only `ensure` touches the storage."""
+    """Names the places of one memory root. Only `ensure` and `spaces` touch the storage."""
 
     def __init__(self, storage: StorageBackend) -> None:
         self._storage = storage
@@ -45,6 +47,14 @@ class MemoryRoot:
                 self._storage.write(self.ome_toml, ome_template, expect="")
             except Conflict:
                 pass  # another process put it there in the meantime
+
+    def spaces(self) -> Iterator[Space]:
+        """Every (app, project) space that has a folder, by key order."""
+        for app in self._storage.list(self.root):
+            if not app.name.startswith("."):
+                for project in self._storage.list(app):
+                    if (space := space_of(project)) is not None:
+                        yield space
 
     def space(self, space: Space) -> Locator:
         """The folder of an (app, project) space."""

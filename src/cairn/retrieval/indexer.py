@@ -17,10 +17,10 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
@@ -42,9 +42,7 @@ from cairn.seams import (
     State,
     StorageBackend,
     Tier,
-    TokenEmbedder,
     TokenVectors,
-    iterate_files,
 )
 from cairn.talk.sessions import SessionLog, place_of_session
 from cairn.types import Change, Freshness, Scope
@@ -284,19 +282,12 @@ class Indexer(DerivedMaintenance):
         def note(at: Locator, error: CairnError) -> None:
             hidden[at.key] = str(error)
 
-        quick = getattr(self._storage, "scan", None)
         tops = [Locator(start) for start in within] or [
             top for top in self._storage.list(Locator()) if not top.name.startswith(".")
         ]
         for top in tops:
-            if quick is not None:
-                for key, size, mtime_ns in quick(top, note):
-                    yield key, size, mtime_ns / 1e9
-                continue
-            for at in iterate_files(self._storage, top, note):
-                with suppress(NotFound):
-                    info = self._storage.info(at)
-                    yield at.key, info.size, info.mtime
+            for key, size, mtime_ns in self._storage.scan(top, note):
+                yield key, size, mtime_ns / 1e9
 
     # ---- working: the holder of the lease ---------------------------------------------------------------------
 
@@ -513,8 +504,8 @@ class Indexer(DerivedMaintenance):
         if not texts:
             return {}, {}
         pieces: list[TokenVectors] = []
-        if self._token_vectors and getattr(embedder, "token_dimensions", 0) == TOKEN_DIMENSIONS:
-            vectors, pieces = cast("TokenEmbedder", embedder).embed_tokens(list(texts.values()))
+        if self._token_vectors and embedder.token_dimensions == TOKEN_DIMENSIONS:
+            vectors, pieces = embedder.embed_tokens(list(texts.values()))
         else:
             vectors = embedder.embed(list(texts.values()))
         if vectors.shape != (len(texts), embedder.dimensions):

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
 from cairn.errors import Unavailable
@@ -28,7 +28,7 @@ from cairn.retrieval.fitting import expired, fits_of, says_nothing, shown_score,
 from cairn.retrieval.late import late_scores
 from cairn.retrieval.rank import Legs, Question
 from cairn.retrieval.rows import TOKEN_DIMENSIONS
-from cairn.seams import Clock, Embedder, TokenEmbedder, TokenVectors, Writer
+from cairn.seams import Clock, Embedder, TokenVectors, Writer
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 
 if TYPE_CHECKING:
@@ -241,7 +241,8 @@ class Searcher:
         if method != "vector" or cosine is None:
             # A match counts as one, however common its word is among a handful of rows.
             bm25 = np.where(found.bm25 > 0, found.bm25 + np.float32(0.05), np.float32(0))
-        grasp = 1.0 if cosine is None else _grasp(self._embedder(), question.text)
+        embedder = None if cosine is None else self._embedder()
+        grasp = 1.0 if embedder is None else embedder.grasps(question.text)
         trust = min(1.0, max(0.0, (grasp - _UNSURE) / (_SURE - _UNSURE)))
         part = _best_part(corpus, cosine, bm25)
         legs = Legs(
@@ -320,7 +321,7 @@ class Searcher:
             notes.append("no vectors of the current model yet: this answer rests on words alone")
             return None, None
         try:
-            if method == "hybrid" and _grasp(embedder, question.text) < _GRASPED:
+            if method == "hybrid" and embedder.grasps(question.text) < _GRASPED:
                 # A script the model has no words for: what lies near by it does so by chance.
                 return None, None
             plain, voiced = self._embedded(embedder, [question.text, question.voiced], pieces)
@@ -341,11 +342,8 @@ class Searcher:
         missing = list(dict.fromkeys(key for key in keys if key not in have))
         if missing:
             asked = [text for _, text in missing]
-            if (
-                self._settings.index.token_vectors
-                and getattr(embedder, "token_dimensions", 0) == TOKEN_DIMENSIONS
-            ):
-                fresh, said = cast("TokenEmbedder", embedder).embed_tokens(asked)
+            if self._settings.index.token_vectors and embedder.token_dimensions == TOKEN_DIMENSIONS:
+                fresh, said = embedder.embed_tokens(asked)
                 have.update(zip(missing, zip(fresh, said, strict=True), strict=True))
             else:
                 have.update(
@@ -683,12 +681,6 @@ class Searcher:
                 "consistency.",
                 lsn=lsn,
             )
-
-
-def _grasp(embedder: Embedder | None, text: str) -> float:
-    """How much of a text the embedder has words for; one that does not say is believed to have them all."""
-    grasps = getattr(embedder, "grasps", None)
-    return 1.0 if grasps is None else float(grasps(text))
 
 
 def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:

@@ -10,7 +10,7 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError, NotFound
-from cairn.notes.kinds import KINDS, space_of
+from cairn.notes.kinds import KINDS
 from cairn.seams import Journals, Locator, iterate_files
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.sessions import (
@@ -22,7 +22,7 @@ from cairn.talk.sessions import (
     sessions_of,
 )
 from cairn.talk.turns import corrected
-from cairn.types import Cell, CellEvent, Entry, Scope, Space
+from cairn.types import Cell, CellEvent, Entry, Scope
 
 if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
@@ -62,10 +62,6 @@ class Cells:
         self._cells.clear()
         self._statements.clear()
         self._messages_kept = 0
-
-    def spaces(self) -> list[Space]:
-        """Every (app, project) space that has a folder."""
-        return [space for place in self._notebook._spaces() if (space := space_of(place)) is not None]
 
     def cell(self, ask: Ask) -> Cell:
         """The cell an ask is about, as its owner corrected it. Raises `NotFound` when its words are gone."""
@@ -170,8 +166,8 @@ class Cells:
             )
 
     def _logs(self) -> Iterator[Locator]:
-        for space in self.spaces():
-            for locator in iterate_files(self._notebook._storage, sessions_of(space), _unread):
+        for space in self._notebook.root.spaces():
+            for locator in iterate_files(self._notebook.storage, sessions_of(space), _unread):
                 if place_of_session(locator) is not None:
                     yield locator
 

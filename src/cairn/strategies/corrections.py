@@ -129,7 +129,7 @@ def _redacted(text: str, kit: Kit) -> str | None:
 def _note(kit: Kit, ask: Ask, line: str) -> None:
     locator = session_locator(ask.scope.space, ask.session_id)
     kit.journals.append(locator, [line])
-    kit.notebook._announce(locator, "modified")
+    kit.notebook.announce(locator, "modified")
 
 
 def _facts(ask: Ask, said: Sequence[Statement], kit: Kit) -> Iterable[Draft]:

@@ -462,7 +462,7 @@ class Engine:
             # A queue made anew knows of nothing, so everything is looked for, whoever asked.
             only, everything = "", True
         events, sizes = self._cells.events({} if everything else self.jobs.seen())
-        done = self._journalled({event.space for event in events} | set(self._cells.spaces()))
+        done = self._journalled({event.space for event in events} | set(self._root.spaces()))
         asks: list[Ask] = []
         for name, strategy in self._strategies.items():
             if only and name != only:

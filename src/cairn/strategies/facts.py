@@ -279,7 +279,7 @@ class KnownFacts:
         key = f"known facts {scope}"
         book = kit.cache.pop(key, None)
         # Facts that went leave their places behind; once most are empty it is cheaper to begin again.
-        if not isinstance(book, KnownFacts) or len(book._sets) > 2 * len(book._exact) + _GONE_KEPT:
+        if not isinstance(book, KnownFacts) or book.is_mostly_empty:
             book = cls(scope)
         kit.cache[key] = book
         while len(kit.cache) > OWNERS_KEPT:
@@ -287,12 +287,17 @@ class KnownFacts:
         book._catch_up(kit)
         return book
 
+    @property
+    def is_mostly_empty(self) -> bool:
+        """Whether most places are of facts that went."""
+        return len(self._sets) > 2 * len(self._exact) + _GONE_KEPT
+
     def forget(self, kit: Kit) -> None:
         """Start over from the notes next time: what was added here may not have been written."""
         kit.cache.pop(f"known facts {self._scope}", None)
 
     def _catch_up(self, kit: Kit) -> None:
-        storage = kit.notebook._storage
+        storage = kit.notebook.storage
         folder = KINDS["atomic_fact"].locator(self._scope, "2000-01-01").parent
         found: dict[str, tuple[int, float]] = {}
         changed: list[Locator] = []

@@ -126,7 +126,7 @@ def reflect(scope: Scope, kit: Kit, *, run: str) -> list[str]:
 def episodes_of(scope: Scope, kit: Kit, *, every: bool = False) -> list[Episode]:
     """The episodes of an owner that stand for themselves: not narratives and, unless `every`, not deprecated."""
     found = []
-    for locator in kit.notebook._storage.list(KINDS["episode"].locator(scope, "2000-01-01").parent):
+    for locator in kit.notebook.storage.list(KINDS["episode"].locator(scope, "2000-01-01").parent):
         place = place_of(locator)
         if place is None:
             continue
@@ -391,7 +391,7 @@ class Ledger:
         before = [
             {"t": "before", **head, "key": at.key, "text": self._kit.notebook.text(at)} for at in touched
         ]
-        self._append([plan, *before])
+        self.append([plan, *before])
 
     def end(self, run: str, cluster: str, narrative: str, touched: Sequence[Locator]) -> None:
         """Journal how to turn each file back, and take the full copies out of the journal."""
@@ -413,7 +413,7 @@ class Ledger:
                         "patch": patch(now, before[locator.key]),
                     }
                 )
-        self._append([*files, {"t": "end", **head, "narrative": narrative}])
+        self.append([*files, {"t": "end", **head, "narrative": narrative}])
         with self._kit.locks.hold(self._at.key):
             kept = [
                 x
@@ -423,7 +423,7 @@ class Ledger:
             self._kit.journals.replace(self._at, [json.dumps(x, ensure_ascii=False) for x in kept])
         self.lines = kept
 
-    def _append(self, lines: Sequence[Mapping[str, Any]]) -> None:
+    def append(self, lines: Sequence[Mapping[str, Any]]) -> None:
         self._kit.journals.append(self._at, [json.dumps(x, ensure_ascii=False) for x in lines])
         self.lines = _lines(self._at, self._kit)
 
@@ -503,7 +503,7 @@ def undo(scope: Scope, kit: Kit, *, run: str = "", cluster: str = "") -> Undone:
         mended: list[str] = []
         for plan in reversed(chosen):
             _undo_cluster(scope, str(plan["cluster"]), ledger, kit, restored, mended)
-            ledger._append(
+            ledger.append(
                 [
                     {
                         "t": "undo",

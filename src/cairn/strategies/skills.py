@@ -185,7 +185,7 @@ def cases_of(scope: Scope, kit: Kit) -> dict[str, Known]:
     """Every case of an agent, oldest first."""
     found: dict[str, Known] = {}
     folder = KINDS["agent_case"].locator(scope, "2000-01-01").parent
-    for locator in kit.notebook._storage.list(folder):
+    for locator in kit.notebook.storage.list(folder):
         if place_of(locator) is None:
             continue
         try:
@@ -220,7 +220,7 @@ def skills_of(scope: Scope, kit: Kit) -> list[Skill]:
     """Every skill folder of an agent."""
     found = []
     folder = kit.root.scope(scope).child("skills")
-    for directory in kit.notebook._storage.list(folder):
+    for directory in kit.notebook.storage.list(folder):
         place = place_of(directory.child("SKILL.md"))
         if place is None:
             continue

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cairn.config import Settings
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Unavailable
 from cairn.notes.format import checked_day
-from cairn.notes.kinds import scope_locator, space_of
+from cairn.notes.kinds import scope_locator
 from cairn.notes.notebook import Notebook, OnChange
 from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBackend, Writer, iterate_files
 from cairn.talk import messages as incoming
@@ -88,7 +88,7 @@ class Capture:
         on_cell: Told of each finished cell, at least once.
         on_change: Told that a session's log holds a new cell; returns the LSN.
         redact: Applied to every text before the first byte of it is written; may raise `Invalid` to refuse.
-        local: Storage and journals of this machine alone, for the ledger of unfinished cells; needed where
+        local: Storage of this machine alone, for the ledger of unfinished cells; needed where
             `storage` is a folder that other machines see too.
     """
 
@@ -106,7 +106,7 @@ class Capture:
         on_cell: Callable[[CellEvent], None] | None = None,
         on_change: OnChange | None = None,
         redact: Callable[[str], str] | None = None,
-        local: tuple[StorageBackend, Journals] | None = None,
+        local: StorageBackend | None = None,
         sessions: SessionLog | None = None,
     ) -> None:
         self._storage = storage
@@ -116,7 +116,7 @@ class Capture:
         self._notebook = notebook
         self._zone = settings.zone
         self._redact = redact
-        self._pending = PendingCells(*(local or (storage, journals)), clock)
+        self._pending = PendingCells(local or storage, clock)
         self._log = sessions or SessionLog(journals)
         self._inbox = Inbox(
             log=self._log,
@@ -274,21 +274,20 @@ class Capture:
                 return 0
         before = self._clock.now().timestamp() - 60 * minutes
         closed = 0
-        for home in self._session_folders():
-            for locator in iterate_files(self._storage, home, _unread):
-                place, written = place_of_session(locator), 0.0
-                try:
-                    written = self._storage.info(locator).mtime
-                    if place is None or written > before or self._silent.get(locator.key) == written:
-                        continue
-                    if self.unprocessed(*place):
-                        self.flush(*place)
-                        closed += 1
-                    else:
-                        self._silent[locator.key] = written
-                except CairnError as error:
-                    _unread(locator, error)
+        for session in self.sessions():
+            locator, written = session_locator(*session), 0.0
+            try:
+                written = self._storage.info(locator).mtime
+                if written > before or self._silent.get(locator.key) == written:
+                    continue
+                if self.unprocessed(*session):
+                    self.flush(*session)
+                    closed += 1
+                else:
                     self._silent[locator.key] = written
+            except CairnError as error:
+                _unread(locator, error)
+                self._silent[locator.key] = written
         return closed
 
     def recover(self, *, everywhere: bool = False) -> int:
@@ -406,17 +405,10 @@ class Capture:
 
         A folder that cannot be read is passed over, which `passed_over` is told of (the log, without one).
         """
-        for home in [sessions_of(space)] if space is not None else self._session_folders():
-            for locator in iterate_files(self._storage, home, passed_over or _unread):
+        for one in [space] if space is not None else self._notebook.root.spaces():
+            for locator in iterate_files(self._storage, sessions_of(one), passed_over or _unread):
                 if (place := place_of_session(locator)) is not None:
                     yield place
-
-    def _session_folders(self) -> Iterator[Locator]:
-        for app in self._storage.list(Locator("")):
-            if not app.name.startswith("."):
-                for project in self._storage.list(app):
-                    if (space := space_of(project)) is not None:
-                        yield sessions_of(space)
 
     def _admit(self, scopes: Sequence[Scope]) -> None:
         """Make sure that each owner can have a folder, before anything of theirs is taken in.

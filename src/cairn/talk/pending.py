@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from cairn.errors import CairnError
-from cairn.seams import Clock, Journals, Locator, StorageBackend
+from cairn.seams import Clock, Locator, StorageBackend
 from cairn.types import Space, checked_session_id
 
 LEDGER = Locator(".tmp/cells")
@@ -31,9 +31,9 @@ Unfinished = dict[str, tuple[Space, str]]
 class PendingCells:
     """The ledger of cells on their way from cut to episode."""
 
-    def __init__(self, storage: StorageBackend, journals: Journals, clock: Clock) -> None:
+    def __init__(self, storage: StorageBackend, clock: Clock) -> None:
         self._storage = storage
-        self._journals = journals
+        self._journals = storage.journals
         self._clock = clock
         self._hour = self._name(0)
 

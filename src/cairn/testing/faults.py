@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from cairn.engines import journals as journals_engine
@@ -124,6 +125,7 @@ class FaultyBackend(StorageBackend):
         self._inner = inner
         self._faults = faults
         self._reads = reads
+        self.extensions = inner.extensions
 
     @property
     def capabilities(self) -> Capabilities:
@@ -159,6 +161,10 @@ class FaultyBackend(StorageBackend):
 
     def remove(self, locator: Locator) -> None:
         _failing(self._faults, "remove", locator, lambda: self._inner.remove(locator))
+
+    @cached_property
+    def journals(self) -> Journals:
+        return FaultyJournals(self._inner.journals, self._faults)
 
     def _look(self, verb: str, at: Locator, work: Callable[[], Any]) -> Any:
         return _failing(self._faults, verb, at, work) if self._reads else work()

@@ -1,4 +1,7 @@
-"""The storage suite: nine checks for every backend, the rebuild, and the declared extensions."""
+"""The storage suite: nine checks for every backend, the rebuild, and the extensions that a backend declares.
+
+The nine ask for the seven verbs and Python's own errors, nothing more; the extensions ask for ours.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound
-from cairn.seams import Capabilities, Info, Locator, StorageBackend, Tier, TierLayout, content_hash
+from cairn.seams import Capabilities, Info, Journals, Locator, StorageBackend, Tier, TierLayout, content_hash
+from cairn.testing.journals import JOURNAL_CHECKS
 from cairn.testing.suite import ConformanceFailure, Mixin, raises, require, run_checks
 
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """What `run_conformance` saw: the checks passed, the rebuild's outcome, and what the backend declares."""
+    """What `run_conformance` saw: the checks passed, the rebuild's outcome, what the backend declares, and the extensions tried."""
 
     universal: tuple[str, ...]
     derived: str
     routing: Mapping[str, Any]
+    extensions: tuple[str, ...] = ()
 
 
 # -- storage: nine checks that hold for every backend
@@ -49,9 +54,9 @@ def check_write_read_round_trip(backend: StorageBackend) -> None:
     backend.write(place, "")
     require(backend.read(place) == "", "an empty text must be kept as such")
     raises(
-        NotFound,
+        FileNotFoundError,
         lambda: backend.read(backend.resolve("deep/er/none.md")),
-        "reading nothing must raise NotFound",
+        "reading nothing must raise FileNotFoundError",
     )
     raises(
         FileNotFoundError,
@@ -105,7 +110,7 @@ def check_info(backend: StorageBackend) -> None:
     raises(
         FileNotFoundError,
         lambda: backend.info(backend.resolve("none")),
-        "info of nothing must raise NotFound",
+        "info of nothing must raise FileNotFoundError",
     )
 
 
@@ -121,16 +126,17 @@ def check_mkdir_idempotent(backend: StorageBackend) -> None:
 
 
 def check_list_children(backend: StorageBackend) -> None:
-    """`list` gives the immediate children, files and folders, sorted by key."""
+    """`list` gives the immediate children, files and folders, each once and in any order."""
     for key in ("d/b.md", "d/a.md", "d/sub/deep.md", "d/B0.md", "e.md"):
         backend.write(backend.resolve(key), key)
     backend.mkdir(backend.resolve("d/empty"))
     found = backend.list(backend.resolve("d"))
     require(all(isinstance(child, Locator) for child in found), "children must be Locators")
     expected = ["d/B0.md", "d/a.md", "d/b.md", "d/empty", "d/sub"]
-    require([child.key for child in found] == expected, f"expected {expected}, got {[c.key for c in found]}")
+    keys = sorted(child.key for child in found)
+    require(keys == expected, f"expected {expected}, got {keys}")
     require(
-        [child.key for child in backend.list(backend.resolve())] == ["d", "e.md"],
+        sorted(child.key for child in backend.list(backend.resolve())) == ["d", "e.md"],
         "the root lists its children",
     )
 
@@ -163,9 +169,9 @@ def check_invalid_locator_rejected(backend: StorageBackend) -> None:
     require(issubclass(InvalidLocatorError, ValueError), "InvalidLocatorError is a ValueError")
     require(backend.resolve("/etc/passwd").key == "etc/passwd", "a leading slash is made relative")
     raises(
-        Invalid,
+        ValueError,
         lambda: backend.write(backend.resolve("half.md"), "\ud800"),
-        "text that is not Unicode must raise Invalid",
+        "text that is not Unicode must raise a ValueError",
     )
     require(not backend.exists(backend.resolve("half.md")), "a refused write must leave nothing behind")
 
@@ -217,7 +223,7 @@ def _texts(backend: StorageBackend, root: Locator) -> dict[str, str]:
     return texts
 
 
-# -- storage: the two declared extensions
+# -- storage: the declared extensions
 
 
 def check_expect(backend: StorageBackend) -> None:
@@ -273,17 +279,51 @@ def check_remove(backend: StorageBackend) -> None:
     raises(Invalid, lambda: backend.remove(backend.resolve("d")), "remove is for files, not for folders")
 
 
+def check_append(backend: StorageBackend) -> None:
+    """What is appended to a journal is a file like any other: read, listed, measured and removed by the verbs."""
+    place = backend.resolve("journal/x.jsonl")
+    backend.journals.append(place, ['{"n": 1}'])
+    backend.journals.append(place, ['{"n": 2}', '{"n": 3}'])
+    require(backend.read(place).split() == ['{"n":', "1}", '{"n":', "2}", '{"n":', "3}"], "read must see it")
+    require(backend.list(place.parent) == [place], "list must see it")
+    require(backend.info(place).size == backend.journals.size(place), "info must measure it")
+    backend.write(place, '{"n": 4}\n')
+    require(backend.journals.read(place).lines == ('{"n": 4}',), "a journal must see what was written")
+    backend.journals.append(place, ['{"n": 5}'])
+    require(backend.read(place).count("\n") == 2, "an append must continue what was written")
+
+
+def _on_journals(check: Callable[[Journals], None]) -> Callable[[StorageBackend], None]:
+    def on_journals(backend: StorageBackend) -> None:
+        check(backend.journals)
+
+    on_journals.__doc__ = check.__doc__
+    return on_journals
+
+
 EXTENSION_CHECKS: Mapping[str, Callable[[StorageBackend], None]] = {
     "expect": check_expect,
     "version": check_version,
     "remove": check_remove,
+    "append": check_append,
 }
+
+
+def _declared(backend: StorageBackend) -> dict[str, Callable[[StorageBackend], None]]:
+    """The checks of what the backend offers; journals come with `append`, or by means of `expect`."""
+    needs = {"expect": {"expect"}, "version": {"expect"}, "remove": {"remove"}}
+    journals = {f"append_{name}": _on_journals(check) for name, check in JOURNAL_CHECKS.items()}
+    return {
+        name: check
+        for name, check in {**EXTENSION_CHECKS, **journals}.items()
+        if backend.extensions & needs.get(name, {"append", "expect"})
+    }
 
 
 def run_conformance(
     factory: Callable[[], StorageBackend], *, layout: TierLayout | None = None
 ) -> ConformanceReport:
-    """Run the storage suite: nine universal checks, and the rebuild where there is a derived layer.
+    """Run the storage suite: nine universal checks, the declared extensions, the rebuild of a derived layer.
 
     Args:
         factory: Makes a fresh, empty backend at each call.
@@ -294,6 +334,7 @@ def run_conformance(
     """
     universal = run_checks(UNIVERSAL_CHECKS, factory)
     probe = factory()
+    extensions = run_checks(_declared(probe), factory)
     derived = "absent"
     if probe.derived_maintenance is not None:
         run_checks({"rebuild": lambda backend: check_rebuild(backend, layout)}, factory)
@@ -302,14 +343,19 @@ def run_conformance(
         universal,
         derived,
         {"capabilities": probe.capabilities, "conflict_strategy": probe.conflict_strategy},
+        extensions,
     )
 
 
-class StorageConformance(Mixin, checks={**UNIVERSAL_CHECKS, **EXTENSION_CHECKS}, make="make_backend"):
+class StorageConformance(Mixin, checks=UNIVERSAL_CHECKS, make="make_backend"):
     """Derive from this, give `make_backend`, and every storage check is a test."""
 
     def make_backend(self) -> StorageBackend:
         raise NotImplementedError
+
+    def test_extensions(self) -> None:
+        """What the backend declares beside the seven verbs it keeps."""
+        run_checks(_declared(self.make_backend()), self.make_backend)
 
     def test_rebuild(self) -> None:
         """The derived layer, where there is one, rebuilds from the source."""

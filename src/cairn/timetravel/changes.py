@@ -127,11 +127,6 @@ class TimeTravel:
         self._guard = threading.RLock()
         self._reset()
 
-    @property
-    def changes_at(self) -> Locator:
-        """The journal of changes; its time says when this history was last written."""
-        return self._changes_at
-
     def _reset(self) -> None:
         # In memory is what stands now and which texts are kept; the changes themselves stay in their journal, for
         # they grow for as long as the memory is used. Of a kept text its hash is known by a number, a fifth as large.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import place_of
+from cairn.notes.root import MemoryRoot
 from cairn.seams import Locator, StorageBackend
 from cairn.types import Space
 
@@ -41,6 +42,7 @@ class Observer:
         changed_since: Callable[[float], Iterable[Locator]],
     ) -> None:
         self._storage = storage
+        self._root = MemoryRoot(storage)
         self._travel = travel
         self._changed_since = changed_since
         self._made: dict[Space, TimeTravel] = {}
@@ -130,16 +132,11 @@ class Observer:
 
     def _oldest(self) -> float:
         """The time before which every space has recorded everything; 0 where one has recorded nothing."""
-        times = []
-        for app in self._storage.list(Locator()):
-            if app.name.startswith("."):
-                continue
-            for project in self._storage.list(app):
-                times.append(self._mtime(project.child("journal", "history", "changes.jsonl")))
+        times = [self._recorded_at(space) for space in self._root.spaces()]
         return max(min(times, default=0.0) - _GRAIN_SECONDS, 0.0)
 
     def _recorded_at(self, space: Space) -> float:
-        return self._mtime(self.of(space).changes_at)
+        return self._mtime(self._root.journal(space, "history/changes"))
 
     def _mtime(self, at: Locator) -> float:
         try:

@@ -1,0 +1,97 @@
+"""A storage backend of another package, held to the words of the seam.
+
+Whoever writes one knows the seven verbs and Python's own errors. What stands above the seam goes by the error tree
+and by sorted lists. This wrapper lies between: absence becomes `NotFound`, text that cannot be stored `Invalid`, and
+whatever else the system refused `StorageFailed`, each with the key and without a path of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from cairn.errors import CairnError, Invalid, NotFound, StorageFailed
+from cairn.seams import (
+    Capabilities,
+    DerivedMaintenance,
+    Info,
+    Journals,
+    Locator,
+    StorageBackend,
+    WrittenJournals,
+)
+
+
+class ForeignBackend(StorageBackend):
+    """Passes every verb on to `inner`, and translates what comes back."""
+
+    def __init__(self, inner: StorageBackend) -> None:
+        self._inner = inner
+        self.extensions = inner.extensions
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._inner.capabilities
+
+    @property
+    def conflict_strategy(self) -> str:
+        return self._inner.conflict_strategy
+
+    @property
+    def derived_maintenance(self) -> DerivedMaintenance | None:
+        return self._inner.derived_maintenance
+
+    @cached_property
+    def journals(self) -> Journals:
+        return self._inner.journals if "append" in self.extensions else WrittenJournals(self)
+
+    def read(self, locator: Locator) -> str:
+        with _translated(locator):
+            return self._inner.read(locator)
+
+    def read_version(self, locator: Locator) -> tuple[str, str]:
+        with _translated(locator):
+            return self._inner.read_version(locator)
+
+    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
+        with _translated(locator):
+            return self._inner.write(locator, content, expect=expect)
+
+    def list(self, locator: Locator) -> list[Locator]:
+        with _translated(locator):
+            return sorted(self._inner.list(locator))
+
+    def exists(self, locator: Locator) -> bool:
+        with _translated(locator):
+            return self._inner.exists(locator)
+
+    def info(self, locator: Locator) -> Info:
+        with _translated(locator):
+            return self._inner.info(locator)
+
+    def mkdir(self, locator: Locator) -> Locator:
+        with _translated(locator):
+            return self._inner.mkdir(locator)
+
+    def remove(self, locator: Locator) -> None:
+        with _translated(locator):
+            self._inner.remove(locator)
+
+    def sweep(self, older_than_seconds: float = 3600.0) -> int:
+        return self._inner.sweep(older_than_seconds)
+
+
+@contextmanager
+def _translated(locator: Locator) -> Iterator[None]:
+    try:
+        yield
+    except CairnError:
+        raise
+    except FileNotFoundError as error:
+        raise NotFound(f"{locator}: nothing is there.", key=locator.key) from error
+    except UnicodeError as error:
+        raise Invalid(f"{locator}: its text is not valid Unicode ({error}).", key=locator.key) from error
+    except OSError as error:
+        trouble = error.strerror or type(error).__name__
+        raise StorageFailed(f"{locator}: the storage refused ({trouble}).", key=locator.key) from error
