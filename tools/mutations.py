@@ -65,8 +65,8 @@ MUTATIONS = (
     Mutation(
         "a note is written without comparing (expect=)",
         "notes/notebook.py",
-        "self._storage.write(locator, new, expect=version)",
-        "self._storage.write(locator, new)",
+        "self.storage.write(locator, new, expect=version)",
+        "self.storage.write(locator, new)",
         ("tests/test_notebook.py", WORLD),
     ),
     Mutation(
@@ -78,7 +78,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a cell is called done before its episode is written",
-        "talk/capture.py",
+        "talk/telling.py",
         "        said = self._inbox.messages_of(space, session_id, record)\n        lsn = 0\n",
         "        said = self._inbox.messages_of(space, session_id, record)\n"
         "        self._inbox.done(space, session_id, [record.cell_id])\n        lsn = 0\n",
@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an episode is written again on a replay (no once_by)",
-        "talk/capture.py",
+        "talk/telling.py",
         '"episode", scope, record.day, [drafted], once_by=("parent_id",)',
         '"episode", scope, record.day, [drafted]',
         ("tests/test_talk_capture.py", KILLS, WORLD),
@@ -102,8 +102,8 @@ MUTATIONS = (
     Mutation(
         "a repeated add is kept twice",
         "talk/inbox.py",
-        "        if key is None:\n            return session.batches.get(digest)\n",
-        "        if key is None:\n            return None\n",
+        "        return state.batches.get(digest)\n",
+        "        return None\n",
         ("tests/test_talk_capture.py", WORLD),
     ),
     Mutation(

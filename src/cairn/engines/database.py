@@ -97,7 +97,7 @@ class Database:
     @property
     def generation(self) -> str:
         """Which file this is; another value means that all earlier content is gone."""
-        self._living(self._current)
+        self._living(self.make_current)
         return self._generation
 
     def read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
@@ -119,7 +119,7 @@ class Database:
 
         def once() -> T:
             with self._lock:
-                self._current()
+                self.make_current()
                 writer = self._writer
                 assert writer is not None
                 with _noticing_close(writer):
@@ -146,7 +146,7 @@ class Database:
     def shrink(self) -> None:
         """Fold the write-ahead log into the file, where no reader stands in the way."""
         with self._lock:
-            self._living(self._current)
+            self._living(self.make_current)
             assert self._writer is not None
             with contextlib.suppress(sqlite3.OperationalError):
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -162,7 +162,7 @@ class Database:
 
         def once() -> bool:
             with self._lock:
-                self._current()
+                self.make_current()
                 assert self._writer is not None
                 self._writer.execute("VACUUM main")
                 busy = self._writer.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -228,7 +228,7 @@ class Database:
         return 0.05 if time.monotonic() - self._gave_up_at < _GIVEN_UP_SECONDS else _VANISHING_SECONDS
 
     def _reader(self) -> sqlite3.Connection:
-        self._current()
+        self.make_current()
         held: tuple[int, _Connection] | None = getattr(self._local, "held", None)
         if held is None or held[0] != self._epoch:
             if held is not None:
@@ -247,31 +247,20 @@ class Database:
 
     def _is_whole(self) -> bool:
         """Whether the file that is open, with its log, is the one that is there; the attached ones too."""
-        return (
-            self._identity is not None
-            and self._found() == self._identity
-            and all(database._found() == database._identity for database in self._attached.values())
-        )
+        return self.is_current() and all(one.is_current() for one in self._attached.values())
 
-    def _current(self) -> None:
-        """Make sure that the file that is open is the file that is there."""
-        attached = []
-        for database in self._attached.values():
-            database._current()
-            attached.append(database._epoch)
-        if (
-            self._identity is not None
-            and self._found() == self._identity
-            and attached == self._attached_epochs
-        ):
-            return
+    def is_current(self) -> bool:
+        """Whether the file that is open is the file that is there."""
+        return self._identity is not None and self._found() == self._identity
+
+    def make_current(self) -> int:
+        """Make sure that the file that is open is the file that is there; which opening of it this is."""
+        attached = [database.make_current() for database in self._attached.values()]
+        if self.is_current() and attached == self._attached_epochs:
+            return self._epoch
         with self._lock:
-            if (
-                self._identity is not None
-                and self._found() == self._identity
-                and attached == self._attached_epochs
-            ):
-                return
+            if self.is_current() and attached == self._attached_epochs:
+                return self._epoch
             self._drop()
             with self._guarded():
                 found = self._found()
@@ -298,6 +287,7 @@ class Database:
                 self._epoch += 1
                 self._attached_epochs = attached
                 self._identity = found
+            return self._epoch
 
     def _found(self) -> tuple[int, ...] | None:
         """Device and inode of the file, and the inodes of its log and the log's index; 0 for one not there.

@@ -60,7 +60,7 @@ def _spaces(parts: Parts) -> list[dict[str, Any]]:
     from cairn.governed import lifecycle
 
     rows = []
-    for space in parts.keeper.spaces():
+    for space in parts.root.spaces():
         try:
             swept = [str(one.get("started_at") or "") for one in lifecycle.sweeps(parts.keeper, space)]
         except CairnError:

@@ -37,7 +37,7 @@ def add_commands(commands: Commands) -> None:
         help="claude, codex, cursor, gemini or opencode; off or on for the repository you stand in",
     )
     command.add_argument("--user", action="store_true", help="for all your projects (the default)")
-    command._optionals.conflict_handler = "resolve"  # here --project says where, not which
+    command._optionals.conflict_handler = "resolve"  # noqa: SLF001 -- here --project says where, not which
     command.add_argument(
         "--project", dest="in_project", action="store_true", help="for the repository you stand in alone"
     )

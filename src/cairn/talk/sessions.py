@@ -265,9 +265,9 @@ class SessionState:
 
     def feed(self, lines: Iterable[str]) -> None:
         """Take further lines of the log into account."""
-        self._fold(map(_read, lines))
+        self.fold(map(_read, lines))
 
-    def _fold(self, events: Iterable[Event | Invalid]) -> None:
+    def fold(self, events: Iterable[Event | Invalid]) -> None:
         for event in events:
             self.lines += 1
             try:
@@ -283,7 +283,7 @@ class SessionState:
         first = next((event.first for event in events if isinstance(event, Added)), None)
         if first is not None and first != self.next_ordinal:
             return False
-        self._fold(events)
+        self.fold(events)
         return True
 
     def take(self, event: Event) -> None:
@@ -589,7 +589,7 @@ class SessionLog:
             state.offset = self._journals.append(locator, lines, sync=sync, expect=state.offset)
         except Conflict as error:
             raise LogMoved(error.message, **error.facts) from error
-        state._fold(event for event, _ in events)
+        state.fold(event for event, _ in events)
 
     def drop(self) -> None:
         """Keep nothing of what was read."""
