@@ -278,7 +278,7 @@ def test_open_messages_only_for_a_plain_session_of_the_owner(world):
     waiting = [Message("alice", "user", 1, "not extracted yet", id="m1")]
     asked: list[str] = []
 
-    def unprocessed(space, session):
+    def unprocessed(space, session, limited_to):
         asked.append(session)
         return waiting
 

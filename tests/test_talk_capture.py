@@ -274,8 +274,11 @@ def test_a_strategy_that_fails_does_not_fail_the_flush_and_is_told_again(tmp_pat
 
 
 def test_the_index_is_told_of_note_and_session(kit):
-    """E68: an extraction queues the note and the session's log and answers with the highest LSN."""
-    kit.add("s1", said("hello there"))
+    """E68: words queue their session's log, an extraction the note and the log; each answers with the highest LSN."""
+    added = kit.add("s1", said("hello there"))
+    assert kit.changes == [("default_app/default_project/sessions/s1.jsonl", "modified")] and added.lsn == 1
+    assert kit.add("s1", said("hello there")).lsn == 0, "a repeat brings nothing new"
+    kit.changes.clear()
     flushed = kit.flush()
 
     assert kit.changes == [
@@ -301,7 +304,7 @@ def test_a_crash_at_any_step_gives_the_same_episodes_once(tmp_path, steps, monke
     places = [
         (inbox, "messages_of"),
         (notebook, "append"),
-        (kit.capture._teller, "_announce"),
+        (kit.capture._teller, "announce"),
         (inbox, "done"),
         (kit.capture._teller, "finish"),
     ]

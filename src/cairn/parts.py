@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Embedder, Locator, StorageBackend, SystemClock, Writer
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
-from cairn.types import CellEvent, Freshness, Hit, Scope, Space
+from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -355,8 +355,9 @@ class Parts:
             clock=self.clock,
             embedder=self.embedder,
             freshness=self.freshness,
+            waiting=self.indexer.waiting_for_vectors,
             wait=self._wait_for_index,
-            unprocessed=self.capture.unprocessed,
+            unprocessed=self._unprocessed,
             writer=self.writer,
             fallback=self.scan.of,
             on_hits=self._count_hits,
@@ -428,6 +429,11 @@ class Parts:
     def _tell_of_memory(self, kind: str, row: Mapping[str, Any]) -> None:
         if (place := place_of(Locator(row["path"]))) is not None:
             self.events.memory(kind, place.scope, row)
+
+    def _unprocessed(
+        self, space: Space, session_id: str, limited_to: Collection[str] | None
+    ) -> Sequence[Message]:
+        return self.capture.unprocessed(space, session_id, limited_to=limited_to)
 
     def _think_of(self, event: CellEvent) -> None:
         self.engine.handle(event)

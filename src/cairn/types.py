@@ -236,8 +236,8 @@ class Change:
 class Freshness:
     """How far the index is behind the files.
 
-    state: "fresh" (all changes seen), "behind" (`pending` changes wait), "rebuilding" (the index is being
-    made anew; answers come from a scan of the notes), "lexical" is never a state but a note in `notes`.
+    state: "fresh" (all changes seen), "behind" (`pending` changes, or rows without their vector, wait),
+    "rebuilding" (the index is being made anew; answers come from a scan of the notes).
     """
 
     lsn: int
@@ -275,7 +275,7 @@ class Evidence:
     """A verbatim message that supports an answer, or the passage of a long one that does.
 
     `passage` says which characters of the message `text` is, and of how many: (start, end, of). All of it is had by
-    `show` with the message's id.
+    `show` with the message's id. `unflushed` says that it is in no episode yet: its session is still open.
     """
 
     session_id: str
@@ -288,6 +288,7 @@ class Evidence:
     entry_ids: Sequence[str] = ()
     passage: tuple[int, int, int] | None = None
     explain: Mapping[str, float] | None = None
+    unflushed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

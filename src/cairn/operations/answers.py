@@ -59,7 +59,7 @@ class FreshnessBlock:
     """How far the index was behind when it answered."""
 
     lsn: Annotated[int, says("every change up to this one was seen", 12)]
-    pending: Annotated[int, says("changes that wait", 0)]
+    pending: Annotated[int, says("changes, and rows without their vector, that wait", 0)]
     state: Annotated[Literal["fresh", "behind", "rebuilding"], says("whether the answer is whole", "fresh")]
     notes: Annotated[list[str], says("what else there is to know", ["search by words alone: no model"])]
 
@@ -275,6 +275,9 @@ class EvidenceItem:
     passage: Annotated[
         PassagePlace | None, says("which part of the message `text` is, where it is not all of it", None)
     ] = None
+    unflushed: Annotated[
+        bool, says("whether it is in no episode yet: its session has not been flushed", False)
+    ] = False
 
 
 class MemoryHit:
@@ -305,6 +308,10 @@ class SearchData:
         list[UnprocessedMessage], says("what is not extracted yet, with a plain session_id filter", [])
     ]
     memories: Annotated[list[MemoryHit], says("governed memories of the owner", [])]
+    unflushed: Annotated[
+        list[EvidenceItem],
+        says("messages that answer and are in no episode yet, where not in `evidence`", []),
+    ]
     evidence: Annotated[list[EvidenceItem] | None, says("verbatim messages, where asked for", [])] = None
     prompt: Annotated[
         str | None,

@@ -302,7 +302,9 @@ class Single(Room):
         if parts.daemon is None and consistency != "strong":
             parts.indexer.catch_up(request.wait_seconds, embed=method != "keyword")
         found = parts.searcher.search(request)
-        return replace(found, episodes=(), agent_cases=(), agent_skills=(), unprocessed_messages=())
+        return replace(
+            found, episodes=(), agent_cases=(), agent_skills=(), unprocessed_messages=(), unflushed=()
+        )
 
     @operation(
         http="GET /memories/{id}/history",

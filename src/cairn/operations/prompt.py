@@ -42,7 +42,7 @@ def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:
         words = str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)
         facts = " ".join(map(as_told, hit.facts))
         yield f"{day}{facts if hit.kind == 'episode' and facts else words} ({hit.id})"
-    for item in result.evidence or ():
+    for item in (*(result.evidence or ()), *result.unflushed):
         day = item.timestamp.astimezone(zone).date().isoformat()
         yield f"{day}, {item.sender_name or item.sender_id} said: {item.text}"
 

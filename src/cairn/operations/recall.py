@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.errors import Forbidden, Invalid, Unavailable
+from cairn.errors import Invalid, Unavailable
 from cairn.operations import answers, rules
 from cairn.operations.fields import (
     ID_PATTERN,
@@ -173,22 +172,12 @@ class Recall(Room):
             consistency=consistency,
             min_lsn=min_lsn,
             as_of=_moment(as_of),
+            limited_to=limited_to,
         )
         if self.parts.daemon is None and consistency != "strong":
             self._catch_up(request.wait_seconds, embed=method != "keyword")
         with self.parts.foreground():
-            found = self.parts.searcher.search(request)
-        if found.unprocessed_messages and not self._sees_open_part(found, limited_to):
-            return replace(found, unprocessed_messages=())
-        return found
-
-    def _sees_open_part(self, found: SearchResult, limited_to: Collection[str] | None) -> bool:
-        """Whether the caller may see what is not extracted yet: of sessions that hold nobody else's words."""
-        try:
-            self.parts.capture.unprocessed(found.space, found.session_id, limited_to=limited_to)
-        except Forbidden:
-            return False
-        return True
+            return self.parts.searcher.search(request)
 
     @operation(
         http="POST /recall", answers=answers.RecalledData, data=_recalled, allow=rules.recall, tool=True

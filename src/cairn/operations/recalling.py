@@ -174,20 +174,9 @@ def _items(result: SearchResult) -> Iterator[RecalledItem]:
         if hit.kind == "memory" and not _is_vouched_for(hit):
             continue
         yield RecalledItem(_words(hit), hit.kind, hit.score, hit.kind, hit.id, hit.timestamp, space)
-    for said in result.evidence or ():
-        yield RecalledItem(
-            _said(said), "message", said.score, "said in", said.session_id, said.timestamp, space
-        )
-    for message in result.unprocessed_messages:
-        yield RecalledItem(
-            f"{message.sender_name or message.sender_id}: {message.text}",
-            "message",
-            0.5,
-            "said just now in",
-            result.session_id,
-            None,
-            space,
-        )
+    for said in (*(result.evidence or ()), *result.unflushed):
+        source = "said just now in" if said.unflushed else "said in"
+        yield RecalledItem(_said(said), "message", said.score, source, said.session_id, said.timestamp, space)
 
 
 def _words(hit: Hit) -> str:

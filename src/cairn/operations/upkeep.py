@@ -288,6 +288,7 @@ class Upkeep(Room):
             self.parts.settings.embedding.provider != "none" and not self.parts.embedder.trouble,
         )
         reasons = [*daemon["reasons"], *_unwritable(self.parts)]
+        waiting = self.parts.indexer.waiting_for_vectors()
         disabled = [name for name, on in (("llm", llm), ("embed", embed), ("rerank", llm)) if not on]
         return {
             "status": "ok" if not reasons else "degraded",
@@ -304,14 +305,14 @@ class Upkeep(Room):
             "cascade": {
                 "healthy": daemon["healthy"],
                 "reasons": daemon["reasons"],
-                "pending": counts.pending,
+                "pending": counts.pending + waiting,
                 "failed_permanent": permanent,
                 "failed_retryable": len(failed) - permanent,
                 "drain_consecutive_failures": daemon.get("failed_drains", 0),
                 "unrecoverable_total": permanent,
                 "optimize_failure_streak": daemon.get("failed_maintenance", 0),
                 "prune_stale_seconds": 0.0,
-                "state": fresh.state,
+                "state": "behind" if waiting and fresh.state == "fresh" else fresh.state,
                 "lag": max(counts.last_lsn - counts.applied_lsn, 0),
                 "leases": {"indexer": bool(daemon.get("indexing", False))},
             },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -30,7 +30,8 @@ class SearchRequest:
 
     `radius` is the least cosine at which meaning alone counts; `min_score` the least score returned.
     `evidence` asks for that many verbatim messages, `token_budget` bounds the words of the whole answer, and
-    `for_injection` returns only what is surely about the question.
+    `for_injection` returns only what is surely about the question. A caller `limited_to` some owners sees what is
+    not flushed yet only of sessions that hold nobody else's words.
     """
 
     query: str
@@ -55,11 +56,15 @@ class SearchRequest:
     wait_seconds: float = 10.0
     as_of: datetime | None = None
     scope: Scope | None = None
+    limited_to: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What was found, list by list, best first; and how far the index was behind when it was found."""
+    """What was found, list by list, best first; and how far the index was behind when it was found.
+
+    `unflushed` has the messages that answer and are in no episode yet; those among `evidence` are not repeated.
+    """
 
     episodes: tuple[Hit, ...] = ()
     profiles: tuple[Hit, ...] = ()
@@ -67,6 +72,7 @@ class SearchResult:
     agent_skills: tuple[Hit, ...] = ()
     memories: tuple[Hit, ...] = ()
     unprocessed_messages: tuple[Message, ...] = ()
+    unflushed: tuple[Evidence, ...] = ()
     evidence: tuple[Evidence, ...] | None = None
     freshness: Freshness = field(default_factory=lambda: Freshness(0, 0, "fresh"))
     method: str = "hybrid"
@@ -86,6 +92,7 @@ class SearchResult:
         data["unprocessed_messages"] = [
             shown_message(said, zone=zone, **place) for said in self.unprocessed_messages
         ]
+        data["unflushed"] = [shown_evidence(item, zone) for item in self.unflushed]
         if self.evidence is not None:
             data["evidence"] = [shown_evidence(item, zone) for item in self.evidence]
         data["freshness"] = shown_freshness(self.freshness)
@@ -144,22 +151,8 @@ def within_budget(result: SearchResult, budget: int) -> SearchResult:
     rest of it is had by its id.
     """
     left = budget
-    evidence = None
-    if result.evidence is not None:
-        kept = []
-        for item in result.evidence:
-            cost = tokens_of(_spoken(item))
-            if cost <= left:
-                left -= cost
-                kept.append(item)
-        if result.evidence and not kept:
-            first = result.evidence[0]
-            room = left - tokens_of(_spoken(replace(first, text="")))
-            text = shortened(first.text, room)
-            if text:
-                kept.append(replace(first, text=text))
-                left -= tokens_of(_spoken(kept[0]))
-        evidence = tuple(kept)
+    evidence, left = _fitting(result.evidence or (), left)
+    unflushed, left = _fitting(result.unflushed, left, is_only=not evidence)
     chosen: set[int] = set()
     for hit in result.hits:
         cost = tokens_of(hit.text) + sum(tokens_of(fact.text) for fact in hit.facts)
@@ -175,7 +168,32 @@ def within_budget(result: SearchResult, budget: int) -> SearchResult:
     lists: dict[str, Any] = {
         name: tuple(hit for hit in getattr(result, name) if id(hit) in chosen) for name in LISTS
     }
-    return replace(result, **lists, evidence=evidence, unprocessed_messages=tuple(messages))
+    return replace(
+        result,
+        **lists,
+        evidence=None if result.evidence is None else evidence,
+        unflushed=unflushed,
+        unprocessed_messages=tuple(messages),
+    )
+
+
+def _fitting(
+    said: Sequence[Evidence], left: int, *, is_only: bool = True
+) -> tuple[tuple[Evidence, ...], int]:
+    """Those of `said` that fit into `left` tokens, and what is left then; where none does, the best one shortened."""
+    kept = []
+    for item in said:
+        cost = tokens_of(_spoken(item))
+        if cost <= left:
+            left -= cost
+            kept.append(item)
+    if said and not kept and is_only:
+        room = left - tokens_of(_spoken(replace(said[0], text="")))
+        text = shortened(said[0].text, room)
+        if text:
+            kept.append(replace(said[0], text=text))
+            left -= tokens_of(_spoken(kept[0]))
+    return tuple(kept), left
 
 
 def _spoken(item: Evidence) -> str:

@@ -516,15 +516,16 @@ class Indexer(DerivedMaintenance):
         tokens = {key: found.vectors for key, found in zip(texts, pieces, strict=False)}
         return dict(zip(texts, vectors, strict=True)), tokens
 
-    def waiting_for_vectors(self) -> int:
-        return self._index.pending_count()
+    def waiting_for_vectors(self, scope: Scope | None = None) -> int:
+        """How many rows wait for their vector, in all or in one scope; 0 where there is no model to give them any."""
+        return self._index.pending_count(scope) if self._embedder() is not None else 0
 
     # ---- how far we are -----------------------------------------------------------------------------------------
 
     def status(self, scope: Scope | None = None) -> Freshness:
         """How far the index is behind the files (those of `scope`, if given), as far as the queue knows.
 
-        A file that cannot be read makes a scope "behind", and a note names it: what is answered is what was known
+        Rows that wait for their vector are not counted: see `waiting_for_vectors`. A file that cannot be read makes a scope "behind", and a note names it: what is answered is what was known
         of it before.
         """
         try:

@@ -19,7 +19,6 @@ from cairn.notes.kinds import Place
 from cairn.retrieval.corpus import PASSAGE, Row
 from cairn.retrieval.embedding_text import message_text, spoken_names
 from cairn.retrieval.rows import NewRow
-from cairn.talk.lines import CellRecord
 from cairn.talk.sessions import SessionState
 from cairn.types import Entry, Message, Scope
 
@@ -164,30 +163,70 @@ def in_passages(new: NewRow, names: Sequence[str] = ()) -> Iterator[NewRow]:
 
 
 def read_session(
-    state: SessionState, path: str, known: Mapping[tuple[Scope, str], bytes], *, first_cell: int = 0
+    state: SessionState,
+    path: str,
+    known: Mapping[tuple[Scope, str], bytes],
+    *,
+    first_cell: int = 0,
+    first_open: int = 0,
 ) -> Found:
-    """The messages of a session's cut cells, once for each owner of the cell, as that owner has corrected them."""
-    present, rows = set(), []
+    """The messages of a session's cut cells, once for each owner of the cell, as that owner has corrected them.
+
+    Those of the open stretch (from the place `first_open` on) are there as well, for whom it would belong to if it
+    were cut now. Their rows have no cell: that is how they are told apart, until the cut gives them one.
+    """
+    present: set[tuple[Scope, str]] = set()
+    rows: list[NewRow] = []
     for cell in state.cells[first_cell:]:
-        said = state.messages_of(cell)
-        names = spoken_names(tuple(sorted({(m.sender_id, m.sender_name) for m in said}, key=str)))
-        for scope in _owners(state, cell):
-            for message in state.messages_for(cell, scope.track, scope.owner):
-                text = message.text
-                if not text.strip():
-                    continue
-                answers = (message.tool_call_id,) if message.tool_call_id else ()
-                about = (str(message.timestamp), message.speaker, *names, *answers)
-                source = _hash(cell.cell_id, message.id, text, *about)
-                row = _message_row(state, cell, message, scope, path)
-                for new in in_passages(NewRow(row, source), names):
-                    present.add((scope, new.row.entry_id))
-                    if known.get((scope, new.row.entry_id)) != source:
-                        rows.append(new)
+        names = _names(state.messages_of(cell))
+        for scope in _scopes(state, cell.owners):
+            said = state.messages_for(cell, scope.track, scope.owner)
+            _take(_Told(state, path, scope, cell.cell_id, names), said, known, present, rows)
+    names = _names(state.open_messages)
+    fresh = [message for _, message in state.between(max(first_open, state.cut_upto), state.next_ordinal)]
+    for scope in _scopes(state, state.open_owners):
+        _take(_Told(state, path, scope, None, names), fresh, known, present, rows)
     return Found(frozenset(present), tuple(rows))
 
 
-def _message_row(state: SessionState, cell: CellRecord, message: Message, scope: Scope, path: str) -> Row:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Where messages were said and whom they are told to; no `cell_id` for what is open."""
+
+    state: SessionState
+    path: str
+    scope: Scope
+    cell_id: str | None
+    names: tuple[str, ...]
+
+
+def _take(
+    told: _Told,
+    said: Sequence[Message],
+    known: Mapping[tuple[Scope, str], bytes],
+    present: set[tuple[Scope, str]],
+    rows: list[NewRow],
+) -> None:
+    """Add the messages `said` to what is `present`, and rows to `rows` for those that are not `known`."""
+    for message in said:
+        text = message.text
+        if not text.strip():
+            continue
+        answers = (message.tool_call_id,) if message.tool_call_id else ()
+        about = (str(message.timestamp), message.speaker, *told.names, *answers)
+        source = _hash(told.cell_id or "", message.id, text, *about)
+        row = _message_row(told, message)
+        for new in in_passages(NewRow(row, source), told.names):
+            present.add((told.scope, new.row.entry_id))
+            if known.get((told.scope, new.row.entry_id)) != source:
+                rows.append(new)
+
+
+def _names(said: Sequence[Message]) -> tuple[str, ...]:
+    return spoken_names(tuple(sorted({(m.sender_id, m.sender_name) for m in said}, key=str)))
+
+
+def _message_row(told: _Told, message: Message) -> Row:
     at = max(0, min(int(message.timestamp), _MAX_MS))
     fields: dict[str, Any] = {"role": message.role}
     if message.tool_call_id:
@@ -195,16 +234,16 @@ def _message_row(state: SessionState, cell: CellRecord, message: Message, scope:
     return Row(
         rowid=0,
         kind=MESSAGE,
-        scope=scope,
+        scope=told.scope,
         entry_id=message.id,
-        path=path,
+        path=told.path,
         text=message.text,
         timestamp_ms=at,
         updated_ms=at,
-        session_id=state.session_id,
-        cell_id=cell.cell_id,
-        parent_type="memcell",
-        parent_id=cell.cell_id,
+        session_id=told.state.session_id,
+        cell_id=told.cell_id,
+        parent_type="memcell" if told.cell_id else None,
+        parent_id=told.cell_id,
         sender_ids=("".join(message.sender_id.splitlines()),),
         sender_name=message.sender_name,
         fields=fields,
@@ -212,8 +251,8 @@ def _message_row(state: SessionState, cell: CellRecord, message: Message, scope:
     )
 
 
-def _owners(state: SessionState, cell: CellRecord) -> Iterator[Scope]:
-    for track, owner in cell.owners:
+def _scopes(state: SessionState, owners: Collection[tuple[str, str]]) -> Iterator[Scope]:
+    for track, owner in owners:
         try:
             yield Scope(state.space, track, owner)  # type: ignore[arg-type]  # checked by Scope itself
         except Invalid:

@@ -17,7 +17,7 @@ from cairn.notes.frontmatter import find_head
 from cairn.notes.kinds import Place
 from cairn.retrieval.reading import Found, read_note, read_session
 from cairn.seams import Locator
-from cairn.talk.sessions import SessionLog
+from cairn.talk.sessions import SessionLog, SessionState
 from cairn.types import Scope
 
 _MAX_BYTES = 32 * 1024 * 1024
@@ -51,13 +51,19 @@ class _NoteMemory:
 
 @dataclass(frozen=True, slots=True)
 class _SessionMemory:
-    """How far a session's log was indexed: so many cells of one reading of it."""
+    """How far a session's log was indexed: so many cells of one reading of it, and the open words up to a place.
+
+    While `owners` and `speakers` of the open words stay the same, those before that place are as they were indexed.
+    """
 
     generation: str
     epoch: int
     cells: int
     corrected_lines: int
-    size: int = 200
+    open_upto: int
+    owners: tuple[tuple[str, str], ...]
+    speakers: frozenset[tuple[str, str | None]]
+    size: int = 400
 
 
 class Recent:
@@ -121,16 +127,28 @@ class Recent:
         if old is None and known is None:
             return None
         state = log.load(locator, after=(old.epoch, old.cells) if old is not None else None)
-        # Only what was appended is new, unless a correction lies before the end: then all of it is read again.
-        if old is not None and old.epoch == state.epoch and old.corrected_lines == state.corrected_lines:
-            first_cell, whole = old.cells, False
+        owners = state.open_owners
+        speakers = frozenset((message.sender_id, message.sender_name) for message in state.open_messages)
+        # Only what was appended is new, unless a correction lies before the end, or somebody lost what was open:
+        # then all of it is read again.
+        if old is not None and _goes_on(old, state, owners):
+            is_same = (old.owners, old.speakers) == (owners, speakers)
+            first_cell, first_open, whole = old.cells, old.open_upto if is_same else 0, False
         elif known is None:
             return None
         else:
-            first_cell, whole = 0, True
+            first_cell, first_open, whole = 0, 0, True
             state = log.load(locator) if not state.holds(0) else state
-        found = read_session(state, path, known or {}, first_cell=first_cell)
-        memory = _SessionMemory(generation, state.epoch, len(state.cells), state.corrected_lines)
+        found = read_session(state, path, known or {}, first_cell=first_cell, first_open=first_open)
+        memory = _SessionMemory(
+            generation,
+            state.epoch,
+            len(state.cells),
+            state.corrected_lines,
+            state.next_ordinal,
+            owners,
+            speakers,
+        )
         return Look(found, whole=whole, memory=memory, troubles=state.remarks())
 
     def keep(self, path: str, memory: _NoteMemory | _SessionMemory | None) -> None:
@@ -157,3 +175,13 @@ class Recent:
 def _replaced(frontmatter: Mapping[str, Any]) -> Mapping[str, Any]:
     found = frontmatter.get("deprecated_entries")
     return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _goes_on(old: _SessionMemory, state: SessionState, owners: tuple[tuple[str, str], ...]) -> bool:
+    """Whether what was indexed of a session still holds, so that only what follows is to be read."""
+    if old.epoch != state.epoch or old.corrected_lines != state.corrected_lines:
+        return False
+    had = set(old.owners)
+    return (old.open_upto <= state.cut_upto or had <= set(owners)) and all(
+        had <= set(cell.owners) for cell in state.cells[old.cells :]
+    )

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
-from cairn.errors import Unavailable
+from cairn.errors import Forbidden, Unavailable
 from cairn.language.asking import fillers
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.retrieval import filters, rank
@@ -93,9 +93,11 @@ class Searcher:
         clock: What "now" is.
         embedder: Gives the embedder, or None where there is none: search is then lexical and says so.
         freshness: How far the index is behind the files of a scope.
+        waiting: How many rows of a scope wait for their vector.
         wait: Waits until a change (None: every change of the scope so far) is searchable, by meaning too if told so,
             at most so many seconds; False where it is not.
-        unprocessed: The messages of a session that are not extracted yet.
+        unprocessed: The messages of a session that are not extracted yet, for a caller limited to some owners;
+            `Forbidden` where the session holds words of others.
         writer: A model for the agentic method.
         fallback: An index scanned from the notes, for the time the real one is being rebuilt.
         on_hits: Told which governed memories were returned.
@@ -110,8 +112,9 @@ class Searcher:
         clock: Clock,
         embedder: Callable[[], Embedder | None] = lambda: None,
         freshness: Callable[[Scope], Freshness] = lambda _: Freshness(0, 0, "fresh"),
+        waiting: Callable[[Scope], int] = lambda _: 0,
         wait: Callable[[int | None, float, Scope, bool], object] | None = None,
-        unprocessed: Callable[[Space, str], Sequence[Message]] | None = None,
+        unprocessed: Callable[[Space, str, Collection[str] | None], Sequence[Message]] | None = None,
         writer: Writer | None = None,
         fallback: Callable[[Scope], ScannedScope | None] | None = None,
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
@@ -122,6 +125,7 @@ class Searcher:
         self._clock = clock
         self._embedder = embedder
         self._freshness = freshness
+        self._waiting = waiting
         self._wait = wait
         self._unprocessed = unprocessed
         self._writer = writer
@@ -159,7 +163,7 @@ class Searcher:
 
     def _once(self, request: SearchRequest) -> SearchResult:
         scope, method, where = checked(request, self._settings)
-        fresh = self._freshness(scope)
+        fresh = self._behind(self._freshness(scope), scope, method)
         notes = list(fresh.notes)
         index = self._index
         if fresh.state == "rebuilding" and self._fallback is not None:
@@ -176,14 +180,14 @@ class Searcher:
         asked = self._asked(request, scope, method, where, index, notes)
         messages, message_parts = self._message_scores(asked)
         episodes = self._episodes(asked, messages)
-        lists: dict[str, tuple[Hit, ...]] = {"episodes": episodes}
+        lists: dict[str, Any] = {"episodes": episodes}
         for kind in ("agent_case", "agent_skill", "memory"):
             lists[_ARRAYS[kind]] = self._entries(asked, kind)
+        lists |= self._verbatim(asked, messages, message_parts)
         result = SearchResult(
             **lists,
             profiles=self._profiles(asked) if request.include_profile else (),
             unprocessed_messages=self._open_messages(asked),
-            evidence=self._evidence(asked, messages, message_parts) if request.evidence else None,
             freshness=replace(fresh, notes=tuple(dict.fromkeys(notes))),
             method=method,
             space=scope.space,
@@ -193,6 +197,11 @@ class Searcher:
             # The index went away while it was being asked; what it said may be half of the truth.
             return self._once(request)
         return within_budget(result, request.token_budget) if request.token_budget is not None else result
+
+    def _behind(self, fresh: Freshness, scope: Scope, method: str) -> Freshness:
+        """What is said of an answer by meaning: rows that wait for their vector are behind as well."""
+        waiting = self._waiting(scope) if method != "keyword" and fresh.state != "rebuilding" else 0
+        return replace(fresh, pending=fresh.pending + waiting, state="behind") if waiting else fresh
 
     def _asked(
         self,
@@ -250,11 +259,34 @@ class Searcher:
             None if bm25 is None else corpus.folded(bm25),
             None if bm25 is None else _sole_words(found, question, counts, about.rows),
         )
+        allowed = found.passing
+        if request.limited_to is not None:
+            allowed = allowed & self._within_reach(corpus, request.limited_to)
         covered = corpus.folded(found.covered / np.float32(sum(rarity.values()) or 1.0))
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
-            legs, found.passing, now, rarity, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
+            legs, allowed, now, rarity, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
         )  # fmt: skip
+
+    def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
+        """All rows but the open messages of sessions that hold words of others than `owners`."""
+        import numpy as np
+
+        is_open = (corpus.kind == KIND_CODES["message"]) & (corpus.cell < 0)
+        out = np.ones(len(corpus), bool)
+        for session in np.unique(corpus.session[is_open]).tolist():
+            if session < 0 or self._open_part(corpus.scope.space, corpus.sessions[session], owners) is None:
+                out &= ~(is_open & (corpus.session == session))
+        return out
+
+    def _open_part(
+        self, space: Space, session: str, limited_to: Collection[str] | None
+    ) -> Sequence[Message] | None:
+        """What a session holds un-extracted; None where a caller with these limits may not see it."""
+        try:
+            return self._unprocessed(space, session, limited_to) if self._unprocessed is not None else None
+        except Forbidden:
+            return None
 
     def _message_scores(self, asked: _Asked) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The ranking of the messages; the best of them are looked at word piece by word piece."""
@@ -390,7 +422,8 @@ class Searcher:
         ]
         said: dict[int, list[int]] = {}
         for position in long:
-            inside = np.flatnonzero((talk.cell == asked.corpus.cell[position]) & asked.allowed[talk.at])
+            mine = (talk.cell == asked.corpus.cell[position]) & (talk.cell >= 0)
+            inside = np.flatnonzero(mine & asked.allowed[talk.at])
             best = inside[np.argsort(-messages[inside], kind="stable")[:_EXCERPT_MESSAGES]]
             said[position] = [int(talk.at[place]) for place in np.sort(best)]
         wanted = {at for places in said.values() for at in places}
@@ -583,44 +616,71 @@ class Searcher:
     def _open_messages(self, asked: _Asked) -> tuple[Message, ...]:
         """What a plainly named session holds un-extracted, for an owner who takes part in it."""
         session = filters.plain_session(asked.request.filters)
-        if session is None or self._unprocessed is None:
+        if session is None:
             return ()
-        found = tuple(self._unprocessed(asked.scope.space, session))
+        found = tuple(self._open_part(asked.scope.space, session, asked.request.limited_to) or ())
         takes_part = asked.index.takes_part(asked.scope, session) or any(
             m.sender_id == asked.scope.owner for m in found
         )
         return found if takes_part else ()
 
-    def _evidence(
-        self, asked: _Asked, scores: np.ndarray, parts: Mapping[str, np.ndarray]
-    ) -> tuple[Evidence, ...]:
+    def _verbatim(self, asked: _Asked, scores: np.ndarray, parts: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The best messages, as many as were asked for, and beside them the best of those that are in no episode yet."""
         import numpy as np
 
-        corpus, talk = asked.corpus, rank.talk_of(asked.corpus, self._zone)
+        count = asked.request.evidence
+        talk = rank.talk_of(asked.corpus, self._zone)
         if not len(talk) or asked.idle:
-            return ()
+            return {"evidence": () if count else None}
         if asked.method == "vector" and asked.legs.cosine is not None:
             scores = asked.legs.cosine[talk.at]
-        usable = asked.allowed[talk.at]
-        if asked.legs.cosine is None:
-            usable = usable & (
-                self._speaks(asked, talk.at)
-                | (talk.before(self._speaks(asked, talk.at).astype(np.float32)) > 0)
-            )
-        ranked = rank.top(np.where(usable, scores, -np.inf), asked.request.evidence)
-        about: dict[int, list[int]] = {int(p): [] for p in ranked}
-        for place, entries in about.items():
-            if talk.episode[place] >= 0:
-                entries.append(int(corpus.rowid[talk.episodes[talk.episode[place]]]))
-        wanted = [int(corpus.rowid[talk.at[p]]) for p in ranked]
-        inside = [int(corpus.rowid[asked.part[talk.at[p]]]) for p in ranked]
-        linked = sorted({rowid for rowids in about.values() for rowid in rowids})
-        rows = self._rows(asked, [*wanted, *inside, *linked])
-        best = float(scores[ranked[0]]) if len(ranked) else 0.0
-        out: list[Evidence] = []
-        fits = dict(zip(ranked.tolist(), self._fits(asked, talk.at[ranked]).tolist(), strict=True))
-        best_fit = max(list(fits.values())[:3], default=0.0)
-        for place, rowid, part in zip(ranked, wanted, inside, strict=True):
+        usable, speaks = asked.allowed[talk.at], self._speaks(asked, talk.at)
+        is_open = talk.cell < 0
+        loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
+        best = rank.top(
+            np.where(loud if asked.legs.cosine is None else usable, scores, -np.inf), max(count, 1)
+        )
+        chosen = best[:count].tolist()
+        more = [
+            place
+            for place in rank.top(np.where(usable & speaks & is_open, scores, -np.inf), asked.count).tolist()
+            if place not in chosen
+        ]
+        found = self._evidence(asked, [*chosen, *more], int(best[0]) if len(best) else -1, scores, parts)
+        return {
+            "evidence": tuple(found[place] for place in chosen if place in found) if count else None,
+            "unflushed": tuple(found[place] for place in more if place in found),
+        }
+
+    def _evidence(
+        self,
+        asked: _Asked,
+        places: Sequence[int],
+        first: int,
+        scores: np.ndarray,
+        parts: Mapping[str, np.ndarray],
+    ) -> dict[int, Evidence]:
+        """The messages at `places` of the talk that pass every rule; `first` is the place of the best of all."""
+        import numpy as np
+
+        if first < 0:
+            return {}
+        corpus, talk = asked.corpus, rank.talk_of(asked.corpus, self._zone)
+        at = talk.at[np.array(places, np.int64)]
+        about = {
+            place: int(corpus.rowid[talk.episodes[talk.episode[place]]])
+            for place in places
+            if talk.episode[place] >= 0
+        }
+        wanted = corpus.rowid[at].tolist()
+        inside = corpus.rowid[asked.part[at]].tolist()
+        rows = self._rows(asked, [*wanted, *inside, *sorted(set(about.values()))])
+        best = float(scores[first])
+        fits = self._fits(asked, at).tolist()
+        best_fit = max([*fits[:3], float(self._fits(asked, talk.at[[first]])[0])])
+        least = self._settings.search.injection_min_score
+        out: dict[int, Evidence] = {}
+        for place, rowid, part, fit in zip(places, wanted, inside, fits, strict=True):
             row = rows.get(rowid)
             if row is None:
                 continue
@@ -632,30 +692,27 @@ class Searcher:
             if asked.request.min_score is not None and shown < asked.request.min_score:
                 continue
             # An answer may share nothing with the question it follows; it passes on the strength of its rank.
-            least = self._settings.search.injection_min_score
             if asked.request.for_injection and (
-                best_fit < least
-                or (fits[int(place)] < 0.6 * least and shown < least)
-                or says_nothing(row.text)
+                best_fit < least or (fit < 0.6 * least and shown < least) or says_nothing(row.text)
             ):
                 continue
-            out.append(
-                Evidence(
-                    session_id=row.session_id or "",
-                    message_id=row.entry_id,
-                    timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC),
-                    sender_id=row.sender_ids[0] if row.sender_ids else "",
-                    sender_name=row.sender_name,
-                    text=text,
-                    score=round(shown, 6),
-                    passage=passage,
-                    entry_ids=tuple(rows[r].entry_id for r in about[int(place)] if r in rows),
-                    explain=self._explained(asked, int(talk.at[place]), parts, int(place), fits[int(place)])
-                    if asked.request.explain
-                    else None,
-                )
+            linked = rows.get(about.get(place, -1))
+            out[place] = Evidence(
+                session_id=row.session_id or "",
+                message_id=row.entry_id,
+                timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC),
+                sender_id=row.sender_ids[0] if row.sender_ids else "",
+                sender_name=row.sender_name,
+                text=text,
+                score=round(shown, 6),
+                passage=passage,
+                entry_ids=(linked.entry_id,) if linked is not None else (),
+                explain=self._explained(asked, int(talk.at[place]), parts, place, fit)
+                if asked.request.explain
+                else None,
+                unflushed=row.cell_id is None,
             )
-        return tuple(out)
+        return out
 
     # ---- checks ---------------------------------------------------------------------------------------------
 

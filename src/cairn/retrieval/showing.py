@@ -210,6 +210,7 @@ def shown_evidence(item: Evidence, zone: tzinfo = UTC) -> dict[str, Any]:
         "text": item.text,
         "score": item.score,
         "entry_ids": list(item.entry_ids),
+        "unflushed": item.unflushed,
     }
     if item.passage is not None:
         out["passage"] = dict(zip(("start", "end", "of"), item.passage, strict=True))

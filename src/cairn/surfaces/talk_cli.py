@@ -149,7 +149,8 @@ def search(call: Call) -> int:
         output.line(data["prompt"])
         return 0 if data["prompt"] else 1
     _show_hits(data, output)
-    found = any(data[name] for name in ("episodes", "profiles", "agent_cases", "agent_skills", "memories"))
+    lists = ("episodes", "profiles", "agent_cases", "agent_skills", "memories", "unflushed")
+    found = any(data[name] for name in lists)
     if not found and not data.get("evidence"):
         output.line("Nothing fits.")
     state = data["freshness"]
@@ -190,9 +191,17 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
     if data.get("evidence"):
         output.line("evidence:")
     for item in data.get("evidence") or ():
-        output.line(
-            f"{item['score']:.2f}  {item['timestamp'][:16]}  {item['sender_name'] or item['sender_id']}: {item['text']}"
-        )
+        _show_said(item, output)
+    if data["unflushed"]:
+        output.line("said, in no episode yet:")
+    for item in data["unflushed"]:
+        _show_said(item, output)
+
+
+def _show_said(item: dict[str, Any], output: Output) -> None:
+    who = item["sender_name"] or item["sender_id"]
+    mark = " (not flushed yet)" if item["unflushed"] else ""
+    output.line(f"{item['score']:.2f}  {item['timestamp'][:16]}  {who}: {item['text']}{mark}")
 
 
 def say_recalled(data: Any, output: Output) -> int:

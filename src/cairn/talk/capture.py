@@ -33,7 +33,7 @@ _ADMITTED_KEPT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class AddOutcome:
-    """`status` is "accumulated" or "extracted"; `lsn` is 0 while there is nothing new to index.
+    """`status` is "accumulated" or "extracted"; `lsn` is the change after which the words are searchable.
 
     The messages are kept either way. `waiting` names the episodes that could not be written yet.
     `skipped` says which messages are no talk and were left out.
@@ -86,7 +86,7 @@ class Capture:
         writer: The language model, if any.
         embedder: Gives the embedder only if it is loaded already; consulted for topic shifts.
         on_cell: Told of each finished cell, at least once.
-        on_change: Told that a session's log holds a new cell; returns the LSN.
+        on_change: Told that a session's log holds new words or a new cell; returns the LSN.
         redact: Applied to every text before the first byte of it is written; may raise `Invalid` to refuse.
         local: Storage of this machine alone, for the ledger of unfinished cells; needed where
             `storage` is a folder that other machines see too.
@@ -197,6 +197,8 @@ class Capture:
             limited_to=limited_to,
             known_by=known_by,
         )
+        # What is open can be found, too: by its words as soon as the index has looked.
+        lsn = 0 if added.repeated else self._teller.announce(session_locator(space, session_id))
         done = _Finished()
         if not defer:
             try:
@@ -207,7 +209,7 @@ class Capture:
         mine = {cell.cell_id for cell in added.cells}
         status = "accumulated" if mine and not mine & set(done.cells) else added.status
         cells = tuple(cell.cell_id for cell in added.cells) or added.known_cells
-        return AddOutcome(status, added.count, done.lsn, cells, done.waiting)
+        return AddOutcome(status, added.count, max(lsn, done.lsn), cells, done.waiting)
 
     def flush(
         self,

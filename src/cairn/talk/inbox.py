@@ -38,7 +38,7 @@ from cairn.talk.lines import (
 )
 from cairn.talk.narrative import said_at
 from cairn.talk.pending import PendingCells
-from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, session_locator
+from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, owners_of, session_locator
 from cairn.types import Message, Scope, Space, Track
 
 _LOCK_NAMES = 1024
@@ -304,7 +304,7 @@ class Inbox:
             first,
             cut.upto,
             said_at(inside[0].timestamp, self._zone).date().isoformat(),
-            _owners(inside, dict.fromkeys([*state.people_by(cut.upto), *lately])),
+            owners_of(inside, dict.fromkeys([*state.people_by(cut.upto), *lately])),
             cut.reason,
             mode or self._settings.mode,
             self._now(),
@@ -345,20 +345,5 @@ def _scopes(space: Space, state: SessionState, messages: Sequence[Message]) -> l
     """Whose episodes these messages will be told in, as far as they name them."""
     people = [message.sender_id for message in messages if message.role == "user"]
     known = people or state.people_by(state.next_ordinal)
-    owners = _owners(messages, people) if people or not known else ()
+    owners = owners_of(messages, people) if people or not known else ()
     return [Scope(space, cast("Track", track), owner) for track, owner in dict.fromkeys(owners)]
-
-
-def _owners(said: Sequence[Message], people: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """Whose episode it is: everyone's who has spoken in the session by then, in this cell or before it.
-
-    A long run of an assistant's steps falls into cells without a person's word; it is still theirs it was done
-    for. Where no person has spoken, it is the assistants', else whoever spoke.
-    """
-    if people:
-        return tuple(("user", sender) for sender in people)
-    for role in ("assistant", "tool"):
-        found = dict.fromkeys(message.sender_id for message in said if message.role == role)
-        if found:
-            return tuple(("agent", sender) for sender in found)
-    return ()

@@ -32,7 +32,7 @@ import re
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -192,6 +192,11 @@ class SessionState:
     def owners(self) -> frozenset[str]:
         """Whose the session is, by all that was said in it."""
         return rights.session_owners(self.spoke)
+
+    @property
+    def open_owners(self) -> tuple[tuple[str, str], ...]:
+        """Whose the open stretch would be if it were cut now, as (track, owner)."""
+        return owners_of(self.open_messages, self.people_by(self.next_ordinal))
 
     def people_by(self, upto: int) -> list[str]:
         """The users who have spoken before the place `upto`, in order."""
@@ -454,6 +459,21 @@ class SessionState:
             merged=dict(self.merged),
             _calls={},
         )
+
+
+def owners_of(said: Sequence[Message], people: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Whose episode it is: everyone's who has spoken in the session by then, in this cell or before it.
+
+    A long run of an assistant's steps falls into cells without a person's word; it is still theirs it was done
+    for. Where no person has spoken, it is the assistants', else whoever spoke.
+    """
+    if people:
+        return tuple(("user", sender) for sender in people)
+    for role in ("assistant", "tool"):
+        found = dict.fromkeys(message.sender_id for message in said if message.role == role)
+        if found:
+            return tuple(("agent", sender) for sender in found)
+    return ()
 
 
 def _read(line: str) -> Event | Invalid:

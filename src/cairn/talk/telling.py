@@ -218,7 +218,7 @@ class Teller:
             fresh = [owner for owner in episodes if owner in missing]
             if failed and not fresh:
                 return self._wait(space, session_id, record, Told(lsn), failed)
-            lsn = max(lsn, self._announce(session_locator(space, session_id)))
+            lsn = max(lsn, self.announce(session_locator(space, session_id)))
         heard = self._tell(record, space, session_id, said, list(episodes.values()))
         if failed:
             self._inbox.told(space, session_id, record.cell_id, fresh)
@@ -355,7 +355,8 @@ class Teller:
         }
         return Draft(inline, _sections(extraction))
 
-    def _announce(self, locator: Locator) -> int:
+    def announce(self, locator: Locator) -> int:
+        """Say that there is something new at `locator`; the change to wait for, 0 where nobody listens."""
         if self._on_change is None:
             return 0
         try:
