@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.errors import Invalid
-from cairn.retrieval.filters import packed_senders, parse, plain_session
+from cairn.retrieval.filters import packed, parse, plain_session
+from cairn.talk.labels import labels_of
 
 ROWS = [
     {
@@ -18,6 +19,7 @@ ROWS = [
         "parent_id": "mc_1",
         "timestamp": 1000,
         "sender_id": ["ana", "bo"],
+        "labels": labels_of(["deploy", "a\nb"], {"ticket": 42, "team": ["web", "ops"], "done": True}),
     },
     {
         "session_id": "s2",
@@ -25,6 +27,7 @@ ROWS = [
         "parent_id": "mc_2",
         "timestamp": 2000,
         "sender_id": ["bo"],
+        "labels": labels_of(["deployment"], {"ticket": "42", "long": "x" * 5000}),
     },
     {"session_id": "s2", "parent_type": "episode", "parent_id": "ep_1", "timestamp": 3000, "sender_id": []},
     {"session_id": None, "parent_type": None, "parent_id": None, "timestamp": 4000, "sender_id": []},
@@ -36,16 +39,17 @@ def chosen(filters) -> list[int]:
     group = parse(filters)
     by_hand = [row["timestamp"] for row in ROWS if group.matches(row)]
     db = sqlite3.connect(":memory:")
-    db.execute("CREATE TABLE r (session_id, parent_type, parent_id, timestamp_ms, sender_ids)")
+    db.execute("CREATE TABLE r (session_id, parent_type, parent_id, timestamp_ms, sender_ids, labels)")
     db.executemany(
-        "INSERT INTO r VALUES (?,?,?,?,?)",
+        "INSERT INTO r VALUES (?,?,?,?,?,?)",
         [
             (
                 r["session_id"],
                 r["parent_type"],
                 r["parent_id"],
                 r["timestamp"],
-                packed_senders(r["sender_id"]),
+                packed(r["sender_id"]),
+                packed(r.get("labels", ())),
             )
             for r in ROWS
         ],
@@ -75,6 +79,15 @@ def chosen(filters) -> list[int]:
         ({"OR": [{"session_id": "s1"}, {"parent_type": "episode"}]}, [1000, 3000]),
         ({"AND": [{"session_id": "s2"}, {"parent_type": "memcell"}], "timestamp": {"gt": 1}}, [2000]),
         ({"AND": None, "parent_id": "mc_1"}, [1000]),
+        ({"tags": "deploy"}, [1000]),
+        ({"tags": {"in": ["a\nb", "deployment"]}}, [1000, 2000]),
+        ({"tags": {"ne": "deploy"}}, [2000, 3000, 4000]),
+        ({"metadata.ticket": 42.0}, [1000]),
+        ({"metadata.ticket": "42"}, [2000]),
+        ({"metadata.done": True, "metadata.team": {"in": ["ops", "none"]}}, [1000]),
+        ({"metadata.done": 1}, []),
+        ({"metadata.long": "x" * 5000}, [2000]),
+        ({"metadata.long": "x" * 4999}, []),
         ({"OR": [{"AND": [{"sender_id": "ana"}]}, {"timestamp": {"gte": 4000}}]}, [1000, 4000]),
     ],
 )
@@ -99,6 +112,10 @@ def test_filters_mean_the_same_to_sql_and_to_python(filters, expected):
         ({"timestamp": float("inf")}, "timestamp"),
         ({"sender_id": {"gt": "a"}}, "sender_id"),
         ({"session_id": {"in": "s1"}}, "list"),
+        ({"metadata.ticket": {"gte": 3}}, "no order"),
+        ({"metadata.ticket": None}, "metadata.ticket"),
+        ({"metadata": {"ticket": 42}}, "metadata.KEY"),
+        ({"tags": 7}, "tags"),
         ({"OR": []}, "OR"),
         ({"AND": {"session_id": "x"}}, "AND"),
         ({"OR": ["x"]}, "object"),

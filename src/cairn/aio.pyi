@@ -101,6 +101,8 @@ class AsyncMemory:
         defer_extraction: bool = False,
         async_mode: bool = False,
         idempotency_key: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         mode: Literal["chat", "agent"] | None = None,
         limited_to: LimitedTo = None,
     ) -> AddOutcome:
@@ -226,6 +228,7 @@ class AsyncMemory:
         project_id: OtherProject = None,
         token_budget: int = 800,
         min_score: MinScore = None,
+        filters: Filters = None,
     ) -> Recalled:
         """What of everything remembered helps with a question: nothing rather than junk, framed as data."""
     async def reextract(

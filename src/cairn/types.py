@@ -135,7 +135,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What was said. `timestamp` is epoch milliseconds; `id` is given by the inbox ("" before that)."""
+    """What was said. `timestamp` is epoch milliseconds; `id` is given by the inbox ("" before that).
+
+    `tags` and `metadata` are the caller's own: kept as they came, and what filters look into (`cairn.talk.labels`).
+    """
 
     sender_id: str
     role: Role
@@ -145,6 +148,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     id: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -286,6 +291,8 @@ class Evidence:
     text: str
     score: float
     entry_ids: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, Any] | None = None
     passage: tuple[int, int, int] | None = None
     explain: Mapping[str, float] | None = None
     unflushed: bool = False

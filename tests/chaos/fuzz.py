@@ -22,6 +22,7 @@ from typing import Any
 from cairn.config import SECTIONS, load, shown
 from cairn.errors import Invalid, Misconfigured
 from cairn.retrieval import filters
+from cairn.talk.labels import labels_of
 from tests.surfaces.served import Server, serving
 
 ODD = [
@@ -45,6 +46,7 @@ NUMBERS: list[Any] = [
 ]
 KEYS = [
     *filters.FIELDS,
+    "metadata.a",
     *filters.OPERATORS,
     "AND",
     "OR",
@@ -101,13 +103,14 @@ def filter_case(rng: random.Random) -> bool:
             "parent_id": rng.choice(["a", None]),
             "timestamp": rng.choice([0, 1, 1_780_000_000_000]),
             "sender_id": rng.sample(["ana", "bo", "a"], rng.randrange(3)),
+            "labels": labels_of(["ana"], {"a": anything(rng)}) if rng.random() < 0.5 else (),
         }
         for _ in range(8)
     ]
     with sqlite3.connect(":memory:") as db:
-        db.execute("CREATE TABLE t (n, session_id, parent_type, parent_id, timestamp_ms, sender_ids)")
+        db.execute("CREATE TABLE t (n, session_id, parent_type, parent_id, timestamp_ms, sender_ids, labels)")
         db.executemany(
-            "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     n,
@@ -115,7 +118,8 @@ def filter_case(rng: random.Random) -> bool:
                     row["parent_type"],
                     row["parent_id"],
                     row["timestamp"],
-                    filters.packed_senders(row["sender_id"]),
+                    filters.packed(row["sender_id"]),
+                    filters.packed(row["labels"]),
                 )
                 for n, row in enumerate(rows)
             ],

@@ -9,7 +9,7 @@ from typing import Any
 
 from cairn.retrieval.corpus import PASSAGE, text_flags
 from cairn.retrieval.embedding_text import searched_words
-from cairn.retrieval.filters import packed_senders
+from cairn.retrieval.filters import packed
 from cairn.retrieval.rows import HIDDEN_STATUSES, NewRow, embed_key
 from cairn.types import Scope
 
@@ -26,7 +26,7 @@ CREATE TABLE rows(
     path_id INTEGER NOT NULL, text TEXT NOT NULL, embedded TEXT, fields TEXT NOT NULL, content_sha256 TEXT NOT NULL,
     source BLOB NOT NULL, timestamp_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, session_id TEXT, cell_id TEXT,
     parent_type TEXT, parent_id TEXT, sender_ids TEXT NOT NULL, sender_name TEXT, ordinal INTEGER NOT NULL,
-    status TEXT NOT NULL, hidden INTEGER NOT NULL, damaged INTEGER NOT NULL DEFAULT 0,
+    labels TEXT NOT NULL, status TEXT NOT NULL, hidden INTEGER NOT NULL, damaged INTEGER NOT NULL DEFAULT 0,
     flags INTEGER NOT NULL, length INTEGER NOT NULL, embed_key BLOB NOT NULL, pending INTEGER NOT NULL,
     version INTEGER NOT NULL, worded INTEGER NOT NULL, UNIQUE (path_id, scope_id, entry_id));
 CREATE INDEX rows_entry ON rows(scope_id, entry_id);
@@ -56,7 +56,7 @@ CREATE TABLE tokens(model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NUL
 """
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 VECTORS_VERSION = 2
 
 
@@ -106,7 +106,8 @@ def put_row(
         "cell_id": row.cell_id or None,
         "parent_type": row.parent_type or None,
         "parent_id": row.parent_id or None,
-        "sender_ids": packed_senders(row.sender_ids),
+        "sender_ids": packed(row.sender_ids),
+        "labels": packed(row.labels),
         "sender_name": row.sender_name,
         "ordinal": row.ordinal,
         "status": row.status,

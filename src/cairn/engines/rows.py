@@ -37,7 +37,7 @@ from cairn.engines.row_vectors import RowVectors
 from cairn.engines.warm import WarmScopes
 from cairn.engines.warm_words import WarmWords
 from cairn.retrieval.corpus import About, Ask, Corpus, Found, Row, about_corpus, passing_rows
-from cairn.retrieval.filters import NOTHING_ASKED, Group
+from cairn.retrieval.filters import NOTHING_ASKED, Group, unpacked
 from cairn.retrieval.rows import PAGE_ORDER, NewRow, Page, Stored
 from cairn.types import Scope, Space
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "r.id, r.kind, s.app, s.project, s.track, s.owner, r.entry_id, p.path, r.text, r.timestamp_ms, r.session_id,"
     " r.cell_id, r.parent_type, r.parent_id, r.sender_ids, r.sender_name, r.fields, r.updated_ms, r.ordinal,"
-    " r.status, r.content_sha256, r.damaged"
+    " r.status, r.content_sha256, r.damaged, r.labels"
 )
 _FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
 
@@ -407,7 +407,7 @@ def _row(row: Sequence[Any], scope: Scope) -> Row:
         cell_id=row[11],
         parent_type=row[12],
         parent_id=row[13],
-        sender_ids=tuple(row[14].strip("\n").split("\n")) if row[14] else (),
+        sender_ids=unpacked(row[14]),
         sender_name=row[15],
         fields=json.loads(row[16]),
         updated_ms=row[17],
@@ -415,6 +415,7 @@ def _row(row: Sequence[Any], scope: Scope) -> Row:
         status=row[19],
         content_sha256=row[20],
         damaged=bool(row[21]),
+        labels=unpacked(row[22]),
     )
 
 

@@ -452,10 +452,12 @@ def _follow(wanted: Wanted, place: Place, entry: Entry) -> None:
 
 
 def _rewriter(wanted: Wanted, *, derived: bool) -> Callable[[Entry], Draft]:
+    """Tags and metadata of what was made of talk go, too: nobody can tell which message they came with."""
     return lambda entry: Draft(
         {
             key: TOMBSTONE if key not in _IDS and wanted.found_in(text) else text
             for key, text in entry.inline.items()
+            if key not in {"tags", "metadata"} or "parent_type" not in entry.inline
         },
         {title: wanted.without(text, derived=derived) for title, text in entry.sections.items()},
     )

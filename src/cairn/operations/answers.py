@@ -53,6 +53,11 @@ class MessageItem:
     content: Annotated[str | list[ContentItem], says("what was said", "I moved to Lisbon in May.")]
     tool_calls: Annotated[list[ToolCall] | None, says("tools the assistant called", [])] = None
     tool_call_id: Annotated[str | None, says("which call a tool answers", "call_1")] = None
+    tags: Annotated[list[str] | None, says("words of the caller's to filter on", ["deploy"])] = None
+    metadata: Annotated[
+        dict[str, Any] | None,
+        says("values of the caller's; those of its keys can be filtered on", {"ticket": 42}),
+    ] = None
 
 
 class FreshnessBlock:
@@ -139,6 +144,11 @@ class EpisodeItem:
         str, says("the whole of it", "On 1 June 2026 Alice said that she moved to Lisbon in May.")
     ]
     type: Annotated[Literal["Conversation"], says("what it is", "Conversation")] = "Conversation"
+    tags: Annotated[list[str] | None, says("the tags of its messages", ["deploy"])] = None
+    metadata: Annotated[
+        dict[str, Any] | None,
+        says("the metadata of its messages, several values of a key as a list", {"ticket": 42}),
+    ] = None
 
 
 class SearchEpisodeItem(EpisodeItem):
@@ -196,6 +206,11 @@ class AgentCaseItem:
         str | None, says("what to remember of it", "The pool never closed its sockets.")
     ] = None
     timestamp: Annotated[str, says("when", "2026-06-02T14:05:00+00:00")]
+    tags: Annotated[list[str] | None, says("the tags of its messages", ["deploy"])] = None
+    metadata: Annotated[
+        dict[str, Any] | None,
+        says("the metadata of its messages, several values of a key as a list", {"ticket": 42}),
+    ] = None
 
 
 class SearchAgentCaseItem(AgentCaseItem):
@@ -251,6 +266,8 @@ class UnprocessedMessage:
     timestamp: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
     tool_calls: Annotated[list[dict[str, Any]] | None, says("tools that were called", [])] = None
     tool_call_id: Annotated[str | None, says("which call a tool answers", "call_1")] = None
+    tags: Annotated[list[str] | None, says("the tags it was added with", ["deploy"])] = None
+    metadata: Annotated[dict[str, Any] | None, says("the metadata it was added with", {"ticket": 42})] = None
 
 
 class PassagePlace:
@@ -272,6 +289,8 @@ class EvidenceItem:
     text: Annotated[str, says("what was said", "I moved to Lisbon in May.")]
     score: Annotated[float, says("how well it answers", 0.9)]
     entry_ids: Annotated[list[str], says("the entries made from it", ["ep_20260601_00000001"])]
+    tags: Annotated[list[str] | None, says("the tags it was added with", ["deploy"])] = None
+    metadata: Annotated[dict[str, Any] | None, says("the metadata it was added with", {"ticket": 42})] = None
     passage: Annotated[
         PassagePlace | None, says("which part of the message `text` is, where it is not all of it", None)
     ] = None

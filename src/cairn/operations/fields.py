@@ -41,7 +41,10 @@ Consistency = Annotated[
 ]
 Filters = Annotated[
     Mapping[str, Any] | None,
-    says("predicates on session_id, parent_type, parent_id, timestamp and sender_id", {"session_id": "s1"}),
+    says(
+        "predicates on session_id, parent_type, parent_id, timestamp, sender_id, tags and metadata.KEY",
+        {"session_id": "s1"},
+    ),
 ]
 TopK = Annotated[int, says("how many of each kind; -1 for the default, at most 100", 5)]
 MinScore = Annotated[float | None, says("leave out hits below this score", 0.3, low=0, high=1)]

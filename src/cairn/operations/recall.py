@@ -200,8 +200,11 @@ class Recall(Room):
         project_id: OtherProject = None,
         token_budget: Annotated[int, says("the most tokens of the prompt", 800, low=1)] = 800,
         min_score: MinScore = None,
+        filters: Filters = None,
     ) -> Recalled:
         """What of everything remembered helps with a question: nothing rather than junk, framed as data.
+
+        With `filters` a repository's own record is not asked: it has nothing that they could be held against.
 
         Raises:
             Invalid: the query, an id or a number is wrong; the message names it.
@@ -219,6 +222,7 @@ class Recall(Room):
             project_id=project_id,
             token_budget=token_budget,
             min_score=min_score,
+            filters=filters,
         )
 
     @operation(

@@ -11,7 +11,7 @@ session should know before the first question: core memory, what was promoted, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,7 @@ def recall(
     project_id: str | None,
     token_budget: int,
     min_score: float | None,
+    filters: Mapping[str, Any] | None = None,
 ) -> Recalled:
     """Ask every source that fits the caller, through one gate, and choose the best."""
     person = user_id or parts.settings.memory.person
@@ -86,7 +87,7 @@ def recall(
     notes: list[str] = []
     found: list[RecalledItem] = []
     freshness: Freshness | None = None
-    asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score)
+    asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score, filters=filters)
     _settle(parts)
     with parts.foreground():
         for request in _requests(asked, _spaces(app_id, project_id, project), person, agent_id, mission_id):
@@ -94,7 +95,7 @@ def recall(
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
             found += _items(result)
-    if project is not None:
+    if project is not None and not filters:
         found += _from_project(project, query, notes)
     return _told(found, token_budget, parts.settings.zone, freshness, notes)
 

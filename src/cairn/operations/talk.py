@@ -34,6 +34,25 @@ def _flushed(outcome: FlushOutcome, _room: Room, _asked: Mapping[str, Any]) -> d
     }
 
 
+def _labelled(
+    messages: list[Message], tags: Sequence[str] | None, metadata: Mapping[str, Any] | None
+) -> list[Message]:
+    """The messages with the tags and the metadata of the call beside their own."""
+    from cairn.talk.messages import checked_metadata, checked_tags
+
+    more, about = checked_tags(tags, "tags"), checked_metadata(metadata, "metadata")
+    if not more and not about:
+        return messages
+    return [
+        replace(
+            one,
+            tags=tuple(dict.fromkeys((*one.tags, *more))),
+            metadata={**(about or {}), **(one.metadata or {})} or None,
+        )
+        for one in messages
+    ]
+
+
 def _without_times(messages: Sequence[Message]) -> str:
     """What a repeat of a call with a key is known by where we have dated its messages ourselves."""
     from cairn.talk.lines import said_json
@@ -90,6 +109,13 @@ class Talk(Room):
         idempotency_key: Annotated[
             str | None, says("the same key is kept once", "req-17", low=1, high=200)
         ] = None,
+        tags: Annotated[
+            Sequence[str] | None, says("tags for each of the messages, to filter on", ["deploy"], high=64)
+        ] = None,
+        metadata: Annotated[
+            Mapping[str, Any] | None,
+            says("metadata for each of the messages; their own wins, key by key", {"ticket": 42}),
+        ] = None,
         mode: Annotated[
             Literal["chat", "agent"] | None, says("whose memory the session feeds", "agent")
         ] = None,
@@ -98,7 +124,8 @@ class Talk(Room):
         """Keep messages, all or none, durably before this returns.
 
         Messages of OpenAI, Anthropic and LangChain are taken as they are. Without a sender, a user's is `user_id` and an
-        assistant's is "assistant"; without a time it is now. Instructions (system, developer) are left out: see `skipped`.
+        assistant's is "assistant"; without a time it is now. `tags` and `metadata` of messages are kept, carried on to the
+        episodes made of them (all of theirs together), and can be filtered on in `search`, `get` and `recall`. Instructions (system, developer) are left out: see `skipped`.
 
         `status` is "accumulated", or "extracted" if a boundary closed a cell and its episode is on disk. A caller
         `limited_to` some owners speaks only in their sessions, and those it begins are closed to other users.
@@ -114,6 +141,7 @@ class Talk(Room):
         person = user_id or self.settings.memory.person
         said = foreign.taken(messages, user_id=person, now_ms=now)
         parsed = [one if isinstance(one, Message) else parse_message(one, at) for at, one in said.messages]
+        parsed = _labelled(parsed, tags, metadata)
         space, capture = Space(app_id, project_id), self.parts.capture
         with self.parts.foreground():
             outcome = capture.add(

@@ -193,7 +193,7 @@ class Row:
 
     Inline keys stand in `fields` as written, sections by their title, so that no answer reads a file. `status`
     is "" for a live row; "deprecated", "archived" and their like are hidden unless asked for. `ordinal` is a
-    message's place in its session. `rowid` is 0 until the index gave one; it is never given twice.
+    message's place in its session; `labels` are its tags and metadata as filters compare them. `rowid` is 0 until the index gave one; it is never given twice.
     """
 
     rowid: int
@@ -215,6 +215,7 @@ class Row:
     status: str = ""
     content_sha256: str = ""
     damaged: bool = False
+    labels: Sequence[str] = ()
 
     @property
     def id(self) -> str:

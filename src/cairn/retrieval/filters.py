@@ -3,7 +3,8 @@
     {"session_id": "s1", "timestamp": {"gte": 1760000000000}, "OR": [{"sender_id": "ana"}, {"sender_id": "bo"}]}
 
 Everything side by side must hold. `AND` and `OR` take lists of filters. A field takes a value (equal) or
-operators. Whose memories are searched is never a filter: owner, app and project stand in the request itself.
+operators. Tags and metadata of messages (`tags`, `metadata.KEY`) are compared as a whole, any of several counting:
+they have no order. Whose memories are searched is never a filter: owner, app and project stand in the request itself.
 """
 
 from __future__ import annotations
@@ -14,35 +15,45 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Literal
 
 from cairn.errors import Invalid
+from cairn.talk.labels import label
 
 Operator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in"]
 
-FIELDS = ("session_id", "parent_type", "parent_id", "timestamp", "sender_id")
+FIELDS = ("session_id", "parent_type", "parent_id", "timestamp", "sender_id", "tags", "metadata.KEY")
 OPERATORS: tuple[Operator, ...] = ("eq", "ne", "gt", "gte", "lt", "lte", "in")
 _SYMBOLS: dict[str, str] = {"eq": "IS", "ne": "IS NOT", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _OUTSIDE = frozenset(
     {"user_id", "agent_id", "owner_id", "owner", "app_id", "app", "project_id", "project", "space"}
 )
+_SEVERAL = frozenset({"sender_id", "labels"})
 _MAX_DEPTH, _MAX_NODES, _MAX_LIST = 16, 256, 1000
 
-# Where the index keeps each field. Senders are one text, each id between line breaks: "\nana\nbo\n".
+# Where the index keeps each field. Senders are one text, each id between line breaks: "\nana\nbo\n"; so are the labels
+# (`cairn.talk.labels`) that `tags` and `metadata.KEY` look into.
+LABELS = "labels"
 COLUMNS: Mapping[str, str] = {
     "session_id": "session_id",
     "parent_type": "parent_type",
     "parent_id": "parent_id",
     "timestamp": "timestamp_ms",
     "sender_id": "sender_ids",
+    LABELS: "labels",
 }
 
 
-def packed_senders(sender_ids: Sequence[str]) -> str:
-    """The text form of several sender ids that `to_sql` looks into."""
-    return "".join(f"\n{sender}" for sender in sender_ids) + "\n" if sender_ids else ""
+def packed(values: Sequence[str]) -> str:
+    """The text form of several ids or labels that `to_sql` looks into."""
+    return "".join(f"\n{value}" for value in values) + "\n" if values else ""
+
+
+def unpacked(text: str) -> tuple[str, ...]:
+    """The values of a text that `packed` made."""
+    return tuple(text[1:-1].split("\n")) if text else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One field against one value."""
+    """One field against one value; a test of `labels` has the label, which names tag or key, for its value."""
 
     field: str
     operator: Operator
@@ -50,7 +61,7 @@ class Test:
 
     def to_sql(self, columns: Mapping[str, str] = COLUMNS) -> tuple[str, list[Any]]:
         column = columns[self.field]
-        if self.field == "sender_id":
+        if self.field in _SEVERAL:
             wanted = self.value if self.operator == "in" else (self.value,)
             found = " OR ".join(f"instr({column}, ?) > 0" for _ in wanted) or "0"
             return (f"NOT ({found})" if self.operator == "ne" else f"({found})"), [f"\n{v}\n" for v in wanted]
@@ -59,13 +70,13 @@ class Test:
         return f"{column} {_SYMBOLS[self.operator]} ?", [self.value]
 
     def matches(self, row: Mapping[str, Any]) -> bool:
-        """Whether `row` passes. `sender_id` may be one id or several (then any of them counts)."""
+        """Whether `row` passes. `sender_id` and `labels` may be one or several (then any of them counts)."""
         have = row.get(self.field)
-        if self.field == "sender_id":
-            senders = {have} if isinstance(have, str) else set(have or ())
+        if self.field in _SEVERAL:
+            several = {have} if isinstance(have, str) else set(have or ())
             if self.operator == "in":
-                return bool(senders.intersection(self.value))
-            return (self.value in senders) is (self.operator == "eq")
+                return bool(several.intersection(self.value))
+            return (self.value in several) is (self.operator == "eq")
         if self.operator == "in":
             return have in self.value
         if self.operator in {"eq", "ne"}:
@@ -163,10 +174,13 @@ def _tests(name: Any, value: Any, zone: tzinfo) -> list[Test]:
             f'"{name}" cannot be filtered on: name the owner, app and project in the request itself.',
             field=name,
         )
-    if name not in FIELDS:
+    is_label = name == "tags" or (
+        isinstance(name, str) and name.startswith("metadata.") and name != "metadata."
+    )
+    if not is_label and name not in COLUMNS.keys() - {LABELS}:
         raise Invalid(f'"{_short(name)}" is not a filter field ({", ".join(FIELDS)}).', field="filters")
     if not isinstance(value, Mapping):
-        return [Test(name, "eq", _value(name, "eq", value, zone))]
+        return [_test(name, "eq", value, zone, is_label=is_label)]
     if not value:
         raise Invalid(f"{name} has no operator: use one of {', '.join(OPERATORS)}.", field=name)
     tests = []
@@ -175,12 +189,18 @@ def _tests(name: Any, value: Any, zone: tzinfo) -> list[Test]:
             raise Invalid(
                 f'"{_short(operator)}" is not a filter operator ({", ".join(OPERATORS)}).', field=name
             )
-        if name == "sender_id" and operator in {"gt", "gte", "lt", "lte"}:
-            raise Invalid(
-                f"sender_id has no order: {operator} cannot be used; take eq, ne or in.", field=name
-            )
-        tests.append(Test(name, operator, _value(name, operator, operand, zone)))
+        if (is_label or name == "sender_id") and operator in {"gt", "gte", "lt", "lte"}:
+            raise Invalid(f"{name} has no order: {operator} cannot be used; take eq, ne or in.", field=name)
+        tests.append(_test(name, operator, operand, zone, is_label=is_label))
     return tests
+
+
+def _test(name: str, operator: Operator, value: Any, zone: tzinfo, *, is_label: bool) -> Test:
+    compared = _value(name, operator, value, zone)
+    if not is_label:
+        return Test(name, operator, compared)
+    several = tuple(label(name, one) for one in compared) if operator == "in" else label(name, compared)
+    return Test(LABELS, operator, several)
 
 
 def _value(name: str, operator: str, value: Any, zone: tzinfo) -> Any:
@@ -192,6 +212,14 @@ def _value(name: str, operator: str, value: Any, zone: tzinfo) -> Any:
         return tuple(_value(name, "eq", item, zone) for item in value)
     if name == "timestamp":
         return _milliseconds(value, zone)
+    if name.startswith("metadata."):
+        if not isinstance(value, str | int | float | bool):
+            raise Invalid(
+                f"{name} must be compared with a text, a number, or true or false, not {_kind(value)}.",
+                field=name,
+            )
+        if not isinstance(value, str):
+            return value
     if not isinstance(value, str):
         hint = '; for several values use {"in": [...]}' if isinstance(value, list | tuple) else ""
         raise Invalid(f"{name} must be compared with a text, not {_kind(value)}{hint}.", field=name)

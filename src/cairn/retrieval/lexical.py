@@ -277,6 +277,7 @@ class ScannedScope:
                 "parent_id": row.parent_id,
                 "timestamp": row.timestamp_ms,
                 "sender_id": row.sender_ids,
+                "labels": row.labels,
             }
 
         return np.array([row.rowid for row in self._of(scope) if where.matches(plain(row))], np.int64)

@@ -19,6 +19,7 @@ from cairn.notes.kinds import Place
 from cairn.retrieval.corpus import PASSAGE, Row
 from cairn.retrieval.embedding_text import message_text, spoken_names
 from cairn.retrieval.rows import NewRow
+from cairn.talk import labels
 from cairn.talk.sessions import SessionState
 from cairn.types import Entry, Message, Scope
 
@@ -100,6 +101,7 @@ def _entry_row(place: Place, entry: Entry, path: str, successor: object, zone: t
         fields=fields,
         status="deprecated" if successor is not None else inline.get("status", ""),
         content_sha256=place.kind.content_hash(entry),
+        labels=labels.labels_of(*labels.read_inline(inline)),
     )
 
 
@@ -213,7 +215,8 @@ def _take(
         if not text.strip():
             continue
         answers = (message.tool_call_id,) if message.tool_call_id else ()
-        about = (str(message.timestamp), message.speaker, *told.names, *answers)
+        marked = map(str, labels.inline_of([message]).values())
+        about = (str(message.timestamp), message.speaker, *told.names, *answers, *marked)
         source = _hash(told.cell_id or "", message.id, text, *about)
         row = _message_row(told, message)
         for new in in_passages(NewRow(row, source), told.names):
@@ -231,6 +234,10 @@ def _message_row(told: _Told, message: Message) -> Row:
     fields: dict[str, Any] = {"role": message.role}
     if message.tool_call_id:
         fields["tool_call_id"] = message.tool_call_id
+    if message.tags:
+        fields["tags"] = list(message.tags)
+    if message.metadata:
+        fields["metadata"] = dict(message.metadata)
     return Row(
         rowid=0,
         kind=MESSAGE,
@@ -248,6 +255,7 @@ def _message_row(told: _Told, message: Message) -> Row:
         sender_name=message.sender_name,
         fields=fields,
         ordinal=int(message.id.rpartition("_")[2]),
+        labels=labels.labels_of(message.tags, message.metadata),
     )
 
 

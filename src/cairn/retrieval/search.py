@@ -707,6 +707,8 @@ class Searcher:
                 score=round(shown, 6),
                 passage=passage,
                 entry_ids=(linked.entry_id,) if linked is not None else (),
+                tags=row.fields.get("tags") or (),
+                metadata=row.fields.get("metadata"),
                 explain=self._explained(asked, int(talk.at[place]), parts, place, fit)
                 if asked.request.explain
                 else None,

@@ -6,12 +6,13 @@ facts. Nothing here reads a file: a row carries all that is shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from cairn.notes.format import list_items
 from cairn.retrieval.corpus import Row
+from cairn.talk import labels
 from cairn.types import Evidence, Freshness, Hit, Message
 
 # The array of an answer that each kind goes into.
@@ -102,7 +103,13 @@ def _episode(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "subject": _text(fields.get("Subject")) or body[:80],
         "episode": body,
         "type": "Conversation",
+        **_labelled(*labels.read_inline({key: str(value) for key, value in fields.items()})),
     }
+
+
+def _labelled(tags: Sequence[str], metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Tags and metadata, where there are any."""
+    return ({"tags": list(tags)} if tags else {}) | ({"metadata": dict(metadata)} if metadata else {})
 
 
 def _profile(found: Row | Hit, _zone: tzinfo) -> dict[str, Any]:
@@ -125,6 +132,7 @@ def _agent_case(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "approach": _text(fields.get("Approach")),
         "quality_score": _number(fields.get("quality_score")),
         "key_insight": fields.get("KeyInsight") or None,
+        **_labelled(*labels.read_inline({key: str(value) for key, value in fields.items()})),
     }
 
 
@@ -196,6 +204,7 @@ def shown_message(
         "timestamp": shown_time(said.timestamp, zone),
         "tool_calls": calls or None,
         "tool_call_id": said.tool_call_id,
+        **_labelled(said.tags, said.metadata),
     }
 
 
@@ -211,6 +220,7 @@ def shown_evidence(item: Evidence, zone: tzinfo = UTC) -> dict[str, Any]:
         "score": item.score,
         "entry_ids": list(item.entry_ids),
         "unflushed": item.unflushed,
+        **_labelled(item.tags, item.metadata),
     }
     if item.passage is not None:
         out["passage"] = dict(zip(("start", "end", "of"), item.passage, strict=True))

@@ -18,6 +18,7 @@ from cairn.language import sentences
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, CaseEvent, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.facts import by_day, parents_of
+from cairn.talk import labels
 from cairn.types import CellEvent, Message, Scope, ToolCall
 
 CaseOutcome = Literal["success", "partial", "failure", "unknown"]
@@ -240,7 +241,7 @@ class ExtractAgentCase(Strategy):
                 if isinstance(case, str):
                     yield Outcome(job, "skipped", case)
                     continue
-                drafts.append(_draft(job.ask, _improved(case, cell.messages, kit), kit))
+                drafts.append(_draft(job.ask, _improved(case, cell.messages, kit), cell.messages, kit))
                 wrote.append(job)
             written = kit.notebook.append("agent_case", scope, day, drafts, once_by=("parent_id",))
             for job, entry in zip(wrote, written, strict=True):
@@ -248,7 +249,7 @@ class ExtractAgentCase(Strategy):
                 yield Outcome(job, "wrote", "", (entry.entry_id,), (event,))
 
 
-def _draft(ask: Ask, case: Case, kit: Kit) -> Draft:
+def _draft(ask: Ask, case: Case, said: Sequence[Message], kit: Kit) -> Draft:
     return Draft(
         {
             "owner_id": ask.scope.owner,
@@ -261,6 +262,7 @@ def _draft(ask: Ask, case: Case, kit: Kit) -> Draft:
             "tools": list(dict.fromkeys(step.tool for step in case.steps)),
             "duration_seconds": case.duration_seconds,
             "message_ids": list(case.message_ids[:20]),
+            **labels.inline_of(said),
         },
         {
             "TaskIntent": kit.redact(case.task_intent),

@@ -135,7 +135,7 @@ def _note(kit: Kit, ask: Ask, line: str) -> None:
 def _facts(ask: Ask, said: Sequence[Statement], kit: Kit) -> Iterable[Draft]:
     for statement in said:
         if text := kit.redact(statement.text).strip():
-            yield fact_draft(ask, statement, text)
+            yield fact_draft(ask, statement, text, kit.cells.cell(ask).messages)
 
 
 def _foresights(ask: Ask, messages: Sequence[Message], kit: Kit) -> Iterable[Draft]:

@@ -22,7 +22,8 @@ from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement, normal
-from cairn.types import CellEvent, Entry, Scope
+from cairn.talk import labels
+from cairn.types import CellEvent, Entry, Message, Scope
 
 if TYPE_CHECKING:
     from cairn.seams import Locator
@@ -109,7 +110,8 @@ class ExtractAtomicFacts(Strategy):
                 told = most_specific(found, kit.options.max_facts)
                 texts = [(s, text) for s in told if (text := kit.redact(s.text).strip())]
                 fresh = [(s, text) for s, text in texts if known.add(text)]
-                drafts += [fact_draft(job.ask, s, text) for s, text in fresh]
+                said = kit.cells.cell(job.ask).messages if fresh else ()
+                drafts += [fact_draft(job.ask, s, text, said) for s, text in fresh]
                 cut = f"the {len(told)} most specific of {len(found)} statements" if told != found else ""
                 why = cut if fresh else "nothing new was stated" if found else "nothing was stated"
                 if found and not fresh and (again := self._written_before(job.ask, kit)):
@@ -157,8 +159,9 @@ def _mark(by: str | None, until: str | None) -> Callable[[Entry], Draft]:
     return lambda entry: Draft.of(entry, superseded_by=by, until=until)
 
 
-def fact_draft(ask: Ask, statement: Statement, text: str) -> Draft:
-    """The entry of one fact of the episode an ask is about."""
+def fact_draft(ask: Ask, statement: Statement, text: str, said: Sequence[Message] = ()) -> Draft:
+    """The entry of one fact of the episode an ask is about, of which this was `said`."""
+    sources = frozenset(statement.message_ids)
     return Draft(
         {
             "owner_id": ask.scope.owner,
@@ -168,6 +171,7 @@ def fact_draft(ask: Ask, statement: Statement, text: str) -> Draft:
             "session_id": ask.session_id,
             "message_ids": list(statement.message_ids),
             "speaker_id": statement.speaker_id,
+            **labels.inline_of(message for message in said if message.id in sources),
         },
         {"Fact": text},
     )

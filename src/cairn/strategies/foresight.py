@@ -17,6 +17,7 @@ from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.facts import by_day, cell_asks, parents_of
 from cairn.strategies.phrases import Phrases, pattern_in, spoken
 from cairn.strategies.statements import MAX_CHARS, Setting, Told, quote, stated_part, supports
+from cairn.talk import labels
 from cairn.types import Message, Scope
 
 ASSUMED_DAYS = 30
@@ -219,6 +220,7 @@ def foresight_draft(ask: Ask, ahead: Foresight, redact: Callable[[str], str]) ->
             "duration_days": (ahead.end - ahead.start).days + 1,
             "window": "stated" if ahead.is_stated else "assumed",
             "message_ids": [ahead.message.id] if ahead.message.id else [],
+            **labels.inline_of([ahead.message]),
         },
         {"Foresight": redact(ahead.text), "Evidence": redact(ahead.evidence)},
     )

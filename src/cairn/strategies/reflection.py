@@ -27,6 +27,7 @@ from cairn.notes.notebook import Draft
 from cairn.seams import Locator, content_hash
 from cairn.strategies import Ask, Job, Kit, Outcome, Schedule, Strategy, asking
 from cairn.strategies.similarity import measured, particulars
+from cairn.talk import labels
 from cairn.types import Entry, Scope
 
 NARRATIVE_CHARS = 20_000
@@ -298,6 +299,7 @@ def _merge(scope: Scope, cluster: str, members: Sequence[Episode], ledger: Ledge
             "parent_id": cluster,
             "sender_ids": list(senders),
             "source_episode_ids": [m.entry.id for m in members],
+            **labels.union_of(m.entry.inline for m in members),
         },
         {
             "Subject": kit.redact(title),

@@ -21,7 +21,20 @@ from cairn.types import Message
 ASSISTANT = "assistant"
 """The sender of an assistant's turn that names none."""
 
-_OURS = frozenset({"sender_id", "sender_name", "role", "timestamp", "content", "tool_calls", "tool_call_id"})
+_OURS = frozenset(
+    {
+        "sender_id",
+        "sender_name",
+        "role",
+        "timestamp",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "tags",
+        "metadata",
+    }
+)
+_OWN = ("sender_id", "sender_name", "timestamp", "tags", "metadata")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
 _NO_TALK = ("system", "developer")
 # Fields of the other programs that say nothing about the talk.
@@ -131,7 +144,7 @@ def _kept(one: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
         more = {}
     known = _OURS | _PASSED_OVER | {"call_id", "arguments", "input", "output", "namespace"}
     rest = {key: value for key, value in one.items() if key not in known}
-    own = {key: one[key] for key in ("sender_id", "sender_name", "timestamp") if one.get(key) is not None}
+    own = {key: one[key] for key in _OWN if one.get(key) is not None}
     return {**more, **own, **fields, **rest}
 
 

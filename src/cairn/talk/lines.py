@@ -348,6 +348,8 @@ def message_from(raw: Any, identity: str = "", *, where: str = "message") -> Mes
             tuple(map(_call_from, _list(raw.get("tool_calls") or []))),
             raw.get("tool_call_id"),
             identity,
+            tuple(_list(raw.get("tags") or [])),
+            raw.get("metadata"),
         )
     except (TypeError, KeyError):
         raise Invalid(f"{where} has content or tool calls that are none") from None
@@ -393,6 +395,10 @@ def message_to(message: Message) -> dict[str, Any]:
         ]
     if message.tool_call_id is not None:
         raw["tool_call_id"] = message.tool_call_id
+    if message.tags:
+        raw["tags"] = list(message.tags)
+    if message.metadata:
+        raw["metadata"] = dict(message.metadata)
     return raw
 
 

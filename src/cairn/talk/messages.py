@@ -7,6 +7,7 @@ through the same checks in `checked_batch`. What gets past here can be written, 
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,8 +27,19 @@ LATEST_MS = 253_402_128_000_000
 _ROLES = get_args(Role)
 _ITEM_TYPES = ("text", "image", "audio", "doc", "pdf", "html", "email")
 _MESSAGE_FIELDS = frozenset(
-    {"sender_id", "sender_name", "role", "timestamp", "content", "tool_calls", "tool_call_id"}
+    {
+        "sender_id",
+        "sender_name",
+        "role",
+        "timestamp",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "tags",
+        "metadata",
+    }
 )
+MAX_TAGS, MAX_TAG_CHARS, MAX_METADATA_CHARS = 64, 128, 16_384
 _ITEM_FIELDS = frozenset({"type", "text", "uri", "base64", "ext", "name", "extras"})
 _Redact = Callable[[str], str]
 
@@ -58,6 +70,8 @@ def parse_message(raw: object, where: str = "message") -> Message:
         fields.get("sender_name"),
         _tool_calls(fields.get("tool_calls"), f"{where}.tool_calls"),
         fields.get("tool_call_id"),
+        tags=checked_tags(fields.get("tags"), f"{where}.tags"),
+        metadata=checked_metadata(fields.get("metadata"), f"{where}.metadata"),
     )
     check_message(message, where)
     return message
@@ -92,6 +106,10 @@ def check_message(message: Message, where: str = "message", *, earliest: int = E
         at = f"{where}.tool_calls[{n}]"
         for name in ("id", "name", "arguments", "type"):
             _check_text(getattr(call, name), f"{at}.{name}")
+    if message.tags:
+        checked_tags(message.tags, f"{where}.tags")
+    if message.metadata is not None:
+        checked_metadata(message.metadata, f"{where}.metadata")
     if message.tool_call_id is not None:
         _check_line(message.tool_call_id, f"{where}.tool_call_id")
     elif message.role == "tool":
@@ -99,6 +117,40 @@ def check_message(message: Message, where: str = "message", *, earliest: int = E
             f"{where}.tool_call_id is missing: a tool message answers a call, name that call's id.",
             field=f"{where}.tool_call_id",
         )
+
+
+def checked_tags(value: object, where: str) -> tuple[str, ...]:
+    """Tags as they are kept, each once. Raises `Invalid`, naming the field."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise Invalid(f"{where} must be a list of short texts, not {_kind(value)}.", field=where)
+    for n, tag in enumerate(value):
+        _check_line(tag, f"{where}[{n}]", MAX_TAG_CHARS)
+        if not tag or tag != tag.strip():
+            raise Invalid(f"{where}[{n}] is empty or has outer blanks: write the word alone.", field=where)
+    found = tuple(dict.fromkeys(value))
+    if len(found) > MAX_TAGS:
+        raise Invalid(f"{where} has {len(found)} tags, more than {MAX_TAGS}.", field=where)
+    return found
+
+
+def checked_metadata(value: object, where: str) -> Mapping[str, Any] | None:
+    """Metadata if it may be kept: an object of JSON values, of a bounded size. Raises `Invalid`, naming the field."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise Invalid(f"{where} must be an object, not {_kind(value)}.", field=where)
+    _check_json(value, where)
+    for key in value:
+        _check_line(key, f"{where}, a key,", MAX_TAG_CHARS)
+    size = len(json.dumps(value, ensure_ascii=False, default=dict))
+    if size > MAX_METADATA_CHARS:
+        raise Invalid(
+            f"{where} has {size} characters as JSON, more than {MAX_METADATA_CHARS}: keep what is long in the content.",
+            field=where,
+        )
+    return value or None
 
 
 def redacted(message: Message, redact: _Redact, where: str = "message") -> Message:
@@ -227,11 +279,11 @@ def _check_text(value: object, where: str) -> None:
             ) from None
 
 
-def _check_line(value: object, where: str) -> None:
+def _check_line(value: object, where: str, longest: int = MAX_NAME_CHARS) -> None:
     _check_text(value, where)
     line = cast("str", value)
-    if len(line) > MAX_NAME_CHARS:
-        raise Invalid(f"{where} has {len(line)} characters, more than {MAX_NAME_CHARS}.", field=where)
+    if len(line) > longest:
+        raise Invalid(f"{where} has {len(line)} characters, more than {longest}.", field=where)
     if not line.isprintable():
         raise Invalid(f"{where} holds a line break or another control character: remove it.", field=where)
 

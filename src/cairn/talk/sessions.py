@@ -494,6 +494,8 @@ def _named(message: Message, identity: str) -> Message:
         message.tool_calls,
         message.tool_call_id,
         identity,
+        message.tags,
+        message.metadata,
     )
 
 

@@ -30,6 +30,7 @@ from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook, OnChange
 from cairn.seams import Clock, Locator, Locks
+from cairn.talk import labels
 from cairn.talk.extract import Extraction, Extractor
 from cairn.talk.inbox import Inbox
 from cairn.talk.lines import CellRecord
@@ -275,7 +276,9 @@ class Teller:
             try:
                 for _, locator, entry in self._episodes(space, record, [owner]):
                     if is_machine_made(entry, self._inbox.said(space, session_id), self._zone):
-                        written = self._notebook.change(locator, entry.id, partial(_replaced, extraction))
+                        written = self._notebook.change(
+                            locator, entry.id, partial(_replaced, extraction, said)
+                        )
                         lsn = max(lsn, written.lsn)
             except CairnError as error:
                 failed[owner] = error
@@ -321,7 +324,7 @@ class Teller:
                         self._notebook.remove(locator, [entry.id])
                         continue
                     extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
-                    self._notebook.change(locator, entry.id, partial(_replaced, extraction))
+                    self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
         return said
 
     def retell(
@@ -339,7 +342,7 @@ class Teller:
             return 0
         extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
         for _, locator, entry in found:
-            self._notebook.change(locator, entry.id, partial(_replaced, extraction))
+            self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
         return len(found)
 
     def _draft(self, cell: Cell, extraction: Extraction) -> Draft:
@@ -350,6 +353,7 @@ class Teller:
             "parent_type": "memcell",
             "parent_id": cell.id,
             "sender_ids": list(dict.fromkeys(message.sender_id for message in cell.messages)),
+            **labels.inline_of(cell.messages),
             "writer": extraction.writer,
             "writer_failure": " ".join(extraction.failure.split()) or None,
         }
@@ -427,7 +431,7 @@ def _sections(extraction: Extraction) -> dict[str, str]:
     return {"Subject": text.subject, "Summary": text.summary, "Content": text.content}
 
 
-def _replaced(extraction: Extraction, old: Entry) -> Draft:
-    inline: dict[str, Any] = {**old.inline, "writer": extraction.writer}
+def _replaced(extraction: Extraction, said: Sequence[Message], old: Entry) -> Draft:
+    inline: dict[str, Any] = {**old.inline, **labels.inline_of(said), "writer": extraction.writer}
     inline["writer_failure"] = " ".join(extraction.failure.split()) or None
     return Draft(inline, {**old.sections, **_sections(extraction)})
