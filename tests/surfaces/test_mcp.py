@@ -19,7 +19,7 @@ from cairn.agents import link, tools
 from cairn.engines.locks import FileLocks
 from cairn.memory import Memory
 from cairn.retrieval.answers import tokens_of
-from cairn.surfaces.mcp_server import build_server
+from cairn.surfaces.mcp_server import build_server, in_thread
 
 MODES = ("auto", "legacy")
 ME = {"sender_id": "me", "role": "user", "timestamp": 1_750_000_000_000}
@@ -37,7 +37,8 @@ def host(
     """An agent's host that uses the server over an open memory."""
 
     async def run() -> None:
-        server = build_server(lambda message: tools.reply(memory, message), str(folder) if folder else None)
+        answer = in_thread(lambda message: tools.reply(memory, message))
+        server = build_server(answer, str(folder) if folder else None)
         async with Client(server, mode=mode) as client:
             await use(client)
 

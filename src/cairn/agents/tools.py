@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -47,12 +47,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a tool: on which memory, with what, from where, and by whom."""
+    """One call of a tool: on which memory, with what, from where, and by whom.
+
+    `about` says whose memory and which space are meant, where no folder can (over HTTP).
+    """
 
     memory: Memory
     given: dict[str, Any]
     folder: str | None
     grant: Grant
+    about: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, call: Callable[..., Any], room: Any = None, **fields: Any) -> dict[str, Any]:
         """The operation's answer as data, its rule checked first; what is not said has its default."""
@@ -63,15 +67,34 @@ class Call:
 
     @property
     def spaces(self) -> list[Space]:
-        """The repository's space, then the general one."""
+        """The repository's space (or the one that is named), then the general one of the same app."""
         from cairn.agents.taking import space_at
 
-        return list(dict.fromkeys((space_at(self.folder or ""), Space())))
+        app, project = self.about.get("app_id", "default"), self.about.get("project_id")
+        first = Space(app, project) if project else space_at(self.folder or "") if self.folder else Space(app)
+        return list(dict.fromkeys((first, Space(app))))
+
+    @property
+    def person(self) -> str:
+        """Whose memory is meant: who is named, the one owner of the caller's token, or the settings' person."""
+        alone = next(iter(self.grant.owners)) if self.grant.owners and len(self.grant.owners) == 1 else None
+        return self.about.get("user_id") or alone or self.memory.settings.memory.person
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields of `recall` and `brief` that say who asks, and from where."""
+        space = self.spaces[0]
+        return {
+            "user_id": self.person,
+            "folder": self.repository,
+            "app_id": space.app,
+            "project_id": self.about.get("project_id"),
+        }
 
     @property
     def repository(self) -> str | None:
         """The folder, where it is in a git work tree."""
-        return self.folder if self.spaces[0] != Space() else None
+        return self.folder if self.folder and self.spaces[0] != Space() else None
 
 
 @dataclass(frozen=True)
@@ -150,24 +173,23 @@ def _type(kind: Any) -> dict[str, Any]:
 
 
 def _recall(call: Call) -> Told:
-    data = call.ask(Recall.recall, **call.given, folder=call.repository)
+    data = call.ask(Recall.recall, **call.given, **call.place)
     return Told(data["prompt"] or "Nothing that is remembered helps with this.", data)
 
 
 def _brief(call: Call) -> Told:
-    data = call.ask(Recall.brief, **call.given, folder=call.repository)
+    data = call.ask(Recall.brief, **call.given, **call.place)
     return Told(data["prompt"] or "Nothing is kept at hand yet.", data)
 
 
 def _search(call: Call) -> Told:
     top = call.given["top_k"]
-    person = call.memory.settings.memory.person
     hits: dict[str, dict[str, Any]] = {}
     for space in call.spaces:
         where = {"query": call.given["query"], "app_id": space.app, "project_id": space.project, "top_k": top}
         found = [
-            call.ask(Recall.search, **where, user_id=person),
-            call.ask(Single.search, call.memory.memories, **where),
+            call.ask(Recall.search, **where, user_id=call.person),
+            call.ask(Single.search, call.memory.memories, **where, **_reached(call)),
         ]
         for data in found:
             rows = [row for name in ("episodes", "memories") for row in data.get(name, ())]
@@ -175,6 +197,11 @@ def _search(call: Call) -> Told:
     best = sorted(hits.values(), key=lambda row: -row["score"])[: top if top > 0 else 10]
     lines = [f"{row['id']}: {_short(row)}" for row in best]
     return Told(_framed(lines, "Nothing is found."), {"hits": best})
+
+
+def _reached(call: Call) -> dict[str, str]:
+    """Which governed memories are searched: everybody's, or those of the one the caller's token is limited to."""
+    return {} if call.grant.owners is None else {"scope": "user", "owner": call.person}
 
 
 def _short(row: Mapping[str, Any]) -> str:
@@ -210,7 +237,7 @@ def _show(call: Call) -> Told:
 def _remember(call: Call) -> Told:
     given = call.given
     if given["scope"] == "user":
-        given["owner"] = given["owner"] or call.memory.settings.memory.person
+        given["owner"] = given["owner"] or call.person
     space = call.spaces[-1 if given["scope"] == "user" else 0]
     data = call.ask(Remember.remember, **given, origin="agent", app_id=space.app, project_id=space.project)
     row = data.get("memory") or {}
@@ -327,10 +354,14 @@ TOOLS: Mapping[str, Tool] = {
 }
 
 
-def run(
-    memory: Memory, name: str, arguments: Mapping[str, Any], folder: str | None, grant: Grant = OPEN
-) -> Told:
-    """Run a tool on an open memory.
+def may_write(message: Mapping[str, Any]) -> bool:
+    """Whether a message asks for a tool that may change anything."""
+    tool = TOOLS.get(str(message.get("name")))
+    return tool is not None and tool.writes
+
+
+def run(call: Call, name: str) -> Told:
+    """Run a tool with what was given, unchecked, in a call.
 
     Raises:
         Invalid: there is no such tool, or an argument is wrong; the message names it.
@@ -339,17 +370,19 @@ def run(
     tool = TOOLS.get(name)
     if tool is None:
         raise Invalid(f'There is no tool "{name[:60]}"; there are {", ".join(TOOLS)}.', field="name")
-    said = {wire: value for wire, value in arguments.items() if value is not None}
-    return tool.run(Call(memory, checked(tool.fields, said, what="argument"), folder, grant))
+    said = {wire: value for wire, value in call.given.items() if value is not None}
+    return tool.run(replace(call, given=checked(tool.fields, said, what="argument")))
 
 
 def reply(memory: Memory, message: Mapping[str, Any], grant: Grant = OPEN) -> dict[str, Any]:
     """The answer to one message of an MCP server: what a tool says, the pages there are, or why neither."""
     folder = str(message.get("folder") or "") or None
+    given, about = message.get("arguments") or {}, message.get("about") or {}
+    call = Call(memory, given, folder, grant, about)
     try:
         if message.get("op") == "pages":
-            return {"pages": pages(Call(memory, {}, folder, grant))}
-        told = run(memory, str(message.get("name")), message.get("arguments") or {}, folder, grant)
+            return {"pages": pages(call)}
+        told = run(call, str(message.get("name")))
         return {"text": told.text, "data": told.data}
     except CairnError as error:
         return {"error": str(error)}

@@ -4,7 +4,7 @@
     cairn mcp      -> tool, pages: what the tool answers
                    -> drain: the spool is taken in, in the background, and each file removed when it is kept
 
-One process a root (a lock decides). What hooks left in the spool while nobody was there is taken in at start.
+One process a root (a lock decides), or the HTTP server of the root, where one runs. What hooks left in the spool while nobody was there is taken in at start.
 """
 
 from __future__ import annotations
@@ -44,9 +44,18 @@ class Warm:
         memory: The open memory.
         root: Its folder, for the spool.
         prompt_tokens: The most tokens of what is told at a prompt.
+        silent_minutes: After how long a silence a session is closed; None leaves that to the settings.
     """
 
-    def __init__(self, memory: Memory, root: Path, *, prompt_tokens: int = 600) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        root: Path,
+        *,
+        prompt_tokens: int = 600,
+        silent_minutes: float | None = SILENT_MINUTES,
+    ) -> None:
+        self._silent_minutes = silent_minutes
         self.memory = memory
         self.root = root
         self.last_call = time.monotonic()
@@ -115,9 +124,9 @@ class Warm:
             self._wanted.wait(60.0)
             self._wanted.clear()
             self.drain()
-            self.close_silent(SILENT_MINUTES)
+            self.close_silent(self._silent_minutes)
 
-    def close_silent(self, minutes: float) -> None:
+    def close_silent(self, minutes: float | None) -> None:
         """Close the sessions that have sent nothing for so long, so that what was said there is recalled."""
         try:
             self.memory.parts.capture.close_silent(minutes)
@@ -166,32 +175,46 @@ def _alone(at: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
-    """Answer hooks until nobody has asked for `idle_seconds`."""
-    settings = load(root)
-    at = socket_path(settings.root)
+@contextlib.contextmanager
+def answering(memory: Memory, *, silent_minutes: float | None = None) -> Iterator[Warm | None]:
+    """Answer the hooks and the MCP servers of this user over the root's socket; None where another process does."""
+    root = memory.settings.root
+    at = socket_path(root)
     with _alone(at) as mine:
         if not mine:
-            return 0
-        with Memory(settings) as memory:
-            warm = Warm(memory, settings.root)
-            at.unlink(missing_ok=True)
-            handler = type("Handler", (_Handler,), {"warm": warm})
-            with _Server(str(at), handler) as server:
-                at.chmod(0o600)
-                answering = threading.Thread(target=server.serve_forever, name="cairn-hooks", daemon=True)
-                taking = threading.Thread(target=warm.drain_until_stopped, name="cairn-spool", daemon=True)
-                answering.start()
-                taking.start()
-                warm.wake()
-                memory.parts.embedder()  # loads the model while nobody waits
-                while time.monotonic() - warm.last_call < idle_seconds:
-                    if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):
-                        break
+            yield None
+            return
+        warm = Warm(memory, root, silent_minutes=silent_minutes)
+        at.unlink(missing_ok=True)
+        handler = type("Handler", (_Handler,), {"warm": warm})
+        with _Server(str(at), handler) as server:
+            at.chmod(0o600)
+            listening = threading.Thread(target=server.serve_forever, name="cairn-hooks", daemon=True)
+            taking = threading.Thread(target=warm.drain_until_stopped, name="cairn-spool", daemon=True)
+            listening.start()
+            taking.start()
+            warm.wake()
+            try:
+                yield warm
+            finally:
                 server.shutdown()
                 warm.stop()
                 taking.join(30.0)
-            at.unlink(missing_ok=True)
+        at.unlink(missing_ok=True)
+
+
+def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
+    """Answer hooks until nobody has asked for `idle_seconds`."""
+    settings = load(root)
+    with _alone(socket_path(settings.root)) as mine:
+        if not mine:
+            return 0  # before anything is opened
+    with Memory(settings) as memory, answering(memory, silent_minutes=SILENT_MINUTES) as warm:
+        if warm is not None:
+            memory.parts.embedder()  # loads the model while nobody waits
+            while time.monotonic() - warm.last_call < idle_seconds:
+                if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):
+                    break
     return 0
 
 

@@ -27,10 +27,12 @@ from cairn.config import Settings
 from cairn.engines.audit import AuditLog
 from cairn.engines.tokens import TokenFile
 from cairn.errors import CairnError, Misconfigured
+from cairn.memory import Memory
 from cairn.operations.table import Asked, Operation
 from cairn.surfaces import stream
 from cairn.surfaces.connections import Connections, share_of_handles
 from cairn.surfaces.guard import Guard, Refusal, envelope, note_call, refusal_for
+from cairn.surfaces.mcp_http import McpEndpoint
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 from cairn.types import Space
@@ -55,9 +57,11 @@ class _Routes:
         self.stopping = stopping
         self.metrics = metrics
         self.connections = connections
+        self.mcp = McpEndpoint(memory)
 
     def all(self) -> list[StarletteRoute]:
         routes = [
+            StarletteRoute("/mcp", self.mcp),
             StarletteRoute("/health", self.health, methods=["GET"]),
             StarletteRoute("/metrics", self.show_metrics, methods=["GET"]),
             StarletteRoute("/openapi.json", self.openapi, methods=["GET"]),
@@ -159,25 +163,31 @@ def build_app(
     memory: AsyncMemory,
     *,
     own: bool = True,
+    hooks: bool = False,
     connections: Connections | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Guard:
     """The ASGI application over `memory`; with `own` its lifetime follows the server's.
 
-    The figures of `connections` are added to those of /metrics. What would go on for ever ends when `stopping` says so.
+    With `hooks` it answers hooks and `cairn mcp` of this user, too, as the warm process does. The figures of `connections`
+    are added to those of /metrics. What would go on for ever ends when `stopping` says so.
     """
     metrics = Metrics()
+    routes = _Routes(memory, metrics, connections, stopping)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        if not own:
-            yield
-            return
-        async with memory:
+        async with contextlib.AsyncExitStack() as open_now:
+            if own:
+                await open_now.enter_async_context(memory)
+            if hooks:
+                held = await asyncio.to_thread(_answer_hooks, memory.memory)
+                open_now.push_async_callback(asyncio.to_thread, held.close)
+            open_now.push_async_callback(routes.mcp.close)
             yield
 
     inner = Starlette(
-        routes=_Routes(memory, metrics, connections, stopping).all(),
+        routes=routes.all(),
         lifespan=lifespan,
         exception_handlers={
             HTTPException: _framework_refusal,
@@ -220,6 +230,19 @@ def _listeners(host: str, port: int, backlog: int) -> list[socket.socket]:
     return made
 
 
+def _answer_hooks(memory: Memory) -> contextlib.ExitStack:
+    """Answer hooks and `cairn mcp` of this user over the root's socket, where it can be had; until it is closed."""
+    from cairn.agents.warm import answering
+
+    held = contextlib.ExitStack()
+    try:
+        if held.enter_context(answering(memory)) is None:
+            log.info("another process answers the hooks of this root")
+    except OSError as error:
+        log.warning("hooks are not answered here: %s", error)
+    return held
+
+
 def _import_what_calls_need() -> None:
     """Load what the first calls use. An import that runs out of handles halfway cannot be made again."""
     import numpy  # noqa: F401, ICN001 -- searching and embedding
@@ -260,7 +283,9 @@ def serve(
     sys.setswitchinterval(0.0005)
     memory = AsyncMemory(settings)
     servers: list[uvicorn.Server] = []
-    app = build_app(memory, connections=connections, stopping=lambda: any(one.should_exit for one in servers))
+    app = build_app(
+        memory, hooks=True, connections=connections, stopping=lambda: any(one.should_exit for one in servers)
+    )
     config = uvicorn.Config(
         cast("Any", app),
         host=settings.server.host,

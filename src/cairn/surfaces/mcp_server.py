@@ -1,6 +1,6 @@
-"""The memory over MCP: `cairn mcp`, a thin client of the warm process that the hooks use, too.
+"""The memory over MCP: `cairn mcp`, a thin client of the process that holds the memory open and serves the hooks, too.
 
-    host <- stdio -> Server (official SDK) -> a message over the socket -> the warm process -> the tool
+    host <- stdio -> Server (official SDK) -> a message over the socket -> warm process or HTTP server -> the tool
 
 The warm process is started first and opens the memory while the SDK is being imported. Where it cannot run, a call
 opens the memory here, so that a refusal says why. Nothing is ever printed: standard output is the wire.
@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from cairn.config import Settings
 
 Reply = Callable[[dict[str, Any]], Mapping[str, Any]]
+Answer = Callable[[dict[str, Any], Any], Awaitable[Mapping[str, Any]]]
+"""Answers a message; over HTTP the request it came with is there, too."""
 
 INSTRUCTIONS = (
     "Memory of earlier sessions: what was said, decided and learned, about this person and this repository. Call recall "
@@ -95,9 +97,18 @@ class WarmCaller:
             }
 
 
-def build_server(reply: Reply, folder: str | None) -> Server[Any]:
-    """The MCP server over `reply`, for an agent that works in `folder`."""
+def in_thread(reply: Reply) -> Answer:
+    """`reply` run apart from the loop."""
     import anyio.to_thread
+
+    async def answer(message: dict[str, Any], _request: Any) -> Mapping[str, Any]:
+        return await anyio.to_thread.run_sync(reply, message)
+
+    return answer
+
+
+def build_server(answer: Answer, folder: str | None) -> Server[Any]:
+    """The MCP server over `answer`, for an agent that works in `folder`."""
     import mcp_types as types
     from mcp import MCPError
     from mcp.server.lowlevel import Server
@@ -106,24 +117,24 @@ def build_server(reply: Reply, folder: str | None) -> Server[Any]:
 
     is_off = os.environ.get("CAIRN_DISABLE") == "1" or (folder is not None and is_switched_off(folder))
 
-    async def ask(**message: Any) -> Mapping[str, Any]:
-        return await anyio.to_thread.run_sync(reply, {**message, "folder": folder})
+    async def ask(context: Any, **message: Any) -> Mapping[str, Any]:
+        return await answer({**message, "folder": folder}, context.request)
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[] if is_off else [_described(one) for one in TOOLS.values()])
 
-    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         if is_off:
             return _refused("Memory is switched off here (CAIRN_DISABLE, or .cairn/agents-off).")
-        told = await ask(op="tool", name=params.name, arguments=params.arguments or {})
+        told = await ask(context, op="tool", name=params.name, arguments=params.arguments or {})
         if "error" in told:
             return _refused(str(told["error"]))
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=told["text"])], structured_content=told["data"]
         )
 
-    async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
-        told = {} if is_off else await ask(op="pages")
+    async def list_resources(context: Any, _params: Any) -> types.ListResourcesResult:
+        told = {} if is_off else await ask(context, op="pages")
         found = [
             types.Resource(uri=f"{_PAGE}{path}", name=path, mime_type="text/markdown")
             for path in told.get("pages", ())
@@ -148,7 +159,7 @@ def build_server(reply: Reply, folder: str | None) -> Server[Any]:
         return types.ListResourceTemplatesResult(resource_templates=[] if is_off else found)
 
     async def read_resource(
-        _context: Any, params: types.ReadResourceRequestParams
+        context: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         wanted = uri.removeprefix(_ENTRY).removeprefix(_PAGE)
@@ -156,7 +167,7 @@ def build_server(reply: Reply, folder: str | None) -> Server[Any]:
             raise MCPError(
                 types.INVALID_PARAMS, f"{uri[:200]} is no resource of this memory.", {"uri": uri[:200]}
             )
-        told = await ask(op="tool", name="show", arguments={"id": wanted})
+        told = await ask(context, op="tool", name="show", arguments={"id": wanted})
         if "error" in told:
             raise MCPError(types.INVALID_PARAMS, str(told["error"]), {"uri": uri[:200]})
         text = types.TextResourceContents(uri=params.uri, mime_type="text/markdown", text=told["text"])
@@ -172,14 +183,14 @@ def build_server(reply: Reply, folder: str | None) -> Server[Any]:
         ]
         return types.ListPromptsResult(prompts=[] if is_off else found)
 
-    async def get_prompt(_context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def get_prompt(context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         given = params.arguments or {}
         if params.name not in {"brief", "recall"} or is_off:
             raise MCPError(types.INVALID_PARAMS, f'There is no prompt "{params.name[:60]}".')
         if params.name == "recall" and not given.get("topic"):
             raise MCPError(types.INVALID_PARAMS, "recall: topic is missing.")
         wanted = {"query": given["topic"]} if params.name == "recall" else {}
-        told = await ask(op="tool", name=params.name, arguments=wanted)
+        told = await ask(context, op="tool", name=params.name, arguments=wanted)
         if "error" in told:
             raise MCPError(types.INVALID_PARAMS, str(told["error"]))
         text = types.TextContent(type="text", text=told["text"])
@@ -242,7 +253,7 @@ def serve(root: str | None, folder: str) -> int:
     import anyio
     from mcp.server.stdio import stdio_server
 
-    server = build_server(reply, folder)
+    server = build_server(in_thread(reply), folder)
 
     async def run() -> None:
         async with stdio_server() as (read, write):
