@@ -62,12 +62,12 @@ def test_a_stale_claim_loses_to_a_new_change(state):
     state.enqueue(noticed("a.md"))
     [claimed] = state.claim(10, holder="me")
     state.enqueue(noticed("a.md"))
-    assert state.done([claimed], holder="me") == 0
+    assert state.finish([claimed], holder="me", seen={}) == 0
     state.fail(claimed, "late", holder="me", retryable=False)
     assert state.counts().pending == 1
     assert state.failures() == []
     [again] = state.claim(10, holder="me")
-    assert state.done([again], holder="me") == 1
+    assert state.finish([again], holder="me", seen={}) == 1
     assert state.counts() == type(state.counts())(pending=0, done=1, failed=0, last_lsn=2, applied_lsn=2)
 
 
@@ -78,8 +78,8 @@ def test_claims_of_a_dead_holder_are_recovered_at_once(state):
     assert state.recover(holder="new") == 1
     mine = state.claim(10, holder="new")
     assert [change.path for change in mine] == ["a.md", "b.md"]
-    assert state.done(dead, holder="dead") == 0
-    assert state.done(mine, holder="new") == 2
+    assert state.finish(dead, holder="dead", seen={}) == 0
+    assert state.finish(mine, holder="new", seen={}) == 2
 
 
 def test_a_failure_pauses_its_own_change_and_no_other(state, clock):
@@ -87,7 +87,7 @@ def test_a_failure_pauses_its_own_change_and_no_other(state, clock):
     state.enqueue(noticed("bad.md", "good.md"))
     bad, good = state.claim(10, holder="me")
     state.fail(bad, "embedding service is away", holder="me", retryable=True)
-    state.done([good], holder="me")
+    state.finish([good], holder="me", seen={})
     assert state.claim(10, holder="me") == []
     [shown] = state.failures()
     assert (shown["status"], shown["error"]) == ("pending", "embedding service is away")
@@ -116,7 +116,7 @@ def test_a_permanent_failure_waits_for_an_edit(state):
 def test_the_queue_file_may_vanish_while_in_use(state, tmp_path):
     """E2, E111: `rm -rf .index` never fails a write; LSNs go on growing and no index counts as complete."""
     state.enqueue(noticed("a.md", "b.md"))
-    state.note_scan("one", 0, queue=state.generation)
+    state.note_scan("one", 0, queue=state._db.generation)
     assert state.set_ready("one")
     shutil.rmtree(tmp_path / ".index")
     assert state.enqueue(noticed("c.md")) == 3
@@ -185,7 +185,7 @@ def test_a_batch_of_changes_is_one_transaction(state):
     for start in range(0, 5000, 100):
         state.enqueue(noticed(*(f"{start + n}.md" for n in range(100))))
     while claimed := state.claim(200, holder="me"):
-        state.done(claimed, holder="me")
+        state.finish(claimed, holder="me", seen={})
     assert state.counts().done == 5000
     assert len(commits) <= 50 + 26 + 25
 
@@ -259,29 +259,29 @@ def test_a_reader_waits_for_its_change_though_the_path_is_queued_again(state):
     mine = state.enqueue(noticed("a.md"))
     state.enqueue(noticed("a.md"))
     assert state.waiting(mine)
-    assert state.applied_lsn() < mine
+    assert state.counts().applied_lsn < mine
     [claim] = state.claim(10, holder="me")
     later = state.enqueue(noticed("a.md"))
     assert state.waiting(mine), "read perhaps, but not indexed yet"
     state.enqueue(noticed("a.md"))
-    assert state.done([claim], holder="me") == 0
+    assert state.finish([claim], holder="me", seen={}) == 0
     assert not state.waiting(mine), "what was queued before the claim is indexed, though more has come"
     assert state.waiting(later)
-    assert state.applied_lsn() == later - 1
-    assert state.done(state.claim(10, holder="me"), holder="me") == 1
+    assert state.counts().applied_lsn == later - 1
+    assert state.finish(state.claim(10, holder="me"), holder="me", seen={}) == 1
     assert not state.waiting()
-    assert state.applied_lsn() == state.last_lsn()
+    assert state.counts().applied_lsn == state.last_lsn()
 
 
 def test_an_index_is_not_complete_while_a_file_of_its_scan_waits_again(state):
     """A file of the scan that is queued anew before it was read gets another place, and is still to be read."""
     lsn = state.enqueue(noticed("a.md", "b.md"))
-    state.note_scan("one", lsn, queue=state.generation)
+    state.note_scan("one", lsn, queue=state._db.generation)
     state.enqueue(noticed("a.md"))
     [b, _a] = state.claim(10, holder="me")
-    state.done([b], holder="me")
+    state.finish([b], holder="me", seen={})
     assert not state.set_ready("one")
-    state.done([_a], holder="me")
+    state.finish([_a], holder="me", seen={})
     assert not state.set_ready("another"), "no scan was made for it"
     assert state.set_ready("one")
     assert state.ready_for() == "one"

@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from cairn.errors import CairnError, Invalid
 from cairn.retrieval.indexer import Indexer
+from cairn.seams import State
 
 _log = logging.getLogger(__name__)
 
@@ -34,14 +35,6 @@ _EMBED_AT_ONCE, _EMBED_BESIDE_PEOPLE = 128, 32
 _DRAIN_AT_ONCE = 500
 
 Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
-
-
-class Signals(Protocol):
-    """How the daemon learns of changes that others queued."""
-
-    on_enqueue: Callable[[], None] | None
-
-    def data_version(self) -> tuple[int, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +86,7 @@ class Daemon:
     def __init__(
         self,
         indexer: Indexer,
-        signals: Signals,
+        signals: State,
         *,
         watch: Watch | None = None,
         scan_seconds: float = 30.0,

@@ -28,13 +28,12 @@ from cairn.config import Settings
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.locks import FileLocks
 from cairn.engines.selection import select_backend
-from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import locks_directory
 from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFailed
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Clock, Embedder, Locator, StorageBackend, SystemClock, Writer
+from cairn.seams import Clock, Embedder, Locator, State, StorageBackend, SystemClock, Writer
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
 from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
@@ -179,8 +178,10 @@ class Parts:
     # ------------------------------------------------------------ writing
 
     @Stage
-    def state(self) -> SqliteState:
+    def state(self) -> State:
         """The queue of changes that wait to be indexed."""
+        from cairn.engines.sqlite import SqliteState
+
         made = SqliteState(self.index_dir, clock=self.clock)
         self._closed_by(made.close)
         return made

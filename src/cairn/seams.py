@@ -53,6 +53,7 @@ __all__ = [
     "Jobs",
     "JournalSlice",
     "Journals",
+    "Known",
     "Locator",
     "Locks",
     "Noticed",
@@ -664,22 +665,53 @@ class Glance:
     failed: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the queue remembers of a file it is done with, or waits for."""
+
+    status: str
+    change_type: str
+    mtime: float | None
+    size: int | None
+    seen_at: float | None
+    retryable: bool
+    unread: bool = False
+
+
 class State(Protocol):
     """The change queue: one row per path, the newest change wins, LSNs grow.
 
     It lives in the index directory and may be lost with it: a scan of the files finds the same work.
     """
 
+    on_enqueue: Callable[[], None] | None
+    """Called after each `enqueue` of this process, so that its indexer need not poll."""
+
     def enqueue(self, changes: Sequence[Noticed]) -> int:
         """Queue `changes` and return the highest LSN given. Never raises: a lost queue costs a scan."""
+        ...
+
+    def take_lost(self) -> bool:
+        """Whether a change could not be queued since the last time this was asked: scan if so."""
         ...
 
     def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
         """Take up to `limit` due changes, oldest first, under `holder`'s name; of places below `within`, if given."""
         ...
 
-    def done(self, changes: Sequence[Change], *, holder: str) -> int:
-        """Finish what is still claimed by `holder`; a path queued anew meanwhile stays pending."""
+    def finish(
+        self,
+        changes: Sequence[Change],
+        *,
+        holder: str,
+        seen: Mapping[str, tuple[float, int] | None],
+        remarks: Mapping[str, str] | None = None,
+    ) -> int:
+        """Finish what is still claimed by `holder`; how many. A path queued anew meanwhile stays pending.
+
+        `seen` has what each file was when it was read: (mtime, size), or None for one that is gone. `remarks`
+        says of a path what in it could not be read and was set aside.
+        """
         ...
 
     def fail(
@@ -703,7 +735,67 @@ class State(Protocol):
         """Return every claim of another holder to pending. Only the indexer's lease holder calls it."""
         ...
 
+    def retry_failed(self) -> int:
+        """Put the retryable failures back in the queue; how many."""
+        ...
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Every failed change with its reason, oldest first; also those still waiting for another try."""
+        ...
+
+    def set_aside(self) -> list[dict[str, str]]:
+        """Files that are indexed but for a part that cannot be read, by path, and what that is."""
+        ...
+
     def counts(self) -> QueueCounts: ...
+
+    def waiting(self, lsn: int | None = None, within: Sequence[str] = ()) -> int:
+        """How many changes up to `lsn` (all of them without one) are not yet done or given up."""
+        ...
+
+    def last_lsn(self) -> int: ...
+
+    def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> Mapping[str, Known]:
+        """What is remembered of `paths`, of those below `within`, or of every path."""
+        ...
+
+    def glance(self, within: Sequence[str] = ()) -> Glance:
+        """How far the index is, of the places below `within`: cheap enough for every answer."""
+        ...
+
+    def data_version(self) -> tuple[int, int]:
+        """Changes when another connection committed, so that an idle indexer can poll for next to nothing."""
+        ...
+
+    def ready_for(self) -> str:
+        """The generation of the index that holds every file; "" while none does."""
+        ...
+
+    def clear(self) -> str:
+        """Forget every change, keep the LSN; no index is complete then. Returns which queue was cleared."""
+        ...
+
+    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None:
+        """Note that every file is queued up to `lsn` for the index of this generation, if `queue` is still this one."""
+        ...
+
+    def has_scan(self, generation: str) -> bool:
+        """Whether every file was queued for the index of this generation since the queue was cleared."""
+        ...
+
+    def set_ready(self, generation: str) -> bool:
+        """Call the index of this generation complete, if a scan for it was queued and all of that is done."""
+        ...
+
+    def maintain(self) -> None:
+        """Keep it small: what is gone and indexed as such is forgotten after a day."""
+        ...
+
+    def scrub(self) -> bool:
+        """Leave no byte of removed rows on disk; False if readers held on."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Jobs(Protocol):

@@ -2,17 +2,35 @@
 
 import threading
 from contextlib import contextmanager
+from datetime import datetime
 
+import numpy as np
 import pytest
 
+from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
+from cairn.engines.jobs import SqliteJobs
+from cairn.engines.sqlite import SqliteState
 from cairn.errors import InvalidLocatorError, NotFound
-from cairn.seams import DerivedMaintenance, Info, JournalSlice, Locator, WrittenJournals, content_hash
+from cairn.seams import (
+    Completion,
+    DerivedMaintenance,
+    Info,
+    JournalSlice,
+    Locator,
+    WrittenJournals,
+    content_hash,
+)
 from cairn.testing import (
+    CLOCK_CHECKS,
+    EMBEDDER_CHECKS,
     EXTENSION_CHECKS,
+    JOBS_CHECKS,
     JOURNAL_CHECKS,
     LOCK_CHECKS,
+    STATE_CHECKS,
     UNIVERSAL_CHECKS,
+    WRITER_CHECKS,
     ConformanceFailure,
     check_rebuild,
     run_checks,
@@ -381,3 +399,164 @@ def test_broken_journals_and_locks_are_caught(checks, broken):
     with pytest.raises(ConformanceFailure) as caught:
         run_checks({broken.breaks: checks[broken.breaks]}, broken)
     assert caught.value.check == broken.breaks
+
+
+class ClaimsNewestFirst(SqliteState):
+    breaks = "order"
+
+    def claim(self, limit, *, holder, within=()):
+        return super().claim(limit, holder=holder, within=within)[::-1]
+
+
+class EndsStaleClaims(SqliteState):
+    breaks = "stale_claim"
+
+    def finish(self, changes, *, holder, seen, remarks=None):
+        super().finish(changes, holder=holder, seen=seen, remarks=remarks)
+        return len(changes)
+
+
+class FreesEverybody(SqliteState):
+    breaks = "recover"
+
+    def recover(self, *, holder):
+        return super().recover(holder="nobody")
+
+
+class RetriesForEver(SqliteState):
+    breaks = "failures"
+
+    def fail(self, change, reason, *, holder, retryable, seen=None, unread=False):
+        super().fail(change, reason, holder=holder, retryable=True, seen=seen, unread=True)
+
+
+class KnowsNoFolder(SqliteState):
+    breaks = "within"
+
+    def waiting(self, lsn=None, within=()):
+        return super().waiting(lsn)
+
+
+class ReadyAtOnce(SqliteState):
+    breaks = "ready"
+
+    def set_ready(self, generation):
+        return True
+
+
+class TellsNobody(SqliteState):
+    breaks = "many_threads"
+
+    def enqueue(self, changes):
+        self.on_enqueue = None
+        return super().enqueue(changes)
+
+
+class QueuesTwice(SqliteJobs):
+    breaks = "once"
+
+    def enqueue(self, queued, *, now):
+        return super().enqueue(queued, now=now) or len(queued)
+
+
+class ForgetsAttempts(SqliteJobs):
+    breaks = "outcome"
+
+    def retry(self, failed, *, count=True):
+        super().retry(failed, count=False)
+
+
+class TrustsTheClock(SqliteJobs):
+    breaks = "clock_set_back"
+
+    def due(self, strategies, *, now, far):
+        return super().due(strategies, now=now, far=1e15)
+
+
+class NeverCools(SqliteJobs):
+    breaks = "gates"
+
+    def open_gates(self, strategy, threshold, cooldown, *, now):
+        return super().open_gates(strategy, threshold, 0, now=now)
+
+
+class AlwaysNew(SqliteJobs):
+    breaks = "marks"
+    is_new = True
+
+
+class GivesToAll(SqliteJobs):
+    breaks = "many_threads"
+
+    def claim(self, strategies, limit, *, now, far):
+        claimed = super().claim(strategies, limit, now=now, far=far)
+        return claimed * 2
+
+
+class LongVectors(HashingEmbedder):
+    breaks = "unit_vectors"
+
+    def embed(self, texts):
+        return super().embed(texts) * 3
+
+
+class MindsCompany(HashingEmbedder):
+    breaks = "repeatable"
+
+    def embed(self, texts):
+        return super().embed(texts) * np.float32(1 / len(texts))
+
+
+class PromisesPieces(HashingEmbedder):
+    breaks = "pieces"
+    token_dimensions = 8
+
+
+class AnswersFreely:
+    breaks = "answers"
+    id = "free"
+
+    def complete(self, system, prompt, schema, *, purpose):
+        return Completion({"anything": 1})
+
+
+class LocalTime:
+    breaks = "utc"
+
+    def now(self):
+        return datetime(2026, 1, 1)  # noqa: DTZ001 -- the fault
+
+
+SUITES = [
+    (STATE_CHECKS, SqliteState),
+    (JOBS_CHECKS, SqliteJobs),
+    (EMBEDDER_CHECKS, HashingEmbedder),
+    (WRITER_CHECKS, AnswersFreely),
+    (CLOCK_CHECKS, LocalTime),
+]
+BROKEN_ENGINES = [
+    (checks, cls)
+    for checks, base in SUITES
+    for cls in list(globals().values())
+    if isinstance(cls, type) and issubclass(cls, base) and "breaks" in vars(cls)
+]
+
+
+@pytest.mark.parametrize(
+    ("checks", "broken"), BROKEN_ENGINES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_broken_queues_models_and_clocks_are_caught(checks, broken, tmp_path_factory):
+    """For every check of every other seam there is an engine that breaks just its promise."""
+    folder = issubclass(broken, SqliteState | SqliteJobs)
+    with pytest.raises(ConformanceFailure) as caught:
+        run_checks(
+            {broken.breaks: checks[broken.breaks]},
+            lambda: broken(tmp_path_factory.mktemp("broken")) if folder else broken(),
+        )
+    assert caught.value.check == broken.breaks
+
+
+def test_every_check_of_every_seam_has_an_engine_that_fails_it():
+    """No check of a suite is without a negative fixture."""
+    for checks, _ in SUITES:
+        assert {cls.breaks for other, cls in BROKEN_ENGINES if other is checks} == set(checks)

@@ -1,26 +1,45 @@
 """The shipped suites over every engine that ships. S61: one suite, the same checks for any backend."""
 
+import os
 import unittest
+from datetime import timedelta
 
 import pytest
 
+from cairn.config import LlmSettings, load
+from cairn.engines.embedders import HashingEmbedder, ServiceEmbedder, choose
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
+from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
+from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import VaultBackend
-from cairn.seams import Capabilities, Locator, Tier
+from cairn.engines.writers import OpenAIWriter
+from cairn.seams import Capabilities, Locator, SystemClock, Tier
 from cairn.testing import (
+    CLOCK_CHECKS,
     EXTENSION_CHECKS,
     JOURNAL_CHECKS,
     UNIVERSAL_CHECKS,
+    EmbedderConformance,
+    FixedClock,
+    JobsConformance,
     JournalConformance,
+    JumpingClock,
     LockConformance,
+    StateConformance,
     StorageConformance,
+    WriterConformance,
+    check_writer_unavailable,
+    run_checks,
     run_conformance,
 )
+from tests.fake_model import FakeModel
 
 from .mirror import Mirrored
+
+DAY = timedelta(days=1)
 
 
 class Fresh:
@@ -80,6 +99,64 @@ class TestFileLocks(Fresh, LockConformance):
 class TestInMemoryLocks(LockConformance):
     def make_locks(self):
         return InMemoryLocks()
+
+
+class TestSqliteState(Fresh, StateConformance):
+    def make_state(self):
+        return SqliteState(self.folder())
+
+
+class TestSqliteJobs(Fresh, JobsConformance):
+    def make_jobs(self):
+        return SqliteJobs(self.folder())
+
+
+class TestHashingEmbedder(EmbedderConformance):
+    def make_embedder(self):
+        return HashingEmbedder(64)
+
+
+class TestMiniLM(EmbedderConformance):
+    """The local model, where it is installed."""
+
+    def make_embedder(self):
+        chosen = choose(load(environ=dict(os.environ), embedding__provider="auto"))
+        return chosen if chosen is not None else pytest.skip("no model is installed")
+
+
+class Served:
+    """Hands each client an endpoint of its own, on loopback."""
+
+    @pytest.fixture(autouse=True)
+    def _model(self):
+        with FakeModel() as model:
+            self.url = model.url
+            yield
+
+
+class TestServiceEmbedder(Served, EmbedderConformance):
+    def make_embedder(self):
+        return ServiceEmbedder(self.url, "fake")
+
+
+class TestOpenAIWriter(Served, WriterConformance):
+    def make_writer(self):
+        return OpenAIWriter(LlmSettings(base_url=self.url, model="fake"))
+
+
+@pytest.mark.parametrize("behaviour", ["garbage", "401", "refusal", "wrong-shape"])
+def test_a_model_that_is_of_no_use_is_unavailable(behaviour):
+    """Whatever comes back, the caller learns it by one error and writes without a model."""
+    with FakeModel(always=behaviour) as model:
+        check_writer_unavailable(OpenAIWriter(LlmSettings(base_url=model.url, model="fake")))
+
+
+@pytest.mark.parametrize(
+    "make", [SystemClock, FixedClock, lambda: JumpingClock(SystemClock(), lambda _: -DAY)]
+)
+def test_clocks_keep_their_promise(make):
+    """The machine's and those of tests."""
+    run_checks(CLOCK_CHECKS, make)
 
 
 def test_report_names_what_was_checked(tmp_path_factory):

@@ -10,14 +10,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from cairn.engines.database import Database
 from cairn.errors import Unavailable
-from cairn.seams import Clock, Glance, Noticed, QueueCounts, SystemClock
+from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
 _TOMBSTONES_KEPT = timedelta(days=1)
@@ -55,19 +54,6 @@ BACKOFF_SECONDS = 2.0
 _MAX_BACKOFF_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the queue remembers of a file it is done with (or waits for)."""
-
-    status: str
-    change_type: str
-    mtime: float | None
-    size: int | None
-    seen_at: float | None
-    retryable: bool
-    unread: bool = False
-
-
 def _inside(within: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """A condition on paths and its values: those that begin with one of `within`; none where that is empty."""
     if not within:
@@ -98,10 +84,6 @@ class SqliteState:
         self._lsn = 0
         self._lock = threading.Lock()
         self._lost = False
-
-    @property
-    def generation(self) -> str:
-        return self._db.generation
 
     def scrub(self) -> bool:
         """Leave no byte of removed rows on disk; False if readers held on."""
@@ -156,10 +138,6 @@ class SqliteState:
         return lost
 
     def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
-        """Take up to `limit` due changes, oldest LSN first, under `holder`'s name.
-
-        With `within`, only of places that begin with one of these.
-        """
         now = self._clock.now()
         inside, bounds = _inside(within)
         due = f"{_DUE} AND not_before <= ?{inside}"
@@ -180,10 +158,6 @@ class SqliteState:
 
         return self._db.write(take) if self._db.read(has_due) else []
 
-    def done(self, changes: Sequence[Change], *, holder: str) -> int:
-        """Finish what `holder` still holds; a path queued anew meanwhile keeps its new turn."""
-        return self.finish(changes, holder=holder, seen={})
-
     def finish(
         self,
         changes: Sequence[Change],
@@ -192,10 +166,6 @@ class SqliteState:
         seen: Mapping[str, tuple[float, int] | None],
         remarks: Mapping[str, str] | None = None,
     ) -> int:
-        """`done`, with what each file was when it was read: (mtime, size), or None for one that is gone.
-
-        `remarks` says of a path what in it could not be read and was set aside; see `set_aside`.
-        """
         now = self._clock.now().timestamp()
         said = remarks or {}
 
@@ -327,28 +297,6 @@ class SqliteState:
         rows = self._db.read(lambda db: db.execute(query).fetchall())
         return [{"path": path, "trouble": trouble} for path, trouble in rows]
 
-    def history(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The latest changes, newest first: what was seen when, and what became of it."""
-        query = (
-            "SELECT md_path, kind, change_type, mtime, first_seen_at, last_changed_at, lsn,"
-            " CASE status WHEN 'processing' THEN 'pending' ELSE status END, retry_count, error"
-            " FROM md_change_state ORDER BY lsn DESC LIMIT ?"
-        )
-        names = (
-            "path",
-            "kind",
-            "change_type",
-            "mtime",
-            "first_seen_at",
-            "last_changed_at",
-            "lsn",
-            "status",
-            "retry_count",
-            "error",
-        )
-        rows = self._db.read(lambda db: db.execute(query, (limit,)).fetchall())
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
     def counts(self) -> QueueCounts:
         def ask(db: sqlite3.Connection) -> QueueCounts:
             found = dict(
@@ -382,10 +330,6 @@ class SqliteState:
         found = self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'lsn'").fetchone()[0])
         return int(found)
 
-    def applied_lsn(self) -> int:
-        """The LSN up to which everything is done or given up."""
-        return self.counts().applied_lsn
-
     @staticmethod
     def _applied(db: sqlite3.Connection, last: int) -> int:
         query = "SELECT min(since) FROM md_change_state WHERE status IN ('pending', 'processing')"
@@ -396,7 +340,7 @@ class SqliteState:
         """Changes when another connection committed, so that an idle indexer can poll for next to nothing."""
         return self._db.data_version()
 
-    def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> dict[str, Seen]:
+    def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> dict[str, Known]:
         """What the queue remembers of `paths` (of every path without them), to compare with the files.
 
         With `within`, of the paths that begin with one of these.
@@ -412,7 +356,7 @@ class SqliteState:
 
         rows = self._db.read(ask)
         return {
-            row[0]: Seen(row[1], row[2], row[3], row[4], row[5], bool(row[6]), bool(row[7])) for row in rows
+            row[0]: Known(row[1], row[2], row[3], row[4], row[5], bool(row[6]), bool(row[7])) for row in rows
         }
 
     def glance(self, within: Sequence[str] = ()) -> Glance:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of
@@ -36,6 +36,7 @@ from cairn.seams import (
     Embedder,
     Glance,
     Journals,
+    Known,
     Locator,
     Locks,
     Noticed,
@@ -60,49 +61,6 @@ _EMBED_BATCH = 128
 _SAME_MTIME = 0.0005
 _UNSURE_SECONDS = 0.1
 _REMOVED_KEPT = 10_000
-
-
-class Queue(State, Protocol):
-    """What the indexer asks of its queue beyond the seam."""
-
-    def waiting(self, lsn: int | None = None, within: Sequence[str] = ()) -> int: ...
-    def last_lsn(self) -> int: ...
-    def finish(
-        self,
-        changes: Sequence[Change],
-        *,
-        holder: str,
-        seen: Mapping[str, tuple[float, int] | None],
-        remarks: Mapping[str, str] = ...,
-    ) -> int: ...
-    def known(
-        self, paths: Sequence[str] | None = None, within: Sequence[str] = ()
-    ) -> Mapping[str, Known]: ...
-    def take_lost(self) -> bool: ...
-    def ready_for(self) -> str: ...
-    def clear(self) -> str: ...
-    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None: ...
-    def has_scan(self, generation: str) -> bool: ...
-    def set_ready(self, generation: str) -> bool: ...
-    def glance(self, within: Sequence[str] = ()) -> Glance: ...
-    def maintain(self) -> None: ...
-
-
-class Known(Protocol):
-    """What the queue remembers of a file."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def change_type(self) -> str: ...
-    @property
-    def mtime(self) -> float | None: ...
-    @property
-    def size(self) -> int | None: ...
-    @property
-    def seen_at(self) -> float | None: ...
-    @property
-    def unread(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +98,7 @@ class Indexer(DerivedMaintenance):
         storage: StorageBackend,
         journals: Journals,
         locks: Locks,
-        queue: Queue,
+        queue: State,
         index: RowStore,
         embedder: Callable[[], Embedder | None] = lambda: None,
         zone: tzinfo = UTC,

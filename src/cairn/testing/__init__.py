@@ -1,6 +1,6 @@
 """Conformance suites and fakes, for us and for whoever writes an engine.
 
-Each seam with more than one engine has a suite of named checks. Every check gets a fresh engine from a factory
+Each seam has a suite of named checks. Every check gets a fresh engine from a factory
 and raises `ConformanceFailure` when a promise of the seam is broken. Run them in one go,
 
     report = run_conformance(lambda: MyBackend(tempfile.mkdtemp()))
@@ -29,6 +29,16 @@ from cairn.testing.faults import (
 )
 from cairn.testing.journals import JOURNAL_CHECKS, JournalConformance
 from cairn.testing.locks import LOCK_CHECKS, LockConformance
+from cairn.testing.models import (
+    CLOCK_CHECKS,
+    EMBEDDER_CHECKS,
+    WRITER_CHECKS,
+    ClockConformance,
+    EmbedderConformance,
+    WriterConformance,
+    check_writer_unavailable,
+)
+from cairn.testing.queues import JOBS_CHECKS, STATE_CHECKS, JobsConformance, StateConformance
 from cairn.testing.storage import (
     EXTENSION_CHECKS,
     UNIVERSAL_CHECKS,
@@ -40,23 +50,34 @@ from cairn.testing.storage import (
 from cairn.testing.suite import ConformanceFailure, run_checks
 
 __all__ = [
+    "CLOCK_CHECKS",
+    "EMBEDDER_CHECKS",
     "EXTENSION_CHECKS",
+    "JOBS_CHECKS",
     "JOURNAL_CHECKS",
     "LOCK_CHECKS",
+    "STATE_CHECKS",
     "UNIVERSAL_CHECKS",
+    "WRITER_CHECKS",
     "Call",
+    "ClockConformance",
     "ConformanceFailure",
     "ConformanceReport",
+    "EmbedderConformance",
     "Fault",
     "Faults",
     "FaultyBackend",
     "FaultyJournals",
     "FixedClock",
+    "JobsConformance",
     "JournalConformance",
     "JumpingClock",
     "LockConformance",
+    "StateConformance",
     "StorageConformance",
+    "WriterConformance",
     "check_rebuild",
+    "check_writer_unavailable",
     "faulty_disk",
     "run_checks",
     "run_conformance",
