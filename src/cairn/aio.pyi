@@ -16,6 +16,7 @@ from cairn.governed.pages import PagesReport
 from cairn.governed.skills import ScanReport
 from cairn.memory import Memories, Memory
 from cairn.operations.access import TokenName
+from cairn.operations.browse import EntryName, OneKind, Sees, Since, Until
 from cairn.operations.fields import (
     AgentId,
     AnyScope,
@@ -160,6 +161,23 @@ class AsyncMemory:
         """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone."""
     async def failures(self, *, retry: bool = False) -> builtins.list[dict[str, Any]]:
         """Changes that could not be indexed, with reasons; with `retry` the retryable ones are queued again."""
+    async def find(
+        self,
+        query: str,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        kind: OneKind = None,
+        since: Since = None,
+        until: Until = None,
+        limit: int = 20,
+        explain: Explain = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+        limited_to: LimitedTo = None,
+    ) -> dict[str, Any]:
+        """Find what answers a question in everybody's memory, or in one owner's, best first."""
     async def flush(
         self,
         session_id: SessionId,
@@ -193,15 +211,22 @@ class AsyncMemory:
         """Bring in an export, a folder or another program's memory root; nothing here is overwritten."""
     async def index_status(self) -> dict[str, Any]:
         """The queue, the index and who works on it."""
+    async def linked(
+        self, entry_id: EntryName, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """What an entry came from, what was made from it, and what it replaces, was replaced by or contradicts."""
     async def log(
         self,
         entry_id: str | None = None,
         *,
         limit: int = 100,
+        diffs: bool = False,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> builtins.list[dict[str, Any]]:
         """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
+    async def overview(self, *, sees: Sees = None) -> dict[str, Any]:
+        """Who has a memory here and how much of each kind: every owner of every space the caller may see."""
     async def project_preview(
         self, path: Folder, *, section: Word = None, source: Word = None, policy: Word = None
     ) -> Plan:
@@ -278,6 +303,16 @@ class AsyncMemory:
         project_id: ProjectId = "default",
     ) -> builtins.list[dict[str, Any]]:
         """Bring entries back to a checkpoint, a time, or before one change; this too can be undone."""
+    async def revise(
+        self,
+        entry_id: EntryName,
+        source: str,
+        *,
+        expect: str,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Put an entry or a document right where it stands, if nobody changed it since it was read."""
     async def revoke_token(self, name: TokenName) -> dict[str, Any]:
         """End a token at once, on running servers, too. It stays in the list, so that the audit log can be read."""
     async def search(
@@ -319,6 +354,24 @@ class AsyncMemory:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def sync(self, path: str | None = None) -> dict[str, Any]:
         """Bring the index up to date now: every file, or one note; conflict copies of a sync program are merged first."""
+    async def timeline(
+        self,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        kind: OneKind = None,
+        since: Since = None,
+        until: Until = None,
+        session_id: str | None = None,
+        archived: bool = False,
+        offset: int = 0,
+        limit: int = 50,
+        days: bool = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+    ) -> dict[str, Any]:
+        """Entries of everybody, or of one owner, newest first."""
     async def tokens(self) -> builtins.list[dict[str, Any]]:
         """The tokens made by `add_token`, those that ended or were revoked included; none has its secret any more."""
     async def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
@@ -334,6 +387,17 @@ class AsyncMemory:
         limited_to: LimitedTo = None,
     ) -> builtins.list[Message]:
         """The messages of a session that are in no cell yet."""
+    async def upcoming(
+        self,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        ahead: int = 30,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+    ) -> dict[str, Any]:
+        """What is coming up: plans whose time falls into the next days, the soonest first."""
 
 class AsyncMemories:
     """`memory.memories`, each call awaited."""

@@ -152,6 +152,7 @@ class ServerSettings:
     to another it is denied by a minus (`-promote`). `rate` is calls a minute. Further tokens are made by `cairn token add`.
     The audit log of calls takes at most `audit_bytes` (0: none is kept). A connection that brings no complete request within `header_timeout_seconds` is closed; of
     more than `max_connections` the longest idle makes room. The repositories below `project_roots` may be asked about over HTTP; none may without it.
+    The page at / changes nothing unless `page_writes` says so (`cairn server start --write`) or `cairn open` opened it.
     """
 
     host: str = "127.0.0.1"
@@ -160,6 +161,7 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     project_roots: tuple[str, ...] = ()
+    page_writes: bool = False
     max_body_bytes: int = 32 * 1024 * 1024
     max_query_chars: int = 65536
     max_concurrency: int = 64

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.config import Settings
 from cairn.errors import CairnError, Invalid
 from cairn.operations.access import Access
+from cairn.operations.browse import Browse
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.operations.recall import Recall
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cairn")
 
 
-class Memory(Talk, Remember, Recall, Time, Repositories, Upkeep, Standing, Access):
+class Memory(Talk, Remember, Recall, Browse, Time, Repositories, Upkeep, Standing, Access):
     """One open memory root; use it inside a `with` statement.
 
     Args:

@@ -36,6 +36,11 @@ class OwnTexts:
         with self._guard:
             self._keep(key, mark)
 
+    def is_by_hand(self, key: str) -> None:
+        """What is written next is a person's word, whoever writes it down."""
+        with self._guard:
+            self._hashes.pop(key, None)
+
     def reads(self, key: str, mark: int) -> bool:
         """Whether a file whose text has the hash `mark` reads as we left it."""
         with self._guard:

@@ -16,6 +16,7 @@ from typing import Any
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound
 from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, SCOPE_DIRS, Place, place_of, space_of
+from cairn.operations.revising import source_of, version_of
 from cairn.parts import Parts
 from cairn.seams import Locator
 from cairn.talk.sessions import SessionState, message_id, session_locator
@@ -32,7 +33,7 @@ def show(parts: Parts, space: Space, wanted: str) -> dict[str, Any]:
 
     Returns:
         `id`, `kind`, `scope` (user, agent, mission, project), `owner`, `path`, `line` (0 for a whole file),
-        `inline` (its fields), `sections` (its texts by title) and `messages` (the talk behind it).
+        `source` (its Markdown) and `version` (for `revise`) where it can be edited, `inline` (its fields), `sections` (its texts by title) and `messages` (the talk behind it).
 
     Raises:
         Invalid: it can be no id, or several owners have an entry of that name; the message lists them.
@@ -98,7 +99,7 @@ def _by_id(parts: Parts, space: Space, owner: str, entry_id: str) -> dict[str, A
             if (found := _find(parts, scope, entry_id)) is not None:
                 return _told(parts, scope, *found)
         return None
-    holders = [(scope, at) for scope in _scopes(parts, space) if (at := _find(parts, scope, entry_id))]
+    holders = [(scope, at) for scope in scopes_in(parts, space) if (at := _find(parts, scope, entry_id))]
     ours = [one for one in holders if not one[0].owner] or holders
     if len(ours) > 1:
         names = ", ".join(scope.public_id(entry_id) for scope, _ in ours[:5])
@@ -106,7 +107,8 @@ def _by_id(parts: Parts, space: Space, owner: str, entry_id: str) -> dict[str, A
     return _told(parts, ours[0][0], *ours[0][1]) if ours else None
 
 
-def _scopes(parts: Parts, space: Space) -> Iterator[Scope]:
+def scopes_in(parts: Parts, space: Space) -> Iterator[Scope]:
+    """The project itself, and every owner who has a folder in the space."""
     yield Scope(space, "project", "")
     for track, folder in SCOPE_DIRS.items():
         if track != "project":
@@ -126,6 +128,8 @@ def _find(parts: Parts, scope: Scope, entry_id: str) -> tuple[Locator, Entry] | 
 
 def _told(parts: Parts, scope: Scope, locator: Locator, entry: Entry) -> dict[str, Any]:
     place = place_of(locator)
+    note = parts.notebook.read(locator)
+    source = source_of(note.text, note.by_id.get(entry.id, entry))
     return {
         "id": scope.public_id(entry.id),
         "kind": place.kind.name if place else "",
@@ -133,6 +137,8 @@ def _told(parts: Parts, scope: Scope, locator: Locator, entry: Entry) -> dict[st
         "owner": scope.owner,
         "path": locator.key,
         "line": entry.line,
+        "source": source,
+        "version": version_of(source),
         "inline": dict(entry.inline),
         "sections": dict(entry.sections),
         "messages": [_said(message, parts) for message in messages_of(parts, scope, entry)],
@@ -187,6 +193,8 @@ def _told_document(parts: Parts, place: Place) -> dict[str, Any]:
         "owner": place.scope.owner,
         "path": place.locator.key,
         "line": 0,
+        "source": note.body.strip(),
+        "version": version_of(note.body.strip()),
         "inline": json.loads(json.dumps(head, default=str)),
         "sections": {"Content": note.body.strip()},
         "messages": [],

@@ -299,7 +299,7 @@ class Recall(Room):
             self._catch_up(10.0)
         return self.parts.listing.get(request)
 
-    @operation(http="GET /show", answers=answers.ShownData, allow=rules.whole_space(write=False), tool=True)
+    @operation(http="GET /show", answers=answers.ShownData, allow=rules.one_entry(write=False), tool=True)
     def show(
         self,
         entry_id: Annotated[

@@ -104,6 +104,51 @@ def one_memory(*, write: bool, also: Callable[[Asked, Mapping[str, Any]], None] 
     return rule
 
 
+def anybody(_asked: Asked) -> None:
+    """Everybody with a grant: the answer itself leaves out what the caller may not see."""
+
+
+def seen(asked: Asked) -> None:
+    """The owner the call names; where it names none, what the caller may see of the space (the call leaves out the
+    rest).
+    """
+    given = asked.fields
+    if given["scope"] is not None and (given["owner"] or given["scope"] == "project"):
+        asked.grant.reach_scope(
+            asked.room.parts.keeper.scope_of(space_of(asked), given["scope"], given["owner"])
+        )
+    else:
+        asked.grant.reach_owners(space_of(asked), asked.grant.owners or ())
+
+
+def one_entry(*, write: bool) -> Rule:
+    """The owner of the entry the call names; all of the space where it names none, or what was said."""
+
+    def rule(asked: Asked) -> None:
+        grant, space, wanted = asked.grant, space_of(asked), asked.fields["entry_id"]
+        if wanted is None or (grant.owners is None and not write):
+            grant.reach_space(space, write=write)
+            return
+        from cairn.operations import lookup
+
+        # The id says whose it is: a token learns nothing about what lies beyond it, not even that it is there.
+        owners = grant.owners or ()
+        if grant.owners is not None and not any(wanted.startswith(f"{one}_") for one in owners):
+            grant.reach_scope(Scope(space, "project", ""), write=write)
+        else:
+            grant.reach_owners(space, owners, write=write)
+        shown = lookup.show(asked.room.parts, space, wanted)
+        if shown["kind"] in {"message", "cell", "page"}:
+            grant.reach_space(space, write=write)
+        grant.reach_scope(Scope(space, shown["scope"], shown["owner"]), write=write)
+        if write and shown["kind"] == "memory":
+            inline = shown["inline"]
+            pinned = str(inline.get("pinned", "")).lower() == "true"
+            grant.may_reword({"id": shown["id"], "status": inline.get("status"), "pinned": pinned})
+
+    return rule
+
+
 def may_reword(asked: Asked, row: Mapping[str, Any]) -> None:
     asked.grant.may_reword(row, confidence=asked.fields.get("confidence"))
 

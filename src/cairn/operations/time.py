@@ -13,6 +13,7 @@ from cairn.errors import Invalid
 from cairn.operations import answers, rules
 from cairn.operations.fields import AppId, DryRun, ProjectId
 from cairn.operations.table import Room, operation, says
+from cairn.timetravel.changes import difference
 from cairn.types import Space
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Time(Room):
     """The history of a root's entries."""
 
     @operation(
-        http="GET /log", answers=answers.LogData, data=_named("changes"), allow=rules.whole_space(write=False)
+        http="GET /log", answers=answers.LogData, data=_named("changes"), allow=rules.one_entry(write=False)
     )
     def log(
         self,
@@ -49,6 +50,7 @@ class Time(Room):
         ] = None,
         *,
         limit: Annotated[int, says("at most this many", 50, low=1, high=MAX_CHANGES)] = 100,
+        diffs: Annotated[bool, says("with what each changed, line by line", True)] = False,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> list[dict[str, Any]]:
@@ -57,8 +59,16 @@ class Time(Room):
             raise Invalid(f"id must be a text, not {type(entry_id).__name__}.", field="id")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_CHANGES:
             raise Invalid(f"limit is {limit}: use 1 to {MAX_CHANGES}.", field="limit")
-        found = self._recorded(Space(app_id, project_id)).log(entry_id, limit=limit)
-        return [{**change.to_json(), "action": change.action} for change in found]
+        travel = self._recorded(Space(app_id, project_id))
+        found = travel.log(entry_id, limit=limit)
+        told = [{**change.to_json(), "action": change.action} for change in found]
+        if diffs:
+            texts = travel.texts([one for change in found for one in (change.before, change.after) if one])
+            for one in told:
+                one["diff"] = difference(
+                    texts.get(one["before"] or "", ""), texts.get(one["after"] or "", "")
+                )
+        return told
 
     @operation(
         writes=True,

@@ -31,7 +31,7 @@ class SearchRequest:
     `radius` is the least cosine at which meaning alone counts; `min_score` the least score returned.
     `evidence` asks for that many verbatim messages, `token_budget` bounds the words of the whole answer, and
     `for_injection` returns only what is surely about the question. A caller `limited_to` some owners sees what is
-    not flushed yet only of sessions that hold nobody else's words.
+    not flushed yet only of sessions that hold nobody else's words. Hits count as uses of their memories with `is_use`.
     """
 
     query: str
@@ -57,6 +57,7 @@ class SearchRequest:
     as_of: datetime | None = None
     scope: Scope | None = None
     limited_to: Collection[str] | None = None
+    is_use: bool = True
 
 
 @dataclass(frozen=True, slots=True)

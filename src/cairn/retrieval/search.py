@@ -155,7 +155,7 @@ class Searcher:
             from cairn.retrieval import agentic
 
             result = agentic.reranked(result, request.query, self._writer)
-        if self._on_hits is not None and result.memories:
+        if self._on_hits is not None and request.is_use and result.memories:
             self._on_hits(scope, result.memories)
         return result
 

@@ -87,6 +87,7 @@ def _global_options() -> argparse.ArgumentParser:
 # Where each command is declared: only the module of the one that is called is loaded.
 HOMES = {
     "talk_cli": ("init", "demo", "add", "flush", "search", "recall", "brief", "get", "show", "reextract"),
+    "browse_cli": ("open", "owners", "timeline", "upcoming", "find", "linked", "revise"),
     "memories_cli": ("remember", "memories"),
     "keeping_cli": ("sweep", "consolidate", "mission", "core", "skills", "refresh"),
     "upkeep_cli": (
@@ -110,9 +111,7 @@ SAME = {
     "reindex": "cascade rebuild",
     "rebuild": "cascade rebuild",
     "sync": "cascade sync",
-    "open": "show",
     "cat": "show",
-    "find": "search",
     "query": "search",
     "ask": "recall",
     "serve": "server start",

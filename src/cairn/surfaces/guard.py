@@ -38,6 +38,7 @@ from cairn.errors import (
     Unavailable,
 )
 from cairn.rights import OPEN, Grant, digest_of, parse_tokens
+from cairn.web.visitors import Visitors, is_page
 
 ASGIScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -166,6 +167,7 @@ class Guard:
     observe: Callable[[str, int, float], None] = lambda _route, _status, _seconds: None
     tokens: TokenFile | None = None
     audit: AuditLog | None = None
+    visitors: Visitors | None = None
     running: int = field(default=0, init=False)
     _buckets: dict[bytes, _Bucket] = field(default_factory=dict, init=False)
     _told: tuple[float, int] = field(default=(0.0, 0), init=False)
@@ -220,8 +222,13 @@ class Guard:
         try:
             _check_once(scope["headers"])
             self._check_caller(headers)
-            state["grant"] = self._grant(scope["path"], headers)
-            self._pace(state["grant"])
+            if self.visitors is not None and is_page(scope["path"]) and b"authorization" not in headers:
+                self._let_visit(self.visitors, state, headers)
+            else:
+                state["visit"], state["grants"] = None, ()
+                state["grant"] = self._grant(scope["path"], headers)
+            if state["grant"] is not None:
+                self._pace(state["grant"])
             limited = _BodyLimit(receive, headers, self.settings)
             if scope["path"] in _OPEN_PATHS or scope["method"] == "GET":
                 await self.app(scope, limited, send_with_id)
@@ -339,6 +346,15 @@ class Guard:
                 )
         elif headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
             raise Refusal(403, "FORBIDDEN", "Pages of other sites may not call this server.")
+
+    def _let_visit(self, visitors: Visitors, state: dict[str, Any], headers: Mapping[bytes, bytes]) -> None:
+        """Say who looks at the page, and with which tokens he could sign in."""
+        kept = self.tokens.grants() if self.tokens is not None else ()
+        now = datetime.now(UTC)
+        valid = [one for one in (*self.grants, *kept) if one.expires is None or one.expires > now]
+        visit = visitors.of(headers)
+        grant = visitors.grant(visit, valid, guarded=bool(self.grants or self.begun))
+        state["visit"], state["grants"], state["grant"] = visit, valid, grant
 
     def _grant(self, path: str, headers: Mapping[bytes, bytes]) -> Grant:
         kept = self.tokens.grants() if self.tokens is not None else ()

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -36,6 +36,10 @@ from cairn.surfaces.mcp_http import McpEndpoint
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 from cairn.types import Space
+from cairn.web.visitors import Visitors
+
+if TYPE_CHECKING:
+    from cairn.web.pages import Pages
 
 log = logging.getLogger("cairn.http")
 
@@ -52,12 +56,14 @@ class _Routes:
         metrics: Metrics,
         connections: Connections | None,
         stopping: Callable[[], bool],
+        visitors: Visitors,
     ) -> None:
         self.memory = memory
         self.stopping = stopping
         self.metrics = metrics
         self.connections = connections
         self.mcp = McpEndpoint(memory)
+        self.visitors = visitors
 
     def all(self) -> list[StarletteRoute]:
         routes = [
@@ -66,6 +72,8 @@ class _Routes:
             StarletteRoute("/metrics", self.show_metrics, methods=["GET"]),
             StarletteRoute("/openapi.json", self.openapi, methods=["GET"]),
             StarletteRoute("/docs", self.docs, methods=["GET"]),
+            StarletteRoute("/", self.page, methods=["GET"]),
+            StarletteRoute("/view/{path:path}", self.page, methods=["GET", "POST"]),
         ]
         for route in ROUTES:
             for prefix in VERSIONS:
@@ -125,6 +133,17 @@ class _Routes:
         )
 
     @cached_property
+    def pages(self) -> Pages:
+        """The page, loaded when somebody first looks at it."""
+        from cairn.web.pages import Pages
+
+        return Pages(self.memory, self.visitors, lambda error: refusal_for(error).status, self.stopping)
+
+    async def page(self, request: Request) -> Response:
+        pages = await asyncio.to_thread(lambda: self.pages)
+        return await pages(request)
+
+    @cached_property
     def document(self) -> dict[str, Any]:
         """The OpenAPI description, made when somebody asks for it."""
         from cairn.surfaces.openapi import describe
@@ -173,7 +192,8 @@ def build_app(
     are added to those of /metrics. What would go on for ever ends when `stopping` says so.
     """
     metrics = Metrics()
-    routes = _Routes(memory, metrics, connections, stopping)
+    visitors = Visitors(memory.settings.server_dir, writes=memory.settings.server.page_writes)
+    routes = _Routes(memory, metrics, connections, stopping, visitors)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -205,6 +225,7 @@ def build_app(
         observe=metrics.observe,
         tokens=TokenFile(place),
         audit=AuditLog(place, server.audit_bytes),
+        visitors=visitors,
     )
 
 
@@ -316,11 +337,19 @@ def serve(
         task = asyncio.create_task(server.serve(sockets=listeners))
         while not server.started and not task.done():
             await asyncio.sleep(0.01)
-        if server.started and ready is not None:
-            ready(f"http://{settings.server.host}:{settings.server.port}")
+        if server.started:
+            address = f"http://{settings.server.host}:{settings.server.port}"
+            if app.visitors is not None:
+                app.visitors.announce(address)
+            if ready is not None:
+                ready(address)
         await asyncio.to_thread(_import_what_calls_need)
         gc.freeze()  # what the start made stays: collections need not walk it again
-        await task
+        try:
+            await task
+        finally:
+            if app.visitors is not None:
+                app.visitors.leave()
 
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

@@ -168,6 +168,9 @@ def _server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="default 8000")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="how much is told")
     parser.add_argument(
+        "--write", action="store_true", help="let the page at / change what it shows, not only look"
+    )
+    parser.add_argument(
         "--reload", action="store_true", help="start again when the code changes (for development)"
     )
 
@@ -177,6 +180,7 @@ def server_start(call: Call) -> int:
 
     args, output = call.args, call.output
     overrides = {"server__host": args.host, "server__port": args.port, "logging__level": args.log_level}
+    overrides["server__page_writes"] = True if args.write else None
 
     def read() -> Settings:
         return load(args.root, **overrides)

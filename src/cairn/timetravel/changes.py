@@ -312,16 +312,9 @@ class TimeTravel:
         out = []
         for path, entry in keys:
             old, new = before.get((path, entry)), after.get((path, entry))
-            lines = difflib.unified_diff(
-                texts.get(old or "", "").splitlines(),
-                texts.get(new or "", "").splitlines(),
-                "then",
-                "now",
-                lineterm="",
-                n=2,
-            )
             action = "added" if old is None else "removed" if new is None else "changed"
-            out.append({"path": path, "entry": entry, "action": action, "diff": "\n".join(lines)})
+            diff = difference(texts.get(old or "", ""), texts.get(new or "", ""))
+            out.append({"path": path, "entry": entry, "action": action, "diff": diff})
         return out
 
     # ------------------------------------------------------------ restoring and forgetting
@@ -447,6 +440,12 @@ def _with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str 
             gap = "" if out.endswith("\n\n") or not out else "\n" if out.endswith("\n") else "\n\n"
             out = f"{out}{gap}{item.text}"
     return None if out == text else out
+
+
+def difference(old: str, new: str) -> str:
+    """What is different between two texts, as a unified diff."""
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "then", "now", lineterm="", n=2)
+    return "\n".join(lines)
 
 
 def _told(lines: Iterable[str]) -> Iterator[EntryChange]:

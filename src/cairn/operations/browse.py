@@ -1,0 +1,432 @@
+"""Looking through a memory as a person does: who is there, what came when, what is coming up, and finding any of it.
+
+`search` asks one owner's memory, as an agent must. A person in front of a page asks everything that may be seen at
+once: these operations go over the owners of a space, and the caller's grant decides which of them are there at all.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cairn.errors import Conflict, Invalid
+from cairn.notes.format import list_items
+from cairn.operations import answers, rules
+from cairn.operations.fields import MAX_TEXT, AnyScope, AppId, Explain, Owner, ProjectId
+from cairn.operations.table import Granted, Room, operation, says
+from cairn.operations.talk import LimitedTo
+from cairn.types import Scope, Space
+
+if TYPE_CHECKING:
+    from cairn.parts import Parts
+    from cairn.retrieval.corpus import Row
+    from cairn.retrieval.rows import Pages
+    from cairn.types import Hit
+
+TRACKS = ("project", "user", "agent", "mission")
+Kind = Literal["episode", "memory", "agent_case", "agent_skill", "foresight", "atomic_fact", "profile"]
+# What a timeline shows where no kind is named: facts, plans and profiles stand with what they came from.
+_TOLD = ("episode", "memory", "agent_case")
+_MOST_OWNERS = 40
+_TITLE_CHARS = 120
+_TEXT_CHARS = 1200
+_HOUR_MS = 3_600_000
+
+Sees = Annotated[Callable[[Scope], bool] | None, Granted("sees")]
+OneKind = Annotated[Kind | None, says("only this kind", "episode")]
+Since = Annotated[str | None, says("from this day or time on", "2026-06-01", low=1, high=40)]
+Until = Annotated[str | None, says("up to this day, or before this time", "2026-06-30", low=1, high=40)]
+EntryName = Annotated[
+    str,
+    says("an entry, profile or skill, or path#id", "alice_ep_20260601_00000001", low=1, high=4096, wire="id"),
+]
+
+
+class Browse(Room):
+    """What a person looks through."""
+
+    @operation(http="GET /overview", answers=answers.OverviewData, allow=rules.anybody)
+    def overview(self, *, sees: Sees = None) -> dict[str, Any]:
+        """Who has a memory here and how much of each kind: every owner of every space the caller may see."""
+        from cairn.operations.lookup import scopes_in
+
+        parts = self.parts
+        counted = dict(parts.index.scopes())
+        for space in parts.root.spaces():
+            for scope in scopes_in(parts, space):
+                counted.setdefault(scope, {})
+        owners = [
+            {
+                "app_id": scope.space.app,
+                "project_id": scope.space.project,
+                "scope": scope.track,
+                "owner": scope.owner,
+                "kinds": {kind: n for kind, n in kinds.items() if kind != "passage"},
+            }
+            for scope, kinds in counted.items()
+            if sees is None or sees(scope)
+        ]
+        owners.sort(
+            key=lambda one: (one["app_id"], one["project_id"], TRACKS.index(one["scope"]), one["owner"])
+        )
+        return {"owners": owners, "freshness": _freshness(parts)}
+
+    @operation(http="GET /timeline", answers=answers.TimelineData, allow=rules.seen)
+    def timeline(
+        self,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        kind: OneKind = None,
+        since: Since = None,
+        until: Until = None,
+        session_id: Annotated[str | None, says("only what was said there", "s1", low=1, high=128)] = None,
+        archived: Annotated[bool, says("archived and superseded ones, too", True)] = False,
+        offset: Annotated[int, says("how many to pass over", 50, low=0, high=100_000)] = 0,
+        limit: Annotated[int, says("at most this many", 50, low=1, high=1000)] = 50,
+        days: Annotated[bool, says("count the entries of each day, too", True)] = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+    ) -> dict[str, Any]:
+        """Entries of everybody, or of one owner, newest first."""
+        from cairn.retrieval import filters
+
+        parts, space = self.parts, Space(app_id, project_id)
+        asked = _window(since, until, self.settings.zone)
+        if session_id is not None:
+            asked["session_id"] = session_id
+        where, kinds = filters.parse(asked, zone=self.settings.zone), [kind] if kind else list(_TOLD)
+        scopes, left = _asked(parts, space, scope, owner, sees)
+        found: list[Row] = []
+        total = 0
+        hours: Counter[int] = Counter()
+        for one in scopes:
+            pages = _pages(parts, one)
+            # One owner's page is had at once; of several, each may hold all that comes before it.
+            passed, most = (offset, limit) if len(scopes) == 1 else (0, offset + limit)
+            page = pages.page(one, kinds, where=where, offset=passed, limit=most, hidden=archived)
+            total += page.total
+            found += pages.rows(one, page.rowids)
+            if days and pages is parts.index:
+                hours.update(parts.index.hours(one, kinds))
+        found.sort(key=lambda row: (row.timestamp_ms, row.entry_id), reverse=True)
+        newest = found if len(scopes) == 1 else found[offset : offset + limit]
+        told: dict[str, Any] = {
+            "entries": [card(row, self.settings.zone) for row in newest],
+            "total": total,
+            "freshness": _freshness(parts, left),
+        }
+        if days:
+            told["days"] = _days(hours, self.settings.zone)
+        return told
+
+    @operation(http="GET /upcoming", answers=answers.UpcomingData, allow=rules.seen)
+    def upcoming(
+        self,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        ahead: Annotated[int, says("how many days to look ahead", 30, low=1, high=3660)] = 30,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+    ) -> dict[str, Any]:
+        """What is coming up: plans whose time falls into the next days, the soonest first."""
+        parts, now = self.parts, self.parts.clock.now()
+        scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
+        found = [
+            {**card(row, self.settings.zone), "starts": str(row.fields.get("start_time", ""))}
+            for one in scopes
+            if one.track in {"user", "agent"}
+            for row in parts.listing.upcoming(one, now, now + timedelta(days=ahead))
+        ]
+        return {"entries": sorted(found, key=lambda one: one["starts"]), "freshness": _freshness(parts, left)}
+
+    @operation(http="POST /find", answers=answers.FoundData, allow=rules.seen)
+    def find(
+        self,
+        query: Annotated[str, says("the question, in plain words", "where does Alice live", low=1)],
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        kind: OneKind = None,
+        since: Since = None,
+        until: Until = None,
+        limit: Annotated[int, says("at most this many", 20, low=1, high=100)] = 20,
+        explain: Explain = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+        limited_to: LimitedTo = None,
+    ) -> dict[str, Any]:
+        """Find what answers a question in everybody's memory, or in one owner's, best first.
+
+        A person who looks something up is no use of a memory: nothing is counted.
+        """
+        from cairn.retrieval.answers import SearchRequest
+
+        parts = self.parts
+        scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
+        asked = _window(since, until, self.settings.zone) or None
+        found: list[dict[str, Any]] = []
+        notes = list(left)
+        with parts.foreground():
+            for one in scopes:
+                request = SearchRequest(
+                    query,
+                    scope=one,
+                    top_k=limit,
+                    evidence=3,
+                    filters=asked,
+                    explain=explain,
+                    is_use=False,
+                    limited_to=limited_to,
+                )
+                result = parts.searcher.search(request)
+                notes += result.freshness.notes
+                said = _said(result.evidence or ())
+                hits = (hit for hit in result.hits if kind is None or kind in (hit.kind, "atomic_fact"))
+                for hit in hits:
+                    if kind == "atomic_fact":
+                        found += [
+                            {**card(fact, self.settings.zone), "score": fact.score} for fact in hit.facts
+                        ]
+                    else:
+                        found.append({
+                            **card(hit, self.settings.zone),
+                            "score": hit.score,
+                            "facts": [str(fact.fields.get("Fact") or fact.text) for fact in hit.facts],
+                            "said": said.get(hit.entry_id, []),
+                            "explain": dict(hit.explain) if hit.explain else None,
+                        })  # fmt: skip
+        best = heapq.nlargest(limit, found, key=lambda one: one["score"])
+        return {"hits": best, "freshness": _freshness(parts, list(dict.fromkeys(notes)))}
+
+    @operation(http="GET /linked", answers=answers.LinkedData, allow=rules.one_entry(write=False))
+    def linked(
+        self, entry_id: EntryName, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """What an entry came from, what was made from it, and what it replaces, was replaced by or contradicts."""
+        from cairn.operations import lookup
+        from cairn.retrieval import filters
+
+        parts, space = self.parts, Space(app_id, project_id)
+        shown = lookup.show(parts, space, entry_id)
+        scope, inline = Scope(space, shown["scope"], shown["owner"]), shown["inline"]
+        name = shown["id"].removeprefix(f"{scope.owner}_") if scope.owner else shown["id"]
+        pages = _pages(parts, scope)
+        where = filters.parse({"parent_id": name})
+        page = pages.page(scope, list(_DERIVED), where=where, limit=200, hidden=True)
+        links: dict[str, list[dict[str, Any]]] = {
+            "made_from_it": [card(row, self.settings.zone) for row in pages.rows(scope, page.rowids)]
+        }
+        for relation, field in _RELATIONS.items():
+            named = [one.removeprefix(f"{scope.owner}_") for one in _ids(inline.get(field))]
+            rows = pages.find(scope, named) if named else []
+            links[relation] = [card(row, self.settings.zone) for row in rows if row.entry_id != name]
+        return links
+
+    @operation(
+        writes=True,
+        http="POST /revise",
+        answers=answers.RevisedData,
+        allow=rules.one_entry(write=True),
+    )
+    def revise(
+        self,
+        entry_id: EntryName,
+        source: Annotated[
+            str,
+            says(
+                "the whole new text of it, as Markdown",
+                "### Content\nShe moved to Porto.",
+                low=1,
+                high=16 * MAX_TEXT,
+            ),
+        ],
+        *,
+        expect: Annotated[
+            str,
+            says(
+                "the `version` that `show` gave: another one is a conflict, and nothing is written",
+                "9f86d081",
+                low=1,
+                high=64,
+            ),
+        ],
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Put an entry or a document right where it stands, if nobody changed it since it was read.
+
+        Raises:
+            NotFound: nothing goes by that id.
+            Conflict: it was changed since; the message says so, and `show` has both its text and its version.
+            Invalid: the text could not be kept in a note.
+        """
+        from cairn.operations import lookup, revising
+
+        shown = lookup.show(self.parts, Space(app_id, project_id), entry_id)
+        if shown["kind"] in {"message", "cell", "page"}:
+            raise Invalid(f"A {shown['kind']} is what was said or made; it is not edited.", field="id")
+        if shown["version"] != expect:
+            raise Conflict(
+                f"{shown['id']} was changed since you read it. Nothing was written: look at both, then save again.",
+                id=shown["id"],
+                version=shown["version"],
+            )
+        revising.revise(self.parts, shown, source, expect)
+        return {
+            "id": shown["id"],
+            "version": lookup.show(self.parts, Space(app_id, project_id), entry_id)["version"],
+        }
+
+
+_DERIVED = ("atomic_fact", "foresight", "memory", "agent_case", "agent_skill", "episode")
+_RELATIONS = {
+    "came_from": "parent_id",
+    "supersedes": "supersedes",
+    "superseded_by": "superseded_by",
+    "contradicts": "contradicts",
+}
+
+
+def _ids(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [one for one in (list_items(value) if value.startswith("[") else [value]) if one]
+    return [str(one) for one in value] if isinstance(value, list | tuple) else []
+
+
+# ---------------------------------------------------------------- whose
+
+
+def _asked(
+    parts: Parts, space: Space, scope: str | None, owner: str, sees: Callable[[Scope], bool] | None
+) -> tuple[list[Scope], list[str]]:
+    """The owners to ask, those with the most first, and a word about those that are left out.
+
+    Raises:
+        Invalid: an owner without a scope, or a scope that needs one.
+    """
+    from cairn.operations.lookup import scopes_in
+
+    if scope is not None and (owner or scope == "project"):
+        return [parts.keeper.scope_of(space, scope, owner)], []
+    if owner:
+        raise Invalid(
+            f'owner "{owner[:60]}" without a scope: say whether it is a user, an agent or a mission.',
+            field="scope",
+        )
+    counted = {one: sum(kinds.values()) for one, kinds in parts.index.scopes(space)}
+    known = [
+        one for one in {**counted, **dict.fromkeys(scopes_in(parts, space), 0)} if scope in (None, one.track)
+    ]
+    seen = [one for one in known if sees is None or sees(one)]
+    seen.sort(key=lambda one: -counted.get(one, 0))
+    left = len(seen) - _MOST_OWNERS
+    words = [f"{left} owners with fewer entries were not asked: choose one by name"] if left > 0 else []
+    return seen[:_MOST_OWNERS], words
+
+
+def _pages(parts: Parts, scope: Scope) -> Pages:
+    """The index, or a scan of the notes while there is none."""
+    if parts.freshness(scope).state == "rebuilding" and (scanned := parts.scan.of(scope)) is not None:
+        return scanned
+    return parts.index
+
+
+def _freshness(parts: Parts, notes: Sequence[str] = ()) -> dict[str, Any]:
+    from cairn.retrieval.showing import shown_freshness
+
+    shown = shown_freshness(parts.indexer.status())
+    return shown | {"notes": [*shown["notes"], *notes]}
+
+
+# ---------------------------------------------------------------- what is shown of one
+
+
+def card(found: Row | Hit, zone: Any) -> dict[str, Any]:
+    """A row or a hit as one line of a listing: what it is, whose, when, its title and the beginning of its text."""
+    from cairn.retrieval.corpus import Row
+    from cairn.retrieval.showing import shown_time
+
+    fields = found.fields
+    text = str(next((fields[name] for name in _MAIN if fields.get(name)), "") or found.text).strip()
+    title = str(next((fields[name] for name in _TITLES if fields.get(name)), "")) or text.partition("\n")[0]
+    at = found.timestamp_ms if isinstance(found, Row) else found.timestamp
+    return {
+        "id": found.id,
+        "kind": found.kind,
+        "app_id": found.scope.space.app,
+        "project_id": found.scope.space.project,
+        "scope": found.scope.track,
+        "owner": found.scope.owner,
+        "title": _cut(title, _TITLE_CHARS),
+        "text": _cut(text, _TEXT_CHARS),
+        "timestamp": shown_time(at, zone) if at else "",
+        "session_id": found.session_id or "",
+        "status": str(fields.get("status") or ""),
+        "category": str(fields.get("category") or ""),
+        "pinned": str(fields.get("pinned", "")).lower() in {"true", "1"},
+        "origin": str(fields.get("origin") or ""),
+        "path": found.path,
+    }
+
+
+_MAIN = ("Content", "Fact", "Foresight", "KeyInsight", "Approach", "body")
+_TITLES = ("Subject", "TaskIntent", "name")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _said(evidence: Sequence[Any]) -> dict[str, list[dict[str, str]]]:
+    """The verbatim messages behind each entry."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for one in evidence:
+        words = {"sender": one.sender_name or one.sender_id, "text": _cut(one.text, 400)}
+        for entry in one.entry_ids:
+            found.setdefault(entry, []).append(words)
+    return found
+
+
+# ---------------------------------------------------------------- when
+
+
+def _window(since: str | None, until: str | None, zone: Any) -> dict[str, Any]:
+    """A filter for a stretch of time; a bare day is the whole of it, in the display zone."""
+    bounds: dict[str, int] = {}
+    if since is not None:
+        bounds["gte"] = int(_moment(since, zone, "since").timestamp() * 1000)
+    if until is not None:
+        at = _moment(until, zone, "until")
+        bounds["lt"] = int((at + timedelta(days=1) if len(until) == 10 else at).timestamp() * 1000)
+    return {"timestamp": bounds} if bounds else {}
+
+
+def _moment(text: str, zone: Any, field: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+        at = at if at.tzinfo else at.replace(tzinfo=zone)
+        return at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Invalid(
+            f'{field} "{text[:40]}" is no day or time; write it like 2026-06-01.', field=field
+        ) from None
+
+
+def _days(hours: Mapping[int, int], zone: Any) -> list[dict[str, Any]]:
+    """Entries per day of the display zone, from entries per hour."""
+    counted: Counter[str] = Counter()
+    for hour, count in hours.items():
+        try:
+            at = datetime.fromtimestamp(hour * _HOUR_MS / 1000, UTC).astimezone(zone)
+        except (ValueError, OverflowError, OSError):
+            continue
+        counted[at.date().isoformat()] += count
+    return [{"day": day, "count": count} for day, count in sorted(counted.items())]

@@ -1,0 +1,129 @@
+"""The commands of whoever looks through a memory: the page, who is there, what came when, finding and mending."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cairn.operations.browse import Browse
+from cairn.surfaces.command import Call, Command, short, text_of
+from cairn.surfaces.output import Output
+
+GROUPS: dict[str, str] = {}
+
+
+def say_owners(data: Any, output: Output) -> None:
+    rows = [
+        (
+            f"{one['app_id']}/{one['project_id']}",
+            one["scope"],
+            one["owner"],
+            ", ".join(f"{n} {kind}" for kind, n in sorted(one["kinds"].items())),
+        )
+        for one in data["owners"]
+    ]
+    output.table(("space", "scope", "owner", "entries"), rows)
+
+
+def say_entries(data: Any, output: Output) -> int:
+    for one in data.get("entries", data.get("hits", ())):
+        day = (one.get("starts") or one["timestamp"])[:16].replace("T", " ")
+        output.line(
+            f"{day}  {one['kind']:11} {one['owner'] or 'project'}: {short(one['title'] or one['text'])}"
+        )
+        output.line(f"    {one['id']}")
+    for note in data["freshness"]["notes"]:
+        output.note(note)
+    found = bool(data.get("entries", data.get("hits")))
+    if not found:
+        output.line("Nothing is there.")
+    return 0 if found else 1
+
+
+def say_linked(data: Any, output: Output) -> int:
+    for relation, entries in data.items():
+        for one in entries:
+            output.line(f"{relation.replace('_', ' '):14} {one['id']}  {short(one['title'])}")
+    if not any(data.values()):
+        output.line("It is linked to nothing.")
+    return 0 if any(data.values()) else 1
+
+
+def _source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--file", required=True, metavar="FILE", help="the new Markdown; - reads standard input"
+    )
+
+
+def _from_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    fields["source"] = text_of(args.file)
+
+
+def say_revised(done: Any, output: Output) -> None:
+    output.line(f"{done['id']} is revised; its version is {done['version']}.")
+
+
+def _open_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, metavar="N", help="where to serve the page, if no server runs")
+    parser.add_argument("--no-browser", action="store_true", help="only print the link")
+
+
+def open_page(call: Call) -> int:
+    from cairn.surfaces.opening import open_page
+
+    return open_page(call.args, call.output)
+
+
+COMMANDS = (
+    Command(
+        "open",
+        "open the page of this memory in a browser, with the right to change it",
+        run=open_page,
+        more=_open_arguments,
+        examples=("cairn open", "cairn open --no-browser"),
+    ),
+    Command(
+        "owners",
+        "who has a memory here, and how much of each kind",
+        Browse.overview,
+        say_owners,
+        bare="owners",
+    ),
+    Command(
+        "timeline",
+        "entries of everybody or of one owner, newest first",
+        Browse.timeline,
+        say_entries,
+        examples=(
+            "cairn timeline --since 2026-06-01",
+            "cairn timeline --scope user --owner alice --kind episode",
+        ),
+    ),
+    Command("upcoming", "plans whose time comes in the next days", Browse.upcoming, say_entries),
+    Command(
+        "find",
+        "find what answers a question in everybody's memory",
+        Browse.find,
+        say_entries,
+        positional={"query": "+"},
+        examples=("cairn find who has moved",),
+    ),
+    Command(
+        "linked",
+        "what an entry came from, what was made from it and what replaced it",
+        Browse.linked,
+        say_linked,
+        positional={"entry_id": ""},
+    ),
+    Command(
+        "revise",
+        "put an entry right where it stands, if nobody changed it since",
+        Browse.revise,
+        say_revised,
+        positional={"entry_id": ""},
+        without=("source",),
+        more=_source,
+        fill=_from_file,
+        examples=("cairn show ID --json", "cairn revise ID --expect VERSION --file new.md"),
+    ),
+)

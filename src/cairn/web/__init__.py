@@ -1,0 +1,1 @@
+"""The page: what is remembered, why, and putting it right, in a browser. Loaded when somebody first asks for it."""

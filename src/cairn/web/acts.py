@@ -1,0 +1,253 @@
+"""What a form of the page does: one operation or two, then back to where it was, with a word about it.
+
+Each act gets the fields of its form and returns where to go and what to say; those that must be looked at first
+(forgetting, a conflict, a plan) return a view instead. Without a script a form reloads the page; with one the same
+answer comes as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cairn.errors import Conflict, Invalid
+from cairn.memory import Memories
+from cairn.operations.browse import Browse
+from cairn.operations.memories import Remember
+from cairn.operations.time import Time
+from cairn.operations.upkeep import Upkeep
+from cairn.web import views
+from cairn.web.desk import Desk
+
+Form = Mapping[str, str]
+
+
+@dataclass
+class Done:
+    """What an act came to: a place to go to and a sentence, or a view to show at once; how to undo it, if it can be."""
+
+    said: str = ""
+    to: str = ""
+    template: str = ""
+    shown: dict[str, Any] = field(default_factory=dict)
+    undo: str = ""
+    status: int = 200
+
+
+def _place(form: Form) -> dict[str, str]:
+    return {name: form[name] for name in ("scope", "owner") if form.get(name)}
+
+
+def _entry(desk: Desk, name: str) -> str:
+    return desk.link("/view/entry", id=name)
+
+
+def _undoing(desk: Desk, name: str) -> str:
+    """The change to restore for taking back what was just done to an entry."""
+    log = desk.tried(Time.log, id=name, limit=1)
+    return log["changes"][0]["id"] if log and log["changes"] else ""
+
+
+# ---------------------------------------------------------------- one entry
+
+
+def revise(desk: Desk, form: Form) -> Done:
+    """Save an edited entry; where somebody else was quicker, both texts are shown."""
+    name = form.get("id", "")
+    try:
+        desk.ask(Browse.revise, id=name, source=form.get("source", ""), expect=form.get("expect", "-"))
+    except Conflict as error:
+        template, shown = views.entry(desk, {"id": name, "edit": "1"})
+        return Done(str(error), template=template, shown=shown | {"mine": form.get("source", "")}, status=409)
+    return Done("Saved.", _entry(desk, name), undo=_undoing(desk, name))
+
+
+def correct(desk: Desk, form: Form) -> Done:
+    """Replace a memory by a new one; the old stays readable."""
+    name = form.get("id", "")
+    verdict = desk.ask(
+        Memories.supersede, id=name, content=form.get("content", ""), reason=form.get("reason") or "corrected on the page", **_place(form)
+    )  # fmt: skip
+    if not verdict["accepted"]:
+        raise Invalid(
+            f"The gate refused it: {verdict.get('detail') or verdict.get('reason')}. Nothing was changed."
+        )
+    return Done(
+        "Corrected: the new memory stands, the old one is kept below it.",
+        _entry(desk, verdict["memory"]["id"]),
+    )
+
+
+def simple(method: Callable[..., Any], said: str) -> Callable[[Desk, Form], Done]:
+    """An act that is one operation on one memory."""
+
+    def act(desk: Desk, form: Form) -> Done:
+        name = form.get("id", "")
+        more = {"reason": form["reason"]} if form.get("reason") else {}
+        desk.ask(method, id=name, **more, **_place(form))
+        return Done(said, form.get("back") or _entry(desk, name), undo=_undoing(desk, name))
+
+    return act
+
+
+def reword(desk: Desk, form: Form) -> Done:
+    """Change a candidate's words, then let it in."""
+    name = form.get("id", "")
+    desk.ask(
+        Memories.edit, id=name, content=form.get("content", ""), reason="reworded on the page", **_place(form)
+    )
+    desk.ask(Memories.promote, id=name, **_place(form))
+    return Done("Reworded and kept.", form.get("back") or _entry(desk, name), undo=_undoing(desk, name))
+
+
+def merge(desk: Desk, form: Form) -> Done:
+    """Make one of a candidate and a memory: the memory is replaced by the joint text, the candidate put away."""
+    verdict = desk.ask(
+        Memories.supersede, id=form.get("into", ""), content=form.get("content", ""), reason=f"merged with {form.get('id', '')}"
+    )  # fmt: skip
+    if not verdict["accepted"]:
+        raise Invalid(
+            f"The gate refused it: {verdict.get('detail') or verdict.get('reason')}. Nothing was changed."
+        )
+    made = verdict["memory"]["id"]
+    if made != form.get("id"):
+        desk.ask(Memories.archive, id=form.get("id", ""), reason=f"merged into {made}")
+    return Done("Merged into one.", desk.link("/view/review"))
+
+
+def restore(desk: Desk, form: Form) -> Done:
+    """Bring an entry back to what it was before one change, or everything to a checkpoint."""
+    plan = desk.ask(Time.restore, target=form.get("target", ""))["entries"]
+    said = (
+        f"Restored {len(plan)} {'entry' if len(plan) == 1 else 'entries'}."
+        if plan
+        else "It is as it was: nothing to restore."
+    )
+    return Done(said, form.get("back") or desk.link("/"))
+
+
+def forget(desk: Desk, form: Form) -> Done:
+    """Look at what would go, then let it go; the receipt says what went."""
+    name, words = form.get("id", ""), [one for one in form.get("words", "").splitlines() if one.strip()]
+    asked: dict[str, Any] = {"id": name} if name else {}
+    if words:
+        asked["words"] = words
+    also = [key.removeprefix("also:") for key in form if key.startswith("also:")]
+    receipt = desk.ask(Memories.forget, **asked, also=also, dry_run=form.get("sure") != "yes")
+    shown = {"receipt": receipt, "name": name, "words": form.get("words", ""), "also": also}
+    return Done(template="forget.html", shown=shown)
+
+
+def remember(desk: Desk, form: Form) -> Done:
+    """Keep one sentence."""
+    scope, _, owner = form.get("who", "").partition(":")
+    place = {"scope": scope, "owner": owner} if owner else {"scope": "project"}
+    verdict = desk.ask(
+        Remember.remember, content=form.get("content", ""), category=form.get("category") or "fact", **place
+    )
+    if not verdict["accepted"]:
+        raise Invalid(f"It was not kept: {verdict.get('detail') or verdict.get('reason')}.")
+    return Done("Remembered.", _entry(desk, verdict["memory"]["id"]))
+
+
+def core(desk: Desk, form: Form) -> Done:
+    """Set the project's core memory."""
+    lists = ("criticalConventions", "userPreferences", "activeFocus", "notes")
+    given: dict[str, Any] = {
+        name: [one.strip() for one in form.get(name, "").splitlines() if one.strip()] for name in lists
+    }
+    desk.ask(Memories.set_core, projectSummary=form.get("projectSummary", ""), **given)
+    return Done("Core memory is set.", desk.link("/view/project"))
+
+
+def checkpoint(desk: Desk, form: Form) -> Done:
+    """Mark this moment."""
+    made = desk.ask(Time.checkpoint, label=form.get("label", ""))
+    return Done(f"{made['id']} is marked.", desk.link("/view/project"))
+
+
+# ---------------------------------------------------------------- upkeep
+
+
+def sync(desk: Desk, _form: Form) -> Done:
+    """Bring the index up to date."""
+    done = desk.ask(Upkeep.sync)
+    return Done(f"{done['applied']} changes were applied.", "/view/health")
+
+
+def rebuild(desk: Desk, _form: Form) -> Done:
+    """Make the index anew."""
+    done = desk.ask(Upkeep.rebuild)
+    return Done(f"Rebuilt: {done['rows']} rows from {done['notes']} files.", "/view/health")
+
+
+def repair(desk: Desk, _form: Form) -> Done:
+    """Mend what is safe to mend."""
+    done = desk.ask(Upkeep.repair)["mended"]
+    return Done(
+        "; ".join(f"{one['where']}: {one['what']}" for one in done) or "There was nothing to mend.",
+        "/view/health",
+    )
+
+
+def retry(desk: Desk, _form: Form) -> Done:
+    """Queue what failed again."""
+    desk.ask(Upkeep.failures, retry=True)
+    return Done("What can be tried again is queued.", "/view/health")
+
+
+def trigger(desk: Desk, form: Form) -> Done:
+    """Run a strategy now."""
+    done = desk.ask(Upkeep.trigger, name=form.get("name", ""), timeout=20.0)
+    return Done(f"{done['name']}: {done['status']}, {done['dispatched']} runs.", "/view/health")
+
+
+def sweep(desk: Desk, form: Form) -> Done:
+    """Plan a sweep, then run it."""
+    planned = form.get("sure") != "yes"
+    plan = desk.ask(Memories.sweep, dry_run=planned)
+    return Done(template="plan.html", shown={"what": "sweep", "plan": plan, "planned": planned})
+
+
+def consolidate(desk: Desk, form: Form) -> Done:
+    """Plan what would be merged, merge it, or take a run back."""
+    if form.get("undo"):
+        done = desk.ask(Memories.consolidate, undo=form["undo"])
+        return Done(f"{done['restored']} memories are as they were.", "/view/health")
+    planned = form.get("sure") != "yes"
+    plan = desk.ask(Memories.consolidate, dry_run=planned)
+    return Done(template="plan.html", shown={"what": "consolidate", "plan": plan, "planned": planned})
+
+
+def undo_reflection(desk: Desk, _form: Form) -> Done:
+    """Take the latest reflection back."""
+    done = desk.ask(Upkeep.undo_reflection)["restored"]
+    return Done(f"{len(done)} notes are as they were.", "/view/health")
+
+
+ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
+    "revise": revise,
+    "correct": correct,
+    "reword": reword,
+    "merge": merge,
+    "restore": restore,
+    "forget": forget,
+    "remember": remember,
+    "core": core,
+    "checkpoint": checkpoint,
+    "sync": sync,
+    "rebuild": rebuild,
+    "repair": repair,
+    "retry": retry,
+    "trigger": trigger,
+    "sweep": sweep,
+    "consolidate": consolidate,
+    "undo_reflection": undo_reflection,
+    "keep": simple(Memories.promote, "Kept."),
+    "refuse": simple(Memories.archive, "Put away."),
+    "archive": simple(Memories.archive, "Archived: out of answers, still in its note."),
+    "unarchive": simple(Memories.restore, "Back again."),
+    "pin": simple(Memories.pin, "Pinned."),
+    "unpin": simple(Memories.unpin, "Not pinned any more."),
+}

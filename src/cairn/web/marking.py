@@ -1,0 +1,119 @@
+"""Text on its way to a browser: Markdown made harmless, the words that matched marked, direction tricks shown.
+
+Memories are hostile input. Raw HTML is text here, links go to the web or to mail and nowhere else, pictures are not
+fetched, and a sign that turns the direction of reading is written out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from markupsafe import Markup, escape
+
+from cairn.language.words import query_terms, stem, tokens
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+MOST_CHARS = 40_000
+_EXCERPT = 320
+_MOST_TERMS = 32
+_OVERRIDES = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_WORD = re.compile(r"\w+")
+_LEAST_RUN = 4
+_MOST_TOKENS = 3000
+
+
+@lru_cache(maxsize=1)
+def _reader() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True})
+    made.enable(["table", "strikethrough"]).disable(["image"])
+    made.validateLink = _is_harmless  # type: ignore[assignment,method-assign]
+    return made
+
+
+def _is_harmless(address: str) -> bool:
+    try:
+        return urlsplit(address.strip()).scheme.lower() in {"http", "https", "mailto"}
+    except ValueError:
+        return False
+
+
+def plain(text: object) -> str:
+    """Text with signs that turn the direction of reading written out."""
+    return _OVERRIDES.sub(lambda found: f"[U+{ord(found.group()):04X}]", str(text))
+
+
+def markdown(text: str) -> Markup:
+    """Markdown as harmless HTML; a very long text is shown as it is written, cut."""
+    shown = plain(text)
+    if len(shown) > MOST_CHARS or max(map(len, shown.split("\n")), default=0) > MOST_CHARS // 4:
+        return Markup("<pre class=long>{}</pre>").format(shown[:MOST_CHARS])
+    made = str(_reader().render(shown))
+    return Markup(made.replace("<a href=", '<a rel="noopener noreferrer nofollow" href='))  # noqa: S704 -- raw HTML was off
+
+
+# ---------------------------------------------------------------- what matched
+
+
+def terms(query: str) -> frozenset[str]:
+    """The stems a question is about."""
+    return frozenset(query_terms(query, limit=_MOST_TERMS)) if query.strip() else frozenset()
+
+
+def marked(text: str, wanted: frozenset[str]) -> Markup:
+    """Text with the words that match marked."""
+    shown, out, at = plain(text), Markup(), 0
+    if not wanted:
+        return escape(shown)
+    for found in _WORD.finditer(shown):
+        if _matches(found.group(), wanted):
+            out += escape(shown[at : found.start()]) + Markup("<mark>{}</mark>").format(found.group())
+            at = found.end()
+    return out + escape(shown[at:])
+
+
+def _matches(word: str, wanted: frozenset[str]) -> bool:
+    folded = word.casefold()
+    if folded in wanted or stem(folded) in wanted:
+        return True
+    return not word.isascii() and not wanted.isdisjoint(tokens(word))
+
+
+def excerpt(text: str, wanted: frozenset[str], most: int = _EXCERPT) -> Markup:
+    """The stretch of a text around the first words that match, marked."""
+    flat = " ".join(text.split())
+    first = (
+        next((one.start() for one in _WORD.finditer(flat) if _matches(one.group(), wanted)), 0)
+        if wanted
+        else 0
+    )
+    start = max(0, first - most // 3) if first > most * 2 // 3 else 0
+    if start:
+        start = flat.find(" ", start) + 1
+    piece = flat[start : start + most]
+    before, after = ("… " if start else ""), (" …" if start + most < len(flat) else "")
+    return escape(before) + marked(piece, wanted) + escape(after)
+
+
+def used(message: str, entry: str) -> Markup:
+    """A message with the runs of words marked that its entry took over."""
+    shown = plain(message)
+    said, told = list(_WORD.finditer(shown)), _WORD.findall(entry.casefold())
+    if not said or len(said) > _MOST_TOKENS or len(told) > _MOST_TOKENS:
+        return escape(shown[:MOST_CHARS])
+    words = [one.group().casefold() for one in said]
+    runs = difflib.SequenceMatcher(None, words, told, autojunk=False).get_matching_blocks()
+    out, at = Markup(), 0
+    for run in runs:
+        if run.size >= min(_LEAST_RUN, len(words)):
+            start, end = said[run.a].start(), said[run.a + run.size - 1].end()
+            out += escape(shown[at:start]) + Markup("<mark>{}</mark>").format(shown[start:end])
+            at = end
+    return out + escape(shown[at:])

@@ -1,0 +1,321 @@
+"""The page over HTTP: views for GET, forms for POST, its two files, and word of changes.
+
+Every answer says what a browser may load (nothing but ours), and nothing of it is kept by caches. A view is made in
+one thread of the readers' pool, a form in one of the writers'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from jinja2 import Environment, FileSystemLoader
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from cairn.aio import AsyncMemory
+from cairn.errors import CairnError, Forbidden, Invalid, NotFound
+from cairn.rights import Grant
+from cairn.types import Space
+from cairn.version import VERSION
+from cairn.web import marking
+from cairn.web.acts import ACTS, Done
+from cairn.web.desk import Desk
+from cairn.web.views import KINDS, VIEWS, trouble
+from cairn.web.visitors import Visit, Visitors, cookie_name, hashed
+
+log = logging.getLogger("cairn.page")
+
+HERE = Path(__file__).parent
+TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # A form's Origin would be "null" without any referrer.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_LOOK_SECONDS = 0.5
+_QUIET_SECONDS = 15.0
+
+
+class Pages:
+    """Answers every request for the page.
+
+    Args:
+        memory: The open memory.
+        visitors: Who is there.
+        status_of: The HTTP status for an error.
+        is_stopping: Whether the server is about to end: open streams end then, too.
+    """
+
+    def __init__(
+        self,
+        memory: AsyncMemory,
+        visitors: Visitors,
+        status_of: Callable[[BaseException], int],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self.memory = memory
+        self.visitors = visitors
+        self._status_of = status_of
+        self._is_stopping = is_stopping
+
+    async def __call__(self, request: Request) -> Response:
+        path = request.url.path.removeprefix("/view/").removeprefix("/").rstrip("/")
+        request.state.route = "/view/" + (
+            path.partition("/")[0] if path.partition("/")[0] in KNOWN else "other"
+        )
+        visit: Visit | None = request.state.visit
+        grant: Grant | None = request.state.grant
+        try:
+            if path.startswith("static/"):
+                return self._static(path.removeprefix("static/"), request)
+            if path == "open":
+                return self._opened(request)
+            if path == "login":
+                return await self._login(request)
+            if grant is None:
+                return self._page(request, "login.html", {"said": ""}, None, status=401)
+            if path == "events":
+                return self._events()
+            request.state.operation, request.state.about = f"page {request.method} /{path}"[:80], {}
+            if request.method == "POST":
+                return await self._act(request, path.removeprefix("do/"), visit, grant)
+            return await self._view(request, path, visit, grant)
+        except CairnError as error:
+            return self._failed(request, error, visit, grant)
+
+    # ------------------------------------------------------------ views and forms
+
+    def _desk(self, request: Request, visit: Visit | None, grant: Grant) -> Desk:
+        named = request.query_params.get("space", "default/default")
+        app, _, project = named.partition("/")
+        space = Space(app, project or "default")
+        return Desk(self.memory.memory, grant, space.app, space.project, visit.form if visit else "")
+
+    async def _view(self, request: Request, path: str, visit: Visit | None, grant: Grant) -> Response:
+        if visit is None and self.visitors.writes:
+            return self._with_cookie(request, *self.visitors.begin(), to=_same(str(request.url)))
+        query = dict(request.query_params)
+
+        def work() -> Response:
+            desk = self._desk(request, visit, grant)
+            if path == "raw":
+                from cairn.operations.recall import Recall
+
+                found = desk.ask(Recall.show, id=query.get("id", ""))
+                text = found.get("source") or "\n\n".join(found["sections"].values())
+                return Response(text, media_type="text/plain; charset=utf-8", headers=_uncached())
+            if path not in VIEWS:
+                raise NotFound(f"There is no view {path[:80]}. The links above lead everywhere.")
+            template, shown = VIEWS[path](desk, query)
+            return self._page(request, template, shown, desk)
+
+        answer: Response = await self.memory.pools.run(work, writes=False)
+        return answer
+
+    async def _act(self, request: Request, name: str, visit: Visit | None, grant: Grant) -> Response:
+        form = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+        if visit is None or not hmac.compare_digest(form.get("form", ""), visit.form):
+            raise Forbidden("This form is not of this visit: load the page again, then send it.")
+        if name == "leave":
+            self.visitors.end(visit)
+            return RedirectResponse("/", 303, headers=HEADERS)
+        if name not in ACTS:
+            raise NotFound(f"There is nothing called {name[:80]} to do.")
+
+        def work() -> Response:
+            desk = self._desk(request, visit, grant)
+            done = ACTS[name](desk, form)
+            if done.template:
+                return self._page(
+                    request, done.template, done.shown | {"said": done.said}, desk, status=done.status
+                )
+            return self._went(request, done, visit)
+
+        answer: Response = await self.memory.pools.run(work, writes=True)
+        return answer
+
+    @staticmethod
+    def _went(request: Request, done: Done, visit: Visit) -> Response:
+        to = _same(done.to)
+        if request.headers.get("accept", "").startswith("application/json"):
+            body = json.dumps({"said": done.said, "to": to, "undo": done.undo})
+            return Response(body, media_type="application/json", headers=_uncached())
+        visit.said, visit.undo = done.said, done.undo
+        return RedirectResponse(to, 303, headers=_uncached())
+
+    def _failed(
+        self, request: Request, error: CairnError, visit: Visit | None, grant: Grant | None
+    ) -> Response:
+        status = self._status_of(error)
+        if request.headers.get("accept", "").startswith("application/json"):
+            body = json.dumps({"trouble": str(error)})
+            return Response(body, status, media_type="application/json", headers=_uncached())
+        desk = None
+        if grant is not None:
+            try:
+                desk = self._desk(request, visit, grant)
+            except Invalid:
+                desk = Desk(self.memory.memory, grant, form=visit.form if visit else "")
+        return self._page(
+            request, "trouble.html", {"trouble": trouble(error), "status": status}, desk, status=status
+        )
+
+    def _page(
+        self,
+        request: Request,
+        template: str,
+        shown: Mapping[str, Any],
+        desk: Desk | None,
+        *,
+        status: int = 200,
+    ) -> Response:
+        visit: Visit | None = request.state.visit
+        said, undo = visit.tell() if visit is not None and desk is not None else ("", "")
+        given = {
+            "desk": desk,
+            "may_write": desk is not None and desk.may_write,
+            "at": request.url.path,
+            "here": _same(str(request.url)),
+            "said": said,
+            "undo": undo,
+            "version": VERSION,
+            "stamps": self._stamps,
+            "KINDS": KINDS,
+            "signed": visit is not None,
+        }
+        text = self._templates.get_template(template).render(given | dict(shown))
+        return Response(
+            text.encode("utf-8", "replace"),
+            status,
+            media_type="text/html; charset=utf-8",
+            headers=_uncached(),
+        )
+
+    @cached_property
+    def _templates(self) -> Environment:
+        made = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        made.filters |= {
+            "markdown": marking.markdown,
+            "marked": marking.marked,
+            "excerpt": marking.excerpt,
+            "plain": marking.plain,
+            "day": lambda text: text[:10],
+            "minute": lambda text: text[:16].replace("T", " "),
+        }
+        return made
+
+    # ------------------------------------------------------------ its files
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:
+        return {one.name: one.read_bytes() for one in (HERE / "static").iterdir() if one.suffix in TYPES}
+
+    @cached_property
+    def _stamps(self) -> dict[str, str]:
+        """A part of each file's hash, so that a new version has a new address."""
+        return {name: hashlib.sha256(data).hexdigest()[:10] for name, data in self._files.items()}
+
+    def _static(self, name: str, request: Request) -> Response:
+        data = self._files.get(name)
+        if data is None:
+            raise NotFound(f"The page has no file {name[:80]}.")
+        kept = request.query_params.get("v") == self._stamps[name]
+        caching = "public, max-age=31536000, immutable" if kept else "no-cache"
+        return Response(
+            data, media_type=TYPES[Path(name).suffix], headers={**HEADERS, "cache-control": caching}
+        )
+
+    # ------------------------------------------------------------ coming in
+
+    def _opened(self, request: Request) -> Response:
+        if not self.visitors.take(request.query_params.get("code", "")):
+            raise Forbidden("This link was used already, or is too old: `cairn open` gives a new one.")
+        return self._with_cookie(request, *self.visitors.begin(is_owner=True), to="/")
+
+    async def _login(self, request: Request) -> Response:
+        if request.method != "POST":
+            return self._page(request, "login.html", {"said": ""}, None)
+        form = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+        digest = hashed(form.get("token", "").strip())
+        if not any(hmac.compare_digest(one.digest, digest) for one in request.state.grants):
+            said = "That is no token of this server."
+            return self._page(request, "login.html", {"said": said}, None, status=401)
+        return self._with_cookie(request, *self.visitors.begin(digest=digest), to="/")
+
+    def _with_cookie(self, request: Request, secret: str, _visit: Visit, *, to: str) -> Response:
+        answer = RedirectResponse(to, 303, headers=_uncached())
+        name = cookie_name(dict(request.scope["headers"]))
+        answer.set_cookie(
+            name, secret, httponly=True, samesite="strict", path="/", secure=request.url.scheme == "https"
+        )
+        return answer
+
+    # ------------------------------------------------------------ word of changes
+
+    def _events(self) -> Response:
+        """A line for whatever changed. What it was a page asks for itself, with its own rights."""
+        hub = self.memory.memory.parts.events
+
+        async def stream() -> AsyncIterator[bytes]:
+            loop, happened = asyncio.get_running_loop(), asyncio.Event()
+
+            def heard(_event: object) -> None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                    loop.call_soon_threadsafe(happened.set)
+
+            stop, quiet = hub.listen(heard), 0.0
+            try:
+                yield b"retry: 2000\n\n"
+                while not self._is_stopping():
+                    try:
+                        await asyncio.wait_for(happened.wait(), _LOOK_SECONDS)
+                    except TimeoutError:
+                        quiet += _LOOK_SECONDS
+                        if quiet < _QUIET_SECONDS:
+                            continue
+                        yield b": still here\n\n"
+                    else:
+                        happened.clear()
+                        yield b"event: changed\ndata: 1\n\n"
+                    quiet = 0.0
+            finally:
+                stop()
+
+        return StreamingResponse(stream(), media_type="text/event-stream", headers=_uncached())
+
+
+KNOWN = frozenset({*VIEWS, "static", "do", "open", "login", "events", "raw"})
+
+
+def _uncached() -> dict[str, str]:
+    return {**HEADERS, "cache-control": "no-store"}
+
+
+def _same(address: str) -> str:
+    """The path and query of an address: no redirect leaves this server."""
+    parts = urlsplit(address)
+    path = "/" + parts.path.lstrip("/\\")
+    return f"{path}?{parts.query}" if parts.query else path

@@ -1,0 +1,166 @@
+"""The memory as a picture: who and what, row by row, over time; each spot is a link to what it stands for.
+
+Rows are people, agents and the project, then the words that stand in most titles. A spot is as large as there are
+entries of that row in that stretch of time, so one sees when something was talked about, and goes there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Any
+
+from cairn.language.words import STOP_WORDS
+from cairn.operations.browse import Browse
+from cairn.web.desk import Desk
+
+_COLUMNS = 26
+_MOST_OWNERS = 24
+_TOPICS = 12
+_READ = 1000
+_WIDE, _HIGH, _LEFT, _TOP = 26, 26, 150, 34
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_PLAIN = frozenset(
+    [
+        "about",
+        "after",
+        "again",
+        "against",
+        "asked",
+        "being",
+        "could",
+        "every",
+        "first",
+        "from",
+        "have",
+        "into",
+        "just",
+        "know",
+        "like",
+        "made",
+        "make",
+        "more",
+        "most",
+        "need",
+        "other",
+        "over",
+        "said",
+        "says",
+        "should",
+        "some",
+        "talked",
+        "than",
+        "that",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "thing",
+        "things",
+        "this",
+        "those",
+        "want",
+        "wants",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "will",
+        "with",
+        "would",
+        "your",
+    ]
+)
+
+
+def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
+    """The rows, the columns and the spots, with where each leads."""
+    told = desk.ask(Browse.timeline, limit=_READ, days=True, **asked)
+    days = [date.fromisoformat(one["day"]) for one in told["days"]]
+    if not days:
+        return {"rows": [], "columns": []}
+    first, last = min(days), max(days)
+    step = max(1, math.ceil(((last - first).days + 1) / _COLUMNS))
+    columns = [first + timedelta(days=n * step) for n in range(((last - first).days // step) + 1)]
+    rows = [
+        *_owners(desk, asked, first, step, len(columns)),
+        *_topics(desk, told["entries"], first, step, len(columns)),
+    ]
+    most = max((spot["count"] for row in rows for spot in row["spots"]), default=1)
+    for at, row in enumerate(rows):
+        row["y"] = _TOP + at * _HIGH + _HIGH // 2
+        for spot in row["spots"]:
+            start = columns[spot["column"]]
+            spot["x"] = _LEFT + spot["column"] * _WIDE + _WIDE // 2
+            spot["r"] = round(2.5 + 9 * math.sqrt(spot["count"] / most), 1)
+            end = start + timedelta(days=step - 1)
+            spot["words"] = f"{row['name']}: {spot['count']} from {start} to {end}"
+            spot["href"] = desk.link("/", **row["query"], since=start.isoformat(), until=end.isoformat())
+    marks = [
+        {"x": _LEFT + n * _WIDE, "text": f"{day:%d %b %Y}"} for n, day in enumerate(columns) if n % 5 == 0
+    ]
+    return {
+        "rows": rows,
+        "columns": marks,
+        "width": _LEFT + len(columns) * _WIDE + 90,
+        "height": _TOP + len(rows) * _HIGH + 12,
+        "left": _LEFT,
+    }
+
+
+def _spots(days: Counter[date], first: date, step: int, columns: int) -> list[dict[str, Any]]:
+    counted: Counter[int] = Counter()
+    for day, count in days.items():
+        counted[min(columns - 1, max(0, (day - first).days // step))] += count
+    return [{"column": column, "count": count} for column, count in sorted(counted.items())]
+
+
+def _owners(
+    desk: Desk, asked: Mapping[str, str], first: date, step: int, columns: int
+) -> list[dict[str, Any]]:
+    owners = sorted(desk.owners, key=lambda one: -sum(one["kinds"].values()))[:_MOST_OWNERS]
+    rows = []
+    more = {name: asked[name] for name in ("kind", "since", "until") if name in asked}
+    for one in owners:
+        if asked.get("owner") and (one["scope"], one["owner"]) != (asked.get("scope"), asked["owner"]):
+            continue
+        told = desk.ask(Browse.timeline, scope=one["scope"], owner=one["owner"], limit=1, days=True, **more)
+        days = Counter({date.fromisoformat(day["day"]): day["count"] for day in told["days"]})
+        if days:
+            name = one["owner"] or "the project"
+            rows.append({
+                "name": name, "sort": one["scope"], "spots": _spots(days, first, step, columns),
+                "query": {"who": f"{one['scope']}:{one['owner']}"},
+            })  # fmt: skip
+    return rows
+
+
+def _topics(
+    desk: Desk, entries: list[Mapping[str, Any]], first: date, step: int, columns: int
+) -> list[dict[str, Any]]:
+    """Rows of the words that stand in most titles, names of owners left out."""
+    named = {word.casefold() for one in desk.owners for word in _WORD.findall(one["owner"])}
+    days: dict[str, Counter[date]] = {}
+    for one in entries:
+        if not one["timestamp"]:
+            continue
+        day = date.fromisoformat(one["timestamp"][:10])
+        for word in {found.casefold() for found in _WORD.findall(one["title"])} - named - STOP_WORDS - _PLAIN:
+            days.setdefault(word, Counter())[day] += 1
+    common = sorted(days, key=lambda word: (-sum(days[word].values()), word))
+    return [
+        {
+            "name": word,
+            "sort": "topic",
+            "spots": _spots(days[word], first, step, columns),
+            "query": {"q": word},
+        }
+        for word in common[:_TOPICS]
+        if sum(days[word].values()) > 1
+    ]

@@ -1,0 +1,259 @@
+"""What each view shows: a template, and what it needs, asked from the operations."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from itertools import groupby
+from typing import Any
+
+from cairn.errors import CairnError, Forbidden
+from cairn.memory import Memories
+from cairn.operations.browse import Browse
+from cairn.operations.recall import Recall
+from cairn.operations.repositories import Repositories
+from cairn.operations.time import Time
+from cairn.operations.upkeep import Upkeep
+from cairn.web import marking, picture
+from cairn.web.desk import Desk
+
+Query = Mapping[str, str]
+Shown = tuple[str, dict[str, Any]]
+
+KINDS = {
+    "episode": "Episodes",
+    "memory": "Memories",
+    "atomic_fact": "Facts",
+    "foresight": "Plans",
+    "agent_case": "Cases",
+    "agent_skill": "Skills",
+    "profile": "Profiles",
+}
+PAGE = 40
+_MOST_BARS = 84
+_MOST_REVIEWED = 100
+
+
+def choice(query: Query) -> dict[str, str]:
+    """The filters of a request: whose, which kind, from when to when."""
+    scope, _, owner = query.get("who", "").partition(":")
+    found = {"scope": scope, "owner": owner, "kind": query.get("kind", "")}
+    found |= {name: query.get(name, "") for name in ("since", "until")}
+    return {name: value for name, value in found.items() if value}
+
+
+def home(desk: Desk, query: Query) -> Shown:
+    """Search, or the timeline: what is there, newest first."""
+    asked, words = choice(query), query.get("q", "").strip()
+    shown: dict[str, Any] = {"query": query, "q": words, "kinds": KINDS}
+    if words:
+        found = desk.ask(Browse.find, query=words, explain=True, limit=25, **asked)
+        return "found.html", shown | {"found": found, "wanted": marking.terms(words)}
+    skip = int(query.get("skip", "0")) if query.get("skip", "0").isdigit() else 0
+    told = desk.ask(Browse.timeline, offset=skip, limit=PAGE, days=True, **asked)
+    entries = told["entries"]
+    shown |= {
+        "told": told,
+        "days": [(day, list(of)) for day, of in groupby(entries, lambda one: one["timestamp"][:10])],
+        "next": skip + len(entries) if skip + len(entries) < told["total"] else 0,
+        "bars": bars(told["days"]),
+    }
+    if not skip:
+        named = {name: asked[name] for name in ("scope", "owner") if name in asked}
+        shown |= {"soon": desk.ask(Browse.upcoming, **named)["entries"][:6], "waiting": len(candidates(desk))}
+    return "home.html", shown
+
+
+def bars(days: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The activity strip: at most so many bars over all there is, each a stretch of days."""
+    if not days:
+        return []
+    counted = {date.fromisoformat(one["day"]): one["count"] for one in days}
+    first, last = min(counted), max(counted)
+    step = max(1, math.ceil(((last - first).days + 1) / _MOST_BARS))
+    sums: Counter[int] = Counter()
+    for day, count in counted.items():
+        sums[(last - day).days // step] += count
+    most = max(sums.values())
+    out = []
+    for back in range(min(_MOST_BARS, (last - first).days // step + 1) - 1, -1, -1):
+        end = last - timedelta(days=back * step)
+        start = max(first, end - timedelta(days=step - 1))
+        count = sums.get(back, 0)
+        out.append({
+            "since": start.isoformat(), "until": end.isoformat(), "count": count,
+            "height": max(2, round(36 * math.sqrt(count / most))) if count else 1,
+        })  # fmt: skip
+    return out
+
+
+# ---------------------------------------------------------------- one entry
+
+
+def entry(desk: Desk, query: Query) -> Shown:
+    """One thing by its id, with all that is known about it."""
+    name = query.get("id", "")
+    found = desk.ask(Recall.show, id=name)
+    body = "\n\n".join(found["sections"].values())
+    shown: dict[str, Any] = {
+        "found": found,
+        "sections": {title: text for title, text in found["sections"].items() if text.strip()},
+        "title": _title(found),
+        "said_by": [{**one, "marked": marking.used(one["text"], body)} for one in found["messages"][:200]],
+        "links": {},
+        "row": None,
+        "why": [],
+        "changes": None,
+        "editing": query.get("edit") == "1" and bool(found.get("version")),
+        "correcting": query.get("correct") == "1",
+    }
+    if found.get("version"):
+        shown["links"] = {k: v for k, v in desk.ask(Browse.linked, id=found["id"]).items() if v}
+        shown["changes"] = desk.tried(Time.log, id=found["id"], limit=30, diffs=True)
+    if found["kind"] == "memory":
+        place = {"scope": found["scope"], "owner": found["owner"]}
+        shown["row"] = desk.ask(Memories.show, id=found["id"], **place)
+        shown["why"] = desk.ask(Memories.why, id=found["id"], **place)["why"]
+    return "entry.html", shown
+
+
+def _title(found: Mapping[str, Any]) -> str:
+    sections = found["sections"]
+    text = sections.get("Subject") or sections.get("TaskIntent") or found["inline"].get("name")
+    text = text or next((one for one in sections.values() if one.strip()), "") or found["id"]
+    first = str(text).strip().partition("\n")[0].lstrip("# ")
+    return first if len(first) <= 140 else first[:139] + "…"
+
+
+def merge(desk: Desk, query: Query) -> Shown:
+    """What a candidate could become one with."""
+    found = desk.ask(Memories.show, id=query.get("id", ""))
+    place = {"scope": found["scope"], "owner": found["scope_owner_id"]}
+    near = desk.ask(Memories.search, query=found["content"][:2000], top_k=8, **place)["memories"]
+    return "merge.html", {"row": found, "near": [one for one in near if one["id"] != found["id"]]}
+
+
+# ---------------------------------------------------------------- people and agents
+
+
+def who(desk: Desk, query: Query) -> Shown:
+    """A person, an agent or a run: the profile, and what there is of each kind."""
+    scope, owner = query.get("scope", "user"), query.get("owner", "")
+    place = {"scope": scope, "owner": owner}
+    parts: list[tuple[str, str, Any]] = []
+    for kind in ("memory", "episode", "atomic_fact", "agent_case", "agent_skill"):
+        told = desk.ask(Browse.timeline, kind=kind, limit=8, **place)
+        if told["total"]:
+            parts.append((kind, KINDS[kind], told))
+    shown: dict[str, Any] = {"scope": scope, "owner": owner, "parts_of": parts, "profile": None, "core": None}
+    shown["soon"] = desk.ask(Browse.upcoming, ahead=365, **place)["entries"][:12]
+    if scope == "user":
+        shown["profile"] = _first(desk.ask(Recall.get, memory_type="profile", user_id=owner)["profiles"])
+    if scope == "agent":
+        shown["core"] = desk.tried(Memories.core, agent=owner)
+    return "who.html", shown
+
+
+def people(desk: Desk, _query: Query) -> Shown:
+    """Everybody in this space."""
+    return "people.html", {"owners": desk.owners}
+
+
+def _first(rows: list[Any]) -> Any:
+    return rows[0] if rows else None
+
+
+# ---------------------------------------------------------------- what waits for a person
+
+
+def candidates(desk: Desk) -> list[Mapping[str, Any]]:
+    """Memories that wait for a person to let them in, and those that contradict another."""
+    try:
+        rows = desk.ask(Memories.list, status="candidate", limit=_MOST_REVIEWED, skills=False)["memories"]
+    except Forbidden:  # not everybody's: one by one, of those who may be seen
+        rows = []
+        for one in desk.owners:
+            if one["kinds"].get("memory"):
+                place = {"scope": one["scope"], "owner": one["owner"]}
+                rows += desk.ask(
+                    Memories.list, status="candidate", limit=_MOST_REVIEWED, skills=False, **place
+                )["memories"]
+    return list(rows)
+
+
+def review(desk: Desk, _query: Query) -> Shown:
+    """The inbox of candidates and contradictions."""
+    return "review.html", {"rows": candidates(desk)}
+
+
+# ---------------------------------------------------------------- the project
+
+
+def project(desk: Desk, query: Query) -> Shown:
+    """The memory of the project itself: core memory, what was promoted, checkpoints, skills, repositories."""
+    shown: dict[str, Any] = {
+        "core": desk.tried(Memories.core),
+        "groups": [],
+        "editing": query.get("edit") == "core",
+    }
+    listed = desk.tried(Memories.list, scope="project", limit=200, skills=False)
+    rows = listed["memories"] if listed else []
+    by = {one["category"] for one in rows}
+    shown["groups"] = [(name, [one for one in rows if one["category"] == name]) for name in sorted(by)]
+    shown["skills"] = (desk.tried(Memories.skills) or {"skills": []})["skills"]
+    made = desk.tried(Time.checkpoints)
+    shown["checkpoints"] = list(reversed(made["checkpoints"])) if made else None
+    shown["since"], shown["diff"] = query.get("diff", ""), None
+    if shown["since"]:
+        shown["diff"] = desk.ask(Time.diff, target=shown["since"])["differences"]
+    path = query.get("path", "")
+    shown["roots"], shown["path"] = desk.memory.settings.server.project_roots, path
+    if path:
+        shown["repo"], shown["trouble"] = desk.told(Repositories.project_status, path=path)
+        asked = query.get("ask", "").strip()
+        if asked and not shown["trouble"]:
+            shown["answer"] = desk.ask(Repositories.project_query, path=path, question=asked)
+    return "project.html", shown
+
+
+# ---------------------------------------------------------------- health
+
+
+def health(desk: Desk, _query: Query) -> Shown:
+    """How the memory is: freshness, queue, trouble with its next step, strategies, upkeep."""
+    status = desk.tried(Upkeep.index_status)
+    shown: dict[str, Any] = {"status": status, "health": desk.ask(Upkeep.health)}
+    if status is not None:
+        shown["strategies"] = desk.ask(Upkeep.strategies)["strategies"]
+        shown["findings"] = desk.ask(Upkeep.doctor)["findings"]
+        shown["failures"] = (desk.tried(Upkeep.failures) or {"failures": []})["failures"]
+    return "health.html", shown
+
+
+def seen_as_picture(desk: Desk, query: Query) -> Shown:
+    """People, agents and topics over time; each spot leads to what it stands for."""
+    return "map.html", {"picture": picture.draw(desk, choice(query))}
+
+
+VIEWS: Mapping[str, Callable[[Desk, Query], Shown]] = {
+    "": home,
+    "entry": entry,
+    "merge": merge,
+    "who": who,
+    "people": people,
+    "review": review,
+    "project": project,
+    "health": health,
+    "map": seen_as_picture,
+}
+
+
+def trouble(error: BaseException) -> str:
+    """What to say of an error on a page."""
+    return (
+        str(error)
+        if isinstance(error, CairnError)
+        else "The server met an error of its own; its log has the details."
+    )

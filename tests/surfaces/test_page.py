@@ -1,0 +1,238 @@
+"""The page over HTTP: who may see and change what, and what hostile text becomes. The browser is in `test_browser.py`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+
+import pytest
+
+from cairn.config import load
+from cairn.memory import Memory
+from cairn.web.visitors import Visitors
+from tests.surfaces.served import serving
+from tests.waiting import LONG
+
+NASTY = (
+    "<script>alert(1)</script> <img src=x onerror=alert(1)> [click](javascript:alert(1)) "
+    "[data](data:text/html,<script>) [vb](vbscript:x) \u202egnp.exe\u202c ![i](http://elsewhere/x.png) [ok](https://example.org/)"
+)
+ENV = {"CAIRN_EMBEDDING__PROVIDER": "none", "CAIRN_STRATEGIES__ENABLED": "false"}
+
+
+class Seen(HTMLParser):
+    """The tags of a page, with their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+
+class Visitor:
+    """A browser without scripts: one cookie, forms by hand."""
+
+    def __init__(self, port, cookie=""):
+        self.port, self.cookie = port, cookie
+
+    def call(self, method, path, fields=None, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
+        given = {"Cookie": self.cookie} if self.cookie else {}
+        body = urlencode(fields) if fields is not None else None
+        if body is not None:
+            given["Content-Type"] = "application/x-www-form-urlencoded"
+        try:
+            connection.request(method, path, body, given | headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        finally:
+            connection.close()
+        self.headers = answer.headers
+        if cookie := answer.headers.get("set-cookie"):
+            self.cookie = cookie.partition(";")[0]
+        return answer.status, text
+
+    def get(self, path):
+        return self.call("GET", path)
+
+    def post(self, act, **fields):
+        """Send a form of this visit, as its script would."""
+        form = re.search(r'name="form" value="([^"]+)"', self.get("/view/health")[1])
+        return self.call(
+            "POST", f"/view/do/{act}", {"form": form[1] if form else "", **fields}, Accept="application/json"
+        )
+
+
+def said(who, text, n=0):
+    return [{"sender_id": who, "role": "user", "timestamp": 1780300000000 + n * 86_400_000, "content": text}]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    place = tmp_path_factory.mktemp("page") / "root"
+    with Memory(
+        load(place, embedding__provider="none", strategies__enabled=False), background=False
+    ) as memory:
+        memory.add("s1", said("alice", "I moved to Lisbon and bought a boat called Petrel."))
+        memory.flush("s1")
+        memory.add("s2", said("bo", f"My quillheron is grey. {NASTY}", 1))
+        memory.flush("s2")
+        memory.remember("Deploys wait for the migration job.", "gotcha")
+        memory.remember("The tide table has leap seconds.", origin="agent")
+        memory.sync()
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(root):
+    with serving(root, env=ENV) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def owner(server, root):
+    """Somebody who came by `cairn open`."""
+    visitor = Visitor(server.port)
+    code = Visitors(load(root).server_dir).offer()
+    assert visitor.get(f"/view/open?code={code}")[0] == 303
+    cookie = visitor.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert Visitor(server.port).get(f"/view/open?code={code}")[0] == 403  # the link works once
+    return visitor
+
+
+def test_who_only_looks_changes_nothing(server):
+    """Without a link or `--write` everything is shown and no form is there; one sent by hand is refused."""
+    visitor = Visitor(server.port)
+    for path in (
+        "/",
+        "/?q=boat",
+        "/view/people",
+        "/view/who?scope=user&owner=alice",
+        "/view/review",
+        "/view/project",
+        "/view/health",
+        "/view/map",
+    ):
+        status, text = visitor.get(path)
+        assert status == 200, path
+        assert 'method="post"' not in text, path
+        assert "script-src 'self'" in visitor.headers["content-security-policy"]
+        assert visitor.headers["cache-control"] == "no-store"
+        assert len(text) < 150_000
+    assert "Petrel" in visitor.get("/?q=boat")[1]
+    assert visitor.post("remember", content="A stranger was here.")[0] == 403
+    assert visitor.get("/view/none")[0] == 404
+    assert visitor.get("/view/entry?id=../../etc/passwd")[0] in {404, 422}
+
+
+def test_pages_of_others_reach_nothing(server, owner):
+    """Another origin, a framing page and a form without the secret of the visit are refused."""
+    assert owner.call("GET", "/", Host="evil.example")[0] == 403
+    assert owner.call("POST", "/view/do/remember", {"content": "x"}, Origin="http://evil.example")[0] == 403
+    status, text = owner.call("POST", "/view/do/remember", {"content": "It was forged.", "form": "guess"})
+    assert status == 403 and "not of this visit" in text
+    assert owner.get("/")[0] == 200 and "frame-ancestors 'none'" in owner.headers["content-security-policy"]
+
+
+def test_hostile_text_is_text(server, owner):
+    """Stored markup, links to code and signs that turn the direction come out harmless in every view that shows them."""
+    found = re.search(r'href="(/view/entry\?id=bo_ep[^"]+)"', owner.get("/?q=quillheron")[1])
+    assert found
+    for path in ("/", "/?q=quillheron", found[1], "/view/who?scope=user&owner=bo"):
+        text = owner.get(path)[1]
+        assert "quillheron" in text.replace("<mark>", "").replace("</mark>", ""), path
+        tags = Seen(text).tags
+        for tag, attributes in tags:
+            assert not any(name.startswith("on") for name in attributes), (path, tag, attributes)
+            assert tag != "img" or attributes["src"].startswith("/view/static/"), (path, attributes)
+            address = (attributes.get("href") or "/").lower()
+            assert address.startswith(("/", "#", "https://example.org/", "http://elsewhere/")), (
+                path,
+                address,
+            )
+        scripts = [attributes for tag, attributes in tags if tag == "script"]
+        assert [one["src"].partition("?")[0] for one in scripts] == ["/view/static/page.js"], path
+        assert "\u202e" not in text and "[U+202E]" in text, path
+
+
+def test_an_entry_is_put_right_and_found_so(owner):
+    """An edit is saved, found, and undone by its history; what was changed meanwhile is a conflict that shows both."""
+    page = owner.get("/?q=boat")[1]
+    name = re.search(r'href="/view/entry\?id=(alice_ep[^"]+)"', page)[1]
+    text = owner.get(f"/view/entry?id={name}&edit=1")[1]
+    assert "What was said" not in text and "Petrel" in text
+    expect = re.search(r'name="expect" value="(\w+)"', text)[1]
+    source = "### Subject\nA boat\n\n### Content\nAlice has a boat called Kittiwake.\n"
+    status, answer = owner.post("revise", id=name, expect=expect, source=source)
+    told = json.loads(answer)
+    assert status == 200 and told["undo"].startswith("ent-")
+    assert "Kittiwake" in owner.get(f"/view/entry?id={name}")[1]
+    status, answer = owner.post("revise", id=name, expect=expect, source="### Content\nMine instead.\n")
+    assert status == 409 and "Mine instead." in answer and "Kittiwake" in answer
+    status, answer = owner.post("revise", id=name, expect="x", source="<!-- entry:ep_20260101_00000009 -->")
+    assert status == 409
+    assert owner.post("restore", target=told["undo"])[0] == 200
+    text = owner.get(f"/view/entry?id={name}")[1]
+    assert "Petrel" in text and "+Alice has a boat called Kittiwake." in text  # the history tells of it
+
+
+def test_a_candidate_is_reviewed_and_taken_back(owner):
+    """Keeping lets a candidate in; undoing puts it back into the inbox."""
+    page = owner.get("/view/review")[1]
+    name = re.search(r'data-id="([^"]+)"', page)[1]
+    told = json.loads(owner.post("keep", id=name, scope="project")[1])
+    assert name not in owner.get("/view/review")[1]
+    assert owner.post("restore", target=told["undo"])[0] == 200
+    assert name in owner.get("/view/review")[1]
+
+
+def test_forgetting_is_looked_at_first(owner):
+    """The first form only tells what would go; the second gives the receipt."""
+    made = json.loads(owner.post("remember", content="The spare key is under the blue stone.")[1])["to"]
+    name = made.partition("id=")[2]
+    status, text = owner.post("forget", id=name)
+    assert status == 200 and "Look again" in text and "blue stone" in text
+    assert "blue stone" in owner.get(made)[1]
+    status, text = owner.post("forget", id=name, sure="yes")
+    assert status == 200 and "Receipt" in text and "blue stone" not in text
+    assert owner.get(made)[0] == 404
+
+
+def test_a_token_shows_what_it_may_see(root):
+    """Who signs in with a token of one owner sees that owner and nothing of another's, anywhere."""
+    secret = "bo-0123456789abcdef"
+    env = ENV | {"CAIRN_SERVER__TOKENS": f"{secret} rw owner=bo;all-0123456789abcdef rw"}
+    with serving(root, "--write", env=env) as running:
+        visitor = Visitor(running.port)
+        status, text = visitor.get("/")
+        assert status == 401 and "Petrel" not in text and "Token" in text
+        assert visitor.call("POST", "/view/login", {"token": "wrong-0123456789abcdef"})[0] == 401
+        assert visitor.call("POST", "/view/login", {"token": secret})[0] == 303
+        for path in (
+            "/",
+            "/?q=quillheron+boat+Petrel",
+            "/view/people",
+            "/view/review",
+            "/view/map",
+            "/view/health",
+            "/view/project",
+        ):
+            status, text = visitor.get(path)
+            assert status == 200, (path, text)
+            assert "alice" not in text and "Lisbon" not in text and "migration" not in text, path
+        assert "quillheron" in visitor.get("/")[1]
+        status, text = visitor.get("/view/who?scope=user&owner=alice")
+        assert status == 403 and "Petrel" not in text
+        alices = "alice_ep_20260601_00000001"
+        assert visitor.get(f"/view/entry?id={alices}")[0] == 403
+        assert visitor.post("revise", id=alices, source="x", expect="y")[0] == 403
+        other = Visitor(running.port)
+        assert other.call("POST", "/view/login", {"token": "all-0123456789abcdef"})[0] == 303
+        assert "Petrel" in other.get("/")[1]
