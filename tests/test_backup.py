@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 import cairn
-from cairn.engines import transfer
+from cairn import transfer
 from cairn.engines.files import DeviceLocalBackend
 from cairn.errors import Conflict, Invalid, Unavailable
 from cairn.seams import Locator

@@ -149,7 +149,7 @@ def test_tables_being_written_are_waited_for(memory, monkeypatch):
 
     reached, go = threading.Event(), threading.Event()
     monkeypatch.setattr(derived, "sync", slow)
-    thread = threading.Thread(target=lambda: parts.tables.sync(parts.keeper))
+    thread = threading.Thread(target=parts.sync_tables)
     thread.start()
     assert reached.wait(LONG)
     threading.Timer(1.5, go.set).start()

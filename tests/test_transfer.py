@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import cairn
-from cairn.engines import transfer
+from cairn import transfer
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks

@@ -551,8 +551,16 @@ class Parts:
                 log.warning("the sweep of %s/%s failed: %s", space.app, space.project, error)
         self._swept = True
         if done:
-            self.tables.sync(self.keeper)
+            self.sync_tables()
         return done
+
+    def sync_tables(self) -> int:
+        """Bring the tables for other programs up to date; how many memories there are."""
+        from cairn.governed import derived
+
+        return self.tables.sync(
+            lambda db: sum(derived.sync(db, self.keeper, space) for space in self.root.spaces())
+        )
 
     def _finish_everywhere(self) -> None:
         """A power cut may take the ledger of cells under way: look through every session once."""

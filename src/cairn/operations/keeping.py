@@ -126,7 +126,7 @@ class Keeping(Room):
         else:
             done = maintenance.run(parts.keeper, space, writer=parts.writer)
             report = done.sweep if done is not None else None
-            parts.tables.sync(parts.keeper)
+            parts.sync_tables()
         if report is None:  # pragma: no cover -- by hand it is always due
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
         return report
@@ -324,8 +324,8 @@ class Keeping(Room):
         project_id: ProjectId = "default",
     ) -> ScanReport:
         """Bring the registry in step with the skills in the root and in `folders`."""
-        from cairn.engines.skillfolders import skill_files
         from cairn.governed import skills
+        from cairn.operations.skillfolders import skill_files
 
         space = Space(app_id, project_id)
         found = [*skills.in_root(self.parts.keeper, space)]
@@ -390,8 +390,8 @@ class Keeping(Room):
         project_id: ProjectId = "default",
     ) -> ScanReport:
         """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
-        from cairn.engines.skillfolders import one_skill_file
         from cairn.governed import skills
+        from cairn.operations.skillfolders import one_skill_file
 
         if text is None:
             if not path:

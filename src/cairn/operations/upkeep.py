@@ -18,7 +18,7 @@ from cairn.types import Space
 from cairn.version import VERSION
 
 if TYPE_CHECKING:
-    from cairn.engines import transfer
+    from cairn import transfer
     from cairn.parts import Parts
 
 # Copies of the settings that editors and sync programs leave beside them, and environment files.
@@ -120,7 +120,7 @@ class Upkeep(Room):
         self.parts.indexer.wait(lsn, timeout=600.0)
         while self.parts.indexer.embed():
             pass
-        self.parts.tables.sync(self.parts.keeper)
+        self.parts.sync_tables()
         after = self.parts.state.counts()
         return {
             "applied": max(after.last_lsn - before.applied_lsn, 0),
@@ -166,7 +166,7 @@ class Upkeep(Room):
         started = time.perf_counter()
         self.parts.indexer.rebuild()
         self.parts.indexer.catch_up(timeout=3600.0, embed=True)
-        self.parts.tables.sync(self.parts.keeper)
+        self.parts.sync_tables()
         status = self.index_status()
         return {
             "rows": status["rows"],
@@ -411,7 +411,7 @@ class Upkeep(Room):
             Conflict: there is an archive of that name.
             Unavailable: it cannot be written, or does not hold what was copied.
         """
-        from cairn.engines import transfer
+        from cairn import transfer
 
         at = self.parts.clock.now().astimezone(UTC)
         place = transfer.archive_at(target, f"cairn-{at:%Y%m%dT%H%M%SZ}.tar.gz")
@@ -438,7 +438,7 @@ class Upkeep(Room):
 
     def _copied(self, target: str, *, with_secrets: bool) -> tuple[transfer.Transfer, list[str]]:
         """Export to `target`: what was copied, and the names of what stayed here."""
-        from cairn.engines import transfer
+        from cairn import transfer
 
         if transfer.lies_in(target, self.parts.settings.root):
             raise Invalid(f"{target} lies in the memory root: choose a place outside of it.", target=target)
@@ -460,7 +460,7 @@ class Upkeep(Room):
         ],
     ) -> dict[str, Any]:
         """Bring in an export, a folder or another program's memory root; nothing here is overwritten."""
-        from cairn.engines import transfer
+        from cairn import transfer
         from cairn.notes.conflicts import merged
 
         def merge(locator: Locator, ours: str, theirs: str) -> str:
