@@ -47,6 +47,8 @@ from cairn.operations.fields import (
     UserId,
 )
 from cairn.operations.keeping import Items
+from cairn.operations.knowledge import CategoryId, DocId, File, FileName, SourceType, Title
+from cairn.operations.library import Stored
 from cairn.operations.memories import (
     Limited,
     MemoryPage,
@@ -56,7 +58,15 @@ from cairn.operations.memories import (
     Text,
     Vouched,
 )
-from cairn.operations.recall import Here, MemoryType, Method, OtherProject, Person
+from cairn.operations.recall import (
+    FurtherKind,
+    Here,
+    MemoryType,
+    Method,
+    OtherProject,
+    Person,
+    SeesShared,
+)
 from cairn.operations.recalling import Recalled
 from cairn.operations.repositories import Folder, Word
 from cairn.operations.talk import LimitedTo
@@ -211,6 +221,104 @@ class AsyncMemory:
         """Bring in an export, a folder or another program's memory root; nothing here is overwritten."""
     async def index_status(self) -> dict[str, Any]:
         """The queue, the index and who works on it."""
+    async def knowledge_add(
+        self,
+        paths: Sequence[str],
+        *,
+        category: str = "",
+        title: str = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Take in documents (Markdown, text, HTML, PDF, DOCX): kept as Markdown with the address of the original."""
+    async def knowledge_categories(
+        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """The categories of a space's documents, with their number; `knowledge/categories.md` may describe them."""
+    async def knowledge_edit(
+        self,
+        doc_id: DocId,
+        *,
+        title: str | None = None,
+        category_id: CategoryId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Give a document another title or category."""
+    async def knowledge_link(
+        self, path: str, *, name: str = "", app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Search a folder of documents where it lies: never written to, and what is removed there is forgotten here."""
+    async def knowledge_links(
+        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """The linked folders, with how many documents of each are known, and what is wrong with one."""
+    async def knowledge_list(
+        self,
+        *,
+        category_id: CategoryId = None,
+        page: int = 1,
+        page_size: int = 20,
+        sort_by: Literal["created_at", "updated_at", "title"] = "created_at",
+        sort_order: Literal["asc", "desc"] = "desc",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """The documents of a space, those of linked folders included, page by page."""
+    async def knowledge_remove(
+        self, doc_id: DocId, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Remove a document that was taken in; the original it was made of stays where it is."""
+    async def knowledge_replace(
+        self,
+        doc_id: DocId,
+        title: Title,
+        file: File,
+        *,
+        file_name: FileName = "document.md",
+        source_type: SourceType = None,
+        category_id: CategoryId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Stored:
+        """Put another text in the place of a document; what cannot be read leaves the old one as it is."""
+    async def knowledge_search(
+        self,
+        query: str,
+        *,
+        method: Literal["keyword", "vector", "hybrid"] = "hybrid",
+        top_k: int = 10,
+        score_threshold: float | None = None,
+        include_content: bool = False,
+        consistency: Consistency = "eventual",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Find the topics of a space's documents that answer a question, each by its best passage."""
+    async def knowledge_show(
+        self, doc_id: DocId, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """One document: what it is, where its original is, and its topics with their lines."""
+    async def knowledge_topic(
+        self, topic_id: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """One topic of a document: what stands below a heading."""
+    async def knowledge_unlink(
+        self, name: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Search a linked folder no longer; its files stay as they are."""
+    async def knowledge_upload(
+        self,
+        title: Title,
+        file: File,
+        *,
+        file_name: FileName = "document.md",
+        source_type: SourceType = None,
+        category_id: CategoryId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Stored:
+        """Take in one document as it is sent: as a form with a file, or as text."""
     async def linked(
         self, entry_id: EntryName, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
@@ -239,6 +347,8 @@ class AsyncMemory:
         """How a repository's memory stands: what waits, what drifted, what to do next."""
     async def project_validate(self, path: Folder) -> builtins.list[Finding]:
         """Whether a repository's record is whole."""
+    async def quiesce(self, *, timeout: float = 30.0) -> dict[str, Any]:
+        """Wait until every change so far is indexed, and say whether that is so."""
     async def rebuild(self) -> dict[str, Any]:
         """Make the whole index anew from the files."""
     async def recall(
@@ -332,12 +442,15 @@ class AsyncMemory:
         filters: Filters = None,
         evidence: int = 0,
         token_budget: TokenBudget = None,
+        kinds: Sequence[FurtherKind] = (),
+        include_knowledge: bool = True,
         explain: Explain = False,
         for_injection: ForInjection = False,
         consistency: Consistency = "eventual",
         min_lsn: int | None = None,
         as_of: str | datetime | None = None,
         limited_to: LimitedTo = None,
+        sees_shared: SeesShared = True,
     ) -> SearchResult:
         """Find what answers a question in one owner's memory; an empty result is an answer."""
     async def session_owners(
@@ -354,6 +467,21 @@ class AsyncMemory:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def sync(self, path: str | None = None) -> dict[str, Any]:
         """Bring the index up to date now: every file, or one note; conflict copies of a sync program are merged first."""
+    async def task(
+        self, task_id: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """One task by its id."""
+    async def tasks(
+        self,
+        *,
+        session_id: str | None = None,
+        status: Literal["queued", "processing", "success", "failed"] | None = None,
+        page: int = 1,
+        page_size: int = 20,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """What became of the talk of a space: stretches that wait, and those whose episodes are written."""
     async def timeline(
         self,
         *,

@@ -22,6 +22,7 @@ from cairn.errors import CairnError, Invalid
 from cairn.operations.access import Access
 from cairn.operations.browse import Browse
 from cairn.operations.keeping import Keeping
+from cairn.operations.knowledge import Knowledge
 from cairn.operations.memories import Remember, Single
 from cairn.operations.recall import Recall
 from cairn.operations.repositories import Repositories
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cairn")
 
 
-class Memory(Talk, Remember, Recall, Browse, Time, Repositories, Upkeep, Standing, Access):
+class Memory(Talk, Remember, Recall, Browse, Knowledge, Time, Repositories, Upkeep, Standing, Access):
     """One open memory root; use it inside a `with` statement.
 
     Args:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from cairn.daemon import Daemon
     from cairn.engines.lance import LanceMirror, MirrorProcess
+    from cairn.engines.links import LinkedStorage
     from cairn.engines.rows import SqliteIndex
     from cairn.engines.tables import MemoryTables
     from cairn.governed.lifecycle import Trigger
@@ -302,6 +303,13 @@ class Parts:
     # ------------------------------------------------------------ reading
 
     @Stage
+    def linked(self) -> LinkedStorage:
+        """The root's files, and those of the folders it links to, for reading."""
+        from cairn.engines.links import LinkedStorage
+
+        return LinkedStorage(self.storage, self.redact)
+
+    @Stage
     def index(self) -> SqliteIndex:
         """Rows, full text and vectors; made anew from the files whenever it is lost."""
         from cairn.engines.rows import SqliteIndex
@@ -323,7 +331,7 @@ class Parts:
         from cairn.retrieval.indexer import Indexer
 
         return Indexer(
-            storage=self.storage,
+            storage=self.linked,
             journals=self.journals,
             locks=self.locks,
             queue=self.state,
@@ -343,7 +351,7 @@ class Parts:
         """Searches the files themselves, where there is no index."""
         from cairn.retrieval.lexical import NoteScan
 
-        return NoteScan(self.storage, self.journals, zone=self.settings.zone, sessions=self.sessions)
+        return NoteScan(self.linked, self.journals, zone=self.settings.zone, sessions=self.sessions)
 
     @Stage
     def searcher(self) -> Searcher:
@@ -513,7 +521,7 @@ class Parts:
         self.daemon = Daemon(
             self.indexer,
             self.state,
-            watch=TreeWatch(self.settings.root) if self.settings.index.watch else None,
+            watch=TreeWatch(self.settings.root, self.linked.folders) if self.settings.index.watch else None,
             scan_seconds=self.settings.index.scan_seconds,
             follow=self.follower,
             step_aside=partial(self.engine.step_aside, QUIET_SECONDS),

@@ -114,6 +114,11 @@ class Grant:
                 "`cairn token` does so on the machine itself."
             )
 
+    @property
+    def sees_shared(self) -> bool:
+        """Whether what is the project's may be read beside an owner's memory."""
+        return self.share or self.owners is None
+
     # ------------------------------------------------------------ what it may let in
 
     def may_promote(self, what: str) -> None:

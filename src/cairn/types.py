@@ -11,7 +11,7 @@ from typing import Any, Literal
 from cairn.errors import Invalid
 
 Role = Literal["user", "assistant", "tool"]
-Track = Literal["user", "agent", "project", "mission"]
+Track = Literal["user", "agent", "project", "mission", "knowledge"]
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_.@+-]{1,128}", re.ASCII)
 _RESERVED_IDS = frozenset({"default_app", "default_project"})
@@ -80,16 +80,19 @@ class Space:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Scope:
-    """Whose a memory is: a user, an agent, one mission (run), or the project as a whole (owner "")."""
+    """Whose a memory is: a user, an agent, one mission (run), or the project as a whole (owner "").
+
+    Documents are the project's, too, in a scope of their own: "knowledge".
+    """
 
     space: Space
     track: Track
     owner: str
 
     def __post_init__(self) -> None:
-        if self.track == "project":
+        if self.track in {"project", "knowledge"}:
             if self.owner:
-                raise Invalid("The project scope has no owner: leave the owner empty.", field="owner")
+                raise Invalid(f"The {self.track} scope has no owner: leave the owner empty.", field="owner")
         elif self.track in {"user", "agent", "mission"}:
             checked_id(self.owner, {"user": "user_id", "agent": "agent_id"}.get(self.track, "run_id"))
         else:

@@ -83,6 +83,30 @@ CASES: dict[tuple[str, str], Case] = {
         needs=("promote",),
         status=409,
     ),
+    ("GET", "/tasks"): Case(),
+    ("GET", "/tasks/{task_id}"): Case(status=404),
+    ("POST", "/cascade/quiesce"): Case(writes=True, needs=("share",)),
+    ("POST", "/knowledge/documents"): Case(
+        {"title": "Nests", "file": f"# Nests\n\nOf the {CANARY}."},
+        writes=True,
+        needs=("share", "promote"),
+        status=201,
+    ),
+    ("GET", "/knowledge/documents"): Case(),
+    ("GET", "/knowledge/documents/{doc_id}"): Case(status=404),
+    ("PUT", "/knowledge/documents/{doc_id}"): Case(
+        {"title": "Nests", "file": "x"}, writes=True, needs=("share", "promote"), status=404
+    ),
+    ("PATCH", "/knowledge/documents/{doc_id}"): Case(
+        {"title": "Nests"}, writes=True, needs=("share", "promote"), status=404
+    ),
+    ("DELETE", "/knowledge/documents/{doc_id}"): Case(writes=True, needs=("share", "promote"), status=404),
+    ("GET", "/knowledge/topics/{topic_id}"): Case(status=404),
+    ("POST", "/knowledge/search"): Case({"query": CANARY}),
+    ("GET", "/knowledge/categories"): Case(),
+    ("GET", "/knowledge/links"): Case(),
+    ("POST", "/knowledge/links"): Case({"path": "{repo}"}, writes=True, needs=("share", "promote")),
+    ("DELETE", "/knowledge/links/{name}"): Case(writes=True, needs=("share", "promote"), status=404),
     ("GET", "/index"): Case(),
     ("POST", "/index/sync"): Case({}, writes=True, needs=("share",)),
     ("POST", "/index/failures"): Case({}, writes=True, needs=("share",)),
@@ -220,7 +244,9 @@ def world(tmp_path_factory):
 
 def filled(world: World, path: str, case: Case, memory: str) -> tuple[str, Any]:
     """The path and body of a case, about `memory`."""
-    path = (path + case.query).replace("{id}", memory).replace("{run}", "run-1")
+    path = (path + case.query).replace("{id}", memory).replace("{run}", "run-1").replace("{task_id}", "none")
+    path = path.replace("{doc_id}", "d_" + 16 * "0").replace("{topic_id}", "d_" + 16 * "0" + "_1")
+    path = path.replace("/links/{name}", "/links/nothing")
     if "{name}" in path:  # a token that is there to be revoked
         name = f"there-{next(world.numbers)}"
         assert world.v1("keeper", "POST", "/tokens", {"name": name})[0] == 200
@@ -265,7 +291,8 @@ def test_a_route_is_refused_to_all_who_may_not(world, method, path):
             refused += [(None, 401, "UNAUTHORIZED"), ("nobody", 401, "UNAUTHORIZED")]
         if case.closed:
             refused += [(who, 403, "FORBIDDEN") for who in BEYOND]
-        if case.closed and path != "/core":  # "share" reaches the project's own, and no other owner
+        shared = path == "/core" or path.startswith("/knowledge/")
+        if case.closed and not shared:  # "share" reaches the project's own, and no other owner
             refused += [("sharing-bob", 403, "FORBIDDEN")]
         if case.writes:
             refused += [("reader", 403, "FORBIDDEN")]

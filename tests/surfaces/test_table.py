@@ -24,6 +24,7 @@ IDS = [f"{room.__name__}.{row.name}" for room, row in ROWS]
 # Not over HTTP: files of the machine that calls, what other answers hold already, and the two bare pages of a server.
 NOT_HTTP = {
     "backup",
+    "knowledge_add",
     "export_to",
     "import_from",
     "unprocessed",

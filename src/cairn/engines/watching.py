@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _DEBOUNCE_MS = 50
@@ -23,10 +23,12 @@ class TreeWatch:
 
     Args:
         root: The folder.
+        linked: Gives the folders outside that belong to it, each with its key.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, linked: Callable[[], Mapping[Path, str]] = dict) -> None:
         self._root = root
+        self._linked = linked
 
     def __call__(self, on_keys: Callable[[set[str]], None], stop: threading.Event) -> None:
         """Report keys that were touched until `stop` is set. Raises `OSError` when watching is refused."""
@@ -37,7 +39,8 @@ class TreeWatch:
             if not tops:
                 stop.wait(_EMPTY_SECONDS)
                 continue
-            unseen = {top.name for top in tops}
+            linked = self._linked()
+            unseen = {linked.get(top, top.name) for top in tops}
             for changes in watch(
                 *tops,
                 watch_filter=None,
@@ -61,15 +64,21 @@ class TreeWatch:
     def _tops(self) -> list[Path]:
         try:
             with os.scandir(self._root) as found:
-                return sorted(
+                tops = [
                     Path(entry.path)
                     for entry in found
                     if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
-                )
+                ]
         except OSError:
             return []
+        return sorted([*tops, *(folder for folder in self._linked() if folder.is_dir())])
 
     def _key(self, path: str) -> str | None:
+        for folder, place in self._linked().items():
+            if path.startswith(f"{folder}{os.sep}"):
+                inside = os.path.relpath(path, folder).replace(os.sep, "/")
+                hidden = inside.startswith(".") or "/." in inside
+                return None if hidden else f"{place}/{inside}"
         key = os.path.relpath(path, self._root).replace(os.sep, "/")
         name = key.rpartition("/")[2]
         return None if name.startswith(".") and ".tmp." in name else key

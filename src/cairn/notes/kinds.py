@@ -236,8 +236,8 @@ def space_locator(space: Space) -> Locator:
 
 
 def scope_locator(scope: Scope) -> Locator:
-    """The folder of a user, an agent, a mission, or the project's shared one."""
-    base = space_locator(scope.space).child(SCOPE_DIRS[scope.track])
+    """The folder of a user, an agent, a mission, or the project's shared one; documents lie in `knowledge/`."""
+    base = space_locator(scope.space).child(SCOPE_DIRS.get(scope.track, scope.track))
     return base.child(scope.owner) if scope.owner else base
 
 

@@ -18,6 +18,7 @@ MAX_TROUBLES = 5
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
 _NAMES = {
     str: "a text",
+    bytes: "a file",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
@@ -104,7 +105,7 @@ def _fits(kind: Any, value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    if kind in {str, bool}:
+    if kind in {str, bool, bytes}:
         return isinstance(value, kind)
     if origin in {list, Sequence}:
         return isinstance(value, list) and all(
@@ -121,12 +122,13 @@ def _check_limits(says: Says, value: Any) -> None:
         if not (says.low is None or value >= says.low) or not (says.high is None or value <= says.high):
             raise ValueError(f"is {value:.60g}: use {_span(says)}")
         return
-    size, of = len(value), "characters" if isinstance(value, str) else "items"
+    size = len(value)
+    of = "characters" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else "items"
     if size < (says.low or 0) or (says.high is not None and size > says.high):
         raise ValueError(f"has {size} {of}: use {_span(says)}")
     if says.pattern and isinstance(value, str) and not re.fullmatch(says.pattern, value):
         raise ValueError(f'"{value[:60]}" has characters that it cannot have ({says.pattern})')
-    if says.each is not None and not isinstance(value, str):
+    if says.each is not None and not isinstance(value, str | bytes):
         for item in value:
             if not says.each[0] <= len(item) <= says.each[1]:
                 raise ValueError(f"each item has {says.each[0]} to {says.each[1]} characters")
@@ -215,6 +217,8 @@ def _one_schema(kind: Any, said: Says, shapes: dict[str, type]) -> dict[str, Any
             | _bounds(said, "minLength", "maxLength")
             | ({"pattern": said.pattern} if said.pattern else {})
         )
+    if kind is bytes:
+        return {"type": "string", "contentMediaType": "application/octet-stream"}
     if kind is bool:
         return {"type": "boolean"}
     if kind in {int, float}:

@@ -24,7 +24,9 @@ IDS = frozenset({
     "session_id", "app_id", "project_id", "user_id", "agent_id", "owner", "agent", "run_id", "memory_id", "entry_id",
     "name", "undo", "date", "category",
 })  # fmt: skip
-ELSEWHERE = frozenset({"messages", "idempotency_key", "limited_to", "path", "folders", "source", "target"})
+ELSEWHERE = frozenset(
+    {"messages", "idempotency_key", "limited_to", "path", "paths", "folders", "source", "target"}
+)
 _SHORTEST = 8
 
 

@@ -2,7 +2,7 @@
 
 Every id that an answer, a listing, `doctor` or `log` prints is taken: `<owner>_<entry id>` and the entry id alone,
 `<owner>_profile` and the other documents, `<agent>_<skill>`, a place (`path#id`, the path of a document or
-page), a message and a cell.
+page), a message, a cell, and a document of the space or a topic of it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from cairn.types import Entry, Message, Scope, Space
 _ENTRY_ID = re.compile(r"(?:(?P<owner>.+)_)?(?P<entry>[a-z]+_\d{8}_\d{4,8})")
 _MESSAGE_ID = re.compile(r"(?:.+_)?(?P<id>m_[0-9a-f]{16}_(?P<ordinal>\d{6,}))")
 _CELL_ID = re.compile(r"mc_[0-9a-f]{12}")
+_TOPIC_ID = re.compile(r"(?P<doc>d_[a-f0-9]{12,32})(?:_(?P<topic>\d{1,9})(?:-\d+)?)?")
 _NAME = re.compile(r"[\w.@+-]{1,260}")
 
 
@@ -47,6 +48,8 @@ def show(parts: Parts, space: Space, wanted: str) -> dict[str, Any]:
         found = _message(parts, space, named["id"], int(named["ordinal"]))
     elif _CELL_ID.fullmatch(wanted):
         found = _cell(parts, space, wanted)
+    elif named := _TOPIC_ID.fullmatch(wanted):
+        found = _topic(parts, space, named["doc"], int(named["topic"] or 0))
     elif named := _ENTRY_ID.fullmatch(wanted):
         found = _by_id(parts, space, named["owner"] or "", named["entry"]) or _document(parts, space, wanted)
     elif _NAME.fullmatch(wanted):
@@ -164,6 +167,26 @@ def _document(parts: Parts, space: Space, wanted: str) -> dict[str, Any] | None:
                 except (Invalid, NotFound):
                     continue
     return None
+
+
+def _topic(parts: Parts, space: Space, doc_id: str, number: int) -> dict[str, Any]:
+    """A topic of a document."""
+    from cairn.operations.library import Library, topic_data
+
+    document, about = Library(parts, space).document(doc_id)
+    told = topic_data(document, number, about)
+    kept = ("title", "category_id", "source_name", "original_file_path", "sha256")
+    return {
+        "id": told["topic_id"],
+        "kind": "knowledge",
+        "scope": "project",
+        "owner": "",
+        "path": about["md_path"],
+        "line": told["line"],
+        "inline": {"heading": told["topic_path"], **{name: about[name] for name in kept if about[name]}},
+        "sections": {"Content": told["content"]},
+        "messages": [],
+    }
 
 
 def _page(parts: Parts, locator: Locator) -> dict[str, Any] | None:

@@ -8,6 +8,8 @@ from datetime import UTC, tzinfo
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of
+from cairn.retrieval.corpus import KNOWLEDGE
+from cairn.retrieval.library import passage_text
 from cairn.retrieval.showing import as_told
 from cairn.types import Hit
 
@@ -37,6 +39,9 @@ def prompt(result: SearchResult, *, budget: int | None = None, zone: tzinfo = UT
 def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:
     for hit in result.hits:
         if hit.kind == "memory" and not _is_vouched_for(hit):
+            continue
+        if hit.kind == KNOWLEDGE:
+            yield f"{passage_text(hit.text)} ({hit.fields['topic_path']}, {hit.path}:{hit.fields['line']})"
             continue
         day = f"{hit.timestamp.astimezone(zone).date().isoformat()}: " if hit.timestamp else ""
         words = str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)

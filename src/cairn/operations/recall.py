@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,18 +25,22 @@ from cairn.operations.fields import (
     TopK,
     UserId,
 )
-from cairn.operations.table import Room, operation, says
+from cairn.operations.table import Granted, Room, operation, says
 from cairn.operations.talk import LimitedTo
 from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.operations.recalling import Recalled
-    from cairn.retrieval.answers import SearchResult
+    from cairn.retrieval.answers import SearchRequest, SearchResult
     from cairn.retrieval.listing import GetResult
 
 log = logging.getLogger("cairn")
 
-MemoryType = Literal["episode", "profile", "agent_case", "agent_skill"]
+MemoryType = Literal[
+    "episode", "profile", "agent_case", "agent_skill", "foresight", "atomic_fact", "agent_document"
+]
+FurtherKind = Literal["foresight", "atomic_fact", "agent_document"]
+SeesShared = Annotated[bool, Granted("sees_shared")]
 _STRONG_SECONDS = 10.0
 Method = Literal["keyword", "vector", "hybrid", "agentic", "llm_multiround"]
 
@@ -132,6 +137,13 @@ class Recall(Room):
         filters: Filters = None,
         evidence: Annotated[int, says("how many verbatim messages to add", 5, low=0, high=100)] = 0,
         token_budget: TokenBudget = None,
+        kinds: Annotated[
+            Sequence[FurtherKind],
+            says("further kinds to look for, each in its own list", ["foresight"], high=3, each=(1, 40)),
+        ] = (),
+        include_knowledge: Annotated[
+            bool, says("look into the space's documents, too, unless there is a filter", True)
+        ] = True,
         explain: Explain = False,
         for_injection: ForInjection = False,
         consistency: Consistency = "eventual",
@@ -143,6 +155,7 @@ class Recall(Room):
             says("answer from what was recorded by then", "2026-06-01T12:00:00+00:00", high=100),
         ] = None,
         limited_to: LimitedTo = None,
+        sees_shared: SeesShared = True,
     ) -> SearchResult:
         """Find what answers a question in one owner's memory; an empty result is an answer.
 
@@ -173,11 +186,32 @@ class Recall(Room):
             min_lsn=min_lsn,
             as_of=_moment(as_of),
             limited_to=limited_to,
+            kinds=tuple(kinds),
         )
         if self.parts.daemon is None and consistency != "strong":
             self._catch_up(request.wait_seconds, embed=method != "keyword")
         with self.parts.foreground():
-            return self.parts.searcher.search(request)
+            found = self.parts.searcher.search(request)
+            if include_knowledge and sees_shared and not filters and as_of is None:
+                found = self._beside_knowledge(found, request)
+            return found
+
+    def _beside_knowledge(self, found: SearchResult, request: SearchRequest) -> SearchResult:
+        """The same answer with what the documents of the space say, where there are any."""
+        from cairn.operations.library import at_home
+        from cairn.retrieval.answers import within_budget
+        from cairn.retrieval.library import knowledge_scope
+
+        scope = knowledge_scope(found.space)
+        if not self.parts.storage.exists(self.parts.root.knowledge(found.space)):
+            return found
+        asked = replace(
+            request, scope=scope, user_id=None, agent_id=None, include_profile=False, evidence=0, kinds=(), min_lsn=None,
+            enable_llm_rerank=False, method="hybrid" if found.method == "agentic" else found.method,
+        )  # fmt: skip
+        known = at_home(self.parts, self.parts.searcher.search(asked))
+        whole = replace(found, knowledge=known.knowledge)
+        return within_budget(whole, request.token_budget) if request.token_budget is not None else whole
 
     @operation(
         http="POST /recall", answers=answers.RecalledData, data=_recalled, allow=rules.recall, tool=True

@@ -1,7 +1,8 @@
 """Recall: one question over everything that fits the caller, as lines for a prompt.
 
     recall(query) -> the person's memory, in the general space and in the repository's
-                  -> the agent's cases and skills -> governed memories of the project -> the repository's record
+                  -> the agent's cases and skills -> governed memories of the project -> its documents
+                  -> the repository's record
                   -> one list by score, each text once, within a token budget, framed as data
 
 Every source is asked through the same gate (`for_injection`): nothing rather than junk. `brief` is what a new
@@ -19,7 +20,10 @@ from typing import TYPE_CHECKING, Any
 from cairn.errors import CairnError, NotFound
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
+from cairn.operations.library import at_home
 from cairn.retrieval.answers import SearchRequest, SearchResult, tokens_of
+from cairn.retrieval.corpus import KNOWLEDGE
+from cairn.retrieval.library import knowledge_scope, passage_text
 from cairn.retrieval.showing import as_told
 from cairn.types import Evidence, Freshness, Hit, Scope, Space
 
@@ -91,7 +95,7 @@ def recall(
     _settle(parts)
     with parts.foreground():
         for request in _requests(asked, _spaces(app_id, project_id, project), person, agent_id, mission_id):
-            result = parts.searcher.search(request)
+            result = at_home(parts, parts.searcher.search(request))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
             found += _items(result)
@@ -162,6 +166,7 @@ def _requests(
         here = replace(asked, app_id=space.app, project_id=space.project)
         yield replace(here, user_id=person, evidence=_EVIDENCE)
         yield replace(here, scope=Scope(space, "project", ""))
+        yield replace(here, scope=knowledge_scope(space))
         if agent is not None:
             yield replace(here, agent_id=agent)
         if mission is not None:
@@ -173,6 +178,10 @@ def _items(result: SearchResult) -> Iterator[RecalledItem]:
     space = result.space
     for hit in result.hits:
         if hit.kind == "memory" and not _is_vouched_for(hit):
+            continue
+        if hit.kind == KNOWLEDGE:
+            where = f"{hit.fields['topic_path']}, {hit.path}:{hit.fields['line']}"
+            yield RecalledItem(passage_text(hit.text), hit.kind, hit.score, where, hit.id, None, space)
             continue
         yield RecalledItem(_words(hit), hit.kind, hit.score, hit.kind, hit.id, hit.timestamp, space)
     for said in (*(result.evidence or ()), *result.unflushed):

@@ -215,6 +215,25 @@ def skill_folders(asked: Asked) -> None:
     asked.fields["folders"] = [str(allowed_folder(settings, one)) for one in asked.fields["folders"]]
 
 
+def library(*, write: bool) -> Rule:
+    """The documents of a space: the project's own, like its memories. What they say is recalled as it stands, so
+    whoever adds one lets it in.
+    """
+
+    def rule(asked: Asked) -> None:
+        asked.grant.reach_scope(Scope(space_of(asked), "project", ""), write=write)
+        if write:
+            asked.grant.may_promote("knowledge")
+
+    return rule
+
+
+def linked_folder(asked: Asked) -> None:
+    """The documents of the space, and a folder below `server.project_roots`."""
+    library(write=True)(asked)
+    asked.fields["path"] = str(allowed_folder(asked.room.settings, asked.fields["path"]))
+
+
 def root(*, write: bool) -> Rule:
     """The root as a whole."""
     return lambda asked: asked.grant.reach_root(write=write)

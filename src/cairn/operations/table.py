@@ -145,6 +145,8 @@ class Operation:
         data: Makes that of what the method returns; None where it is that already.
         allow: Raises `Forbidden` unless the caller's grant reaches what the call is about.
         late: The `status` of an answer that was accepted and is not done yet: 202 over HTTP.
+        status: The status of any other answer over HTTP.
+        flat: Whether the fields of its answer stand beside the envelope, too.
         tool: Whether agents are offered it as a tool.
     """
 
@@ -157,6 +159,8 @@ class Operation:
     data: Callable[[Any, Any, Mapping[str, Any]], Any] | None = None
     allow: Callable[[Asked], None] | None = None
     late: str = ""
+    status: int = 200
+    flat: bool = False
     tool: bool = False
     words: str = field(default="")
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from cairn.errors import NotFound
 from cairn.operations import answers, rules
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
 from cairn.operations.table import Granted, Room, operation, says
@@ -158,6 +159,53 @@ class Talk(Room):
                 waiting = capture.unprocessed(space, session_id, limited_to=limited_to)
                 outcome = replace(outcome, status="queued", pending=len(waiting))
             return replace(outcome, skipped=said.skipped)
+
+    @operation(http="GET /tasks", answers=answers.TasksData, allow=rules.whole_space(write=False))
+    def tasks(
+        self,
+        *,
+        session_id: Annotated[str | None, says("only of this session", "s1", low=1, high=MAX_ID)] = None,
+        status: Annotated[
+            Literal["queued", "processing", "success", "failed"] | None, says("only these", "failed")
+        ] = None,
+        page: Annotated[int, says("which page", 1, low=1)] = 1,
+        page_size: Annotated[int, says("how many a page", 20, low=1, high=1000)] = 20,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """What became of the talk of a space: stretches that wait, and those whose episodes are written."""
+        from cairn.operations.tasks import tasks_of
+
+        found = [
+            one
+            for one in tasks_of(self.parts, Space(app_id, project_id), session_id)
+            if status is None or one["status"] == status
+        ]
+        found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
+        begin = (page - 1) * page_size
+        return {
+            "total": len(found),
+            "page": page,
+            "page_size": page_size,
+            "items": found[begin : begin + page_size],
+        }
+
+    @operation(http="GET /tasks/{task_id}", answers=answers.TaskItem, allow=rules.whole_space(write=False))
+    def task(
+        self,
+        task_id: Annotated[str, says("the task's id", "mc_0123456789ab", low=1, high=MAX_ID)],
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """One task by its id."""
+        from cairn.operations.tasks import tasks_of
+
+        space = Space(app_id, project_id)
+        found = next((one for one in tasks_of(self.parts, space, None) if one["id"] == task_id), None)
+        if found is None:
+            raise NotFound(f'There is no task "{task_id[:80]}": `cairn tasks` lists them.', id=task_id)
+        return found
 
     @operation(
         writes=True,

@@ -131,6 +131,39 @@ class Upkeep(Room):
 
     @operation(
         writes=True,
+        http="POST /cascade/quiesce",
+        in_query=("timeout",),
+        answers=answers.QuiesceData,
+        allow=rules.root(write=True),
+        flat=True,
+    )
+    def quiesce(
+        self,
+        *,
+        timeout: Annotated[
+            float, says("how many seconds to wait at most", 30.0, low=0.001, high=3600)
+        ] = 30.0,
+    ) -> dict[str, Any]:
+        """Wait until every change so far is indexed, and say whether that is so."""
+        before = self.parts.state.counts()
+        lsn = self.parts.indexer.scan().lsn
+        waiting = self.parts.state.counts().pending
+        deadline = time.monotonic() + timeout
+        self.parts.indexer.wait(lsn, timeout)
+        after = self.parts.state.counts()
+        while after.pending and (left := deadline - time.monotonic()) > 0:  # what came in meanwhile
+            self.parts.indexer.wait(None, left)
+            after = self.parts.state.counts()
+        return {
+            "quiesced": not after.pending,
+            "drained": max(waiting - after.pending, 0),
+            "pending_before": max(before.pending, waiting),
+            "pending_after": after.pending,
+            "failed_permanent": sum(not row["retryable"] for row in self.parts.state.failures()),
+        }
+
+    @operation(
+        writes=True,
         http="POST /index/failures",
         answers=answers.FailuresData,
         data=_named("failures"),
@@ -206,7 +239,11 @@ class Upkeep(Room):
         return rows
 
     @operation(
-        writes=True, http="POST /ome/trigger", answers=answers.TriggerAnswer, allow=rules.root(write=True)
+        writes=True,
+        http="POST /ome/trigger",
+        answers=answers.TriggerAnswer,
+        allow=rules.root(write=True),
+        flat=True,
     )
     def trigger(
         self,

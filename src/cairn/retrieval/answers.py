@@ -18,7 +18,13 @@ from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 
 METHODS = ("keyword", "vector", "hybrid", "agentic", "llm_multiround")
 MAX_TOP_K = 100
-LISTS = ("episodes", "profiles", "agent_cases", "agent_skills", "memories")
+LISTS = ("episodes", "profiles", "agent_cases", "agent_skills", "memories", "knowledge")
+# Kinds that are looked for where a request names them, and the list of each.
+FURTHER: Mapping[str, str] = {
+    "foresight": "foresights",
+    "atomic_fact": "atomic_facts",
+    "agent_document": "agent_documents",
+}
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _SENTENCE = re.compile(r"[.!?。！？](?=\s|$)|\n")
 _LEAST_TOKENS = 4
@@ -58,6 +64,7 @@ class SearchRequest:
     scope: Scope | None = None
     limited_to: Collection[str] | None = None
     is_use: bool = True
+    kinds: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,10 @@ class SearchResult:
     agent_cases: tuple[Hit, ...] = ()
     agent_skills: tuple[Hit, ...] = ()
     memories: tuple[Hit, ...] = ()
+    knowledge: tuple[Hit, ...] = ()
+    foresights: tuple[Hit, ...] = ()
+    atomic_facts: tuple[Hit, ...] = ()
+    agent_documents: tuple[Hit, ...] = ()
     unprocessed_messages: tuple[Message, ...] = ()
     unflushed: tuple[Evidence, ...] = ()
     evidence: tuple[Evidence, ...] | None = None
@@ -83,13 +94,16 @@ class SearchResult:
     @property
     def hits(self) -> tuple[Hit, ...]:
         """All hits of all lists, best first."""
-        everything = (*self.episodes, *self.profiles, *self.agent_cases, *self.agent_skills, *self.memories)
+        everything = [hit for name in (*LISTS, *FURTHER.values()) for hit in getattr(self, name)]
         return tuple(sorted(everything, key=lambda hit: -hit.score))
 
     def as_data(self, zone: tzinfo = UTC) -> dict[str, Any]:
-        """The answer as the outside knows it: five arrays always, `memories` and `evidence` beside them."""
+        """The answer as the outside knows it: five arrays always, others beside them where they hold anything."""
         place = {"app": self.space.app, "project": self.space.project, "session_id": self.session_id}
         data: dict[str, Any] = {name: [shown(hit, zone) for hit in getattr(self, name)] for name in LISTS}
+        for name in FURTHER.values():
+            if found := getattr(self, name):
+                data[name] = [shown(hit, zone) for hit in found]
         data["unprocessed_messages"] = [
             shown_message(said, zone=zone, **place) for said in self.unprocessed_messages
         ]
@@ -129,6 +143,8 @@ def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, fil
         raise Invalid(
             f'consistency "{request.consistency}" is neither eventual nor strong.', field="consistency"
         )
+    if unknown := [kind for kind in request.kinds if kind not in FURTHER]:
+        raise Invalid(f'kinds: "{str(unknown[0])[:60]}" is not one of {", ".join(FURTHER)}.', field="kinds")
     scope = request.scope or owner_scope(
         request.user_id, request.agent_id, request.app_id, request.project_id
     )
@@ -167,7 +183,8 @@ def within_budget(result: SearchResult, budget: int) -> SearchResult:
             left -= cost
             messages.append(message)
     lists: dict[str, Any] = {
-        name: tuple(hit for hit in getattr(result, name) if id(hit) in chosen) for name in LISTS
+        name: tuple(hit for hit in getattr(result, name) if id(hit) in chosen)
+        for name in (*LISTS, *FURTHER.values())
     }
     return replace(
         result,

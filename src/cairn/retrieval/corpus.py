@@ -32,8 +32,15 @@ KINDS = (
     "profile",
     "memory",
     "passage",
+    "knowledge",
+    "agent",
+    "soul",
+    "tools",
+    "behaviors",
 )
+AGENT_DOCUMENTS = ("agent", "soul", "tools", "behaviors")
 PASSAGE = "passage"
+KNOWLEDGE = "knowledge"  # a passage of a document, found and shown by itself
 KIND_CODES: Mapping[str, int] = {name: code for code, name in enumerate(KINDS)}
 
 # Bits of `Corpus.flags`, decided when a row is indexed. A question may state something, too ("I prefer tabs, how do I

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cairn.notes.kinds import place_of, space_of
+from cairn.retrieval.library import document_at, knowledge_scope
 from cairn.seams import Locator
 from cairn.types import Change, Scope, Space
 
@@ -118,13 +119,15 @@ class Events:
             at = Locator(change.path)
             space, place = space_of(at), place_of(at)
             if space is not None:
+                scope = place.scope if place is not None else None
+                scope = knowledge_scope(space) if document_at(at) is not None else scope
                 data = {
                     "path": change.path,
                     "kind": change.kind,
                     "change": change.change_type,
                     "lsn": change.lsn,
                 }
-                self.publish(CHANGED, space, place.scope if place is not None else None, data)
+                self.publish(CHANGED, space, scope, data)
 
     def memory(self, kind: str, scope: Scope, row: Mapping[str, Any]) -> None:
         """Tell of a governed memory."""

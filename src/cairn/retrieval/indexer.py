@@ -27,6 +27,7 @@ from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
 from cairn.notes.own import OwnTexts
 from cairn.retrieval.corpus import Row
+from cairn.retrieval.library import document_at, read_document
 from cairn.retrieval.noticing import kind_of, noticed, places_of
 from cairn.retrieval.reading import PART_MARK
 from cairn.retrieval.recent import Look, Recent
@@ -46,7 +47,7 @@ from cairn.seams import (
     TokenVectors,
 )
 from cairn.talk.sessions import SessionLog, place_of_session
-from cairn.types import Change, Freshness, Scope
+from cairn.types import Change, Freshness, Scope, Space
 
 if TYPE_CHECKING:
     import numpy as np
@@ -389,6 +390,8 @@ class Indexer(DerivedMaintenance):
         locator = Locator(change.path)
         session = place_of_session(locator)
         place = place_of(locator) if session is None else None
+        if (space := document_at(locator)) is not None:
+            return self._look_document(space, locator)
         known: dict[tuple[Scope, str], bytes] | None = None
         stored: Mapping[tuple[Scope, str], Stored] = {}
         try:
@@ -406,6 +409,20 @@ class Indexer(DerivedMaintenance):
         except NotFound:
             pass
         return None, None, self._index.stored(change.path)
+
+    def _look_document(
+        self, space: Space, locator: Locator
+    ) -> tuple[tuple[float, int] | None, Look | None, Mapping[tuple[Scope, str], Stored]]:
+        """The same for a document."""
+        stored = self._index.stored(locator.key)
+        try:
+            info = self._storage.info(locator)
+            text = self._storage.read(locator)
+        except NotFound:
+            return None, None, stored
+        known = {key: old.source for key, old in stored.items()}
+        found = read_document(space, locator.key, text, known, mtime=info.mtime, zone=self._zone)
+        return (info.mtime, info.size), Look(found, whole=True), stored
 
     def _fail(self, change: Change, error: Exception, *, retryable: bool, unread: bool) -> None:
         level = logging.DEBUG if change.retry_count else logging.WARNING
@@ -499,9 +516,9 @@ class Indexer(DerivedMaintenance):
 
     def _unread(self, scope: Scope, now: Glance) -> tuple[str, ...]:
         """What a scope's answer rests on and cannot be read."""
-        mine, sessions = places_of(scope)
+        mine, *rest = places_of(scope)
         said = [f"{path} cannot be read, what was known of it before is answered: {why}" for path, why in now.failed
-                if path.startswith(mine) or (path.startswith(sessions) and self._is_in(scope, path))]  # fmt: skip
+                if path.startswith(mine) or (path.startswith(tuple(rest)) and self._is_in(scope, path))]  # fmt: skip
         said += [
             f"{folder} cannot be read, what was known of it before is answered: {why}"
             for folder, why in self._unreadable.items()

@@ -33,6 +33,7 @@ from cairn.retrieval.corpus import (
 )
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import NOTHING_ASKED, Group
+from cairn.retrieval.library import document_at, read_document
 from cairn.retrieval.reading import read_note, read_session
 from cairn.retrieval.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.seams import Journals, Locator, StorageBackend, iterate_files
@@ -105,17 +106,21 @@ class NoteScan:
 
         files = iterate_files(self._storage, scope_locator(scope), note_trouble)
         for locator in sorted(files, reverse=True):
-            place = place_of(locator)
-            if place is None:
+            place, space = place_of(locator), document_at(locator)
+            if place is None and space is None:
                 continue
             try:
-                note = place.kind.parse(self._storage.read(locator))
+                text = self._storage.read(locator)
             except NotFound:
                 continue
             except CairnError as error:
                 note_trouble(locator, error)
                 continue
-            yield [new.row for new in read_note(place, note, locator.key, {}, zone=self._zone).rows]
+            if place is None:
+                found = read_document(scope.space, locator.key, text, {}, zone=self._zone)
+            else:
+                found = read_note(place, place.kind.parse(text), locator.key, {}, zone=self._zone)
+            yield [new.row for new in found.rows]
 
     def told_by(self, scope: Scope, rows: Sequence[Row], when: datetime) -> ScannedScope:
         """An index over `rows` and what the scope's sessions had said by `when`: a look into the past."""

@@ -13,7 +13,7 @@ from cairn.retrieval import filters as filter_language
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.lexical import ScannedScope
 from cairn.retrieval.rows import PAGE_ORDER, Pages
-from cairn.retrieval.showing import ARRAYS, shown, shown_freshness
+from cairn.retrieval.showing import ARRAYS, ROWS_OF, shown, shown_freshness
 from cairn.types import Freshness, Scope, Space
 
 MAX_PAGE_SIZE = 100
@@ -39,12 +39,15 @@ class GetRequest:
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """One page. Four arrays, of which the one of the asked type may be filled; `total_count` is exact."""
+    """One page. Of the arrays the one of the asked type may be filled; `total_count` is exact."""
 
     episodes: list[dict[str, Any]] = field(default_factory=list)
     profiles: list[dict[str, Any]] = field(default_factory=list)
     agent_cases: list[dict[str, Any]] = field(default_factory=list)
     agent_skills: list[dict[str, Any]] = field(default_factory=list)
+    foresights: list[dict[str, Any]] = field(default_factory=list)
+    atomic_facts: list[dict[str, Any]] = field(default_factory=list)
+    agent_documents: list[dict[str, Any]] = field(default_factory=list)
     total_count: int = 0
     count: int = 0
     freshness: Freshness = field(default_factory=lambda: Freshness(0, 0, "fresh"))
@@ -125,7 +128,7 @@ class Listing:
                     freshness = replace(freshness, notes=(*freshness.notes, told, *scanned.troubles))
             page = pages.page(
                 scope,
-                [request.memory_type],
+                ROWS_OF.get(request.memory_type, (request.memory_type,)),
                 where=where,
                 sort=request.sort_by,
                 descending=request.sort_order == "desc",

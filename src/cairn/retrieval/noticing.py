@@ -1,4 +1,4 @@
-"""Which written files the index is told of: notes and session logs, by the name of their kind."""
+"""Which written files the index is told of: notes, session logs and documents, by the name of their kind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.notes.notebook import ChangeType
+from cairn.retrieval.corpus import KNOWLEDGE
+from cairn.retrieval.library import document_at
 from cairn.seams import Locator, Noticed
 from cairn.talk.sessions import SESSIONS, place_of_session, sessions_of
 from cairn.types import Scope
@@ -20,8 +22,13 @@ def noticed(changes: Sequence[tuple[Locator, ChangeType]]) -> list[Noticed]:
     ]
 
 
-def places_of(scope: Scope) -> tuple[str, str]:
-    """Where the files lie that a scope's rows are made of: the owner's folder, and the session logs of the space."""
+def places_of(scope: Scope) -> tuple[str, ...]:
+    """Where the files lie that a scope's rows are made of: the owner's folder, and the session logs of the space.
+
+    Documents are made of no talk.
+    """
+    if scope.track == "knowledge":
+        return (f"{scope_locator(scope).key}/",)
     return f"{scope_locator(scope).key}/", f"{sessions_of(scope.space).key}/"
 
 
@@ -30,5 +37,7 @@ def kind_of(locator: Locator) -> str | None:
     parts = locator.parts
     if len(parts) > 3 and parts[2] == SESSIONS:
         return "session" if place_of_session(locator) is not None else None
+    if document_at(locator) is not None:
+        return KNOWLEDGE
     place = place_of(locator)
     return place.kind.name if place is not None else None

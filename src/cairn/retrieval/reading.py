@@ -59,7 +59,9 @@ def read_note(
     present, rows = set(), []
     for entry in note.entries:
         successor = replaced.get(entry.id)
-        source = _hash(note.text[entry.start : entry.end], "" if successor is None else f"\0{successor}")
+        source = source_hash(
+            note.text[entry.start : entry.end], "" if successor is None else f"\0{successor}"
+        )
         identity = (place.scope, entry.id)
         present.add(identity)
         if place.kind.name == "episode" or entry.end - entry.start <= PASSAGE_BYTES // 4:
@@ -79,7 +81,7 @@ def _entry_row(place: Place, entry: Entry, path: str, successor: object, zone: t
     fields: dict[str, Any] = {**inline, **entry.sections}
     if successor is not None:
         fields["deprecated_by"] = str(successor)
-    at = _first_time(inline, _TIMES, zone) or _day_ms(place.day)
+    at = first_time(inline, _TIMES, zone) or _day_ms(place.day)
     parent_type, parent_id = inline.get("parent_type", ""), inline.get("parent_id", "")
     return Row(
         rowid=0,
@@ -89,7 +91,7 @@ def _entry_row(place: Place, entry: Entry, path: str, successor: object, zone: t
         path=path,
         text=place.kind.search_text(entry),
         timestamp_ms=at,
-        updated_ms=_first_time(inline, _UPDATES, zone) or at,
+        updated_ms=first_time(inline, _UPDATES, zone) or at,
         session_id=inline.get("session_id") or None,
         cell_id=parent_id if parent_id.startswith("mc_") or parent_type == "memcell" else None,
         parent_type=parent_type or None,
@@ -110,9 +112,9 @@ def _document(
 ) -> Found:
     """A profile, a skill, or another note that is one document: one row, named by its place."""
     identity = (place.scope, place.name or place.kind.name)
-    source = _hash(note.text)
+    source = source_hash(note.text)
     head = {str(key): value for key, value in note.frontmatter.items()}
-    at = _first_time(head, (*_UPDATES, *_TIMES), zone)
+    at = first_time(head, (*_UPDATES, *_TIMES), zone)
     row = Row(
         rowid=0,
         kind=place.kind.name,
@@ -120,7 +122,7 @@ def _document(
         entry_id=identity[1],
         path=path,
         text=place.kind.search_text(note),
-        timestamp_ms=_first_time(head, _TIMES, zone) or at,
+        timestamp_ms=first_time(head, _TIMES, zone) or at,
         updated_ms=at,
         fields={**head, "body": note.body},
         status=str(head.get("status") or ""),
@@ -217,7 +219,7 @@ def _take(
         answers = (message.tool_call_id,) if message.tool_call_id else ()
         marked = map(str, labels.inline_of([message]).values())
         about = (str(message.timestamp), message.speaker, *told.names, *answers, *marked)
-        source = _hash(told.cell_id or "", message.id, text, *about)
+        source = source_hash(told.cell_id or "", message.id, text, *about)
         row = _message_row(told, message)
         for new in in_passages(NewRow(row, source), told.names):
             present.add((told.scope, new.row.entry_id))
@@ -267,7 +269,8 @@ def _scopes(state: SessionState, owners: Collection[tuple[str, str]]) -> Iterato
             continue
 
 
-def _first_time(values: Mapping[str, Any], names: Collection[str], zone: tzinfo) -> int:
+def first_time(values: Mapping[str, Any], names: Collection[str], zone: tzinfo) -> int:
+    """The first of these values that is a time, in epoch milliseconds; 0 where none is."""
     for name in names:
         found = _milliseconds(values.get(name), zone)
         if found:
@@ -299,7 +302,8 @@ def _day_ms(day: str) -> int:
         return 0
 
 
-def _hash(*parts: str) -> bytes:
+def source_hash(*parts: str) -> bytes:
+    """What tells whether a row was made of the very same bytes."""
     digest = hashlib.blake2b(_FORM, digest_size=12)
     for part in parts:
         digest.update(part.encode("utf-8", "surrogatepass"))

@@ -22,8 +22,18 @@ from cairn.errors import Forbidden, Unavailable
 from cairn.language.asking import fillers
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.retrieval import filters, rank
-from cairn.retrieval.answers import SearchRequest, SearchResult, checked, within_budget
-from cairn.retrieval.corpus import KIND_CODES, About, Ask, Corpus, Found, Row, SearchIndex
+from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
+from cairn.retrieval.corpus import (
+    AGENT_DOCUMENTS,
+    KIND_CODES,
+    KNOWLEDGE,
+    About,
+    Ask,
+    Corpus,
+    Found,
+    Row,
+    SearchIndex,
+)
 from cairn.retrieval.fitting import expired, fits_of, says_nothing, shown_score, standing
 from cairn.retrieval.late import late_scores
 from cairn.retrieval.rank import Legs, Question
@@ -53,6 +63,8 @@ _ARRAYS = {
     "agent_case": "agent_cases",
     "agent_skill": "agent_skills",
     "memory": "memories",
+    KNOWLEDGE: "knowledge",
+    **FURTHER,
 }
 
 
@@ -181,12 +193,14 @@ class Searcher:
         messages, message_parts = self._message_scores(asked)
         episodes = self._episodes(asked, messages)
         lists: dict[str, Any] = {"episodes": episodes}
-        for kind in ("agent_case", "agent_skill", "memory"):
+        for kind in ("agent_case", "agent_skill", "memory", KNOWLEDGE, *request.kinds):
             lists[_ARRAYS[kind]] = self._entries(asked, kind)
         lists |= self._verbatim(asked, messages, message_parts)
+        if request.include_profile:
+            lists["agent_documents"] = self._whole_documents(asked, AGENT_DOCUMENTS)
         result = SearchResult(
             **lists,
-            profiles=self._profiles(asked) if request.include_profile else (),
+            profiles=self._whole_documents(asked, ("profile",)) if request.include_profile else (),
             unprocessed_messages=self._open_messages(asked),
             freshness=replace(fresh, notes=tuple(dict.fromkeys(notes))),
             method=method,
@@ -492,7 +506,8 @@ class Searcher:
     def _entries(self, asked: _Asked, kind: str) -> tuple[Hit, ...]:
         import numpy as np
 
-        at = np.flatnonzero(asked.corpus.kind == KIND_CODES[kind])
+        kinds = AGENT_DOCUMENTS if kind == "agent_document" else (kind,)
+        at = np.flatnonzero(np.isin(asked.corpus.kind, [KIND_CODES[one] for one in kinds]))
         if not len(at):
             return ()
         scores, parts = rank.entry_scores(asked.corpus, asked.legs, asked.question, at, zone=self._zone)
@@ -601,12 +616,12 @@ class Searcher:
         out["fit"] = round(fitting, 4)
         return out
 
-    def _profiles(self, asked: _Asked) -> tuple[Hit, ...]:
-        """The owner's profile, whatever the question: it is asked for, not searched."""
+    def _whole_documents(self, asked: _Asked, kinds: Sequence[str]) -> tuple[Hit, ...]:
+        """The owner's profile, or an agent's documents, whatever the question: asked for, not searched."""
         import numpy as np
 
         at = (
-            np.flatnonzero((asked.corpus.kind == KIND_CODES["profile"]) & asked.allowed)
+            np.flatnonzero(np.isin(asked.corpus.kind, [KIND_CODES[kind] for kind in kinds]) & asked.allowed)
             if not asked.where
             else ()
         )

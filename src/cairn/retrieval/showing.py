@@ -11,7 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from cairn.notes.format import list_items
-from cairn.retrieval.corpus import Row
+from cairn.retrieval.corpus import AGENT_DOCUMENTS, Row
 from cairn.talk import labels
 from cairn.types import Evidence, Freshness, Hit, Message
 
@@ -21,7 +21,12 @@ ARRAYS: Mapping[str, str] = {
     "profile": "profiles",
     "agent_case": "agent_cases",
     "agent_skill": "agent_skills",
+    "foresight": "foresights",
+    "atomic_fact": "atomic_facts",
+    "agent_document": "agent_documents",
 }
+# Which kinds of rows one of these types stands for, where that is more than its own.
+ROWS_OF: Mapping[str, tuple[str, ...]] = {"agent_document": AGENT_DOCUMENTS}
 _STRUCTURE = frozenset({"id", "type", "file_type", "schema_version", "user_id", "agent_id", "track", "body"})
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -44,7 +49,8 @@ def shown(found: Row | Hit, zone: tzinfo = UTC) -> dict[str, Any]:
     >>> shown(row)["id"], shown(row)["confidence"]
     ('bot_deploy', 0.0)
     """
-    item = {"id": found.id, **_SHAPES[found.kind](found, zone)}
+    shape = _SHAPES[found.kind]
+    item = {"id": found.id, **shape(found, zone)}
     return item | _of_hit(found) if isinstance(found, Hit) else item
 
 
@@ -166,7 +172,68 @@ def _memory(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
     }
 
 
+def _knowledge(found: Row | Hit, _zone: tzinfo) -> dict[str, Any]:
+    fields = found.fields
+    return {
+        **_space(found),
+        "doc_id": _text(fields.get("doc_id")),
+        "topic_id": _text(fields.get("topic_id")),
+        "title": _text(fields.get("title")),
+        "category_id": _text(fields.get("category")),
+        "heading": _text(fields.get("topic_path")),
+        "line": int(_number(fields.get("line"))),
+        "content": found.text.partition("\n")[2],
+    }
+
+
+def _foresight(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
+    fields = found.fields
+    return {
+        **_owner(found),
+        "session_id": found.session_id or "",
+        "timestamp": _when(found, zone),
+        "foresight": _text(fields.get("Foresight")) or found.text,
+        "evidence": _text(fields.get("Evidence")),
+        "start_time": fields.get("start_time") or None,
+        "end_time": fields.get("end_time") or None,
+    }
+
+
+def _atomic_fact(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
+    fields = found.fields
+    return {
+        **_owner(found),
+        "session_id": found.session_id or "",
+        "timestamp": _when(found, zone),
+        "content": _text(fields.get("Fact")) or found.text,
+        "parent_type": fields.get("parent_type") or None,
+        "parent_id": fields.get("parent_id") or None,
+    }
+
+
+def _agent_document(found: Row | Hit, _zone: tzinfo) -> dict[str, Any]:
+    return {
+        "agent_id": found.scope.owner,
+        **_space(found),
+        "name": found.kind,
+        "content": _text(found.fields.get("body")).strip() or found.text,
+    }
+
+
+def _owner(found: Row | Hit) -> dict[str, Any]:
+    mine = found.scope
+    return {
+        "user_id": mine.owner if mine.track == "user" else None,
+        "agent_id": mine.owner if mine.track == "agent" else None,
+        **_space(found),
+    }
+
+
 _SHAPES = {
+    "knowledge": _knowledge,
+    "foresight": _foresight,
+    "atomic_fact": _atomic_fact,
+    **dict.fromkeys(AGENT_DOCUMENTS, _agent_document),
     "episode": _episode,
     "profile": _profile,
     "agent_case": _agent_case,

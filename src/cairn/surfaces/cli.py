@@ -86,9 +86,10 @@ def _global_options() -> argparse.ArgumentParser:
 
 # Where each command is declared: only the module of the one that is called is loaded.
 HOMES = {
-    "talk_cli": ("init", "demo", "add", "flush", "search", "recall", "brief", "get", "show", "reextract"),
+    "talk_cli": ("init", "demo", "add", "flush", "search", "recall", "brief", "get", "show", "reextract", "tasks", "task"),
     "browse_cli": ("open", "owners", "timeline", "upcoming", "find", "linked", "revise"),
     "memories_cli": ("remember", "memories"),
+    "knowledge_cli": ("knowledge",),
     "keeping_cli": ("sweep", "consolidate", "mission", "core", "skills", "refresh"),
     "upkeep_cli": (
         "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",

@@ -34,7 +34,7 @@ from cairn.surfaces.connections import Connections, share_of_handles
 from cairn.surfaces.guard import Guard, Refusal, envelope, note_call, refusal_for
 from cairn.surfaces.mcp_http import McpEndpoint
 from cairn.surfaces.metrics import Metrics
-from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
+from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query, takes_files
 from cairn.types import Space
 from cairn.web.visitors import Visitors
 
@@ -83,12 +83,12 @@ class _Routes:
         return routes
 
     def _handler(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
-        room, row = route.room_of(self.memory.memory), route.operation
+        room, row, forms = route.room_of(self.memory.memory), route.operation, takes_files(route)
 
         async def handle(request: Request) -> Response:
             request.state.route = route.path
             query = read_query(request)
-            body = await read_body(request) if route.body else {}
+            body = await read_body(request, forms=forms) if route.body else {}
             grant, request_id = request.state.grant, request.state.request_id
 
             def work() -> Response:
@@ -98,7 +98,8 @@ class _Routes:
                     return self._stream(row, room, fields, request)
                 data = row.ask(room, fields, grant)
                 late = bool(row.late) and data.get("status") == row.late
-                return as_json({"request_id": request_id, "data": data}, 202 if late else 200)
+                answer = {**(data if row.flat else {}), "request_id": request_id, "data": data}
+                return as_json(answer, 202 if late else row.status)
 
             return await self.memory.pools.run(work, writes=row.writes)
 

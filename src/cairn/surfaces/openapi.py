@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cairn.operations import answers
 from cairn.operations.check import object_schema, schema_of, shape_schemas
 from cairn.operations.table import REQUIRED, Field
+from cairn.surfaces.routes import Route, takes_files
 from cairn.version import VERSION
-
-if TYPE_CHECKING:
-    from cairn.surfaces.routes import Route
 
 
 def describe(routes: Sequence[Route], prefixes: Sequence[str]) -> dict[str, Any]:
@@ -82,6 +80,8 @@ def _operation(
     }
     name = re.sub(r"[^a-z0-9]+", "_", f"{route.method.lower()}{prefix}{route.path}").strip("_")
     made = _bare(name, row.summary, answer)
+    if row.status != 200:
+        made["responses"] = {str(row.status): made["responses"].pop("200"), **made["responses"]}
     if row.late:
         made["responses"]["202"] = {
             "description": "Kept; the rest follows",
@@ -94,9 +94,10 @@ def _operation(
         body = request_name(route)
         requests[body] = object_schema(route.body, shapes, row.summary, closed=True)
         requests[body]["examples"] = [{one.wire: one.says.example for one in _shown(route.body)}]
+        kinds = ("multipart/form-data", "application/json") if takes_files(route) else ("application/json",)
         made["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": _reference(body)}},
+            "content": {kind: {"schema": _reference(body)} for kind in kinds},
         }
     return made
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_origin
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -112,14 +113,46 @@ def read_query(request: Request) -> dict[str, str]:
     return given
 
 
-async def read_body(request: Request) -> dict[str, Any]:
-    """The JSON object of a request.
+def takes_files(route: Route) -> bool:
+    """Whether a field of its body may be a file."""
+    return any(bytes in options_of(one.type) for one in route.body)
+
+
+async def read_form(request: Request) -> dict[str, Any]:
+    """The fields of a form; a file is its bytes, and its name is the field `file_name`.
+
+    Raises:
+        Refusal: 400 for no form.
+        Invalid: a field is given twice.
+    """
+    try:
+        form = await request.form(max_files=1, max_fields=50)
+    except (HTTPException, ValueError) as error:
+        told = getattr(error, "detail", None) or str(error)
+        raise Refusal(400, "BAD_REQUEST", f"The body is no valid form: {told}.") from None
+    fields: dict[str, Any] = {}
+    for name, value in form.multi_items():
+        if name in fields:
+            raise Invalid(f"{name[:80]}: given more than once.", field=name[:80])
+        if isinstance(value, str):
+            fields[name] = value
+            continue
+        fields[name] = await value.read()
+        if value.filename:
+            fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
+    return fields
+
+
+async def read_body(request: Request, *, forms: bool = False) -> dict[str, Any]:
+    """The JSON object of a request, or with `forms` the fields of a form.
 
     Raises:
         Refusal: 415 for another format, 400 for no JSON.
         Invalid: JSON, but no object.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if forms and kind == "multipart/form-data":
+        return await read_form(request)
     if kind != "application/json":
         raise Refusal(
             415,

@@ -11,7 +11,7 @@ from typing import Any
 from cairn.errors import Invalid
 from cairn.operations.recall import Recall
 from cairn.operations.talk import Talk
-from cairn.surfaces.command import Call, Command, opened, settings_for, text_of
+from cairn.surfaces.command import Call, Command, opened, settings_for, short, text_of
 from cairn.surfaces.output import Output
 
 # ---------------------------------------------------------------- init and demo
@@ -140,6 +140,9 @@ def fill_prompt(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     fields["for_injection"] = fields["for_injection"] or args.as_prompt
 
 
+_BESIDE = frozenset({"evidence", "unprocessed_messages"})
+
+
 def search(call: Call) -> int:
     output = call.output
     with call.opened() as memory:
@@ -149,8 +152,7 @@ def search(call: Call) -> int:
         output.line(data["prompt"])
         return 0 if data["prompt"] else 1
     _show_hits(data, output)
-    lists = ("episodes", "profiles", "agent_cases", "agent_skills", "memories", "unflushed")
-    found = any(data[name] for name in lists)
+    found = any(value for name, value in data.items() if isinstance(value, list) and name not in _BESIDE)
     if not found and not data.get("evidence"):
         output.line("Nothing fits.")
     state = data["freshness"]
@@ -186,6 +188,16 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
     for item in data["agent_skills"]:
         output.line(f"{item['score']:.2f}  skill: {item['name']}: {item['description']}", style="bold")
         output.line(f"      {item['path']}")
+    for item in data["knowledge"]:
+        output.line(f"{item['score']:.2f}  {item['heading']}", style="bold")
+        output.line(f"      {item['path']}:{item['line']}  {item['topic_id']}")
+        output.block(item["content"], indent="      ", limit=400)
+    for item in data.get("foresights", ()):
+        output.line(f"{item['score']:.2f}  {_window(item)}{item['foresight']}", style="bold")
+        output.line(f"      {item['id']}  {item['path']}")
+    for item in (*data.get("atomic_facts", ()), *data.get("agent_documents", ())):
+        output.line(f"{item['score']:.2f}  {short(item['content'])}", style="bold")
+        output.line(f"      {item['id']}  {item['path']}")
     for item in data["profiles"]:
         output.line(f"profile of {item['user_id']}: {item['path']}", style="bold")
     if data.get("evidence"):
@@ -204,6 +216,12 @@ def _show_said(item: dict[str, Any], output: Output) -> None:
     output.line(f"{item['score']:.2f}  {item['timestamp'][:16]}  {who}: {item['text']}{mark}")
 
 
+def _window(item: dict[str, Any]) -> str:
+    """When a plan is due: its first day, and its last where that is another."""
+    begin, end = (str(item.get(name) or "")[:10] for name in ("start_time", "end_time"))
+    return "".join([begin, f" to {end}" if end and end != begin else "", ": "]) if begin else ""
+
+
 def say_recalled(data: Any, output: Output) -> int:
     output.line(data["prompt"] or "Nothing fits.")
     for note in data["notes"]:
@@ -220,8 +238,9 @@ def _ascending(parser: argparse.ArgumentParser) -> None:
 def say_page(data: Any, output: Output) -> int:
     rows = [
         (item["id"], item.get("timestamp", "")[:16], _headline(item))
-        for kind in ("episodes", "profiles", "agent_cases", "agent_skills")
-        for item in data[kind]
+        for items in data.values()
+        if isinstance(items, list)
+        for item in items
     ]
     output.table(("id", "time", "what"), rows)
     output.line(f"{data['count']} of {data['total_count']}")
@@ -230,7 +249,9 @@ def say_page(data: Any, output: Output) -> int:
 
 def _headline(item: dict[str, Any]) -> str:
     """What a listing says of one memory: its subject, its task, a skill's purpose or a profile's summary."""
-    for name in ("subject", "task_intent", "description"):
+    if item.get("foresight"):
+        return f"{_window(item)}{item['foresight']}"
+    for name in ("subject", "task_intent", "description", "content"):
         if item.get(name):
             return str(item[name])
     return str((item.get("profile_data") or {}).get("summary") or item.get("name") or "")
@@ -252,6 +273,19 @@ def say_shown(found: Any, output: Output) -> None:
             output.line(
                 f"    {item['timestamp'][:16]}  {item['sender_name'] or item['sender_id']}: {item['text']}"
             )
+
+
+def say_task(one: Any, output: Output) -> None:
+    output.line(f"{one['id']}  {one['status']}  {one['task_type']}  session {one['session_id']}")
+    if one["error"]:
+        output.line(one["error"])
+
+
+def say_tasks(data: Any, output: Output) -> int:
+    for one in data["items"]:
+        say_task(one, output)
+    output.line(f"{len(data['items'])} of {data['total']}")
+    return 0 if data["total"] else 1
 
 
 def say_rewritten(data: Any, output: Output) -> int:
@@ -341,6 +375,14 @@ COMMANDS = (
         positional={"entry_id": ""},
         examples=("cairn show alice_ep_20260601_00000001",),
     ),
+    Command(
+        "tasks",
+        "talk on its way to episodes",
+        Talk.tasks,
+        say_tasks,
+        examples=("cairn tasks", "cairn tasks --session s1 --status failed"),
+    ),
+    Command("task", "one of them by its id", Talk.task, say_task, positional={"task_id": ""}),
     Command(
         "reextract",
         "write episodes anew from their transcripts, in place",

@@ -57,6 +57,14 @@ def say_status(status: Any, output: Output) -> None:
         output.line(f"waiting    episode of {one['owner']} from session {one['session_id']}: {one['reason']}")
 
 
+def say_quiesced(done: Any, output: Output) -> int:
+    output.line(
+        f"{'Quiet' if done['quiesced'] else 'Not quiet'}: {done['drained']} changes indexed, "
+        f"{done['pending_after']} wait, {done['failed_permanent']} cannot be indexed."
+    )
+    return 0 if done["quiesced"] else 1
+
+
 def say_synced(done: Any, output: Output) -> int:
     changes = "1 change" if done["applied"] == 1 else f"{done['applied']} changes"
     output.line(f"{changes} applied; {done['pending']} pending, {done['failed']} failed.")
@@ -293,6 +301,7 @@ COMMANDS = (
         positional={"path": "?"},
         progress="indexing",
     ),
+    Command("cascade quiesce", "wait until every change so far is indexed", Upkeep.quiesce, say_quiesced),
     Command(
         "cascade fix",
         "show failed changes, and queue the retryable ones again",

@@ -1,0 +1,382 @@
+"""Knowledge: documents of a space, searched beside its memories, and folders that are searched where they lie."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cairn.operations import answers, rules
+from cairn.operations.fields import MAX_ID, AppId, Consistency, ProjectId
+from cairn.operations.table import Room, operation, says
+from cairn.types import Space
+
+if TYPE_CHECKING:
+    from cairn.operations.library import Library, Stored
+
+DocId = Annotated[
+    str, says("the document's id", "d_0123456789abcdef", pattern=r"^d_[a-f0-9]{12,32}$", wire="doc_id")
+]
+File = Annotated[
+    str | bytes,
+    says("the document: its text, or its bytes as a part of a form", "# Tides\n\nHigh at noon.", low=1),
+]
+Title = Annotated[str, says("its title", "Tide tables", low=1, high=300, pattern=r"(?s).*\w.*")]
+FileName = Annotated[
+    str,
+    says("its file name: the ending says what it is", "tides.md", low=1, high=255, pattern=r"[^/\\\x00]+"),
+]
+SourceType = Annotated[str | None, says("what it is, in the caller's words", "manual", high=MAX_ID)]
+CategoryId = Annotated[str | None, says("the category it belongs to", "manuals", low=1, high=60)]
+
+
+def _stored(one: Stored, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "doc_id": one.id,
+        "category_id": one.category,
+        "topic_count": one.topic_count,
+        "source_name": None,
+        "md_path": one.locator.key,
+        "original_file_path": one.source or None,
+        "title": one.title,
+        "change": one.change,
+    }
+
+
+def _uploaded(one: Stored, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_stored(one, room, asked), "source_name": asked["file_name"]}
+
+
+class Knowledge(Room):
+    """What a space knows from documents."""
+
+    def _library(self, app_id: str, project_id: str) -> Library:
+        from cairn.operations.library import Library
+
+        return Library(self.parts, Space(app_id, project_id))
+
+    def _settled(self, library: Library, consistency: str = "eventual") -> None:
+        """A lone call does its own indexing."""
+        if self.parts.daemon is None or consistency == "strong":
+            library.settle()
+
+    # ------------------------------------------------------------ taking in
+
+    @operation(writes=True, answers=answers.KnowledgeAddData, allow=rules.library(write=True))
+    def knowledge_add(
+        self,
+        paths: Annotated[
+            Sequence[str],
+            says(
+                "files, and folders with all that is in them", ["manuals"], low=1, each=(1, 4096), here=True
+            ),
+        ],
+        *,
+        category: Annotated[
+            str, says("the category; that of their folder otherwise", "manuals", high=60)
+        ] = "",
+        title: Annotated[str, says("the title of a single file; its own otherwise", "Tides", high=300)] = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Take in documents (Markdown, text, HTML, PDF, DOCX): kept as Markdown with the address of the original.
+
+        The same file again changes nothing, and a newer version of it takes its place. A file that cannot be read is
+        named with the reason; the others are taken in all the same.
+        """
+        done, refused = self._library(app_id, project_id).add_files(paths, category=category, title=title)
+        return {
+            "documents": [
+                _stored(one, self, {}) | {"source_name": one.source.rpartition("/")[2]} for one in done
+            ],
+            "refused": [{"path": path, "reason": reason} for path, reason in refused],
+        }
+
+    @operation(
+        writes=True,
+        http="POST /knowledge/documents",
+        answers=answers.DocumentStored,
+        data=_uploaded,
+        allow=rules.library(write=True),
+        judges=("file",),
+        status=201,
+    )
+    def knowledge_upload(
+        self,
+        title: Title,
+        file: File,
+        *,
+        file_name: FileName = "document.md",
+        source_type: SourceType = None,
+        category_id: CategoryId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Stored:
+        """Take in one document as it is sent: as a form with a file, or as text.
+
+        Raises:
+            Invalid: it cannot be read; the message says why, and nothing was written.
+            Misconfigured: the converter for it is not installed.
+        """
+        library = self._library(app_id, project_id)
+        data = file.encode("utf-8") if isinstance(file, str) else file
+        done = library.upload(
+            data, name=file_name, title=title, category=category_id or "", source_type=source_type or ""
+        )
+        library.settle(done.lsn)
+        return done
+
+    @operation(
+        writes=True,
+        http="PUT /knowledge/documents/{doc_id}",
+        answers=answers.DocumentStored,
+        data=_uploaded,
+        allow=rules.library(write=True),
+        judges=("file",),
+    )
+    def knowledge_replace(
+        self,
+        doc_id: DocId,
+        title: Title,
+        file: File,
+        *,
+        file_name: FileName = "document.md",
+        source_type: SourceType = None,
+        category_id: CategoryId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Stored:
+        """Put another text in the place of a document; what cannot be read leaves the old one as it is."""
+        library = self._library(app_id, project_id)
+        data = file.encode("utf-8") if isinstance(file, str) else file
+        done = library.upload(
+            data,
+            name=file_name,
+            title=title,
+            category=category_id or "",
+            source_type=source_type or "",
+            doc_id=doc_id,
+        )
+        library.settle(done.lsn)
+        return done
+
+    @operation(
+        writes=True,
+        http="PATCH /knowledge/documents/{doc_id}",
+        answers=answers.DocumentEdited,
+        allow=rules.library(write=True),
+    )
+    def knowledge_edit(
+        self,
+        doc_id: DocId,
+        *,
+        title: Annotated[
+            str | None, says("its new title", "Tide tables", low=1, high=300, pattern=r"(?s).*\w.*")
+        ] = None,
+        category_id: CategoryId = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Give a document another title or category."""
+        library = self._library(app_id, project_id)
+        fields, at, lsn = library.edit(doc_id, title=title, category=category_id)
+        library.settle(lsn)
+        return {"doc_id": doc_id, "updated_fields": fields, "updated_at": at}
+
+    @operation(
+        writes=True,
+        http="DELETE /knowledge/documents/{doc_id}",
+        answers=answers.DocumentRemoved,
+        allow=rules.library(write=True),
+    )
+    def knowledge_remove(
+        self, doc_id: DocId, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Remove a document that was taken in; the original it was made of stays where it is."""
+        library = self._library(app_id, project_id)
+        self._settled(library)
+        removed = library.remove(doc_id)
+        library.settle()
+        return {"doc_id": doc_id, "removed": removed.key}
+
+    # ------------------------------------------------------------ reading
+
+    @operation(
+        http="GET /knowledge/documents", answers=answers.DocumentsData, allow=rules.library(write=False)
+    )
+    def knowledge_list(
+        self,
+        *,
+        category_id: CategoryId = None,
+        page: Annotated[int, says("which page", 1, low=1)] = 1,
+        page_size: Annotated[int, says("how many a page", 20, low=1, high=100)] = 20,
+        sort_by: Annotated[
+            Literal["created_at", "updated_at", "title"], says("by what to sort", "title")
+        ] = "created_at",
+        sort_order: Annotated[Literal["asc", "desc"], says("which way", "desc")] = "desc",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """The documents of a space, those of linked folders included, page by page."""
+        library = self._library(app_id, project_id)
+        self._settled(library)
+        rows, total = library.listed(category_id, page, page_size, sort_by, descending=sort_order == "desc")
+        notes = list(self.parts.freshness(library.scope).notes)
+        return {"documents": rows, "total": total, "page": page, "page_size": page_size, "notes": notes}
+
+    @operation(
+        http="GET /knowledge/documents/{doc_id}",
+        answers=answers.DocumentData,
+        allow=rules.library(write=False),
+    )
+    def knowledge_show(
+        self, doc_id: DocId, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """One document: what it is, where its original is, and its topics with their lines."""
+        from cairn.operations.library import overview_of
+
+        library = self._library(app_id, project_id)
+        self._settled(library)
+        document, about = library.document(doc_id)
+        return {**about, "topics": [overview_of(document, topic) for topic in document.topics]}
+
+    @operation(
+        http="GET /knowledge/topics/{topic_id}", answers=answers.TopicData, allow=rules.library(write=False)
+    )
+    def knowledge_topic(
+        self,
+        topic_id: Annotated[
+            str, says("the topic's id", "d_0123456789abcdef_2", pattern=r"^d_[a-f0-9]{12,32}_\d{1,9}$")
+        ],
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """One topic of a document: what stands below a heading."""
+        from cairn.operations.library import topic_data
+
+        library = self._library(app_id, project_id)
+        self._settled(library)
+        doc_id, _, number = topic_id.rpartition("_")
+        document, about = library.document(doc_id)
+        return topic_data(document, int(number), about)
+
+    @operation(
+        http="POST /knowledge/search",
+        answers=answers.KnowledgeFound,
+        allow=rules.library(write=False),
+        tool=True,
+    )
+    def knowledge_search(
+        self,
+        query: Annotated[str, says("the question, in plain words", "when is high tide", low=1, high=2000)],
+        *,
+        method: Annotated[
+            Literal["keyword", "vector", "hybrid"], says("by words, by meaning, or both", "hybrid")
+        ] = "hybrid",
+        top_k: Annotated[int, says("how many passages to look at, at most", 10, low=1, high=100)] = 10,
+        score_threshold: Annotated[
+            float | None, says("leave out hits below this score", 0.3, low=0, high=1)
+        ] = None,
+        include_content: Annotated[bool, says("add the words of each passage", True)] = False,
+        consistency: Consistency = "eventual",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Find the topics of a space's documents that answer a question, each by its best passage."""
+        from cairn.operations.library import at_home, hits_of
+        from cairn.retrieval.answers import SearchRequest
+
+        begun = time.perf_counter()
+        library = self._library(app_id, project_id)
+        self._settled(library, consistency)
+        request = SearchRequest(
+            query, scope=library.scope, method=method, top_k=top_k, min_score=score_threshold
+        )
+        with self.parts.foreground():
+            found = at_home(self.parts, self.parts.searcher.search(request))
+        hits = hits_of(found, library, with_content=include_content, method=method)
+        return {
+            "hits": hits,
+            "total": len(hits),
+            "took_ms": round((time.perf_counter() - begun) * 1e3, 3),
+            "notes": list(found.freshness.notes),
+        }
+
+    @operation(
+        http="GET /knowledge/categories", answers=answers.CategoriesData, allow=rules.library(write=False)
+    )
+    def knowledge_categories(
+        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """The categories of a space's documents, with their number; `knowledge/categories.md` may describe them."""
+        library = self._library(app_id, project_id)
+        self._settled(library)
+        return {"categories": library.categories()}
+
+    # ------------------------------------------------------------ folders
+
+    @operation(
+        writes=True,
+        http="POST /knowledge/links",
+        answers=answers.LinkData,
+        allow=rules.linked_folder,
+    )
+    def knowledge_link(
+        self,
+        path: Annotated[
+            str,
+            says("the folder; over HTTP below server.project_roots", "/srv/notes", low=1, high=4096),
+        ],
+        *,
+        name: Annotated[str, says("what it is called here; its own name otherwise", "notes", high=60)] = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Search a folder of documents where it lies: never written to, and what is removed there is forgotten here.
+
+        Raises:
+            NotFound: there is no such folder.
+            Invalid: it lies in the memory itself, or around it.
+            Conflict: another folder has that name.
+        """
+        library = self._library(app_id, project_id)
+        made = library.link(path, name)
+        library.settle()
+        rows, total = library.listed(made.name, 1, 1, "created_at", descending=True)
+        return {"name": made.name, "path": str(made.folder), "documents": total if rows else 0}
+
+    @operation(
+        writes=True,
+        http="DELETE /knowledge/links/{name}",
+        answers=answers.LinkData,
+        allow=rules.library(write=True),
+    )
+    def knowledge_unlink(
+        self,
+        name: Annotated[str, says("what it is called here", "notes", low=1, high=4096)],
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Search a linked folder no longer; its files stay as they are."""
+        library = self._library(app_id, project_id)
+        gone = library.unlink(name)
+        library.settle()
+        return {"name": gone.name, "path": str(gone.folder), "documents": 0}
+
+    @operation(http="GET /knowledge/links", answers=answers.LinksData, allow=rules.library(write=False))
+    def knowledge_links(
+        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """The linked folders, with how many documents of each are known, and what is wrong with one."""
+        library = self._library(app_id, project_id)
+        self._settled(library)
+        links = []
+        for link in library.links().values():
+            _, total = library.listed(link.name, 1, 1, "created_at", descending=True)
+            trouble = "" if link.folder.is_dir() else "the folder is not there; what was known of it is kept"
+            links.append(
+                {"name": link.name, "path": str(link.folder), "documents": total, "trouble": trouble}
+            )
+        return {"links": links, "notes": list(self.parts.freshness(library.scope).notes)}

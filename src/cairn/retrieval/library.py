@@ -1,0 +1,210 @@
+"""Knowledge: documents of a space and of linked folders, cut into passages that are searched beside memories.
+
+    <app>/<project>/knowledge/<category>/<title>_<id>.md    a document that was added, or put there by hand
+    <app>/<project>/knowledge/links.toml                    folders that are searched where they lie
+    <app>/<project>/knowledge/.linked/<name>/...            how the files of such a folder are named here; no such place
+                                                            exists, and nothing is ever written to them
+
+A document is cut at its headings into topics, a topic at its paragraphs into passages. Each passage is a row that knows
+its file, its headings and its line; the first of a document carries what the document is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from functools import cached_property
+from typing import Any
+
+from cairn.language.documents import Lines, Topic, html_lines, plain_lines, summary, topics
+from cairn.language.passages import passages
+from cairn.notes.frontmatter import find_head, read_head
+from cairn.notes.kinds import space_of
+from cairn.retrieval.corpus import KNOWLEDGE, Row
+from cairn.retrieval.reading import Found, first_time, source_hash
+from cairn.retrieval.rows import NewRow
+from cairn.seams import Locator
+from cairn.types import Scope, Space
+
+FOLDER = "knowledge"
+LINKED = ".linked"
+LINKS = "links.toml"
+CATEGORIES = "categories.md"
+GENERAL = "general"
+DOCUMENT, PASSAGE_OF = (
+    "document",
+    "passage",
+)  # what `parent_type` says of the first row of a document, and of the others
+MARKDOWN = frozenset({".md", ".markdown"})
+HTML = frozenset({".html", ".htm"})
+TEXTS = MARKDOWN | HTML | {".txt"}
+CONVERTED = frozenset({".pdf", ".docx"})
+DOC_ID = re.compile(r"d_[a-f0-9]{12,32}")
+_TIMES = ("created_at", "created", "date")
+_UPDATES = ("updated_at", "updated", "modified")
+
+
+def suffix_of(name: str) -> str:
+    """The ending of a file name, in small letters."""
+    dot = name.rfind(".")
+    return name[dot:].lower() if dot > 0 else ""
+
+
+def document_at(locator: Locator) -> Space | None:
+    """The space whose knowledge a file belongs to; None where the place holds none."""
+    parts = locator.parts
+    if len(parts) < 4 or parts[2] != FOLDER:
+        return None
+    linked = parts[3] == LINKED
+    rest = parts[5:] if linked else parts[3:]
+    if not rest or any(name.startswith(".") for name in rest) or rest == (CATEGORIES,):
+        return None
+    if suffix_of(rest[-1]) not in (TEXTS | CONVERTED if linked else TEXTS):
+        return None
+    return space_of(locator)
+
+
+def knowledge_scope(space: Space) -> Scope:
+    """Whose knowledge is: the space's."""
+    return Scope(space, "knowledge", "")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as its file tells it; `source` is the address of the original."""
+
+    id: str
+    path: str
+    title: str
+    category: str
+    head: Mapping[str, Any]
+    lines: Lines
+    headings: bool
+
+    @cached_property
+    def topics(self) -> list[Topic]:
+        """Its parts, in order."""
+        return topics(self.lines, self.title, headings=self.headings)
+
+    @property
+    def summary(self) -> str:
+        """Its beginning."""
+        return next((told for topic in self.topics if (told := summary(topic.text))), "")
+
+    def topic_id(self, number: int) -> str:
+        return f"{self.id}_{number}"
+
+    def path_of(self, topic: Topic) -> str:
+        """The headings of a topic in one line, the document's title first."""
+        names = topic.path if topic.path[:1] == (self.title,) else (self.title, *topic.path)
+        return " > ".join(names)
+
+
+def read(path: str, text: str) -> Document:
+    """The document in the file `path` with this text. What is missing in its head is taken from its place."""
+    locator = Locator(path)
+    parts = locator.parts
+    ending = suffix_of(locator.name)
+    if ending in HTML:
+        head: Mapping[str, Any] = {}
+        lines = html_lines(text)
+    else:
+        at = find_head(text)
+        head = read_head(text[at.start : at.end])[0] if at.fenced and at.closed else {}
+        body = at.body if head or (at.fenced and at.closed) else 0
+        lines = plain_lines(text[body:], 1 + text.count("\n", 0, body))
+    rest = parts[4:] if parts[3] == LINKED else parts[3:]
+    folder = rest[0] if len(rest) > 1 else GENERAL
+    named = str(head.get("id") or "")
+    title = str(head.get("title") or lines.title or "").strip()
+    headings = ending != ".txt"
+    if not title:
+        found = topics(lines, "", headings=headings)
+        title = next((topic.name for topic in found if topic.depth == 1), "") or _title_of(locator.name)
+    return Document(
+        id=named if DOC_ID.fullmatch(named) else _id_of(path),
+        path=path,
+        title=title,
+        category=str(head.get("category") or folder),
+        head=head,
+        lines=lines,
+        headings=headings,
+    )
+
+
+def _title_of(name: str) -> str:
+    return name[: len(name) - len(suffix_of(name))].replace("_", " ").strip() or name
+
+
+def _id_of(path: str) -> str:
+    return "d_" + hashlib.sha256(path.encode("utf-8")).hexdigest()[:16]
+
+
+def read_document(
+    space: Space,
+    path: str,
+    text: str,
+    known: Mapping[tuple[Scope, str], bytes],
+    *,
+    mtime: float = 0.0,
+    zone: tzinfo = UTC,
+) -> Found:
+    """The rows of a document, one per passage; those whose source hash is in `known` are only named."""
+    scope = knowledge_scope(space)
+    present, rows = set(), []
+    for row in _rows(scope, read(path, text), int(mtime * 1000), zone):
+        identity = (scope, row.entry_id)
+        source = source_hash(row.text, repr(sorted(row.fields.items())), row.parent_id or "")
+        present.add(identity)
+        if known.get(identity) != source:
+            rows.append(NewRow(row, source))
+    return Found(frozenset(present), tuple(rows))
+
+
+def _rows(scope: Scope, document: Document, mtime: int, zone: tzinfo) -> Iterator[Row]:
+    updated = first_time(document.head, _UPDATES, zone) or mtime
+    created = first_time(document.head, _TIMES, zone) or updated
+    about = {
+        "topic_count": len(document.topics),
+        "summary": document.summary,
+        "source": document.head.get("source"),
+        "source_name": document.head.get("source_name"),
+    }
+    for topic in document.topics:
+        path = document.path_of(topic)
+        for number, part in enumerate(passages(topic.text)):
+            is_first = not (topic.number or number)
+            said = topic.text[part.start : part.end].strip("\n")
+            fields: dict[str, Any] = {
+                "doc_id": document.id,
+                "title": document.title,
+                "category": document.category,
+                "topic_id": document.topic_id(topic.number),
+                "topic": topic.name,
+                "topic_path": path,
+                "depth": topic.depth,
+                "line": topic.line if not number else topic.line_of(part.start),
+                **(about if is_first else {}),
+            }
+            yield Row(
+                rowid=0,
+                kind=KNOWLEDGE,
+                scope=scope,
+                entry_id=document.topic_id(topic.number) + (f"-{number}" if number else ""),
+                path=document.path,
+                text=f"{path}\n{said}",
+                timestamp_ms=created,
+                updated_ms=updated,
+                parent_type=DOCUMENT if is_first else PASSAGE_OF,
+                parent_id=document.category,
+                ordinal=topic.number,
+                fields=fields,
+            )
+
+
+def passage_text(text: str) -> str:
+    """The words of a passage without the headings above it."""
+    return text.partition("\n")[2]

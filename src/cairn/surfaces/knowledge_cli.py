@@ -1,0 +1,235 @@
+"""The commands for documents: knowledge add, list, show, topic, search, edit, replace, remove, link, unlink, links."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cairn.errors import Invalid, NotFound
+from cairn.operations.knowledge import Knowledge
+from cairn.surfaces.command import Command
+from cairn.surfaces.output import Output
+
+GROUPS = {"knowledge": "documents and folders that are searched beside memories"}
+
+
+def say_added(data: Any, output: Output) -> int:
+    for one in data["documents"]:
+        output.line(f"{one['change']}: {one['title']}  {one['doc_id']}  ({one['topic_count']} topics)")
+    for one in data["refused"]:
+        output.note(f"not taken in: {one['path']}: {one['reason']}")
+    if data["documents"]:
+        output.line('Next: cairn knowledge search "..."')
+    return 1 if data["refused"] else 0
+
+
+def say_stored(one: Any, output: Output) -> None:
+    output.line(f"{one['change']}: {one['title']}  {one['doc_id']}  {one['md_path']}")
+
+
+def say_edited(done: Any, output: Output) -> None:
+    changed = ", ".join(done["updated_fields"])
+    output.line(f"{done['doc_id']}: {changed} changed." if changed else "Nothing changed.")
+
+
+def say_removed(done: Any, output: Output) -> None:
+    output.line(f"Removed {done['removed']}.")
+
+
+def say_documents(data: Any, output: Output) -> int:
+    rows = [
+        (one["doc_id"], one["created_at"][:10], one["category_id"], one["title"], str(one["topic_count"]))
+        for one in data["documents"]
+    ]
+    output.table(("id", "since", "category", "title", "topics"), rows)
+    output.line(f"{len(rows)} of {data['total']}")
+    _say_notes(data, output)
+    return 0 if data["total"] else 1
+
+
+def say_document(data: Any, output: Output) -> None:
+    output.line(f"{data['title']}  ({data['doc_id']})", style="bold")
+    output.line(f"{data['md_path']}  [{data['category_id']}]")
+    if data["original_file_path"]:
+        output.line(f"original: {data['original_file_path']}")
+    for topic in data["topics"]:
+        output.line(f"{topic['line']:>6}  {'  ' * max(topic['depth'] - 1, 0)}{topic['topic_name']}")
+
+
+def say_topic(data: Any, output: Output) -> None:
+    output.line(f"{data['topic_path']}  ({data['topic_id']}, line {data['line']})", style="bold")
+    output.block(data["content"])
+
+
+def say_found(data: Any, output: Output) -> int:
+    for hit in data["hits"]:
+        output.line(f"{hit['score']:.2f}  {hit['topic_path']}", style="bold")
+        output.line(f"      {hit['path']}:{hit['line']}  {hit['topic_id']}")
+        output.block(hit["content"] or hit["summary"], indent="      ", limit=400)
+    if not data["hits"]:
+        output.line("Nothing fits.")
+    _say_notes(data, output)
+    return 0 if data["hits"] else 1
+
+
+def say_categories(data: Any, output: Output) -> int:
+    rows = [
+        (one["category_id"], str(one["document_count"]), one["description"]) for one in data["categories"]
+    ]
+    output.table(("category", "documents", "what"), rows)
+    return 0 if rows else 1
+
+
+def say_linked(done: Any, output: Output) -> None:
+    output.line(f"{done['name']}: {done['path']}, {done['documents']} documents are searched where they lie.")
+
+
+def say_unlinked(done: Any, output: Output) -> None:
+    output.line(f"{done['path']} is searched no longer; nothing in it was touched.")
+
+
+def say_links(data: Any, output: Output) -> int:
+    for one in data["links"]:
+        trouble = f"  ({one['trouble']})" if one["trouble"] else ""
+        output.line(f"{one['name']}: {one['path']}, {one['documents']} documents{trouble}")
+    if not data["links"]:
+        output.line("No folder is linked: `cairn knowledge link FOLDER` links one.")
+    _say_notes(data, output)
+    return 0 if data["links"] else 1
+
+
+def _say_notes(data: Any, output: Output) -> None:
+    for note in data["notes"]:
+        output.note(note)
+
+
+def _file_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file")
+
+
+def _fill_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    path = Path(args.file).expanduser()
+    try:
+        fields["file"] = path.read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"{path}: there is no such file.", file=str(path)) from None
+    except OSError as error:
+        raise Invalid(f"{path}: {error.strerror or error}.", file=str(path)) from None
+    fields["file_name"] = path.name
+
+
+COMMANDS = (
+    Command(
+        "knowledge add",
+        "take in files and folders: Markdown, text, HTML, PDF, DOCX",
+        Knowledge.knowledge_add,
+        say_added,
+        positional={"paths": "+"},
+        reading=False,
+        examples=("cairn knowledge add manual.pdf", "cairn knowledge add --category manuals docs/"),
+    ),
+    Command(
+        "knowledge upload",
+        "take in one file as it is sent over HTTP: no address of it is kept",
+        Knowledge.knowledge_upload,
+        say_stored,
+        without=["file", "file_name"],
+        more=_file_argument,
+        fill=_fill_file,
+        reading=False,
+        examples=('cairn knowledge upload --title "Tide tables" tides.html',),
+    ),
+    Command(
+        "knowledge replace",
+        "put a file in the place of a document",
+        Knowledge.knowledge_replace,
+        say_stored,
+        positional={"doc_id": ""},
+        without=["file", "file_name"],
+        more=_file_argument,
+        fill=_fill_file,
+        examples=('cairn knowledge replace --title "Tide tables" d_0123456789abcdef tides.html',),
+    ),
+    Command(
+        "knowledge edit",
+        "give a document another title or category",
+        Knowledge.knowledge_edit,
+        say_edited,
+        positional={"doc_id": ""},
+        examples=("cairn knowledge edit d_0123456789abcdef --category-id manuals",),
+    ),
+    Command(
+        "knowledge remove",
+        "remove a document; its original stays",
+        Knowledge.knowledge_remove,
+        say_removed,
+        positional={"doc_id": ""},
+        examples=("cairn knowledge remove d_0123456789abcdef",),
+    ),
+    Command(
+        "knowledge list",
+        "the documents, page by page",
+        Knowledge.knowledge_list,
+        say_documents,
+        short={"category_id": "--category"},
+        examples=("cairn knowledge list", "cairn knowledge list --category manuals --sort-by title"),
+    ),
+    Command(
+        "knowledge show",
+        "one document with its topics and their lines",
+        Knowledge.knowledge_show,
+        say_document,
+        positional={"doc_id": ""},
+        examples=("cairn knowledge show d_0123456789abcdef",),
+    ),
+    Command(
+        "knowledge topic",
+        "one topic of a document",
+        Knowledge.knowledge_topic,
+        say_topic,
+        positional={"topic_id": ""},
+        examples=("cairn knowledge topic d_0123456789abcdef_2",),
+    ),
+    Command(
+        "knowledge search",
+        "find the topics of documents that answer a question",
+        Knowledge.knowledge_search,
+        say_found,
+        positional={"query": "+"},
+        short={"include_content": "--content"},
+        examples=('cairn knowledge search "when is high tide"',),
+    ),
+    Command(
+        "knowledge categories",
+        "the categories of the documents",
+        Knowledge.knowledge_categories,
+        say_categories,
+        examples=("cairn knowledge categories",),
+    ),
+    Command(
+        "knowledge link",
+        "search a folder where it lies, from now on",
+        Knowledge.knowledge_link,
+        say_linked,
+        positional={"path": ""},
+        reading=False,
+        progress="reading the folder",
+        examples=("cairn knowledge link ~/notes", "cairn knowledge link ~/wiki --name wiki"),
+    ),
+    Command(
+        "knowledge unlink",
+        "search a linked folder no longer",
+        Knowledge.knowledge_unlink,
+        say_unlinked,
+        positional={"name": ""},
+        examples=("cairn knowledge unlink notes",),
+    ),
+    Command(
+        "knowledge links",
+        "the linked folders",
+        Knowledge.knowledge_links,
+        say_links,
+        examples=("cairn knowledge links",),
+    ),
+)
