@@ -7,7 +7,7 @@ WORKERS ?= 2
 OFFLINE := Set-up fetches packages once and could not: check the network, or pip's and uv's settings for another package index, and run make again. Later runs need no network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test integration lint format bench chaos e2e dist mutations serve docs lock clean
+.PHONY: help setup run test integration lint format bench chaos e2e dist adapters mutations serve docs lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -38,6 +38,11 @@ test: setup lint ## lint, then every test
 
 integration: setup ## tests with real servers, killed processes and a system-call trace alone
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/surfaces tests/crash tests/conformance tests/test_nothing_leaves.py
+
+adapters: $(VENV)/.ready ## the adapters with the real packages of LangChain, LangGraph, OpenAI Agents and LlamaIndex, in .venv-adapters
+	@test -x $(VENV)-adapters/bin/python || $(PYTHON) -m venv $(VENV)-adapters
+	@$(BIN)/uv pip install --quiet --python $(VENV)-adapters/bin/python -e '.[mcp,langchain,langgraph,openai-agents,llama-index]' pytest pytest-timeout hypothesis || { echo "$(OFFLINE)"; exit 1; }
+	@ADAPTERS=all $(VENV)-adapters/bin/python -m pytest -W default tests/adapters
 
 lint: $(VENV)/.ready ## ruff, types, layers, gates (seam, zones, stopwatches, dead code), docs, commits
 	@$(BIN)/ruff check .
@@ -74,7 +79,7 @@ docs: $(VENV)/.ready ## write the parts of docs/ that are made from the code
 	@$(BIN)/python -m tools.make_docs
 
 lock: $(VENV)/.ready ## resolve pyproject.toml anew into requirements.lock
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --extra model --extra tracing --extra mcp --extra documents --extra bench --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
 
 clean:           ## remove the environment and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis build dist

@@ -124,6 +124,11 @@ class Tool:
     destroys: bool = False
 
     @property
+    def operation(self) -> str:
+        """The name of the operation it stands for."""
+        return _row(self.stands_for).name
+
+    @property
     def writes(self) -> bool:
         """Whether it may change anything."""
         return _row(self.stands_for).writes

@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from cairn.aio import AsyncMemory
 from cairn.errors import NotOffered
-from cairn.surfaces.guard import ASGIScope, Receive, Refusal, Send
+from cairn.surfaces.guard import ASGIScope, Receive, Refusal, Send, note_call
 from cairn.surfaces.routes import read_query
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class McpEndpoint:
         assert request is not None
         about = {name: value for name, value in read_query(request).items() if value}
         grant = request.state.grant
+        if tool := tools.TOOLS.get(str(message.get("name"))):
+            note_call(request.scope["state"], tool.operation, about)
         return await self._memory.pools.run(
             lambda: tools.reply(self._memory.memory, {**message, "about": about}, grant),
             writes=tools.may_write(message),

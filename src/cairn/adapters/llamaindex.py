@@ -1,0 +1,89 @@
+"""A LlamaIndex memory block: it gives what is recalled for the last question, and keeps what the short-term memory lets go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from cairn.adapters import missing
+from cairn.adapters.history import History
+
+try:
+    from llama_index.core.base.llms.types import ChatMessage, MessageRole
+    from llama_index.core.memory.memory import BaseMemoryBlock
+except ImportError as error:
+    raise missing("llama-index-core", "llama-index") from error
+
+_SPEAKERS = {MessageRole.CHATBOT: "assistant", MessageRole.MODEL: "assistant"}
+
+
+class CairnMemoryBlock(BaseMemoryBlock[str]):
+    """Long-term memory for `Memory.from_defaults(memory_blocks=[...])`.
+
+    Attributes:
+        memory: The open `cairn.Memory`.
+        session_id: The session that messages go to where LlamaIndex names none.
+        user_id: Whose memory; the settings' person where nobody is named.
+        token_budget: The most tokens of what is recalled.
+    """
+
+    name: str = "cairn"
+    memory: Any
+    session_id: str = "llama-index"
+    user_id: str | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+    token_budget: int = 800
+
+    async def _aget(self, messages: Sequence[ChatMessage] | None = None, **_options: Any) -> str:
+        asked = next(
+            (str(one.content or "") for one in reversed(messages or ()) if one.role == MessageRole.USER), ""
+        )
+        if not asked.strip():
+            return ""
+        project = self.project_id if self.project_id != "default" else None
+        found = await asyncio.to_thread(
+            self.memory.recall,
+            asked[: self.memory.settings.server.max_query_chars],
+            user_id=self.user_id,
+            app_id=self.app_id,
+            project_id=project,
+            token_budget=self.token_budget,
+        )
+        return str(found.prompt)
+
+    async def _aput(self, messages: Sequence[ChatMessage]) -> None:
+        by_session: dict[str, list[dict[str, Any]]] = {}
+        for one in messages:
+            named = str(one.additional_kwargs.get("session_id") or self.session_id)
+            by_session.setdefault(named, []).append(_raw(one))
+        for session, said in by_session.items():
+            history = History(
+                self.memory, session, user_id=self.user_id, app_id=self.app_id, project_id=self.project_id
+            )
+            await asyncio.to_thread(history.add, said)
+
+
+def _raw(message: ChatMessage) -> dict[str, Any]:
+    role = _SPEAKERS.get(message.role, str(message.role.value))
+    raw: dict[str, Any] = {"role": role, "content": _content(message)}
+    more = message.additional_kwargs
+    if calls := more.get("tool_calls"):
+        raw["tool_calls"] = [call.model_dump() if hasattr(call, "model_dump") else call for call in calls]
+    if answered := more.get("tool_call_id"):
+        raw["tool_call_id"] = answered
+    return raw
+
+
+def _content(message: ChatMessage) -> Any:
+    blocks = []
+    for block in message.blocks:
+        if block.block_type == "text":
+            blocks.append({"type": "text", "text": block.text})
+        elif block.block_type == "image":
+            where = str(block.url or block.path or "")
+            blocks.append({"type": "image", "uri": where} if where else {"type": "image", "name": "no name"})
+    if all(one["type"] == "text" for one in blocks):
+        return "\n".join(one["text"] for one in blocks)
+    return blocks
