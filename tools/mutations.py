@@ -171,7 +171,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an import writes without comparing",
-        "engines/transfer.py",
+        "transfer.py",
         "ours.write(locator, merged, expect=content_hash(present))",
         "ours.write(locator, merged)",
         ("tests/test_transfer.py",),
