@@ -11,7 +11,7 @@ from cairn.engines import minilm
 from cairn.errors import Misconfigured
 
 ROOT = Path(__file__).parent.parent
-ABOUT = "Version: 1.2.3\nProvides-Extra: model\nProvides-Extra: mcp\nProvides-Extra: tracing\n\n"
+ABOUT = "Version: 1.2.3\nProvides-Extra: model\nProvides-Extra: mcp\n\n"
 PACKAGE = ("cairn/__init__.py", "cairn/strategies/ome.toml")
 
 
@@ -49,7 +49,6 @@ def test_a_wheel_of_another_version_is_named(wheel):
     assert found == [
         "the wheel says version 1.2.2, the package 1.2.3",
         "the wheel does not offer the extra [model]",
-        "the wheel does not offer the extra [tracing]",
     ]
 
 

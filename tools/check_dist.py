@@ -40,7 +40,7 @@ def troubles_of(wheel: Path, tracked: Collection[str], version: str) -> Iterator
         about = message_from_bytes(archive.read(known))
         if about["Version"] != version:
             yield f"the wheel says version {about['Version']}, the package {version}"
-        for extra in ("model", "mcp", "tracing"):
+        for extra in ("model", "mcp"):
             if extra not in about.get_all("Provides-Extra", []):
                 yield f"the wheel does not offer the extra [{extra}]"
 

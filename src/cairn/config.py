@@ -173,11 +173,10 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoggingSettings:
-    """What is logged: level, "json" or "text", and where traces go."""
+    """What is logged: from which level on, and as "json" or "text"."""
 
     level: str = "warning"
     format: str = "text"
-    otlp_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
