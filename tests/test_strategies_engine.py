@@ -238,15 +238,18 @@ def test_a_switch_is_live_without_a_restart(world: World):
     [
         (
             "[strategies.extract_foresight]\nenable = true\n",
-            'line 2: [strategies.extract_foresight] has no key "enable"',
+            'line 2: [strategies.extract_foresight] has no setting "enable"',
         ),
         ("[extract_foresight]\nenabled = true\n", 'there is no "extract_foresight" here'),
         ("[strategies.extract_foresight]\nenabled = 1\n", "enabled = 1 is not true or false"),
         ("[strategies.extract_foresight]\nmax_retries = -1\n", "is not a whole number"),
         ('[strategies.reflect_episodes]\ncron = "61 * * * *"\n', '"61" is not a minute'),
         ("[strategies.extract_foresight.gate]\nthreshold = 0\n", "threshold must be 1 or more"),
-        ('[strategies.extract_foresight.gate]\nevent_field = "x"\n', "event_field must be one of"),
-        ("[strategies.extract_foresight]\nsimilarity = 0.5\n", 'has no key "similarity"'),
+        (
+            '[strategies.extract_foresight.gate]\nevent_field = "x"\n',
+            "is not one of owner_id, session_id, space",
+        ),
+        ("[strategies.extract_foresight]\nsimilarity = 0.5\n", 'has no setting "similarity"'),
         ("strategies = 3\n", "must be a table"),
         ("[strategies", "ome.toml: "),
     ],
@@ -280,7 +283,7 @@ def test_a_broken_file_stands_in_the_list(world: World):
     """The template sends people to `cairn ome list`: it names what is wrong with the file."""
     world.configure("[strategies.extract_foresight]\nenable = true\n")
     [row] = [row for row in world.engine.list() if row.name == "ome.toml"]
-    assert 'has no key "enable"' in row.last_error
+    assert 'has no setting "enable"' in row.last_error
 
 
 def test_a_file_broken_at_start_holds_the_strategies_and_loses_nothing(tmp_path: Path):
@@ -480,7 +483,7 @@ def test_doctor_names_a_broken_file_and_what_was_given_up(tmp_path: Path):
     (tmp_path / "ome.toml").write_text("[strategies.extract_foresight]\nnope = true\n")
     with open_blocking(tmp_path, background=False, embedding__provider="none") as memory:
         found = [finding for finding in memory.doctor() if "ome.toml" in str(finding)]
-    assert found and 'has no key "nope"' in str(found[0])
+    assert found and 'has no setting "nope"' in str(found[0])
 
 
 def test_people_go_first_but_work_goes_on(world: World):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -20,7 +20,9 @@ from cairn.settings_files import (
     ENV_PREFIX,
     SECRET_KEYS,
     SWITCHES,
+    check_choice,
     from_env_name,
+    laid_over,
     read_dotenv,
     read_toml,
     say_of_others,
@@ -325,67 +327,22 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
 
 
 def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
-    sections: dict[str, Any] = {name: cls() for name, cls in SECTIONS.items()}
-    origins: dict[str, str] = {}
+    given: dict[str, dict[str, tuple[Any, str]]] = {}
     for dotted, (value, origin) in found.items():
         section, _, key = dotted.partition(".")
-        if section not in sections or not key:
-            known = ", ".join(sorted(sections))
+        if section not in SECTIONS or not key:
             raise Misconfigured(
-                f"{origin}: there is no setting [{section}] {key or ''}. Sections are: {known}.",
+                f"{origin}: there is no setting [{section}] {key or ''}. Sections are: {', '.join(sorted(SECTIONS))}.",
                 setting=dotted,
             )
-        cls = SECTIONS[section]
-        types = get_type_hints(cls)
-        if key not in types:
-            known = ", ".join(types)
-            raise Misconfigured(
-                f'{origin}: [{section}] has no setting "{key}". It has: {known}.', setting=dotted
-            )
-        sections[section] = replace(sections[section], **{key: _coerce(value, types[key], dotted, origin)})
-        origins[dotted] = origin
-    return Settings(**sections, origins=origins)
-
-
-def _coerce(value: Any, kind: type, dotted: str, origin: str) -> Any:
-    wrong = Misconfigured(f"{origin}: {dotted} = {value!r} is not {_kind_name(kind)}.", setting=dotted)
-    if kind is bool:
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.lower() in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
-            return value.lower() in {"true", "1", "yes", "on"}
-        raise wrong
-    if kind in {int, float}:
-        if isinstance(value, bool):
-            raise wrong
-        try:
-            number = kind(value)
-        except (TypeError, ValueError, OverflowError):
-            raise wrong from None
-        if isinstance(value, float) and number != value:
-            raise wrong
-        if not 0 <= number < float("inf"):
-            raise wrong
-        return number
-    if kind is not str:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(";") if part.strip())
-        if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
-            return tuple(value)
-        raise wrong
-    if not isinstance(value, str):
-        raise wrong
-    return value
-
-
-def _kind_name(kind: type) -> str:
-    names = {
-        bool: "true or false",
-        int: "a whole number of 0 or more",
-        float: "a number of 0 or more",
-        str: "a text",
+        given.setdefault(section, {})[key] = (value, origin)
+    made = {
+        section: laid_over(
+            kind(), given.get(section, {}), section, [one.name for one in fields(kind)], spelled=True
+        )
+        for section, kind in SECTIONS.items()
     }
-    return names.get(kind, "a list of texts")
+    return Settings(**made, origins={dotted: origin for dotted, (_, origin) in found.items()})
 
 
 def _check(settings: Settings) -> None:
@@ -398,12 +355,9 @@ def _check(settings: Settings) -> None:
     }
     for dotted, allowed in choices.items():
         section, _, key = dotted.partition(".")
-        value = getattr(getattr(settings, section), key)
-        if value not in allowed:
-            origin = settings.origins.get(dotted, "default")
-            raise Misconfigured(
-                f'{origin}: {dotted} = "{value}" is not one of {", ".join(allowed)}.', setting=dotted
-            )
+        check_choice(
+            getattr(getattr(settings, section), key), allowed, dotted, settings.origins.get(dotted, "default")
+        )
     if not settings.memory.root.strip():
         origin = settings.origins.get("memory.root", "default")
         raise Misconfigured(f"{origin}: memory.root is empty; name a folder.", setting="memory.root")

@@ -1,4 +1,7 @@
-"""The two files settings are written in: `cairn.toml` in the root, and `.env`, taken apart with their line numbers.
+"""Settings files taken apart with their line numbers, and the one check of what stands in them.
+
+`cairn.toml` and `.env` are read here; `ome.toml` and a repository's `config.json`, which travel with what they are for,
+are read by their rooms through the seam. A value is checked against the kind of its default, wherever it stood.
 
 A `.env` in the working directory may have come with somebody else's repository. It may tune capture and search; an
 address, a key, a root or a token of it would send a user's words to its author, so those count only when the user
@@ -14,9 +17,10 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cairn.errors import Misconfigured
 
@@ -28,6 +32,15 @@ SECRET_KEYS = frozenset({"api_key", "proxy", "tokens"})  # a proxy's address may
 # What anybody's folder may set: how talk is cut, how answers are chosen, how time and logs look.
 _HARMLESS = re.compile(r"(capture|search)\.\w+|memory\.timezone|logging\.(level|format)")
 _MAX_BYTES = 1024 * 1024
+_ON, _OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+_MOST = 2**53
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number of 0 or more",
+    float: "a number of 0 or more",
+    str: "a text",
+    tuple: "a list of texts",
+}
 # A secret in a comment, with the lines of its list; the empty value of the starter is none.
 _SWITCHED_OFF = re.compile(
     rf"""^[ \t]*\#[ \t]*(?:{"|".join(sorted(SECRET_KEYS))})[ \t]*=(?![ \t]*(?:""|\[\])[ \t]*$)
@@ -38,6 +51,7 @@ _SWITCHED_OFF = re.compile(
 _log = logging.getLogger("cairn.settings")
 
 Found = dict[str, tuple[Any, str]]
+T = TypeVar("T")
 
 
 def text_of(path: Path) -> str:
@@ -73,28 +87,92 @@ def read_toml(path: Path, sections: Collection[str]) -> Found:
     except (OSError, UnicodeDecodeError) as error:
         trouble = error.strerror if isinstance(error, OSError) else error
         raise Misconfigured(f"{path.name} cannot be read: {trouble}.", setting=path.name) from None
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise Misconfigured(f"{path.name}: {error}.", setting=path.name) from None
-    except RecursionError:
-        raise Misconfigured(
-            f"{path.name}: it is nested too deeply; write one value a line.", setting=path.name
-        ) from None
     out: Found = {}
-    for section, table in data.items():
+    for section, table in parse_toml(text, path.name).items():
         if not isinstance(table, dict):
             raise Misconfigured(
-                f'{path.name}, line {_line_of(text, "", section)}: "{section}" must stand under a [section].',
+                f'{path.name}, line {line_of(text, "", section)}: "{section}" must stand under a [section].',
                 setting=section,
             )
         for key, value in table.items():
-            out[f"{section}.{key}"] = (value, f"{path.name}, line {_line_of(text, section, key)}")
-        if not table:
-            out.setdefault(
-                f"{section}.", (None, f"{path.name}, line {_line_of(text, '', '[' + section)}")
-            ) if section not in sections else None
+            out[f"{section}.{key}"] = (value, f"{path.name}, line {line_of(text, section, key)}")
+        if not table and section not in sections:
+            out[f"{section}."] = (None, f"{path.name}, line {line_of(text, '', '[' + section)}")
     return out
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """The tables of a file called `name`. Raises `Misconfigured` where it is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Misconfigured(f"{name}: {error}.", setting=name) from None
+    except RecursionError:
+        raise Misconfigured(
+            f"{name}: it is nested too deeply; write one value a line.", setting=name
+        ) from None
+
+
+def laid_over(
+    base: T,
+    given: Mapping[str, tuple[Any, str]],
+    section: str,
+    known: Collection[str],
+    *,
+    spelled: bool = False,
+) -> T:
+    """The dataclass `base` with the values of a section, each with where it stood; see `fitted`.
+
+    Raises:
+        Misconfigured: a name that is not `known`, or a value of the wrong kind.
+    """
+    updates = {}
+    for key, (value, origin) in given.items():
+        dotted = f"{section}.{key}"
+        if key not in known:
+            raise Misconfigured(
+                f'{origin}: [{section}] has no setting "{key}". It has: {", ".join(known)}.', setting=dotted
+            )
+        updates[key] = fitted(value, type(getattr(base, key)), dotted, origin, spelled=spelled)
+    return replace(base, **updates)  # type: ignore[type-var]
+
+
+def fitted(value: Any, kind: type, dotted: str, origin: str, *, spelled: bool = False) -> Any:
+    """`value` as a `kind`: `bool`, `int`, `float`, `str` or a `tuple` of texts. Numbers are 0 or more, and finite.
+
+    With `spelled` a text may stand for any of them, as in a variable: "yes", "8000", "one; two". Raises
+    `Misconfigured` for anything else.
+    """
+    read = _read_text(value, kind) if spelled and isinstance(value, str) else value
+    if kind in {int, float} and isinstance(read, int | float) and not isinstance(read, bool):
+        if 0 <= read < _MOST and (kind is float or read == int(read)):
+            return kind(read)
+    elif kind is tuple:
+        if isinstance(read, list | tuple) and all(isinstance(part, str) for part in read):
+            return tuple(read)
+    elif isinstance(read, kind) and kind not in {int, float}:
+        return read
+    raise Misconfigured(f"{origin}: {dotted} = {value!r} is not {_KINDS[kind]}.", setting=dotted)
+
+
+def _read_text(text: str, kind: type) -> Any:
+    """What a text stands for where a `kind` is wanted; itself where it stands for none."""
+    if kind is bool:
+        return text.lower() in _ON if text.lower() in {*_ON, *_OFF} else text
+    if kind is tuple:
+        return [part.strip() for part in text.split(";") if part.strip()]
+    try:
+        return text if kind is str else kind(text)
+    except ValueError:
+        return text
+
+
+def check_choice(value: object, allowed: Sequence[str], dotted: str, origin: str) -> None:
+    """Raise `Misconfigured` where `value` is not one of `allowed`."""
+    if value not in allowed:
+        raise Misconfigured(
+            f'{origin}: {dotted} = "{value}" is not one of {", ".join(allowed)}.', setting=dotted
+        )
 
 
 def without_secrets(text: str) -> tuple[str, list[str]] | None:
@@ -113,7 +191,7 @@ def without_secrets(text: str) -> tuple[str, list[str]] | None:
         for key in [key for key in table if key in SECRET_KEYS] if isinstance(table, dict) else ():
             if table.pop(key):
                 taken.append(f"{section}.{key}")
-            start = _line_of("".join(lines), section, key) - 1
+            start = line_of("".join(lines), section, key) - 1
             rest = (lines[:start] + lines[end:] for end in range(start + 1, len(lines) + 1))
             shorter = next((kept for kept in rest if _means("".join(kept), data)), None)
             if shorter is None:
@@ -129,7 +207,8 @@ def _means(text: str, data: Mapping[str, Any]) -> bool:
         return False
 
 
-def _line_of(text: str, section: str, key: str) -> int:
+def line_of(text: str, section: str, key: str) -> int:
+    """The line on which a key of a section stands; without a section, on which something begins that way."""
     inside = not section
     for number, line in enumerate(text.splitlines(), start=1):
         bare = line.strip()
@@ -225,9 +304,9 @@ def _is_one_of(path: Path, *others: Path) -> bool:
 
 
 def _is_on(value: str, origin: str) -> bool:
-    if value.lower() in {"1", "true", "yes", "on"}:
+    if value.lower() in _ON:
         return True
-    if value.lower() in {"", "0", "false", "no", "off"}:
+    if value.lower() in {"", *_OFF}:
         return False
     raise Misconfigured(f"{origin}: {TRUST} = {value!r} is not 1 or 0.", setting=TRUST)
 

@@ -11,6 +11,7 @@ from cairn.errors import Invalid, Misconfigured
 from cairn.project.bundle import SECTIONS
 from cairn.project.layout import CONFIG, read_json
 from cairn.seams import StorageBackend
+from cairn.settings_files import check_choice, fitted
 
 SECTION_NAMES = ("all", *SECTIONS)
 SOURCE_SCOPES = ("all", "local", "imports")
@@ -105,11 +106,7 @@ def load(storage: StorageBackend) -> Options:
         merge(merged, data)
     for dotted, allowed in _CHOICES.items():
         section, _, key = dotted.partition(".")
-        if merged[section][key] not in allowed:
-            raise Misconfigured(
-                f'{CONFIG}: {dotted} = "{merged[section][key]}" is not one of {", ".join(allowed)}.',
-                setting=dotted,
-            )
+        check_choice(merged[section][key], allowed, dotted, str(CONFIG))
     return Options(merged)
 
 
@@ -129,15 +126,9 @@ def merge(base: dict[str, Any], given: Mapping[str, Any], at: str = "") -> None:
             if not isinstance(value, dict):
                 raise Misconfigured(f"{CONFIG}: {here} must be an object.", setting=here)
             merge(known, value, f"{here}.")
-        elif isinstance(known, bool) != isinstance(value, bool) or (
-            isinstance(known, int | float) and not isinstance(value, int | float)
-        ):
-            raise Misconfigured(f"{CONFIG}: {here} = {value!r} is not a {_kind(known)}.", setting=here)
-        elif isinstance(known, int | float) and not isinstance(known, bool) and not 0 <= value < float("inf"):
-            raise Misconfigured(f"{CONFIG}: {here} = {value!r} must be 0 or more.", setting=here)
-        elif isinstance(known, str) and not isinstance(value, str):
-            raise Misconfigured(f"{CONFIG}: {here} = {value!r} is not a text.", setting=here)
         else:
+            if known is not None:  # what has no default may be anything, or nothing
+                fitted(value, float if type(known) is int else type(known), here, str(CONFIG))
             base[key] = value
 
 
@@ -151,7 +142,3 @@ def settled(values: dict[str, Any], notes: list[str]) -> dict[str, Any]:
             notes.append(f'{dotted} = "{value}" is not one of {", ".join(allowed)}; it is "{default}" here')
             values[section][key] = default
     return values
-
-
-def _kind(value: Any) -> str:
-    return "true or false" if isinstance(value, bool) else "number"

@@ -9,14 +9,14 @@ A table for a strategy that is not there (another program's) is skipped alone, w
 from __future__ import annotations
 
 import time
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cairn.errors import CairnError, Misconfigured, NotFound
 from cairn.seams import Locator
+from cairn.settings_files import check_choice, laid_over, line_of, parse_toml
 from cairn.strategies.cron import Cron
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "ome.toml"
 RELOAD_SECONDS = 1.0
+T = TypeVar("T")
 EVENT_FIELDS = ("owner_id", "session_id", "space")
 
 
@@ -62,7 +63,7 @@ _OWN = {
     "extract_agent_skill": {"similarity", "min_cases"},
     "extract_agent_case": {"min_steps"},
 }
-_COMMON = {"enabled", "max_retries", "cron", "idle_seconds", "scan_interval_seconds", "gate"}
+_COMMON = {"enabled", "max_retries", "cron", "idle_seconds", "scan_interval_seconds"}
 
 
 def template() -> str:
@@ -76,113 +77,67 @@ def parse(text: str, defaults: Mapping[str, Options]) -> tuple[dict[str, Options
     Raises:
         Misconfigured: not TOML, an unknown key, or a value of the wrong kind, with its line.
     """
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        trouble = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise Misconfigured(
-            f"{FILE_NAME}: {trouble}. The settings before this edit stay.", setting=FILE_NAME
-        ) from None
+    data = parse_toml(text, FILE_NAME)
     for top in data:
         if top != "strategies":
-            raise _wrong(text, top, f'there is no "{top}" here; everything stands under [strategies.<name>]')
+            raise _wrong(
+                text, "", top, f'there is no "{top}" here; everything stands under [strategies.<name>]'
+            )
     tables = data.get("strategies", {})
     if not isinstance(tables, dict):
-        raise _wrong(text, "strategies", '"strategies" must be a table: write [strategies.<name>]')
+        raise _wrong(text, "", "strategies", '"strategies" must be a table: write [strategies.<name>]')
     out = dict(defaults)
     unknown: dict[str, str] = {}
     for name, table in tables.items():
         if name not in defaults:
-            line = _line_of(text, name)
             unknown[name] = (
-                f'{FILE_NAME}, line {line}: there is no strategy "{name}" (there are: {", ".join(sorted(defaults))}); '
-                "its table is skipped."
+                f'{FILE_NAME}, line {line_of(text, "", f"[strategies.{name}")}: there is no strategy "{name}" '
+                f"(there are: {', '.join(sorted(defaults))}); its table is skipped."
             )
-            continue
-        if not isinstance(table, dict):
-            raise _wrong(text, name, f'"{name}" must be a table: write [strategies.{name}]')
-        out[name] = _options(name, table, out[name], text)
+        else:
+            out[name] = _options(f"strategies.{name}", table, out[name], text)
     return out, unknown
 
 
-def _options(name: str, table: Mapping[str, Any], base: Options, text: str) -> Options:
-    known = _COMMON | _OWN.get(name, set())
-    updates: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in known:
-            raise _wrong(
-                text, key, f'[strategies.{name}] has no key "{key}" (it has: {", ".join(sorted(known))})'
-            )
-        if key == "gate":
-            updates[key] = _gate(name, value, base.gate, text)
-        else:
-            updates[key] = _checked(f"strategies.{name}", key, value, getattr(base, key), text)
-    made = replace(base, **updates)
+def _options(at: str, table: Any, base: Options, text: str) -> Options:
+    own = dict(table) if isinstance(table, dict) else table
+    gate = own.pop("gate", {}) if isinstance(own, dict) else {}
+    made = _table(at, own, base, text, sorted(_COMMON | _OWN.get(at.partition(".")[2], set())))
+    made = replace(made, gate=_gate(f"{at}.gate", gate, base.gate, text))
     if made.cron:
         try:
             Cron.parse(made.cron)
         except Misconfigured as error:
-            raise _wrong(text, "cron", f"[strategies.{name}] {str(error).rstrip('.')}") from None
+            raise _wrong(text, at, "cron", f"[{at}] {str(error).rstrip('.')}") from None
     if not 0 < made.similarity <= 1:
-        raise _wrong(text, "similarity", f"[strategies.{name}] similarity must be above 0 and at most 1")
-    if made.min_cases < 2 or made.min_steps < 1 or made.window_days < 1:
-        raise _wrong(text, name, f"[strategies.{name}] min_cases starts at 2, min_steps and window_days at 1")
+        raise _wrong(text, at, "similarity", f"[{at}] similarity must be above 0 and at most 1")
+    if made.min_cases < 2 or made.min_steps < 1 or not 1 <= made.window_days <= 10**5:
+        raise _wrong(text, at, "", f"[{at}] min_cases starts at 2, min_steps and window_days at 1")
     return made
 
 
-def _gate(name: str, table: Any, base: Gate, text: str) -> Gate:
-    if not isinstance(table, dict):
-        raise _wrong(text, "gate", f"gate must be a table: write [strategies.{name}.gate]")
-    known = [f.name for f in fields(Gate)]
-    updates: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in known:
-            raise _wrong(
-                text, key, f'[strategies.{name}.gate] has no key "{key}" (it has: {", ".join(known)})'
-            )
-        updates[key] = _checked(f"strategies.{name}.gate", key, value, getattr(base, key), text)
-    made = replace(base, **updates)
+def _gate(at: str, table: Any, base: Gate, text: str) -> Gate:
+    made = _table(at, table, base, text, [one.name for one in fields(Gate)])
     if made.threshold < 1:
-        raise _wrong(text, "threshold", f"[strategies.{name}.gate] threshold must be 1 or more")
-    if made.event_field not in EVENT_FIELDS:
-        raise _wrong(
-            text,
-            "event_field",
-            f"[strategies.{name}.gate] event_field must be one of {', '.join(EVENT_FIELDS)}",
-        )
+        raise _wrong(text, at, "threshold", f"[{at}] threshold must be 1 or more")
+    check_choice(
+        made.event_field,
+        EVENT_FIELDS,
+        f"{at}.event_field",
+        f"{FILE_NAME}, line {line_of(text, at, 'event_field')}",
+    )
     return made
 
 
-def _checked(where: str, key: str, value: Any, base: Any, text: str) -> Any:
-    kind = type(base)
-    if kind is bool:
-        good, wanted = isinstance(value, bool), "true or false"
-    elif kind is int:
-        good, wanted = (
-            isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6,
-            "a whole number from 0",
-        )
-    elif kind is float:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 10**9
-        wanted = "a number from 0"
-    else:
-        good, wanted = isinstance(value, str), "a text in quotes"
-    if not good:
-        raise _wrong(text, key, f"[{where}] {key} = {value!r} is not {wanted}")
-    return kind(value)
+def _table(at: str, table: Any, base: T, text: str, known: Sequence[str]) -> T:
+    if not isinstance(table, dict):
+        raise _wrong(text, "", at.rpartition(".")[2], f'"{at}" must be a table: write [{at}]')
+    given = {key: (value, f"{FILE_NAME}, line {line_of(text, at, key)}") for key, value in table.items()}
+    return laid_over(base, given, at, known)
 
 
-def _line_of(text: str, word: str) -> int:
-    return next((n for n, row in enumerate(text.splitlines(), start=1) if word in row.split("#")[0]), 1)
-
-
-def _wrong(text: str, word: str, trouble: str) -> Misconfigured:
-    line = _line_of(text, word)
-    return Misconfigured(
-        f"{FILE_NAME}, line {line}: {trouble}. The settings before this edit stay.",
-        setting=FILE_NAME,
-        line=line,
-    )
+def _wrong(text: str, section: str, key: str, trouble: str) -> Misconfigured:
+    return Misconfigured(f"{FILE_NAME}, line {line_of(text, section, key)}: {trouble}.", setting=FILE_NAME)
 
 
 class LiveOptions:
@@ -250,4 +205,4 @@ class LiveOptions:
             self._good, self._unknown = parse(text, self.defaults)
             self._error = None
         except Misconfigured as error:
-            self._error = error
+            self._error = Misconfigured(f"{error} The settings before this edit stay.", **error.facts)
