@@ -72,6 +72,23 @@ def record(kind: str, uuid: str, content: Any, **more: Any) -> dict[str, Any]:
     }
 
 
+def test_the_client_of_the_warm_process_imports_next_to_nothing() -> None:
+    """A prompt waits for it: no parser, no settings, no paths; where nobody answers, the other half is loaded."""
+    program = (
+        "import sys; from cairn.agents import quick; known = set(sys.modules)\n"
+        "print(sorted(known & {'argparse', 'pathlib', 'subprocess', 'logging', 'dataclasses', 'tempfile', 'sqlite3',"
+        " 'cairn.config', 'cairn.types', 'cairn.agents.hook', 'cairn.surfaces.cli'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": "src"},
+    )
+    assert done.stdout == "[]\n"
+
+
 BAD_INPUTS = {
     "empty": "",
     "broken": "{",
@@ -164,17 +181,47 @@ def test_a_transcript_is_taken_in_once_with_its_tools(memory: Memory, tmp_path: 
 
 
 def test_a_hundred_rounds_of_one_session_grow_the_root_by_nothing(memory: Memory, tmp_path: Path) -> None:
-    """Recall and capture of the same session again and again: the log stays as it was."""
-    path = transcript(tmp_path / "t.jsonl", record("user", "u1", "I am allergic to peanuts."))
-    event = HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))
-    take_in(memory, event)
-    size = [file.stat().st_size for file in sorted(memory.settings.root.rglob("sessions/*.jsonl"))]
-    for _ in range(100):
-        prompt = memory.recall("what am I allergic to").prompt
+    """Recall and capture of the same session again and again: every file but the index stays as it was."""
+    memory.add("before", [{"role": "user", "content": "I am allergic to peanuts."}])
+    memory.flush("before")
+    path = transcript(tmp_path / "t.jsonl", record("user", "u1", "What am I allergic to?"))
+    root = memory.settings.root
+    warm = Warm(memory, root)
+    about = {"session_id": "abc", "cwd": "", "transcript_path": str(path)}
+
+    def round_of_hooks() -> str:
+        out = ""
+        for name, more in (
+            ("SessionStart", {}),
+            ("UserPromptSubmit", {"prompt": "What am I allergic to?"}),
+            ("Stop", {}),
+        ):
+            told = warm.reply({"op": "hook", "input": {"hook_event_name": name, **about, **more}})
+            out += str(told["out"])
         with path.open("a") as handle:
-            handle.write(json.dumps(record("user", "u1", prompt)) + "\n")
-        take_in(memory, event)
-    assert [file.stat().st_size for file in sorted(memory.settings.root.rglob("sessions/*.jsonl"))] == size
+            handle.write(
+                json.dumps(
+                    record(
+                        "user",
+                        "u1",
+                        json.loads(out.splitlines()[-1])["hookSpecificOutput"]["additionalContext"],
+                    )
+                )
+                + "\n"
+            )
+        warm.drain()
+        return out
+
+    def sizes() -> dict[str, int]:
+        files = (file for file in root.rglob("*") if file.is_file() and ".index" not in file.parts)
+        return {str(file): file.stat().st_size for file in files if file.parent.name != "read"}
+
+    first = round_of_hooks()
+    assert "peanuts" in first and "What am I" not in first  # what is asked just now is no memory
+    before = sizes()
+    for _ in range(100):
+        assert round_of_hooks() == first
+    assert sizes() == before
 
 
 def test_words_of_an_event_are_known_when_the_transcript_brings_them(memory: Memory, tmp_path: Path) -> None:

@@ -364,6 +364,7 @@ class AsyncMemory:
         token_budget: int = 800,
         min_score: MinScore = None,
         filters: Filters = None,
+        before_session: str | None = None,
     ) -> Recalled:
         """What of everything remembered helps with a question: nothing rather than junk, framed as data."""
     async def reextract(

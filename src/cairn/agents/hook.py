@@ -4,8 +4,8 @@
                                           -> start, prompt: ask the warm process, print its context
 
 It fails open: whatever happens, it prints nothing or one JSON object, exits with 0, and what went wrong is said
-at the next start of a session. Little more than the standard library is imported, so that a prompt waits for one
-small process; the warm process (`warm.py`) holds the memory open, is started where it is not there, and ends when idle.
+at the next start of a session. Where the warm process (`warm.py`) runs, all of this is done there, and the hook is the
+small client `quick.py`; where it does not, the hook does it here and starts it. It ends when idle.
 """
 
 from __future__ import annotations
@@ -13,45 +13,54 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cairn.agents import spool
+from cairn.agents import quick, spool
 from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.link import ask, start_warm
 
 if TYPE_CHECKING:
     from cairn.config import Settings
 
-_MAX_INPUT = 16 * 1024 * 1024
-_PROMPT_SECONDS = 1.5
-_START_SECONDS = 4.0
+Tell = Callable[[dict[str, Any], float], dict[str, Any] | None]
+"""Tells the warm process something and gives its answer; None where there is none in time."""
+
 OFF_SWITCH = Path(".cairn/agents-off")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run one hook; always 0."""
+def main(argv: Sequence[str], data: Any = None, *, alone: bool = False) -> int:
+    """Run one hook; always 0. `alone` says that the warm process was asked already and is too slow to wait for."""
     root = None
     try:
         if os.environ.get("CAIRN_DISABLE") == "1":
             return 0
-        data = json.loads(sys.stdin.buffer.read(_MAX_INPUT) or b"{}")
-        event = read_event(data, _option(argv, "--host") or "auto") if isinstance(data, dict) else None
-        if event is None or is_switched_off(event.folder):
-            return 0
-        settings = settings_of(_option(argv, "--root"))
+        if data is None:
+            data = json.loads(sys.stdin.buffer.read(quick.MAX_INPUT) or b"{}")
+        settings = settings_of(quick.option(argv, "--root"))
         root = settings.root
-        if settings.keeping.secrets != "allow":
-            event = without_credentials(event)
-        out = answer(event, act(root, event, settings.memory.person))
+        tell: Tell = (lambda _message, _seconds: None) if alone else partial(ask, root)
+        out = answered(data, quick.option(argv, "--host"), settings, tell)
         if out:
-            sys.stdout.write(out + "\n")
+            sys.stdout.write(out)
             sys.stdout.flush()
     except BaseException as error:
         if root is not None:
             spool.trouble(root, f"a hook failed: {type(error).__name__}: {error}")
     return 0
+
+
+def answered(data: Any, host: str | None, settings: Settings, tell: Tell) -> str:
+    """What a hook prints for the input `data`, with the line end; "" for nothing."""
+    event = read_event(data, host or "auto") if isinstance(data, dict) else None
+    if event is None or is_switched_off(event.folder):
+        return ""
+    if settings.keeping.secrets != "allow":
+        event = without_credentials(event)
+    out = answer(event, act(settings, event, tell))
+    return out + "\n" if out else ""
 
 
 def without_credentials(event: HookEvent) -> HookEvent:
@@ -64,21 +73,22 @@ def without_credentials(event: HookEvent) -> HookEvent:
     return cleaned
 
 
-def act(root: Path, event: HookEvent, person: str) -> str:
+def act(settings: Settings, event: HookEvent, tell: Tell) -> str:
     """Capture what was said, or find what helps with what is asked; the context to show, "" for none."""
+    root = settings.root
     if event.moment in {"turn", "compact", "end"}:
         if event.session:
             spool.put(root, event.to_json())
-            if ask(root, {"op": "drain"}, 0.2) is None:
+            if tell({"op": "drain"}, 0.2) is None:
                 start_warm(root)
         return ""
     if event.moment == "prompt" and event.session and event.prompt:
         spool.put(root, event.to_json())
-    seconds = _START_SECONDS if event.moment == "start" else _PROMPT_SECONDS
-    told = ask(root, {"op": event.moment, "event": event.to_json()}, seconds)
+    seconds = quick.START_SECONDS if event.moment == "start" else quick.PROMPT_SECONDS
+    told = tell({"op": event.moment, "event": event.to_json()}, seconds)
     if told is None:
         start_warm(root)
-        told = {"context": _cold(root, event, person)}
+        told = {"context": _cold(root, event, settings.memory.person)}
     context = str(told.get("context", ""))
     if event.moment == "start":
         troubles = spool.take_troubles(root)
@@ -107,12 +117,3 @@ def settings_of(named: str | None) -> Settings:
     from cairn.config import load
 
     return load(named)
-
-
-def _option(argv: Sequence[str], name: str) -> str | None:
-    for number, word in enumerate(argv):
-        if word == name and number + 1 < len(argv):
-            return argv[number + 1]
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-    return None

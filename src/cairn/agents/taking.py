@@ -34,7 +34,7 @@ _LONGEST_KEY = 200
 def take_in(memory: Memory, event: HookEvent) -> int:
     """Keep what is new in the session of `event`; how many messages were handed to the memory."""
     space = space_at(event.folder)
-    session = f"{event.host}-{event.session}"[:128]
+    session = session_of(event)
     cursor = _Cursor(memory.settings.root, session)
     messages = _from_transcript(event, cursor)
     messages += _from_event(event, cursor)
@@ -45,6 +45,11 @@ def take_in(memory: Memory, event: HookEvent) -> int:
     if event.moment in {"compact", "end"}:
         memory.flush(session, space.app, space.project)
     return len(messages)
+
+
+def session_of(event: HookEvent) -> str:
+    """The session of the memory that an event belongs to."""
+    return f"{event.host}-{event.session}"[:128]
 
 
 def _add(memory: Memory, session: str, space: Space, host: str, message: Message) -> None:

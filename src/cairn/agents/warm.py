@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from cairn.agents import spool, tools
+from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
-from cairn.agents.taking import take_in
+from cairn.agents.taking import session_of, take_in
 from cairn.config import load
 from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
@@ -79,6 +80,8 @@ class Warm:
         if what == "end":
             self.dismissed.set()
             return {"ok": True}
+        if what == "hook":
+            return {"out": self._hooked(message)}
         if what in {"start", "prompt"} and isinstance(message.get("event"), dict):
             event = HookEvent.of(message["event"])
             self._wanted.set()
@@ -87,6 +90,15 @@ class Warm:
             return tools.reply(self.memory, message)
         return {"ok": what == "ping", "pid": os.getpid()}
 
+    def _hooked(self, message: dict[str, Any]) -> str:
+        """What a hook prints for what its host sent."""
+        try:
+            host = str(message.get("host") or "") or None
+            return answered(message.get("input"), host, self.memory.settings, lambda one, _: self.reply(one))
+        except Exception as error:
+            spool.trouble(self.root, f"a hook failed: {type(error).__name__}: {error}")
+            return ""
+
     def _context(self, event: HookEvent) -> str:
         folder = event.folder or None
         try:
@@ -94,7 +106,11 @@ class Warm:
                 return self.memory.brief(agent_id=event.host, folder=folder).prompt
             limit = self.memory.settings.server.max_query_chars
             return self.memory.recall(
-                event.prompt[:limit], agent_id=event.host, folder=folder, token_budget=self._prompt_tokens
+                event.prompt[:limit],
+                agent_id=event.host,
+                folder=folder,
+                token_budget=self._prompt_tokens,
+                before_session=session_of(event),
             ).prompt
         except CairnError as error:
             spool.trouble(self.root, f"recall failed: {error}")

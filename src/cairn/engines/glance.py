@@ -31,6 +31,8 @@ def glance(index_dir: Path, owner: str, terms: Sequence[str], least: int) -> lis
                     f"SELECT rows.text, {table}.tokens, bm25({table}) FROM {table}"
                     f" JOIN rows ON rows.id = {table}.rowid JOIN scopes ON scopes.id = rows.scope_id"
                     f" WHERE {table} MATCH ? AND rows.hidden = 0 AND rows.status IN ('', 'promoted')"
+                    # What stands in an open stretch was said just now, perhaps by the one who asks.
+                    " AND (rows.kind NOT IN ('message', 'passage') OR rows.cell_id IS NOT NULL)"
                     f" AND scopes.track = 'user' AND scopes.owner = ? ORDER BY 3 LIMIT {_PER_TABLE}",
                     (query, owner),
                 ):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cairn")
 
 _EVIDENCE = 4
+_MADE_FROM = ["memcell", "episode", "cluster"]  # what talk hangs on once its stretch is cut
 _PER_SOURCE = 4
 _DUE_DAYS = 14
 _SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
@@ -84,6 +85,7 @@ def recall(
     token_budget: int,
     min_score: float | None,
     filters: Mapping[str, Any] | None = None,
+    before_session: str | None = None,
 ) -> Recalled:
     """Ask every source that fits the caller, through one gate, and choose the best."""
     person = user_id or parts.settings.memory.person
@@ -91,7 +93,8 @@ def recall(
     notes: list[str] = []
     found: list[RecalledItem] = []
     freshness: Freshness | None = None
-    asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score, filters=filters)
+    passing = _passing(filters, before_session)
+    asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score, filters=passing)
     _settle(parts)
     with parts.foreground():
         for request in _requests(asked, _spaces(app_id, project_id, project), person, agent_id, mission_id):
@@ -102,6 +105,14 @@ def recall(
     if project is not None and not filters:
         found += _from_project(project, query, notes)
     return _told(found, token_budget, parts.settings.zone, freshness, notes)
+
+
+def _passing(filters: Mapping[str, Any] | None, session: str | None) -> Mapping[str, Any] | None:
+    """The caller's filter, and none of what stands in the open stretch of `session`: that hangs on nothing yet."""
+    if session is None:
+        return filters
+    apart = {"OR": [{"session_id": {"ne": session}}, {"parent_type": {"in": _MADE_FROM}}]}
+    return {"AND": [filters, apart]} if filters else apart
 
 
 def brief(

@@ -185,10 +185,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     quiet.hush()
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["hook"]:
-        # Called by a coding agent at every prompt: no parser, nothing but the standard library.
-        from cairn.agents import hook
+        from cairn.agents import quick
 
-        return hook.main(given[1:])
+        return quick.run(given[1:])
     if given == ["mcp"]:
         # A host waits for the first answer: the parser of everything else is not built.
         from cairn.surfaces import agents_cli
