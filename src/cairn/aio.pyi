@@ -1,7 +1,7 @@
 """The same calls awaited. Made by `make docs` from the operations; change those."""
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -13,6 +13,7 @@ from cairn.governed.memories import HistoryLine
 from cairn.governed.migrate import ImportReport
 from cairn.governed.missions import MissionEnd
 from cairn.governed.pages import PagesReport
+from cairn.governed.persons import Farewell
 from cairn.governed.skills import ScanReport
 from cairn.memory import Memories, Memory
 from cairn.operations.access import TokenName
@@ -58,6 +59,7 @@ from cairn.operations.memories import (
     Text,
     Vouched,
 )
+from cairn.operations.persons import WholePerson
 from cairn.operations.recall import (
     FurtherKind,
     Here,
@@ -167,6 +169,19 @@ class AsyncMemory:
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """What changed lately in a space: files that were indexed, memories that were kept."""
+    async def export_person(
+        self, user_id: WholePerson, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Everything that is kept of a person, to hand over: their notes as they stand, and what they said."""
+    async def export_session(
+        self,
+        session_id: SessionId,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        *,
+        limited_to: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """A session word for word, and the entries that were made from it."""
     async def export_to(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
         """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone."""
     async def failures(self, *, retry: bool = False) -> builtins.list[dict[str, Any]]:
@@ -197,6 +212,25 @@ class AsyncMemory:
         limited_to: LimitedTo = None,
     ) -> FlushOutcome:
         """Close the session's open stretch now; its episode is on disk before this returns."""
+    async def forget_person(
+        self,
+        user_id: WholePerson,
+        *,
+        shared: bool = False,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Farewell:
+        """Remove a person: their notes, the sessions in which no other user spoke, and every line, former text, row, queued job and file name about them. There is no undo."""
+    async def forget_session(
+        self,
+        session_id: SessionId,
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Farewell:
+        """Remove a session from everybody's memory: its words, its episodes, and what was made from them. There is no undo."""
     async def gauges(self) -> dict[str, tuple[str, float]]:
         """Figures for /metrics."""
     async def get(

@@ -791,6 +791,10 @@ class State(Protocol):
         """Keep it small: what is gone and indexed as such is forgotten after a day."""
         ...
 
+    def forget(self, paths: Sequence[str]) -> None:
+        """Drop the names of files that are gone and indexed as such."""
+        ...
+
     def scrub(self) -> bool:
         """Leave no byte of removed rows on disk; False if readers held on."""
         ...
@@ -835,6 +839,10 @@ class Jobs(Protocol):
 
     def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
         """Put running jobs back: (job id, reason, due at). `count=False` takes the attempt back as well."""
+        ...
+
+    def forget(self, names: Callable[[str], bool]) -> int:
+        """Drop every record that `names` says is about who is forgotten, and its bytes; how many."""
         ...
 
     def revive(self) -> int:

@@ -164,5 +164,14 @@ def test_under_the_same_guard_and_by_the_callers_own_grant(
                 assert "migration" in (await told(client, "search", query="migration job"))[0]
 
         asyncio.run(use())
+        calls = [json.loads(line) for line in (root / ".server" / "audit.jsonl").read_bytes().splitlines()]
+        seen = {(one["token"], one["operation"], one["outcome"]) for one in calls}
+        assert seen >= {
+            ("settings-1", "remember", "done"),
+            ("settings-2", "search", "done"),
+            ("settings-2", "remember", "REFUSED"),
+            ("settings-3", "recall", "REFUSED"),
+        }
+        assert "migration" not in json.dumps(calls)
         assert (link.ask(root, {"op": "ping"}, 30.0) or {})["pid"] == server.process.pid
         assert "error" not in json.dumps(server.call("GET", "/health", headers=own)[1])

@@ -134,6 +134,11 @@ class DeviceLocalBackend(StorageBackend):
         with translating(locator.key):
             self._tree.unlink(locator)
 
+    def prune(self, locator: Locator) -> int:
+        """Remove a folder and those below it, as far as they are empty; how many went."""
+        with translating(locator.key):
+            return self._tree.prune(locator)
+
     def scan(
         self,
         locator: Locator = Locator(),  # noqa: B008 -- frozen

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cairn.engines.database import Database
+from cairn.errors import Unavailable
 from cairn.types import Ask, Job, Queued, Run
 
 T = TypeVar("T")
@@ -190,6 +191,34 @@ class SqliteJobs:
                 rows,
             )
         )
+
+    def forget(self, names: Callable[[str], bool]) -> int:
+        """Drop every record that `names` says is about who is forgotten, and its bytes; how many.
+
+        Raises:
+            Unavailable: readers held on to the file, so that the bytes are still there.
+        """
+
+        def work(db: sqlite3.Connection) -> int:
+            dropped = 0
+            for table, columns in (
+                ("runs", "input, payload, gate_key, reason, outputs"),
+                ("counters", "key"),
+                ("seen", "session"),
+            ):
+                key = "id" if table == "runs" else columns
+                rows = db.execute(f"SELECT {key}, {columns} FROM {table}").fetchall()
+                doomed = [(row[0],) for row in rows if any(names(str(value)) for value in row[1:])]
+                db.executemany(f"DELETE FROM {table} WHERE {key} = ?", doomed)
+                dropped += len(doomed)
+            return dropped
+
+        dropped = self._write(work)
+        if not self._database.scrub():
+            raise Unavailable(
+                "the queue of the strategies is in use just now; forget again to remove the freed bytes"
+            )
+        return dropped
 
     def revive(self) -> int:
         """Return every `running` job to the queue. For the lease holder at start: its predecessor is dead."""

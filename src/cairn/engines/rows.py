@@ -385,6 +385,7 @@ class SqliteIndex(RowVectors):
         def optimize(db: sqlite3.Connection) -> None:
             for table in FULL_TEXT:
                 db.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+            db.execute("DELETE FROM scopes WHERE id NOT IN (SELECT scope_id FROM rows)")
 
         self._db.write(optimize)
         query = "SELECT id FROM v.vectors WHERE key NOT IN (SELECT embed_key FROM rows)"

@@ -428,6 +428,15 @@ class SqliteState:
             return bool(self._db.write(lambda db: db.execute(update, (generation, generation)).rowcount))
         return False
 
+    def forget(self, paths: Sequence[str]) -> None:
+        """Drop the names of files that are gone and indexed as such, without waiting for their day."""
+        self._db.write(
+            lambda db: db.executemany(
+                "DELETE FROM md_change_state WHERE md_path = ? AND change_type = 'deleted' AND status = 'done'",
+                [(path,) for path in paths],
+            )
+        )
+
     def maintain(self) -> None:
         """Keep the file small: files that were removed a day ago and are indexed as such are forgotten."""
         before = (self._clock.now() - _TOMBSTONES_KEPT).isoformat()

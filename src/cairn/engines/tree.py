@@ -414,6 +414,25 @@ class Tree:
             self._twins.pop(_identity(fd), None)
             os.fsync(fd)
 
+    def prune(self, locator: Locator) -> int:
+        """Remove a folder and those below it, as far as they are empty; how many went."""
+        removed = 0
+        try:
+            with self.directory(locator.key) as fd, os.scandir(fd) as found:
+                inside = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+        except NotFound:
+            return 0
+        for name in inside:
+            removed += self.prune(locator.child(name))
+        with self.parent(locator) as (fd, name):
+            try:
+                os.rmdir(name, dir_fd=fd)
+            except OSError:
+                return removed
+            self._twins.pop(_identity(fd), None)
+            os.fsync(fd)
+        return removed + 1
+
     def sweep_temps(self, older_than_seconds: float) -> int:
         """Remove what writes that were killed left behind; young ones may belong to a write that lives."""
         removed = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,6 +133,10 @@ class _Log:
             if value is not None and value.get("t") == "add":
                 yield from ((n, m) for n, m in enumerate(_messages(value), first) if isinstance(m, dict))
 
+    def lines_read(self) -> Iterator[tuple[str, dict[str, Any] | None, int]]:
+        """Each line, what it says, and the ordinal of its first message."""
+        return zip(self.lines, self.values, self._firsts, strict=True)
+
     def said(self) -> Iterator[Said]:
         for ordinal, raw in self._all():
             yield self.message(ordinal, raw)
@@ -231,6 +235,35 @@ def messages_of(keeper: Keeper, wanted: Wanted) -> Iterator[Said]:
         place = place_of_session(at)
         if place is not None:
             yield from _Log(wanted, at, place[1], keeper.journals.read(at).lines).said()
+
+
+def said_in(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> Iterator[Said]:
+    """Every message of one log."""
+    return _Log(wanted, at, session_id, lines).said()
+
+
+def without_sender(
+    wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str], ordinals: Collection[int], owner: str
+) -> list[str]:
+    """The lines of a log without some messages, and without their sender among those its cells are told to."""
+    log, out = _Log(wanted, at, session_id, lines), []
+    theirs = ["user", owner]
+    for line, value, first in log.lines_read():
+        if value is None:
+            out.append(line)
+            continue
+        if value.get("owner") == theirs:
+            continue
+        made = dict(value)
+        if value.get("t") == "add":
+            made["messages"] = [
+                None if n in ordinals else raw for n, raw in enumerate(_messages(value), first)
+            ]
+        for name in ("owners", "for"):
+            if isinstance(held := value.get(name), list):
+                made[name] = [one for one in held if one not in (theirs, owner)]
+        out.append(line if made == value else json.dumps(made, ensure_ascii=False, separators=(",", ":")))
+    return out
 
 
 def from_sessions(keeper: Keeper, wanted: Wanted, done: Tally) -> None:

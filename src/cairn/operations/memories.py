@@ -627,7 +627,7 @@ class Single(Room):
                 settle=lambda: unsettled(parts, paused=paused),
                 purgers=purgers(parts),
                 profile=without_items,
-                files=lambda: _every_file(parts),
+                files=lambda: every_file(parts),
             )
 
         if dry_run:
@@ -656,8 +656,8 @@ def unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
 def purgers(parts: Parts) -> Mapping[str, Purger]:
     """What `forget` cannot see from the notes: former texts of entries, and the index to its last byte."""
     return {
-        "history texts": lambda wanted: _purge_history(parts, wanted),
-        "index": lambda wanted: _purge_index(parts, wanted),
+        "history texts": lambda wanted: purge_history(parts, wanted),
+        "index": lambda wanted: purge_index(parts, wanted.paths),
     }
 
 
@@ -676,7 +676,7 @@ def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | 
     raise NotFound(f"There is no entry {public_id[:80]} in {space.app}/{space.project}.", id=public_id)
 
 
-def _purge_history(parts: Parts, wanted: Wanted) -> int:
+def purge_history(parts: Parts, wanted: Wanted) -> int:
     """Former texts of the forgotten entries, and every text with the words."""
     from cairn.governed.removal import cleaned_block
     from cairn.strategies.profile import without_items
@@ -691,7 +691,7 @@ def _purge_history(parts: Parts, wanted: Wanted) -> int:
     )
 
 
-def _every_file(parts: Parts) -> Iterator[tuple[str, bytes | None]]:
+def every_file(parts: Parts) -> Iterator[tuple[str, bytes | None]]:
     """All that is kept of this root, on this machine: the root, and an index or scratch space beside it."""
     from cairn.engines.bytescan import pieces
 
@@ -701,13 +701,16 @@ def _every_file(parts: Parts) -> Iterator[tuple[str, bytes | None]]:
     return pieces([("", root), *outside])
 
 
-def _purge_index(parts: Parts, wanted: Wanted) -> int:
+def purge_index(parts: Parts, touched: Sequence[str]) -> int:
     """Index the cleaned files, then write the databases anew, so that no byte of the old rows remains."""
-    paths = sorted(set(wanted.paths))
-    parts.indexer.note_change([(Locator(path), "modified") for path in paths])
+    paths = sorted(set(touched))
+    parts.indexer.note_change(
+        [(at, "modified" if parts.storage.exists(at) else "deleted") for at in map(Locator, paths)]
+    )
     # Up to here and no further: on a busy root something else always waits.
     if not parts.indexer.wait(parts.indexer.scan().lsn, 60.0):
         raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment")
+    parts.state.forget([path for path in paths if not parts.storage.exists(Locator(path))])
     if parts.follower is not None:
         parts.follower.stop()
     scrubs = (

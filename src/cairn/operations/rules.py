@@ -239,6 +239,16 @@ def root(*, write: bool) -> Rule:
     return lambda asked: asked.grant.reach_root(write=write)
 
 
+def person(asked: Asked) -> None:
+    """The person the call names, to read."""
+    asked.grant.reach_owners(space_of(asked), [asked.fields["user_id"]])
+
+
+def session_read(asked: Asked) -> None:
+    """A session of the caller's own, to read; whose it is, is looked at when it is."""
+    asked.grant.reach_owners(space_of(asked), asked.grant.owners or ())
+
+
 def admin(asked: Asked) -> None:
     """Looking after tokens and reading the audit log: a right of its own."""
     asked.grant.may_administer()

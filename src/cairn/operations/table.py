@@ -144,6 +144,7 @@ class Operation:
         answers: What it answers over HTTP and with `--json`.
         data: Makes that of what the method returns; None where it is that already.
         allow: Raises `Forbidden` unless the caller's grant reaches what the call is about.
+        forgets: Fields that name what is gone once it has run; the audit log does not keep them.
         late: The `status` of an answer that was accepted and is not done yet: 202 over HTTP.
         status: The status of any other answer over HTTP.
         flat: Whether the fields of its answer stand beside the envelope, too.
@@ -158,6 +159,7 @@ class Operation:
     answers: type | None = None
     data: Callable[[Any, Any, Mapping[str, Any]], Any] | None = None
     allow: Callable[[Asked], None] | None = None
+    forgets: tuple[str, ...] = ()
     late: str = ""
     status: int = 200
     flat: bool = False

@@ -229,6 +229,10 @@ class Engine:
             time.sleep(0.001)
         return True
 
+    def forget(self, names: Callable[[str], bool]) -> int:
+        """Drop what is queued and recorded about somebody who is forgotten; how many records."""
+        return self.jobs.forget(names)
+
     @contextmanager
     def paused(self, timeout: float = 60.0) -> Iterator[bool]:
         """No strategy of any process runs while this is held; False where one was not done in time.

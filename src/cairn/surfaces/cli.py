@@ -95,6 +95,7 @@ HOMES = {
         "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",
     ),
     "access_cli": ("token", "audit"),
+    "persons_cli": ("person", "session"),
     "project_cli": ("project",),
     "agents_cli": ("mcp", "integrate"),
 }  # fmt: skip

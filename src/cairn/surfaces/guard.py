@@ -290,7 +290,7 @@ class Guard:
             "operation": operation or state.get("route", "unmatched"),
             "about": state.get("about", {}),
             "status": status,
-            "outcome": "done" if status < 400 else code or state.get("code", "refused"),
+            "outcome": code or state.get("code") or ("done" if status < 400 else "refused"),
             "ms": round(seconds * 1e3, 1),
             "request_id": state["request_id"],
         }

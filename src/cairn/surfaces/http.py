@@ -93,7 +93,8 @@ class _Routes:
 
             def work() -> Response:
                 fields = fields_in(route, request.path_params, query, body)
-                note_call(request.scope["state"], row.name, fields)
+                about = {name: value for name, value in fields.items() if name not in row.forgets}
+                note_call(request.scope["state"], row.name, about)
                 if route.path == EVENTS and stream.is_wanted(request.headers):
                     return self._stream(row, room, fields, request)
                 data = row.ask(room, fields, grant)

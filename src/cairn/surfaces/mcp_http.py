@@ -119,10 +119,14 @@ class McpEndpoint:
 
         assert request is not None
         about = {name: value for name, value in read_query(request).items() if value}
-        grant = request.state.grant
+        grant, state = request.state.grant, request.scope["state"]
+        given = message.get("arguments")
         if tool := tools.TOOLS.get(str(message.get("name"))):
-            note_call(request.scope["state"], tool.operation, about)
-        return await self._memory.pools.run(
+            note_call(state, tool.operation, {**(given if isinstance(given, dict) else {}), **about})
+        told: Mapping[str, Any] = await self._memory.pools.run(
             lambda: tools.reply(self._memory.memory, {**message, "about": about}, grant),
             writes=tools.may_write(message),
         )
+        if "error" in told:  # MCP tells of it in an answer that is a success to HTTP
+            state["code"] = "REFUSED"
+        return told

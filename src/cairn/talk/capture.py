@@ -398,6 +398,11 @@ class Capture:
                 changed += self._teller.retell(place, session_id, cell, said, owners, prompts)
         return changed
 
+    def forget(self, space: Space, sessions: Collection[str]) -> int:
+        """Let go of what is known of sessions whose logs were removed; how many lines of the ledger went."""
+        self._log.drop()
+        return self._pending.forget(space, sessions)
+
     def sessions(
         self,
         space: Space | None = None,

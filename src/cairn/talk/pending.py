@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 from cairn.errors import CairnError
@@ -48,6 +48,20 @@ class PendingCells:
     def end(self, cells: Iterable[str]) -> None:
         """Note that the episodes of `cells` are on disk."""
         self._journals.append(self._current(), [json.dumps(["done", cell]) for cell in cells], sync=False)
+
+    def forget(self, space: Space, sessions: Collection[str]) -> int:
+        """Drop the lines about sessions that are forgotten; how many."""
+        dropped = 0
+        for place in self._storage.list(LEDGER):
+
+            def change(lines: Sequence[str]) -> list[str] | None:
+                nonlocal dropped
+                rest = [line for line in lines if not _is_of(line, space, sessions)]
+                dropped += len(lines) - len(rest)
+                return rest if len(rest) < len(lines) else None
+
+            self._journals.edit(place, change)
+        return dropped
 
     def unfinished(self) -> Unfinished:
         """Every cell noted as cut and not as done, oldest first."""
@@ -91,3 +105,13 @@ class PendingCells:
 
     def _name(self, hours_ago: int) -> str:
         return f"{self._clock.now() - timedelta(hours=hours_ago):%Y%m%d%H}.jsonl"
+
+
+def _is_of(line: str, space: Space, sessions: Collection[str]) -> bool:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(value, list) or len(value) != 5:
+        return False
+    return value[2:4] == [space.app, space.project] and value[4] in sessions

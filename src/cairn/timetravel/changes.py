@@ -425,6 +425,32 @@ class TimeTravel:
                 self._catch_up()
             return touched
 
+    def forget_folder(self, folder: str, alias: str) -> int:
+        """Remove every former text of the notes below `folder`, and its name from the record; how many changes.
+
+        The changes stay, under `alias`, so that checkpoints go on counting them; there is nothing to restore.
+        """
+        self.purge(clean=lambda path, text: None if path.startswith(folder) else text)
+        with self._guard, self._locks.hold(f"timetravel:{self._space}"):
+            touched = 0
+
+            def change(lines: Sequence[str]) -> list[str] | None:
+                nonlocal touched
+                rows = [
+                    row | {"path": alias + path.removeprefix(folder)}
+                    if (path := str(row.get("path"))).startswith(folder)
+                    else row
+                    for row in _rows(lines)
+                ]
+                touched = sum(str(row.get("path")).startswith(alias) for row in rows)
+                return [compact(row) for row in rows] if touched else None
+
+            self._journals.edit(self._changes_at, change)
+            if touched:
+                self._reset()
+                self._catch_up()
+            return touched
+
 
 def _with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str | None:
     """`text` with each entry as it is to be: replaced where it stands, added at the end, or taken out."""

@@ -109,7 +109,8 @@ class Visitors:
     def offer(self) -> str:
         """A code that opens the page once, within ten minutes, at whichever server serves this root."""
         code = secrets.token_urlsafe(24)
-        self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
+        self.place.mkdir(mode=0o700, exist_ok=True)
         handle = os.open(
             self.place / f"code-{hashed(code).hex()}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600
         )
@@ -134,7 +135,8 @@ class Visitors:
     def announce(self, address: str) -> None:
         """Leave word where this root is served, for `cairn open`."""
         with contextlib.suppress(OSError):
-            self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
+            self.place.mkdir(mode=0o700, exist_ok=True)
             (self.place / "server.json").write_text(json.dumps({"address": address, "pid": os.getpid()}))
 
     def leave(self) -> None:

@@ -1,0 +1,600 @@
+"""All of a person, or of a session: what there is to hand over, and how it goes.
+
+A person's own are the notes in `users/<id>/` and the sessions in which no other user spoke: those go whole, with every line of
+a journal, every former text and every row about them. In a session that others had a part in, what the person said goes only
+where that is asked for, since it is the others' conversation, too; then what was told and derived from it follows. Nothing
+that others say about somebody is touched: it is listed, with the reason.
+
+A session goes with its log, its episodes for everybody who was in it, and all that was made from these.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from cairn.errors import CairnError, NotFound
+from cairn.governed import pages, removal
+from cairn.governed.memories import Keeper
+from cairn.governed.records import stamp
+from cairn.governed.removal import Tally, WithoutItems
+from cairn.governed.wanted import TELLING, Lost, Wanted, sentences
+from cairn.language.words import word_set
+from cairn.notes.format import list_items
+from cairn.notes.kinds import place_of
+from cairn.notes.notebook import Draft
+from cairn.seams import Locator, iterate_files
+from cairn.talk.sessions import message_id, place_of_session, session_locator
+from cairn.types import Entry, Scope, Space
+
+STILL_THERE = "something of theirs is still there; it may have been written meanwhile: forget again"
+_SHARED = "others had a part in this session: their conversation stays; ask for shared sessions to take this person's words out"
+_NAMED = "others' words name this person; they are the others'"
+_SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
+_ELSEWHERE = "the same name in another app or project: forget it there, too"
+_ALWAYS = (("backups", "archives made before hold it: delete them, see docs/operating.md"),)
+_GIT = Locator(".git")
+_GIT_WHY = "the repository's history keeps former versions; rewrite it to remove them there"
+_SYNCED = (
+    "other machines",
+    "they follow when the sync program has carried this over; its own versions are kept by it",
+)
+_HISTORY = frozenset({"texts.jsonl", "changes.jsonl", "checkpoints.jsonl"})
+_SHORTEST_TELLING = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session somebody spoke in."""
+
+    id: str
+    at: Locator
+    users: frozenset[str]
+    messages: tuple[tuple[int, Mapping[str, Any]], ...]
+
+
+@dataclass(slots=True)
+class Going:
+    """What goes: the files, the sessions, and what is counted on the way. Handed to whoever keeps copies."""
+
+    space: Space
+    owner: str = ""
+    sessions: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    stays: list[tuple[str, str]] = field(default_factory=list)
+    wanted: Wanted | None = None
+    alias: str = field(default_factory=lambda: f"forgotten-{secrets.token_hex(4)}")
+
+    def add(self, what: str, count: int = 1) -> None:
+        if count:
+            self.counts[what] = self.counts.get(what, 0) + count
+
+    @property
+    def folder(self) -> str:
+        """Where the person's notes are, with a slash at the end; empty for a session."""
+        return f"users/{self.owner}/" if self.owner else ""
+
+    def names(self, text: str) -> bool:
+        """Whether a text names the person (or a session that goes) as whole words."""
+        return any(one.search(text) for one in self._patterns())
+
+    def is_theirs(self, text: str) -> bool:
+        """Whether a text holds a path, an entry's id or a session of who goes: nobody else's words have these."""
+        telling = [re.escape(one) for one in self.sessions if len(one) >= _SHORTEST_TELLING]
+        if self.owner:
+            name = re.escape(self.owner)
+            telling += [f"users/{name}/", rf"{name}_[a-z]{{2,4}}_\d{{8}}_"]
+        return any(re.search(rf"(?<![^\W_]){one}", text) for one in telling)
+
+    def _patterns(self) -> Iterator[re.Pattern[str]]:
+        telling = [one for one in self.sessions if len(one) >= _SHORTEST_TELLING]
+        for one in ([self.owner] if self.owner else []) + telling:
+            yield re.compile(rf"(?<![^\W_]){re.escape(one)}(?![^\W_])")
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The receipt: what went (or would go), what stays and why."""
+
+    at: str
+    removed: Mapping[str, int]
+    sessions: Sequence[str]
+    places: Sequence[str]
+    stays: Sequence[tuple[str, str]]
+    dry_run: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of the person's own is left below the root."""
+        return not self.dry_run and not any(why == STILL_THERE for _, why in self.stays)
+
+
+Hooks = Mapping[str, Callable[[Going], int]]
+Files = Callable[[], Iterable[tuple[str, bytes | None]]]
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def sessions_with(keeper: Keeper, space: Space, user: str) -> Iterator[Session]:
+    """Every session in which the user spoke, with what they said themselves."""
+    for at, session_id, said in _logs(keeper, space):
+        users = frozenset(str(raw.get("sender_id")) for _, raw in said if raw.get("role") == "user")
+        if user in users:
+            mine = tuple(
+                (n, raw) for n, raw in said if raw.get("role") == "user" and raw.get("sender_id") == user
+            )
+            yield Session(session_id, at, users, mine if len(users) > 1 else tuple(said))
+
+
+def _logs(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str, list[tuple[int, Mapping[str, Any]]]]]:
+    everything = Wanted(space)
+    for at in iterate_files(keeper.storage, keeper.root.sessions(space)):
+        place = place_of_session(at)
+        if place is None:
+            continue
+        with suppress(CairnError):
+            lines = keeper.journals.read(at).lines
+            yield (
+                at,
+                place[1],
+                [(one.ordinal, one.raw) for one in removal.said_in(everything, at, place[1], lines)],
+            )
+
+
+def export_person(keeper: Keeper, space: Space, user: str) -> dict[str, Any]:
+    """Everything kept of a person: notes as they stand, and what they said.
+
+    Raises:
+        NotFound: nothing is.
+    """
+    files = []
+    for at in _files_of(keeper, Scope(space, "user", user)):
+        try:
+            files.append({"path": at.key, "text": keeper.storage.read(at)})
+        except CairnError as error:
+            files.append({"path": at.key, "text": "", "trouble": str(error)})
+    sessions = [
+        {
+            "session_id": one.id,
+            "shared": len(one.users) > 1,
+            "messages": [dict(raw) for _, raw in one.messages],
+        }
+        for one in sessions_with(keeper, space, user)
+    ]
+    if not files and not sessions:
+        raise NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
+    return {"user_id": user, "at": stamp(keeper.clock.now()), "notes": files, "sessions": sessions}
+
+
+def export_session(keeper: Keeper, space: Space, session_id: str) -> dict[str, Any]:
+    """A session word for word, and the entries that were made from it.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    at = session_locator(space, session_id)
+    said = next((said for place, _, said in _logs(keeper, space) if place == at), None)
+    if said is None:
+        raise NotFound(
+            f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
+        )
+    made = [
+        {
+            "id": place.scope.public_id(entry.id),
+            "kind": place.kind.name,
+            "path": where.key,
+            "sections": dict(entry.sections),
+        }
+        for where, place, entry in removal.entries_of(keeper, Wanted(space))
+        if entry.inline.get("session_id") == session_id
+    ]
+    return {
+        "session_id": session_id,
+        "at": stamp(keeper.clock.now()),
+        "messages": [dict(raw) for _, raw in said],
+        "entries": made,
+    }
+
+
+def _files_of(keeper: Keeper, scope: Scope) -> list[Locator]:
+    return list(iterate_files(keeper.storage, keeper.root.scope(scope)))
+
+
+# ---------------------------------------------------------------- how it goes
+
+
+def forget_person(
+    keeper: Keeper,
+    space: Space,
+    user: str,
+    *,
+    shared: bool,
+    dry_run: bool,
+    settle: Callable[[], Sequence[tuple[str, str]]],
+    retell: Callable[[str], int],
+    hooks: Hooks,
+    files: Files,
+    profile: WithoutItems,
+) -> Farewell:
+    """Take a person out of a space.
+
+    Args:
+        keeper: Whose memories.
+        space: The app and project.
+        user: The person's id.
+        shared: Take what they said out of sessions that others had a part in, too.
+        dry_run: Only tell.
+        settle: Waits for whoever may still write what he read before; who was not done in time, and why.
+        retell: Tells a session's episodes anew from what is left of it.
+        hooks: By name, what takes them out of places this module cannot see; each returns how many things it removed.
+        files: Every file there is, for the last look.
+        profile: Takes items out of a profile.
+
+    Raises:
+        NotFound: nothing is kept of them.
+    """
+    scope = Scope(space, "user", user)
+    found = list(sessions_with(keeper, space, user))
+    going = Going(space, user, [one.id for one in found if len(one.users) == 1])
+    with_others = [one for one in found if len(one.users) > 1]
+    notes = _files_of(keeper, scope)
+    lines = sum(1 for _, line in _journal_lines(keeper, space) if _is_about(line, going))
+    if not found and not notes and not lines:
+        raise NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
+    if dry_run:
+        _count(keeper, going, found, notes, shared=shared)
+        going.add("journal lines", lines)
+    else:
+        for _ in range(2):
+            going.stays.clear()
+            _take_sessions(keeper, going, [one for one in found if len(one.users) == 1])
+            lost = _take_words(keeper, going, with_others) if shared else {}
+            going.stays += settle()
+            _take_notes(keeper, going, _files_of(keeper, scope))
+            if lost:
+                _follow(keeper, going, lost, profile, retell, [one.id for one in with_others])
+            _finish(keeper, going, hooks, files)
+            if not any(why == STILL_THERE for _, why in going.stays):
+                break
+            found = list(sessions_with(keeper, space, user))
+            with_others = [one for one in found if len(one.users) > 1]
+    if not shared:
+        going.stays += [(f"session {one.id}", _SHARED) for one in with_others]
+    return _receipt(keeper, going, dry_run=dry_run)
+
+
+def forget_session(
+    keeper: Keeper,
+    space: Space,
+    session_id: str,
+    *,
+    dry_run: bool,
+    settle: Callable[[], Sequence[tuple[str, str]]],
+    hooks: Hooks,
+    files: Files,
+    profile: WithoutItems,
+) -> Farewell:
+    """Take a session out of everybody's memory, with what was made from it; see `forget_person`.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    at = session_locator(space, session_id)
+    found = next((one for one in _logs(keeper, space) if one[0] == at), None)
+    if found is None:
+        raise NotFound(
+            f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
+        )
+    going = Going(space, sessions=[session_id])
+    said = Session(session_id, at, frozenset(), tuple(found[2]))
+    wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=_cells_of(keeper, at))
+    wanted.lost = _lost([said])
+    going.wanted = wanted
+    done = Tally(dry=dry_run)
+    if dry_run:
+        going.add("messages", len(found[2]))
+        going.add("sessions")
+        going.paths.append(at.key)
+        removal.from_notes(keeper, wanted, done, profile)
+    else:
+        for _ in range(2):
+            going.stays.clear()
+            _take_sessions(keeper, going, [said])
+            going.stays += settle()
+            wanted.entries = tuple({*wanted.entries, *_told_in(keeper, space, session_id)})
+            removal.from_notes(keeper, wanted, done, profile)
+            removal.from_journals(keeper, wanted, done)
+            going.paths += wanted.paths
+            _finish(keeper, going, hooks, files)
+            if not any(why == STILL_THERE for _, why in going.stays):
+                break
+    for what, count in done.counts.items():
+        going.add(what, count)
+    going.paths += wanted.paths
+    return _receipt(keeper, going, dry_run=dry_run)
+
+
+def _told_in(keeper: Keeper, space: Space, session_id: str) -> Iterator[tuple[Scope, str]]:
+    for _, place, entry in removal.entries_of(keeper, Wanted(space)):
+        if entry.inline.get("session_id") == session_id and entry.inline.get("parent_type") != "cluster":
+            yield place.scope, entry.id
+
+
+def _cells_of(keeper: Keeper, at: Locator) -> set[str]:
+    cells = set()
+    for line in keeper.journals.read(at).lines:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            if isinstance(value, dict) and value.get("t") == "cut" and isinstance(value.get("cell"), str):
+                cells.add(value["cell"])
+    return cells
+
+
+def _lost(sessions: Sequence[Session]) -> dict[str, Lost]:
+    return {
+        message_id(one.id, ordinal): Lost(gone=sentences(str(raw.get("content") or "")))
+        for one in sessions
+        for ordinal, raw in one.messages
+    }
+
+
+def _count(
+    keeper: Keeper, going: Going, found: Sequence[Session], notes: Sequence[Locator], *, shared: bool
+) -> None:
+    for one in found:
+        if len(one.users) == 1 or shared:
+            going.add("messages", len(one.messages))
+            going.add("sessions", len(one.users) == 1)
+            going.paths.append(one.at.key)
+    for at in notes:
+        _count_note(keeper, going, at)
+
+
+def _count_note(keeper: Keeper, going: Going, at: Locator) -> None:
+    place = place_of(at)
+    going.add("notes")
+    if at.key not in going.paths:
+        going.paths.append(at.key)
+    if place is not None and place.kind.storage == "daily":
+        with suppress(CairnError):
+            going.add(f"{place.kind.name} entries", len(keeper.notebook.read(at).entries))
+
+
+def _take_sessions(keeper: Keeper, going: Going, sessions: Sequence[Session]) -> None:
+    for one in sessions:
+        if not keeper.storage.exists(one.at):
+            continue
+        keeper.journals.edit(one.at, lambda _lines: [])  # readers notice that it was made anew
+        keeper.storage.remove(one.at)
+        going.add("messages", len(one.messages))
+        going.add("sessions")
+        going.paths.append(one.at.key)
+
+
+def _take_words(keeper: Keeper, going: Going, sessions: Sequence[Session]) -> dict[str, Lost]:
+    """Take what the person said out of sessions of several; what was lost, by message."""
+    lost = _lost(sessions)
+    for one in sessions:
+        mine = {ordinal for ordinal, _ in one.messages}
+
+        def change(lines: Sequence[str], one: Session = one, mine: set[int] = mine) -> list[str] | None:
+            out = removal.without_sender(Wanted(going.space), one.at, one.id, lines, mine, going.owner)
+            return out if out != list(lines) else None
+
+        keeper.journals.edit(one.at, change)
+        going.add("messages", len(mine))
+        going.paths.append(one.at.key)
+    return lost
+
+
+def _take_notes(keeper: Keeper, going: Going, notes: Sequence[Locator]) -> None:
+    for at in notes:
+        _count_note(keeper, going, at)
+        with suppress(NotFound):
+            keeper.storage.remove(at)
+
+
+def _follow(
+    keeper: Keeper,
+    going: Going,
+    lost: Mapping[str, Lost],
+    profile: WithoutItems,
+    retell: Callable[[str], int],
+    sessions: Sequence[str],
+) -> None:
+    """What others have from the words that went: episodes are told anew, what was derived goes."""
+    going.add("episodes told anew", sum(retell(one) for one in sessions))
+    for at in _notes_of(keeper, going.space):
+        drafts = {
+            entry.id: _without_speaker(going.owner)
+            for entry in keeper.notebook.read(at).entries
+            if entry.inline.get("session_id") in sessions
+            and going.owner in list_items(entry.inline.get("sender_ids", "[]"))
+        }
+        if drafts:
+            keeper.notebook.change_many(at, drafts)
+            going.paths.append(at.key)
+    wanted = going.wanted = Wanted(going.space, lost=dict(lost))
+    done = Tally()
+    removal.from_notes(keeper, wanted, done, profile)
+    for what, count in done.counts.items():
+        going.add(f"{what} of others", count)
+    going.paths += wanted.paths
+
+
+def _notes_of(keeper: Keeper, space: Space) -> Iterator[Locator]:
+    """The daily notes of a space that can be read."""
+    for at in removal.files_in_reach(keeper, Wanted(space)):
+        place = place_of(at)
+        if place is not None and place.kind.storage == "daily":
+            with suppress(CairnError):
+                keeper.notebook.read(at)
+                yield at
+
+
+def _without_speaker(owner: str) -> Callable[[Entry], Draft]:
+    def change(entry: Entry) -> Draft:
+        rest = [one for one in list_items(entry.inline["sender_ids"]) if one != owner]
+        return Draft({**entry.inline, "sender_ids": rest}, dict(entry.sections))
+
+    return change
+
+
+def _finish(keeper: Keeper, going: Going, hooks: Hooks, files: Files) -> None:
+    going.add("journal lines", _take_lines(keeper, going))
+    pages.refresh(keeper, going.space)
+    for name, take in hooks.items():
+        try:
+            going.add(name, take(going))
+        except CairnError as error:
+            going.stays.append((name, str(error)))
+    going.stays += _look(keeper, going, files)
+
+
+# ---------------------------------------------------------------- journals
+
+
+def _journal_lines(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str]]:
+    for at in iterate_files(keeper.storage, keeper.root.journal(space)):
+        if at.name.endswith(".jsonl") and at.name not in _HISTORY:
+            with suppress(CairnError):
+                yield from ((at, line) for line in keeper.journals.read(at).lines)
+
+
+def _is_about(line: str, going: Going) -> bool:
+    """Whether a journal's line is about who goes: names them as an owner, by a path, or in the id of an entry."""
+    if not going.names(line):
+        return False
+    try:
+        return _tells_of(json.loads(line), going)
+    except (ValueError, RecursionError):
+        return True
+
+
+def _tells_of(value: Any, going: Going) -> bool:
+    if isinstance(value, str):
+        parts = value.split("/")
+        return (
+            value in (going.owner, *going.sessions)
+            or (bool(going.owner) and going.owner in parts)
+            or (
+                bool(going.owner)
+                and re.match(rf"{re.escape(going.owner)}_[a-z]{{2,4}}_\d{{8}}_", value) is not None
+            )
+        )
+    if isinstance(value, dict):
+        return any(_tells_of(one, going) for one in (*value, *value.values()))
+    return isinstance(value, list) and any(_tells_of(one, going) for one in value)
+
+
+def _take_lines(keeper: Keeper, going: Going) -> int:
+    keeper.access.flush(going.space)
+    taken = 0
+    for at in dict.fromkeys(at for at, _ in _journal_lines(keeper, going.space)):
+
+        def change(lines: Sequence[str]) -> list[str] | None:
+            nonlocal taken
+            out = [made for line in lines if (made := _without_them(line, going)) is not None]
+            gone = (
+                len(lines)
+                - len(out)
+                + sum(a != b for a, b in zip(lines, out, strict=False) if len(lines) == len(out))
+            )
+            taken += gone
+            return out if gone else None
+
+        keeper.journals.edit(at, change)
+    keeper.memo.clear()
+    return taken
+
+
+def _without_them(line: str, going: Going) -> str | None:
+    """A line without who goes; None where it is about nobody else. Hits of several memories keep the others'."""
+    if not _is_about(line, going):
+        return line
+    with suppress(ValueError, RecursionError):
+        value = json.loads(line)
+        if isinstance(value, dict) and isinstance(mem := value.get("m"), list):
+            rest = [one for one in mem if not (isinstance(one, list) and _tells_of(one, going))]
+            if rest and len(rest) < len(mem) and all(isinstance(one, list) for one in mem):
+                return json.dumps({**value, "m": rest}, separators=(",", ":"))
+    return None
+
+
+# ---------------------------------------------------------------- the last look
+
+
+def _look(keeper: Keeper, going: Going, files: Files) -> list[tuple[str, str]]:
+    """Every place that still names who went, and why it does."""
+    truth: dict[str, str] = {}
+    copies: list[str] = []
+    told = Wanted(going.space)
+    if going.wanted is not None:
+        lost = (one for message in going.wanted.lost.values() for one in message.gone)
+        told.want(one for one in lost if len(word_set(one)) >= TELLING)
+    space = keeper.root.space(going.space).key
+    for path, piece in files():
+        if path == ".git" or path.startswith(".git/"):
+            continue
+        if piece is None:
+            truth.setdefault(path, "it cannot be read and was not searched")
+            continue
+        in_path, text = going.names(unquote(path)), piece.decode("utf-8", "ignore")
+        if path.startswith(".index/") and going.owner and going.owner in text:
+            copies.append(path)  # in a database one column follows another without a blank
+        if not in_path and not going.names(text):
+            if told.found_in_bytes(piece):
+                if path.startswith(f"{space}/") and not _is_copy(path):
+                    truth[path] = _SAID_AGAIN
+                else:
+                    copies.append(path)
+            continue
+        if going.is_theirs(text) and path.startswith((f"{space}/", ".")):
+            truth[path] = STILL_THERE
+        elif _is_copy(path):
+            copies.append(path)
+        elif not path.startswith(f"{space}/"):
+            truth[path] = _ELSEWHERE
+        elif in_path or path.startswith(f"{space}/journal/"):
+            truth[path] = STILL_THERE
+        else:
+            truth[path] = _NAMED
+    found = [(path, why) for path, why in truth.items() if why != _ELSEWHERE]
+    if _ELSEWHERE in truth.values():
+        found.append(("other apps or projects", _ELSEWHERE))
+    if not truth:
+        found += [(path, STILL_THERE) for path in copies]
+    return found
+
+
+def _is_copy(path: str) -> bool:
+    """Whether a file holds what others hold: the index, former texts, generated pages."""
+    return path.startswith(".") or "/pages/" in path or path.endswith(("texts.jsonl", "changes.jsonl"))
+
+
+def _receipt(keeper: Keeper, going: Going, *, dry_run: bool) -> Farewell:
+    stays = [*going.stays, *_ALWAYS]
+    if keeper.storage.exists(_GIT):
+        stays.append((".git", _GIT_WHY))
+    if keeper.storage.capabilities.sync:
+        stays.append(_SYNCED)
+    made = Farewell(
+        stamp(keeper.clock.now()),
+        dict(going.counts),
+        sorted(going.sessions),
+        sorted(set(going.paths)),
+        tuple(dict.fromkeys(stays)),
+        dry_run,
+    )
+    if not dry_run:  # a line that something went, without saying whose
+        line = {"at": made.at, "id": "person" if going.owner else "session", "removed": dict(made.removed)}
+        keeper.journals.append(keeper.root.journal(going.space, "forgotten"), [json.dumps(line)])
+    return made

@@ -1,0 +1,220 @@
+"""All of a person or of a session: handed over, or forgotten, with a preview and a receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cairn.operations import answers, rules
+from cairn.operations.fields import MAX_ID, AppId, DryRun, ProjectId, SessionId
+from cairn.operations.memories import every_file, purge_history, purge_index, unsettled
+from cairn.operations.table import Granted, Room, operation, says
+from cairn.types import Scope, Space
+
+if TYPE_CHECKING:
+    from cairn.governed.persons import Farewell, Going, Hooks
+    from cairn.parts import Parts
+
+WholePerson = Annotated[str, says("the person", "alice", low=1, high=MAX_ID)]
+_GONE = "[forgotten]"
+
+
+def _receipt(made: Farewell, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "at": made.at,
+        "complete": made.complete,
+        "dry_run": made.dry_run,
+        "removed": dict(made.removed),
+        "sessions": list(made.sessions),
+        "places": list(made.places),
+        "stays": [{"where": where, "why": why} for where, why in made.stays],
+    }
+
+
+class Persons(Room):
+    """What people may ask of whoever keeps things about them."""
+
+    @operation(http="GET /person", answers=answers.PersonData, allow=rules.person)
+    def export_person(
+        self, user_id: WholePerson, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Everything that is kept of a person, to hand over: their notes as they stand, and what they said.
+
+        Of sessions that others had a part in, only the person's own words.
+
+        Raises:
+            NotFound: nothing is kept of them.
+        """
+        from cairn.governed import persons
+
+        scope = Scope(Space(app_id, project_id), "user", user_id)
+        return persons.export_person(self.parts.keeper, scope.space, scope.owner)
+
+    @operation(
+        writes=True,
+        http="POST /person/forget",
+        answers=answers.FarewellData,
+        data=_receipt,
+        allow=rules.whole_space(write=True),
+        forgets=("user_id",),
+    )
+    def forget_person(
+        self,
+        user_id: WholePerson,
+        *,
+        shared: Annotated[
+            bool, says("take their words out of sessions that others had a part in, too", True)
+        ] = False,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Farewell:
+        """Remove a person: their notes, the sessions in which no other user spoke, and every line, former text, row,
+        queued job and file name about them. There is no undo.
+
+        What stays is named with its reason: sessions that others had a part in (unless `shared`), what others say about
+        them, a git history, backups.
+
+        Raises:
+            NotFound: nothing is kept of them.
+        """
+        from cairn.governed import persons
+        from cairn.strategies.profile import without_items
+
+        parts, scope = self.parts, Scope(Space(app_id, project_id), "user", user_id)
+
+        def run(*, paused: bool) -> Farewell:
+            return persons.forget_person(
+                parts.keeper,
+                scope.space,
+                scope.owner,
+                shared=shared,
+                dry_run=dry_run,
+                settle=lambda: unsettled(parts, paused=paused),
+                retell=lambda session: parts.capture.reextract(scope.space, session),
+                hooks=_hooks(parts),
+                files=lambda: every_file(parts),
+                profile=without_items,
+            )
+
+        if dry_run:
+            return run(paused=True)
+        with parts.engine.paused() as paused:
+            return run(paused=paused)
+
+    @operation(http="GET /session", answers=answers.SessionData, allow=rules.session_read)
+    def export_session(
+        self,
+        session_id: SessionId,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        *,
+        limited_to: Annotated[Collection[str] | None, Granted("owners")] = None,
+    ) -> dict[str, Any]:
+        """A session word for word, and the entries that were made from it.
+
+        Raises:
+            NotFound: there is none of that name.
+            Forbidden: somebody outside `limited_to` spoke in it.
+        """
+        from cairn import rights
+        from cairn.governed import persons
+
+        found = persons.export_session(self.parts.keeper, Space(app_id, project_id), session_id)
+        turns = ((str(one.get("role")), str(one.get("sender_id"))) for one in found["messages"])
+        rights.check_session(session_id, rights.session_owners(turns), limited_to)
+        return found
+
+    @operation(
+        writes=True,
+        http="POST /session/forget",
+        answers=answers.FarewellData,
+        data=_receipt,
+        allow=rules.whole_space(write=True),
+        forgets=("session_id",),
+    )
+    def forget_session(
+        self,
+        session_id: SessionId,
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Farewell:
+        """Remove a session from everybody's memory: its words, its episodes, and what was made from them. There is no undo.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        from cairn.governed import persons
+        from cairn.strategies.profile import without_items
+
+        parts = self.parts
+
+        def run(*, paused: bool) -> Farewell:
+            return persons.forget_session(
+                parts.keeper,
+                Space(app_id, project_id),
+                session_id,
+                dry_run=dry_run,
+                settle=lambda: unsettled(parts, paused=paused),
+                hooks=_hooks(parts),
+                files=lambda: every_file(parts),
+                profile=without_items,
+            )
+
+        if dry_run:
+            return run(paused=True)
+        with parts.engine.paused() as paused:
+            return run(paused=paused)
+
+
+def _hooks(parts: Parts) -> Hooks:
+    """What takes somebody out of the places that hold copies, in this order: the index comes last."""
+    return {
+        "folders": lambda going: _prune(parts, going),
+        "history": lambda going: _from_history(parts, going),
+        "unfinished cells": lambda going: parts.capture.forget(going.space, going.sessions),
+        "queued strategies": lambda going: parts.engine.forget(going.names),
+        "audit lines": lambda going: _from_audit(parts, going),
+        "index": lambda going: purge_index(parts, going.paths),
+    }
+
+
+def _prune(parts: Parts, going: Going) -> int:
+    from cairn.engines.files import DeviceLocalBackend
+
+    if not going.owner or not isinstance(parts.storage, DeviceLocalBackend):
+        return 0
+    return parts.storage.prune(parts.root.scope(Scope(going.space, "user", going.owner)))
+
+
+def _from_history(parts: Parts, going: Going) -> int:
+    touched = purge_history(parts, going.wanted) if going.wanted is not None else 0
+    parts.observer.settle()
+    history = parts.observer.of(going.space)
+    if not going.owner:
+        return touched + history.purge(clean=lambda _path, text: None if going.names(text) else text)
+    home = parts.root.space(going.space).key
+    touched += history.forget_folder(f"{home}/{going.folder}", f"{home}/users/{going.alias}/")
+    # Former texts of others' entries that named them as a speaker are told anew with the entries.
+    return touched + history.purge(clean=lambda _path, text: None if _tells_them(text, going) else text)
+
+
+def _tells_them(text: str, going: Going) -> bool:
+    return f"{going.owner}: " in text and going.names(text)
+
+
+def _from_audit(parts: Parts, going: Going) -> int:
+    from cairn.engines.audit import AuditLog
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        about = line.get("about")
+        if not isinstance(about, dict):
+            return line
+        return {
+            **line,
+            "about": {name: _GONE if going.names(str(value)) else value for name, value in about.items()},
+        }
+
+    return AuditLog(parts.settings.server_dir, parts.settings.server.audit_bytes).rewrite(change)

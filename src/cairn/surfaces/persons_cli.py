@@ -1,0 +1,124 @@
+"""The commands for all of a person or a session: person, session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from cairn.errors import Conflict, Invalid
+from cairn.operations.persons import Persons
+from cairn.surfaces.command import Call, Command
+from cairn.surfaces.output import Output
+
+GROUPS = {
+    "person": "everything that is kept of somebody: hand it over, or forget it",
+    "session": "a conversation as a whole: hand it over, or forget it",
+}
+
+
+def _to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", metavar="FILE", help="write it there as JSON, readable by you alone")
+
+
+def export(call: Call) -> int:
+    with call.opened() as memory:
+        found = call.ask(memory)
+    text = json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    if not call.args.to:
+        sys.stdout.write(text)
+        return 0
+    place = Path(call.args.to).expanduser()
+    try:
+        file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Conflict(f"{place} is there already. Choose another name.", target=str(place)) from None
+    with open(file, "w", encoding="utf-8", errors="replace") as target:
+        target.write(text)
+    call.output.value({"target": str(place), "bytes": len(text.encode("utf-8", "replace"))})
+    call.output.line(str(place))
+    return 0
+
+
+def _yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
+
+
+def forget(call: Call) -> int:
+    output, fields = call.output, call.fields
+    with call.opened() as memory:
+        if fields["dry_run"] or not call.args.yes:
+            call.fields = {**fields, "dry_run": True}
+            told = call.ask(memory)
+            if fields["dry_run"]:
+                output.value(told)
+                _say(told, output)
+                return 0
+            _confirm(told, output)
+        call.fields = fields
+        receipt = call.ask(memory)
+    output.value(receipt)
+    _say(receipt, output)
+    return 0 if receipt["complete"] else 1
+
+
+def _confirm(told: Any, output: Output) -> None:
+    if not sys.stdin.isatty():
+        raise Invalid("Forgetting cannot be undone: look with --dry-run, then say --yes.", field="yes")
+    _say(told, output)
+    output.note("This cannot be undone. Go on? [y/N] ")
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Invalid("Nothing was forgotten.", field="yes")
+
+
+def _say(receipt: Any, output: Output) -> None:
+    output.line("Would go:" if receipt["dry_run"] else f"Forgotten, {receipt['at']}:", style="bold")
+    for name, count in receipt["removed"].items():
+        output.line(f"      {count} {name}")
+    for name in receipt["sessions"]:
+        output.line(f"      session {json.dumps(name, ensure_ascii=False)}")
+    for item in receipt["stays"]:
+        output.line(f"stays: {item['where']}: {item['why']}")
+
+
+COMMANDS = (
+    Command(
+        "person export",
+        "everything that is kept of a person, as JSON",
+        Persons.export_person,
+        positional={"user_id": ""},
+        more=_to,
+        run=export,
+        examples=("cairn person export alice --to alice.json",),
+    ),
+    Command(
+        "person forget",
+        "remove a person and everything about them, and print a receipt; there is no undo",
+        Persons.forget_person,
+        positional={"user_id": ""},
+        more=_yes,
+        run=forget,
+        examples=("cairn person forget alice --dry-run", "cairn person forget alice --shared --yes"),
+    ),
+    Command(
+        "session export",
+        "a session word for word, and what was made from it, as JSON",
+        Persons.export_session,
+        positional={"session_id": ""},
+        more=_to,
+        run=export,
+        examples=("cairn session export s1",),
+    ),
+    Command(
+        "session forget",
+        "remove a session from everybody's memory, and print a receipt; there is no undo",
+        Persons.forget_session,
+        positional={"session_id": ""},
+        more=_yes,
+        run=forget,
+        examples=("cairn session forget s1 --dry-run", "cairn session forget s1 --yes"),
+    ),
+)
