@@ -156,11 +156,13 @@ class _Tense:
         edges = [edge for edge in edges if not begin < edge < stop]
         pieces = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
         here = next((n for n, (a, b) in enumerate(pieces) if a <= begin < b), len(pieces) - 1)
+        # "The exam is on Friday": the little word belongs to the mention and to the clause.
+        opening = " ".join(sentence[begin:stop].split()[:-1][:1])
         since, target = self.since.leads(sentence, begin), self.target.leads(sentence, begin)
         for reach in (here, here + 1, here - 1):
             if 0 <= reach < len(pieces):
                 a, b = pieces[min(here, reach)][0], pieces[max(here, reach)][1]
-                clause = sentence[a:begin] + " " + sentence[stop:b]
+                clause = f"{sentence[a:begin]} {opening} {sentence[stop:b]}"
                 answer = self._of_clause(clause, is_target=target, is_since=since)
                 if answer is not None:
                     return answer
@@ -210,6 +212,8 @@ class _Words:
     months: Mapping[str, int]
     seasons: Mapping[str, str]
     years: Mapping[str, int]
+    ordinals: Mapping[str, int]
+    holidays: Mapping[str, str]
     each: re.Pattern[str]
     hint: re.Pattern[str]
     tense: _Tense
@@ -230,6 +234,9 @@ def _words_of(tongue: Tongue) -> _Words:
     units = {word: unit for unit, said in table.get("units", {}).items() for word in _spelt(said)}
     seasons = {word: name for name, said in table.get("seasons", {}).items() for word in _spelt(said)}
     years = {_plain(word): steps for word, steps in table.get("years", {}).items()}
+    ordinals = _numbered(table.get("ordinals", ()), 1)
+    ordinals |= dict.fromkeys(_spelt(table["ordinal_last"]) if "ordinal_last" in table else (), -1)
+    holidays = {word: day for said, day in table.get("holidays", {}).items() for word in _spelt(said)}
     names = {
         "weekday": f"(?P<weekday>{choice(weekdays)})",
         "month": f"(?P<month>{choice(months)})" + table.get("month_end", ""),
@@ -242,6 +249,10 @@ def _words_of(tongue: Tongue) -> _Words:
         "year": f"(?P<year>{_YEAR})",
         "first": f"(?P<first>{_YEAR})",
         "last": f"(?P<last>{_YEAR})",
+        "nth": f"(?P<nth>{choice(ordinals)})",
+        "to_month": f"(?P<to_month>{choice(months)})" + table.get("month_end", ""),
+        "holiday": f"(?P<holiday>{choice(holidays)})",
+        "quarter": "(?P<quarter>[1-4])",
     }
     rules: list[tuple[re.Pattern[str], _Form, bool]] = []
     if fixed:
@@ -261,8 +272,10 @@ def _words_of(tongue: Tongue) -> _Words:
         months,
         seasons,
         years,
+        ordinals,
+        holidays,
         re.compile(rf"(?:{_either(table.get('each', ()))})\s*$", re.IGNORECASE),
-        _hint(table, fixed, weekdays, months, units, seasons),
+        _hint(table, fixed, weekdays, months, units, seasons, holidays),
         _tense(table.get("tense", {}), tongue),
         tuple(rules),
     )
@@ -448,42 +461,135 @@ def _nearest(options: Sequence[Days], which: int, how: _Reading) -> Days | None:
     return min(span for span in options if span[0].year == today.year)
 
 
+def _by_tense(options: Sequence[Days], how: _Reading) -> Days | None:
+    """The coming one of several spans where the sentence looks ahead, the last where it looks back.
+
+    The one that is now may be meant either way, and is left alone.
+    """
+    is_now = any(start <= how.today <= end for start, end in options)
+    if not how.taken or (is_now and not how.lean):
+        return None
+    if how.taken > 0:
+        return min((span for span in options if span[1] >= how.today), default=None)
+    return max((span for span in options if span[0] <= how.today), default=None)
+
+
 def _month_bare(match: re.Match[str], how: _Reading) -> Days | None:
     number = how.words.months[_plain(match["month"])]
-    if not how.taken or (number == how.today.month and not how.lean):
+    return _by_tense([spans.month_of(date(how.today.year + n, number, 1)) for n in (-1, 0, 1)], how)
+
+
+def _year_in(match: re.Match[str], how: _Reading) -> int | None:
+    """The year a match names, by its number or as "last year"; None where it names none."""
+    groups = match.groupdict()
+    if groups.get("year"):
+        return int(match["year"])
+    if groups.get("relative"):
+        return how.today.year + how.words.years[_plain(match["relative"])]
+    return None
+
+
+def _in_year(make: Callable[[int], Days | None], match: re.Match[str], how: _Reading) -> Days | None:
+    """What `make` gives for the year that is named, else for the one the tense tells."""
+    year = _year_in(match, how)
+    if year is not None:
+        return make(year)
+    return _by_tense([span for n in (-1, 0, 1) if (span := make(how.today.year + n))], how)
+
+
+def _season_bare(match: re.Match[str], how: _Reading) -> Days | None:
+    name = how.words.seasons[_plain(match["season"])]
+    return _in_year(lambda year: spans.season(name, year), match, how)
+
+
+def _holiday(match: re.Match[str], how: _Reading, which: int | None = None) -> Days | None:
+    """A holiday by its name; one that differs from country to country is taken only where a guess is wanted."""
+    said = how.words.holidays[_plain(match["holiday"])]
+    if said.startswith("?") and not how.lean:
         return None
-    options = [spans.month_of(date(how.today.year + n, number, 1)) for n in (-1, 0, 1)]
-    if how.taken > 0:
-        return min(span for span in options if span[1] >= how.today)
-    return max(span for span in options if span[0] <= how.today)
+    day = said.removeprefix("?")
+    if which is None:
+        return _in_year(lambda year: spans.holiday(day, year), match, how)
+    options = [spans.holiday(day, how.today.year + n) for n in (-1, 0, 1)]
+    if which == 0 and how.way < 0 and options[1][0] > how.today:
+        return options[0] if how.lean else None
+    return _nearest(options, which, how)
 
 
-def _month_of_year(match: re.Match[str], how: _Reading) -> Days:
-    year = (
-        int(match["year"])
-        if match.groupdict().get("year")
-        else how.today.year + how.words.years[_plain(match["relative"])]
-    )
-    return spans.month_of(date(year, how.words.months[_plain(match["month"])], 1))
+def _nth_week(match: re.Match[str], how: _Reading) -> Days | None:
+    month, nth = how.words.months[_plain(match["month"])], how.words.ordinals[_plain(match["nth"])]
+    return _in_year(lambda year: spans.nth_week(spans.month_of(date(year, month, 1)), nth), match, how)
 
 
-def _season_of_year(match: re.Match[str], how: _Reading) -> Days:
-    return spans.season(how.words.seasons[_plain(match["season"])], int(match["year"]))
+def _nth_weekend(match: re.Match[str], how: _Reading) -> Days | None:
+    return _nth_day(match, how, weekday=5, days=2)
+
+
+def _nth_weekday(match: re.Match[str], how: _Reading) -> Days | None:
+    return _nth_day(match, how, weekday=how.words.weekdays[_plain(match["weekday"])], days=1)
+
+
+def _nth_day(match: re.Match[str], how: _Reading, *, weekday: int, days: int) -> Days | None:
+    month, nth = how.words.months[_plain(match["month"])], how.words.ordinals[_plain(match["nth"])]
+
+    def make(year: int) -> Days | None:
+        day = spans.nth_weekday(spans.month_of(date(year, month, 1)), weekday, nth)
+        return (day, day + timedelta(days=days - 1)) if day is not None else None
+
+    return _in_year(make, match, how)
+
+
+def _quarter(match: re.Match[str], how: _Reading) -> Days | None:
+    groups = match.groupdict()
+    number = int(groups["quarter"]) if groups.get("quarter") else how.words.ordinals[_plain(match["nth"])]
+    number = 4 if number < 0 else number
+    if number > 4:
+        return None
+    return _in_year(lambda year: spans.quarter_of(date(year, 3 * number, 1)), match, how)
+
+
+def _month_span(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "between March and June": from the first day of the one to the last of the other; the year is the end's."""
+    first, last = (how.words.months[_plain(match[name])] for name in ("month", "to_month"))
+
+    def make(year: int) -> Days:
+        return date(year - (first > last), first, 1), spans.month_of(date(year, last, 1))[1]
+
+    return _in_year(make, match, how)
+
+
+def _day_span(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "from 28 May to 3 June"; the year is the end's."""
+    first, last = (how.words.months[_plain(match[name])] for name in ("month", "to_month"))
+    day, until = how.words.count(match["day"]), how.words.count(match["until"])
+
+    def make(year: int) -> Days | None:
+        early = year - ((first, day) > (last, until))
+        is_real = spans.exists(early, first, day) and spans.exists(year, last, until)
+        return (date(early, first, day), date(year, last, until)) if is_real else None
+
+    return _in_year(make, match, how)
+
+
+def _days_listed(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "on 3 and 4 May": days that follow each other are one stretch; others are two mentions, and left alone."""
+    is_stretch = how.words.count(match["until"]) == how.words.count(match["day"]) + 1
+    return _day_and_month(match, how) if is_stretch else _UNREAD
+
+
+def _month_of_year(match: re.Match[str], how: _Reading) -> Days | None:
+    year = _year_in(match, how)
+    return spans.month_of(date(year, how.words.months[_plain(match["month"])], 1)) if year else None
 
 
 def _day_and_month(match: re.Match[str], how: _Reading) -> Days | None:
     groups = match.groupdict()
     month, first = how.words.months[_plain(match["month"])], how.words.count(match["day"])
     last = max(first, int(groups.get("until") or first))
-    if groups.get("year"):
-        year = int(match["year"])
-    elif groups.get("relative"):
-        year = how.today.year + how.words.years[_plain(match["relative"])]
-    else:
-        near = _year_near(month, first, last, how)
-        if near is None:
-            return None
-        year = near
+    named = _year_in(match, how)
+    year = _year_near(month, first, last, how) if named is None else named
+    if year is None:
+        return None
     return date(year, month, first), date(year, month, last)
 
 
@@ -565,7 +671,19 @@ _FORMS: Mapping[str, tuple[_Form, bool]] = {
     "season_last": (functools.partial(_season, which=-1), False),
     "season_this": (functools.partial(_season, which=0), False),
     "season_next": (functools.partial(_season, which=1), False),
-    "season_year": (_season_of_year, False),
+    "season_year": (_season_bare, False),
+    "season": (_season_bare, False),
+    "holiday": (_holiday, False),
+    "holiday_last": (functools.partial(_holiday, which=-1), False),
+    "holiday_this": (functools.partial(_holiday, which=0), False),
+    "holiday_next": (functools.partial(_holiday, which=1), False),
+    "nth_week": (_nth_week, False),
+    "nth_weekend": (_nth_weekend, False),
+    "nth_weekday": (_nth_weekday, False),
+    "quarter": (_quarter, False),
+    "month_span": (_month_span, False),
+    "day_span": (_day_span, False),
+    "days_listed": (_days_listed, False),
     "month_last": (functools.partial(_month, which=-1), False),
     "month_this": (functools.partial(_month, which=0), False),
     "month_next": (functools.partial(_month, which=1), False),
