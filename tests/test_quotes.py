@@ -166,6 +166,66 @@ def test_small_talk_is_no_plan(text: str):
     assert foresights_of(said(("Tim", "Hi"), ("John", text)), UTC) == []
 
 
+def test_a_meeting_gives_its_decisions_tasks_and_figures():
+    """What binds someone or is agreed is kept, courtesies and opinions are not; tasks are ahead for who has them."""
+    lines = [
+        ("Ann", "Good morning everyone, thanks for joining."),
+        ("Bob", "The budget for Q3 is 45,000 euros."),
+        ("Ann", "We decided to use PostgreSQL instead of MySQL."),
+        ("Cara", "Ann will send the draft by Friday."),
+        ("Bob", "I'll prepare the slides for Monday's demo."),
+        ("Ann", "I think we should maybe look at colors."),
+        ("Cara", "We agreed on a price of 49 dollars."),
+        ("Bob", "Sounds good."),
+        ("Bob", "Action item: Cara writes the release notes by Tuesday."),
+    ]
+    assert facts(*lines) == [
+        "Bob: The budget for Q3 is 45,000 euros.",
+        "Ann: We decided to use PostgreSQL instead of MySQL.",
+        "Cara: Ann will send the draft by Friday (24 April 2026).",
+        "Bob: I'll prepare the slides for Monday's (27 April 2026) demo.",
+        "Cara: We agreed on a price of 49 dollars.",
+        "Bob: Action item: Cara writes the release notes by Tuesday (28 April 2026).",
+    ]
+    ahead = {one.text: one for one in foresights_of(said(*lines), UTC)}
+    assert [one.about for one in ahead.values()] == [("cara", "ann"), ("bob",), ("bob", "cara")]
+
+
+def test_speech_gives_only_what_was_said_cleanly():
+    """Of a transcript with its "um" and "the the" the clean sentences that bind someone are quoted, the rest is not."""
+    noise = [(who, "Um , yeah , the the thing is uh fine .") for who in ("Ann", "Bob")] * 12
+    talk = [
+        ("Ann", "Um , so we will omit the touch screen in favour of voice recognition ."),
+        ("Bob", "seventy five percent of users find most remote controls ugly ."),
+        ("Ann", "We decided uh to to go for the the rubber case ."),
+        ("Bob", "I think we should use solar power ."),
+        ("Ann", "I'll send you the minutes of this meeting on Friday ."),
+        ("Bob", "We will not use this ."),
+    ]
+    assert facts(*noise, *talk) == [
+        "Ann: we will omit the touch screen in favour of voice recognition .",
+        "Bob: seventy five percent of users find most remote controls ugly .",
+        "Ann: I'll send you the minutes of this meeting on Friday (24 April 2026) .",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I feel like I've made significant progress since May 2, 2024.",
+        "The error is happening on line 42 of `app.py`.",
+        "An isosceles triangle has 2 equal sides.",
+        "The complement method gives us 0.97 by subtracting from 1.",
+        "I'm trying to handle OperationalError in SQLAlchemy 2.0 calls.",
+        "However, I think testing for SQL injection will be important in Flask 3.",
+    ],
+)
+def test_what_one_is_at_is_no_fact(text: str):
+    """To an agent: feelings, a passing error, an attempt at nothing of one's own, and what textbooks say."""
+    assert facts(SURE, ("Sam", text)) == []
+    assert foresights_of(said(SURE, ("Sam", "I want to know how we did over the past 7 days.")), UTC) == []
+
+
 def test_one_message_has_one_reading():
     """Episode, fact and foresight tell the same days of one message."""
     talk = said(SURE, ("Nadia", "I'm joining Halden Marine in September. I was in Rome on 5 May."))

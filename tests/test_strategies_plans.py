@@ -123,7 +123,7 @@ GERMAN = [
     ("Ich trinke gerne grünen Tee.", "Preference", "taste grünen tee"),
     ("Meine Schwester heißt Lena.", "Family", ""),
     ("Ich habe zwei Kinder.", "Family", ""),
-    ("Ich bin verheiratet.", "Family", ""),
+    ("Ich bin verheiratet.", "Family", "marital"),
     ("Ich spreche fließend Spanisch.", "Skill", ""),
     ("Ich gehe jeden Morgen joggen.", "Habit", ""),
     ("Ich studiere Physik in Wien.", "Education", ""),

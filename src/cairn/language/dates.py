@@ -24,6 +24,7 @@ __all__ = ["TimeMention", "mentions", "shown", "with_absolute"]
 
 _BEFORE, _AFTER = 240, 160
 _YEAR = r"(?:1[89]|20|21)\d\d"
+_POSSESSIVE = re.compile(r"['’]s\b")
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
 # A place that is found but not read (an ambiguous "next Friday") keeps its words from being read in part.
 _UNREAD = None
@@ -103,8 +104,9 @@ def beside(text: str, found: Sequence[TimeMention]) -> str:
             or text[mention.begin - 1 : mention.begin] == "("
         ):
             continue
-        parts += [text[at : mention.stop], f" ({shown(mention.start, mention.end)})"]
-        at = mention.stop
+        stop = mention.stop + (2 if _POSSESSIVE.match(text, mention.stop) else 0)
+        parts += [text[at:stop], f" ({shown(mention.start, mention.end)})"]
+        at = stop
     return "".join(parts) + text[at:] if parts else text
 
 
@@ -668,6 +670,8 @@ _FORMS: Mapping[str, tuple[_Form, bool]] = {
     "weekday_of_last_week": (_weekday_of(-1), False),
     "weekday_of_this_week": (_weekday_of(0), False),
     "weekday_of_next_week": (_weekday_of(1), False),
+    "weekday_of_week_before_last": (_weekday_of(-2), False),
+    "weekday_of_week_after_next": (_weekday_of(2), False),
     "season_last": (functools.partial(_season, which=-1), False),
     "season_this": (functools.partial(_season, which=0), False),
     "season_next": (functools.partial(_season, which=1), False),

@@ -16,7 +16,7 @@ from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.facts import by_day, cell_asks, parents_of
 from cairn.strategies.phrases import Phrases, pattern_in, spoken
-from cairn.strategies.statements import MAX_CHARS, Setting, Told, quote, stated_part, supports
+from cairn.strategies.statements import MAX_CHARS, Setting, Told, is_binding, quote, stated_part, supports
 from cairn.talk import labels
 from cairn.types import Message, Scope
 
@@ -85,7 +85,7 @@ def foresights_of(messages: Sequence[Message], zone: tzinfo) -> list[Foresight]:
     found: list[Foresight] = []
     told: set[str] = set()
     for message in messages:
-        if message.role != "user" or setting.is_speech:
+        if message.role != "user":
             continue
         said = Told(message, zone)
         before: Spoken | None = None
@@ -102,12 +102,15 @@ def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> 
     others = setting.others(said.message)
     phrases, plans = spoken(one.text), _plans_of(tongues.spoken_in(one.text))
     core = phrases.bared(one.text, others)
+    if setting.is_speech and not is_binding(core, phrases):
+        return None
     begin = one.stop - len(core)
     length = stated_part(core, phrases)
     text = core[:length]
     today = said.at.date()
     named = [m for m in said.mentions if begin <= m.begin and m.stop <= begin + length]
-    coming = [m for m in named if m.end >= today]
+    # "It's already 15 April", "over the past week" end today; "tonight" is ahead.
+    coming = [m for m in named if m.end > today or (m.start == today and not m.is_absolute)]
     # A day that leaves two readings ("next Friday") makes a plan all the same; its window is then assumed.
     vague = not named and any(m.end > today for m in dates.mentions(text, said.at, lean=1))
     if not text or (named and not coming) or not _is_plan(text, coming, today, plans, vague=vague):

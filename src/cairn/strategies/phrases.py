@@ -48,6 +48,8 @@ class Phrases:
             "general",
             "torn",
             "speech",
+            "handed",
+            "possessive",
             "tasks",
         ):
             setattr(self, name, pattern_in(table, name))
@@ -105,6 +107,8 @@ class Phrases:
     general: re.Pattern[str]
     torn: re.Pattern[str]
     speech: re.Pattern[str]
+    handed: re.Pattern[str]
+    possessive: re.Pattern[str]
     tasks: re.Pattern[str]
     small_talk: re.Pattern[str]
     hedged: re.Pattern[str]

@@ -186,21 +186,22 @@ def _kept(
         return  # no sentence anyone said
     core = phrases.bared(one.text, others)
     begin = one.stop - len(core)
+    if setting.is_speech:
+        if is_binding(core, phrases):
+            yield begin, one.stop, False
+        return
     stated = stated_part(core, phrases)
     told = 0
     if 0 < stated < MAX_CHARS and _is_worth(core[:stated], phrases, setting):
         if not phrases.leans(core[:stated]):
             told = stated
             yield begin, begin + stated, False
-        elif (
-            before is not None and one.follows and not setting.is_speech and supports(before, phrases, others)
-        ):
+        elif before is not None and one.follows and supports(before, phrases, others):
             told = stated
             yield before.stop - len(phrases.bared(before.text, others)), begin + stated, True
-    if not setting.is_speech:
-        for trait in _told(core, phrases, setting):
-            if trait.begin >= told:
-                yield begin + trait.begin, begin + trait.stop, False
+    for trait in _told(core, phrases, setting):
+        if trait.begin >= told:
+            yield begin + trait.begin, begin + trait.stop, False
 
 
 def stated_part(core: str, phrases: Phrases) -> int:
@@ -218,8 +219,6 @@ def stated_part(core: str, phrases: Phrases) -> int:
 
 
 def _is_worth(text: str, phrases: Phrases, setting: Setting) -> bool:
-    if setting.is_speech:
-        return _is_binding(text, phrases)
     if phrases.small_talk.search(text) or phrases.second.search(text):
         return False
     if any(_told(text, phrases, setting)):
@@ -229,7 +228,8 @@ def _is_worth(text: str, phrases: Phrases, setting: Setting) -> bool:
     if not (setting.has_agent and phrases.is_full):
         return True
     # To an agent people mostly say what they are at: what is worth keeping of that names something.
-    framed = phrases.frames.match(text) or (phrases.tasks.match(text) and not _NAMED_THING.search(text))
+    is_named = _NAMED_THING.search(text) and phrases.possessive.search(text)
+    framed = phrases.frames.match(text) or (phrases.tasks.match(text) and not is_named)
     framed = framed and not phrases.beside_frame.search(text)
     own = phrases.first.search(text) or phrases.we.search(text) or _NAMED_THING.search(text)
     return bool(_SPECIFIC.search(text) and own) and not framed
@@ -239,6 +239,10 @@ def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trai
     """What a sentence says of its speaker that can be read without the one before."""
     for trait in traits.traits_of(text, to_agent=setting.to_agent):
         clause = text[trait.begin : trait.stop]
+        if trait.category == "Preference" and phrases.is_full and not phrases.telling(lowered(clause)):
+            continue  # a taste for nothing in particular
+        if not setting.to_agent and phrases.second.search(clause):
+            continue  # said for the listener's sake
         # A wish is worth having though a word in it points elsewhere, where it says enough besides.
         wish = (
             trait.category in {traits.INSTRUCTION, "Preference"}
@@ -248,17 +252,18 @@ def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trai
             yield trait
 
 
-def _is_binding(text: str, phrases: Phrases) -> bool:
+def is_binding(text: str, phrases: Phrases) -> bool:
     """Of speech that was written down, only what is said cleanly and binds someone: a decision, a task, a figure."""
     text = _SPACED.sub("", text)
     unclean = phrases.filler.search(text) or _REPEATED.search(text) or _BROKEN.search(text)
-    quiet = phrases.hedged.search(text) or phrases.second.search(text) or phrases.small_talk.search(text)
-    if unclean or quiet or phrases.is_question(text) or phrases.torn.match(text) or not text.endswith("."):
+    unclean = unclean or phrases.speech.search(text)
+    to_them = phrases.second.search(text) and not phrases.handed.search(text)
+    quiet = phrases.hedged.search(text) or to_them or phrases.is_question(text)
+    if unclean or quiet or phrases.torn.match(text) or not text.endswith(".") or len(text) > MAX_CHARS:
         return False
     tokens = lowered(text)
-    return (
-        bool(phrases.binding.search(text)) and len(phrases.telling(tokens)) >= 5 and phrases.has_verb(tokens)
-    )
+    is_told = len(phrases.telling(tokens)) >= 3 and phrases.has_verb(tokens) and not phrases.leans(text)
+    return is_told and bool(phrases.binding.search(text))
 
 
 def supports(before: Spoken, phrases: Phrases, others: Sequence[str]) -> bool:
