@@ -47,7 +47,7 @@ from cairn.operations.fields import (
     TriggerText,
     UserId,
 )
-from cairn.operations.keeping import Items
+from cairn.operations.keeping import AgentName, Items, Values
 from cairn.operations.knowledge import CategoryId, DocId, File, FileName, SourceType, Title
 from cairn.operations.library import Stored
 from cairn.operations.memories import (
@@ -566,6 +566,12 @@ class AsyncMemories:
     """`memory.memories`, each call awaited."""
 
     memory: Memories
+    async def agent(
+        self, agent: AgentName, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Who an agent is, and the documents it is given: agent.md, soul.md, tools.md and behaviors.md."""
+    async def agents(self, *, app_id: AppId = "default", project_id: ProjectId = "default") -> dict[str, Any]:
+        """The agents of a space that have an identity."""
     async def archive(
         self,
         memory_id: MemoryId,
@@ -577,6 +583,31 @@ class AsyncMemories:
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Put a memory away: it stays in its note, but out of answers, dedup and limits."""
+    async def capture(
+        self,
+        source_type: Literal["intervention", "error_capture", "error_cluster", "pr_feedback"],
+        source_key: str,
+        text: str,
+        *,
+        author: str = "",
+        origin_key: str = "",
+        category: Category | None = None,
+        scope: ScopeName = "project",
+        owner: Owner = "",
+        vouched: Vouched = True,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Take an intervention, an error or review feedback in, once by its source, through the gate as a candidate."""
+    async def captures(
+        self,
+        *,
+        source_type: str | None = None,
+        limit: int = 50,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """What was taken in by source: interventions, errors, feedback, imports and missions, each once."""
     async def consolidate(
         self,
         *,
@@ -592,6 +623,15 @@ class AsyncMemories:
         self, agent: str = "", *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
         """The core memory of the project, or of an agent."""
+    async def daily(
+        self,
+        *,
+        day: str | None = None,
+        limit: int = 7,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """The daily log: what was noted on each day."""
     async def edit(
         self,
         memory_id: MemoryId,
@@ -687,6 +727,25 @@ class AsyncMemories:
         project_id: ProjectId = "default",
     ) -> MemoryPage:
         """One page of memories. Archived ones only with `archived`, or by asking for that status."""
+    async def note_day(
+        self, text: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Add a line to today's log; `pages/daily/<date>.md` shows it."""
+    async def outcome(
+        self,
+        memory_id: MemoryId,
+        *,
+        success: bool,
+        reason: Reason = "",
+        source: str = "",
+        vouched: Vouched = True,
+        pins: bool = True,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Record how a use of a procedure went: it grows surer or fades, is pinned when it proves itself (three successes, confidence 0.8) and archived when it does not (five uses, below 0.3)."""
     async def pin(
         self,
         memory_id: MemoryId,
@@ -697,6 +756,16 @@ class AsyncMemories:
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Keep a memory at hand: promoted, tier 1, no decay."""
+    async def procedure(
+        self,
+        memory_id: MemoryId,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """A procedure as a whole: when and how, how often it worked, every outcome, and what it was learned from."""
     async def promote(
         self,
         memory_id: MemoryId,
@@ -719,6 +788,10 @@ class AsyncMemories:
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Bring an archived memory back."""
+    async def runs(
+        self, *, limit: int = 10, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """When memories were last swept and consolidated, and what came of it."""
     async def scan_skills(
         self, folders: Sequence[str] = (), *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> ScanReport:
@@ -741,6 +814,31 @@ class AsyncMemories:
         project_id: ProjectId = "default",
     ) -> SearchResult:
         """Find the memories of one scope that answer `query`; the project's unless another is named."""
+    async def set_agent(
+        self,
+        agent: AgentName,
+        *,
+        name: str | None = None,
+        profile: Values = None,
+        persona: Values = None,
+        tool_policy: Values = None,
+        user_preferences: Values = None,
+        heartbeat: Values = None,
+        model_preference: str | None = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Put an agent's identity on record, or change some of its fields."""
+    async def set_agent_document(
+        self,
+        agent: AgentName,
+        document: Literal["agent", "soul", "tools", "behaviors"],
+        text: str,
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Write `agent.md`, `soul.md`, `tools.md` or `behaviors.md` of an agent: searched, and handed out with it."""
     async def set_core(
         self,
         agent: str = "",

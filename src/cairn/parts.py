@@ -571,7 +571,16 @@ class Parts:
         )
 
     def _finish_everywhere(self) -> None:
-        """A power cut may take the ledger of cells under way: look through every session once."""
+        """What changed while nothing ran: core memory is settled, and every session looked through once, since a power
+        cut may take the ledger of cells under way.
+        """
+        from cairn.governed import core
+
+        for space in self.root.spaces():
+            try:
+                core.reconcile_all(self.keeper, space)
+            except CairnError as error:
+                log.warning("core memory of %s/%s is left as it is: %s", space.app, space.project, error)
         try:
             self.capture.recover(everywhere=True)
         except Exception:

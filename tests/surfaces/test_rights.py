@@ -141,6 +141,26 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/memories/{id}/archive"): Case(writes=True),
     ("POST", "/memories/{id}/restore"): Case(writes=True, needs=("promote",)),
     ("POST", "/memories/{id}/promote"): Case(writes=True, needs=("promote",)),
+    ("POST", "/memories/{id}/outcome"): Case({"success": True}, writes=True, status=422),
+    ("GET", "/memories/{id}/procedure"): Case(status=422),
+    ("POST", "/captures"): Case(
+        {
+            "source_type": "intervention",
+            "source_key": "k",
+            "text": "Always tie the boat twice.",
+            "scope": "user",
+            "owner": "alice",
+        },
+        writes=True,
+    ),
+    ("GET", "/captures"): Case(),
+    ("GET", "/agents"): Case(),
+    ("GET", "/agents/{agent}"): Case(status=404),
+    ("PUT", "/agents/{agent}"): Case({"name": "A"}, writes=True, needs=("promote",)),
+    ("PUT", "/agents/{agent}/documents/{document}"): Case({"text": "Dry."}, writes=True, needs=("promote",)),
+    ("GET", "/memories/runs"): Case(),
+    ("POST", "/daily"): Case({"text": "Low tide."}, writes=True, needs=("share",)),
+    ("GET", "/daily"): Case(),
     ("GET", "/memories/{id}/history"): Case(),
     ("GET", "/memories/{id}/why"): Case(),
     ("POST", "/missions/{run}/end"): Case({"success": True}, writes=True, needs=("share",)),
@@ -250,7 +270,11 @@ def filled(world: World, path: str, case: Case, memory: str) -> tuple[str, Any]:
     """The path and body of a case, about `memory`."""
     path = (path + case.query).replace("{id}", memory).replace("{run}", "run-1").replace("{task_id}", "none")
     path = path.replace("{doc_id}", "d_" + 16 * "0").replace("{topic_id}", "d_" + 16 * "0" + "_1")
-    path = path.replace("/links/{name}", "/links/nothing")
+    path = (
+        path.replace("/links/{name}", "/links/nothing")
+        .replace("{agent}", "alice")
+        .replace("{document}", "soul")
+    )
     if "{name}" in path:  # a token that is there to be revoked
         name = f"there-{next(world.numbers)}"
         assert world.v1("keeper", "POST", "/tokens", {"name": name})[0] == 200

@@ -21,6 +21,7 @@ from cairn.errors import Invalid, NotFound
 from cairn.governed.memories import Keeper, check_text
 from cairn.governed.records import moment, stamp
 from cairn.governed.secrets import redact
+from cairn.notes import frontmatter
 from cairn.notes.kinds import KINDS
 from cairn.seams import Locator
 from cairn.types import Scope, Space, checked_id
@@ -290,3 +291,37 @@ def set_identity(keeper: Keeper, space: Space, agent: str, **fields: Any) -> Age
 
 def _identity_at(keeper: Keeper, space: Space, agent: str) -> Locator:
     return keeper.root.scope(Scope(space, "agent", agent)).child("identity.json")
+
+
+DOCUMENTS = ("agent", "soul", "tools", "behaviors")
+
+
+def documents(keeper: Keeper, space: Space, agent: str) -> dict[str, str]:
+    """The documents an agent is given, by name."""
+    out = {}
+    for name in DOCUMENTS:
+        try:
+            out[name] = keeper.notebook.read(keeper.root.note(name, core_scope(space, agent))).body.strip()
+        except NotFound:
+            continue
+    return out
+
+
+def write_document(keeper: Keeper, space: Space, agent: str, name: str, text: str) -> tuple[str, int]:
+    """Write one of an agent's documents; its path and the change. The head a person gave it stays."""
+    check_text(text)
+    scope = core_scope(space, checked_id(agent, "agent"))
+    at = keeper.root.note(name, scope)
+    body = _clean(keeper, text.strip()) + "\n"
+    now = stamp(keeper.clock.now())
+
+    def edit(old: str | None) -> str:
+        if old is None:
+            return KINDS[name].document(scope, {"updated_at": now}, body)
+        note = KINDS[name].parse(old)
+        if note.body == body:
+            return old
+        head = frontmatter.with_values(old[note.head.start : note.head.end], {"updated_at": now})
+        return old[: note.head.start] + head + old[note.head.end : note.head.body] + body
+
+    return at.key, keeper.notebook.rewrite(at, edit)

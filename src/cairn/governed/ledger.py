@@ -148,6 +148,7 @@ def learn(
     scope: str | Scope = "project",
     owner: str = "",
     category: str | None = None,
+    vouched: bool = True,
 ) -> Verdict | None:
     """Take an intervention, an error or review feedback in, once (A89).
 
@@ -176,6 +177,7 @@ def learn(
             source_id=source_key,
             status="promoted" if recurring else None,
             confidence=0.8 if recurring else 0.6,
+            vouched=vouched,
         )
         verdicts.append(verdict)
         memory_id = str(verdict.memory["id"]) if verdict.accepted and verdict.memory else None

@@ -82,7 +82,7 @@ def _refresh(keeper: Keeper, space: Space) -> PagesReport:
     for topic, category in TOPICS.items():
         bodies[at.child(f"{topic}.md")] = topic_page(topic, [r for r in promoted if r.category == category])
     bodies[at.child("CURRENT.md")] = current_page(keeper, space)
-    for day, lines in _daily(keeper, space).items():
+    for day, lines in daily(keeper, space).items():
         bodies[at.child("daily", f"{day}.md")] = "\n".join([f"# {day}", "", *lines]) + "\n"
     for scope in keeper.scopes(space):
         if scope.track == "agent":
@@ -255,7 +255,8 @@ def _sessions(keeper: Keeper, space: Space) -> list[str]:
     ]
 
 
-def _daily(keeper: Keeper, space: Space) -> dict[str, list[str]]:
+def daily(keeper: Keeper, space: Space) -> dict[str, list[str]]:
+    """The lines of the daily log, by day."""
     days: dict[str, list[str]] = {}
     for line in keeper.journals.read(keeper.root.journal(space, "daily")).lines:
         try:

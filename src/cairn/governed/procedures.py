@@ -90,12 +90,15 @@ def outcome(
     *,
     success: bool,
     reason: str = "",
+    source: str = "",
     scope: Scope | None = None,
+    vouched: bool = True,
 ) -> dict[str, Any]:
     """Record how a use of a procedure went and return its row (A91).
 
     Success: c + 0.15 (1 - c), at most 0.99. Failure: 0.7 c, at least 0.01. Pinned and promoted at three
-    successes and 0.8; archived at five uses and under 0.3.
+    successes and 0.8; archived at five uses and under 0.3. `source` is the episode or case that shows it. Without
+    `vouched` nothing is promoted or pinned by it: the word of such a caller lets nothing in.
     """
     found = keeper.find(space, memory_id, scope=scope)
     if found.category != "procedure":
@@ -106,7 +109,8 @@ def outcome(
         confidence = after_success(record.confidence) if success else after_failure(record.confidence)
         wins, losses = before.success_count + success, before.failure_count + (not success)
         change: dict[str, Any] = {"confidence": confidence, "updated_at": keeper.clock.now()}
-        if success and wins >= TRUSTED_SUCCESSES and confidence >= TRUSTED_CONFIDENCE and record.is_trusted:
+        proved = success and wins >= TRUSTED_SUCCESSES and confidence >= TRUSTED_CONFIDENCE
+        if proved and vouched and record.is_trusted:
             change |= {
                 "pinned": True,
                 "tier": 1,
@@ -117,7 +121,9 @@ def outcome(
             change |= {"status": "archived", "pinned": False}
         _note(
             keeper, record,
-            [{"t": "outcome", "outcome": "success" if success else "failure", "confidence": confidence, "reason": reason}],
+            [{"t": "outcome", "outcome": "success" if success else "failure", "confidence": confidence,
+              "reason": keeper.cut(reason)},
+             *([{"t": "source", "episode": source}] if source else [])],
         )  # fmt: skip
         keeper.rewrite(record, lambda current: current.but(**change))
         return keeper.row(record.but(**change))
@@ -142,6 +148,34 @@ def details(keeper: Keeper, space: Space) -> dict[Ref, Details]:
         except (ValueError, KeyError, TypeError):
             continue
     return out
+
+
+def show(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None) -> dict[str, Any]:
+    """A procedure as a whole: when and how, how often it worked, every outcome, and the episodes behind it.
+
+    Raises:
+        Invalid: the memory is no procedure.
+    """
+    record = keeper.find(space, memory_id, scope=scope)
+    if record.category != "procedure":
+        raise Invalid(f"{record.id} is a {record.category}, not a procedure.", id=record.id)
+    told = details(keeper, space).get(ref(record), Details())
+    return {
+        "id": record.id,
+        "content": record.content,
+        "trigger": record.trigger,
+        "procedure": record.procedure,
+        "status": record.status,
+        "pinned": record.pinned,
+        "confidence": record.confidence,
+        "success_count": told.success_count,
+        "failure_count": told.failure_count,
+        "last_used_at": told.last_used_at,
+        "exported_skill_path": told.exported_skill_path,
+        "superseded_by_memory_id": record.superseded_by,
+        "history": [dict(row) for row in told.history],
+        "sources": [{"episode_memory_id": episode, "created_at": at} for episode, at in told.sources],
+    }
 
 
 def note_export(keeper: Keeper, record: Record, path: str) -> None:

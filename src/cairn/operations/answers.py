@@ -544,6 +544,122 @@ class Move:
     reason: Annotated[str, says("why", "not read for 30 days")]
 
 
+class OutcomeItem:
+    """How one use of a procedure went."""
+
+    id: Annotated[str, says("its number", "2026-06-01T09:30:00+00:00#1")]
+    outcome: Annotated[Literal["success", "failure"], says("how it went", "success")]
+    confidence: Annotated[float, says("how sure the procedure was after it", 0.62)]
+    reason: Annotated[str | None, says("why", "the deploy went through")]
+    recorded_at: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+
+
+class ProcedureSource:
+    """What a procedure was learned from."""
+
+    episode_memory_id: Annotated[str, says("the episode or case", "coder_ac_20260601_00000001")]
+    created_at: Annotated[str, says("when it was noted", "2026-06-01T09:30:00+00:00")]
+
+
+class ProcedureData:
+    """A procedure as a whole."""
+
+    id: Annotated[str, says("its id", "mem_20260601_00000001")]
+    content: Annotated[str, says("what it is", "Roll back a failed deploy")]
+    trigger: Annotated[str, says("when it applies", "a deploy fails")]
+    procedure: Annotated[str, says("how it goes", "1. Roll back. 2. Tell.")]
+    status: Annotated[str, says("candidate, promoted or archived", "promoted")]
+    pinned: Annotated[bool, says("whether it is kept at hand", True)]
+    confidence: Annotated[float, says("how sure it is", 0.81)]
+    success_count: Annotated[int, says("how often it worked", 3)]
+    failure_count: Annotated[int, says("how often it did not", 0)]
+    last_used_at: Annotated[str | None, says("when it was used last", "2026-06-01T09:30:00+00:00")]
+    exported_skill_path: Annotated[str | None, says("its skill file", None)]
+    superseded_by_memory_id: Annotated[str | None, says("what replaced it", None)]
+    history: Annotated[list[OutcomeItem], says("every outcome, oldest first", [])]
+    sources: Annotated[list[ProcedureSource], says("what it was learned from", [])]
+
+
+class CaptureData:
+    """What became of what was fed in."""
+
+    captured: Annotated[bool, says("whether it is kept now", True)]
+    reason: Annotated[str | None, says('why not: "known" if its source was taken in before', None)]
+    verdict: Annotated[VerdictData | None, says("what the gate said", None)]
+
+
+class CaptureRow:
+    """One source that was taken in."""
+
+    id: Annotated[str, says("its id", "led_0123456789abcdef")]
+    project_id: Annotated[str, says("the space", "default/default")]
+    source_type: Annotated[str, says("what it is", "pr_feedback")]
+    source_key: Annotated[str, says("what tells it from others", "pr-17/comment-3")]
+    memory_id: Annotated[str | None, says("the memory it became", "mem_20260601_00000001")]
+    episode_memory_id: Annotated[str | None, says("the episode it belongs to", None)]
+    metadata: Annotated[dict[str, Any], says("what else is known", {})]
+    created_at: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    updated_at: Annotated[str, says("when it changed last", "2026-06-01T09:30:00+00:00")]
+
+
+class CapturesData:
+    """The sources that were taken in."""
+
+    captures: Annotated[list[CaptureRow], says("the newest first", [])]
+    total: Annotated[int, says("how many there are", 3)]
+
+
+class IdentityData:
+    """Who an agent is."""
+
+    id: Annotated[str, says("its id", "coder")]
+    project_id: Annotated[str, says("the space", "default/default")]
+    name: Annotated[str, says("what it is called", "The coder")]
+    profile: Annotated[dict[str, Any], says("what it is", {"role": "reviewer"})]
+    persona: Annotated[dict[str, Any], says("how it speaks", {"tone": "dry"})]
+    tool_policy: Annotated[dict[str, Any], says("what it may use", {"shell": "ask"})]
+    user_preferences: Annotated[dict[str, Any], says("what its people prefer", {"language": "en"})]
+    heartbeat: Annotated[dict[str, Any] | None, says("when it wakes by itself", None)]
+    model_preference: Annotated[str | None, says("the model it should run on", None)]
+    created_at: Annotated[str, says("since when", "2026-06-01T09:30:00+00:00")]
+    updated_at: Annotated[str, says("when it changed last", "2026-06-01T09:30:00+00:00")]
+
+
+class AgentsData:
+    """The agents of a space."""
+
+    agents: Annotated[list[IdentityData], says("those with an identity", [])]
+
+
+class AgentData:
+    """One agent."""
+
+    identity: Annotated[IdentityData | None, says("who it is, where that is on record", None)]
+    documents: Annotated[dict[str, str], says("its documents by name", {"soul": "Speak plainly."})]
+
+
+class AgentDocumentData:
+    """A document that was written."""
+
+    path: Annotated[str, says("its file in the root", "default_app/default_project/agents/coder/soul.md")]
+    lsn: Annotated[int, says("the change to wait for with min_lsn; 0 if nothing changed", 12)]
+
+
+class KeepingRuns:
+    """When memories were kept in order."""
+
+    last_sweep: Annotated[dict[str, Any] | None, says("the last sweep with its counts", None)]
+    last_consolidation: Annotated[dict[str, Any] | None, says("the last consolidation", None)]
+    sweeps: Annotated[list[dict[str, Any]], says("the sweeps, newest first", [])]
+    consolidations: Annotated[list[dict[str, Any]], says("the consolidations, newest first", [])]
+
+
+class DailyData:
+    """The daily log."""
+
+    days: Annotated[dict[str, Any], says("the lines of each day", {"2026-06-01": ["- 09:30 Released 2.0."]})]
+
+
 class SweepData:
     """What a sweep did."""
 

@@ -22,7 +22,7 @@ UserId = Annotated[
 ]
 AgentId = Annotated[str | None, says("whose memory: an agent's", "coder", low=1, high=MAX_ID)]
 
-ScopeName = Literal["project", "agent", "mission", "user"]
+ScopeName = Literal["project", "agent", "mission", "lane", "user"]
 Category = Literal[
     "fact", "preference", "pattern", "decision", "gotcha", "convention", "episode", "procedure", "digest", "handoff",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.errors import Invalid, Unavailable
+from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.operations import answers, rules
 from cairn.operations.fields import (
     ID_PATTERN,
@@ -14,12 +14,14 @@ from cairn.operations.fields import (
     MAX_TEXT,
     AnyScope,
     AppId,
+    Category,
     DryRun,
     MemoryId,
     Owner,
     ProjectId,
+    ScopeName,
 )
-from cairn.operations.memories import PLACE, named_scope
+from cairn.operations.memories import PLACE, Vouched, named_scope
 from cairn.operations.table import Room, operation, says
 from cairn.types import Space
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 
 Items = Sequence[str] | None
+Values = Mapping[str, Any] | None
+AgentName = Annotated[str, says("the agent", "coder", low=1, high=MAX_ID, pattern=ID_PATTERN)]
 
 
 def _swept(report: SweepReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,6 +165,85 @@ class Keeping(Room):
 
     @operation(
         writes=True,
+        http="POST /captures",
+        judges=("text",),
+        answers=answers.CaptureData,
+        allow=rules.capture,
+    )
+    def capture(
+        self,
+        source_type: Annotated[
+            Literal["intervention", "error_capture", "error_cluster", "pr_feedback"],
+            says(
+                "what it is: a person's correction, an error, a cluster of them, or review feedback",
+                "pr_feedback",
+            ),
+        ],
+        source_key: Annotated[
+            str, says("what tells it from others: it is taken in once", "pr-17/comment-3", low=1, high=500)
+        ],
+        text: Annotated[
+            str, says("its words", "Always close the pool before the tests end.", low=1, high=MAX_TEXT)
+        ],
+        *,
+        author: Annotated[str, says("who wrote it; bots are not listened to", "alice", high=MAX_ID)] = "",
+        origin_key: Annotated[
+            str, says("where it happened: an error from three places becomes a gotcha", "run-42", high=500)
+        ] = "",
+        category: Annotated[Category | None, says("what it is; its words say so otherwise", "gotcha")] = None,
+        scope: Annotated[ScopeName, says("whose memory it goes to", "project")] = "project",
+        owner: Owner = "",
+        vouched: Vouched = True,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Take an intervention, an error or review feedback in, once by its source, through the gate as a candidate."""
+        from cairn.governed import ledger
+        from cairn.governed.memories import verdict_json
+
+        keeper, space = self.parts.keeper, Space(app_id, project_id)
+        known = ledger.CaptureLedger(keeper).find(space, source_type, source_key)
+        verdict = None
+        if known is None:
+            verdict = ledger.learn(
+                keeper,
+                space,
+                source_type,
+                source_key,
+                text,
+                author=author,
+                origin_key=origin_key,
+                scope=scope,
+                owner=owner,
+                category=category,
+                vouched=vouched,
+            )
+        if verdict is not None:
+            return {"captured": verdict.accepted, "reason": verdict.reason, "verdict": verdict_json(verdict)}
+        reason = "known" if known is not None else "nothing to capture"
+        return {"captured": False, "reason": reason, "verdict": None}
+
+    @operation(http="GET /captures", answers=answers.CapturesData, allow=rules.whole_space(write=False))
+    def captures(
+        self,
+        *,
+        source_type: Annotated[str | None, says("only of this sort", "pr_feedback", low=1, high=100)] = None,
+        limit: Annotated[int, says("how many, the newest first", 50, low=1, high=500)] = 50,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """What was taken in by source: interventions, errors, feedback, imports and missions, each once."""
+        from cairn.governed.ledger import CaptureLedger
+
+        rows = [
+            asdict(row)
+            for row in CaptureLedger(self.parts.keeper).rows(Space(app_id, project_id))
+            if source_type is None or row.source_type == source_type
+        ]
+        return {"captures": rows[::-1][:limit], "total": len(rows)}
+
+    @operation(
+        writes=True,
         http="POST /memories/consolidate",
         answers=answers.ConsolidateData,
         data=_consolidated,
@@ -286,6 +369,150 @@ class Keeping(Room):
         return core.update(
             self.parts.keeper, core.core_scope(Space(app_id, project_id), agent), **fields
         ).payload()
+
+    # ------------------------------------------------------------ agents
+
+    @operation(http="GET /agents", answers=answers.AgentsData, allow=rules.whole_space(write=False))
+    def agents(self, *, app_id: AppId = "default", project_id: ProjectId = "default") -> dict[str, Any]:
+        """The agents of a space that have an identity."""
+        from cairn.governed import core
+
+        found = core.identities(self.parts.keeper, Space(app_id, project_id))
+        return {"agents": [asdict(one) for one in found]}
+
+    @operation(http="GET /agents/{agent}", answers=answers.AgentData, allow=rules.agent(write=False))
+    def agent(
+        self, agent: AgentName, *, app_id: AppId = "default", project_id: ProjectId = "default"
+    ) -> dict[str, Any]:
+        """Who an agent is, and the documents it is given: agent.md, soul.md, tools.md and behaviors.md."""
+        from cairn.governed import core
+
+        space = Space(app_id, project_id)
+        identity = core.identity(self.parts.keeper, space, agent)
+        documents = core.documents(self.parts.keeper, space, agent)
+        if identity is None and not documents:
+            raise NotFound(f'Nothing is on record about an agent "{agent[:80]}".', agent=agent)
+        return {"identity": asdict(identity) if identity is not None else None, "documents": documents}
+
+    @operation(
+        writes=True,
+        http="PUT /agents/{agent}",
+        in_query=("app_id", "project_id"),
+        answers=answers.IdentityData,
+        allow=rules.agent(write=True),
+    )
+    def set_agent(
+        self,
+        agent: AgentName,
+        *,
+        name: Annotated[str | None, says("what it is called", "The coder", low=1, high=200)] = None,
+        profile: Annotated[Values, says("what it is", {"role": "reviewer"})] = None,
+        persona: Annotated[Values, says("how it speaks", {"tone": "dry"})] = None,
+        tool_policy: Annotated[Values, says("what it may use", {"shell": "ask"})] = None,
+        user_preferences: Annotated[Values, says("what its people prefer", {"language": "en"})] = None,
+        heartbeat: Annotated[Values, says("when it wakes by itself", {"every": "1h"})] = None,
+        model_preference: Annotated[
+            str | None, says("the model it should run on", "small-1", low=1, high=200)
+        ] = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Put an agent's identity on record, or change some of its fields."""
+        from cairn.governed import core
+
+        named: dict[str, Any] = {
+            "name": name,
+            "profile": profile,
+            "persona": persona,
+            "tool_policy": tool_policy,
+            "user_preferences": user_preferences,
+            "heartbeat": heartbeat,
+            "model_preference": model_preference,
+        }
+        fields = {key: value for key, value in named.items() if value is not None}
+        if not fields:
+            raise Invalid("Say what to set: name, profile, persona, ...", field="name")
+        return asdict(core.set_identity(self.parts.keeper, Space(app_id, project_id), agent, **fields))
+
+    @operation(
+        writes=True,
+        http="PUT /agents/{agent}/documents/{document}",
+        in_query=("app_id", "project_id"),
+        answers=answers.AgentDocumentData,
+        allow=rules.agent(write=True),
+    )
+    def set_agent_document(
+        self,
+        agent: AgentName,
+        document: Annotated[
+            Literal["agent", "soul", "tools", "behaviors"], says("which of its documents", "soul")
+        ],
+        text: Annotated[str, says("what it says from now on", "Speak plainly.", low=1, high=MAX_TEXT)],
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Write `agent.md`, `soul.md`, `tools.md` or `behaviors.md` of an agent: searched, and handed out with it."""
+        from cairn.governed import core
+
+        path, lsn = core.write_document(self.parts.keeper, Space(app_id, project_id), agent, document, text)
+        return {"path": path, "lsn": lsn}
+
+    # ------------------------------------------------------------ what was done
+
+    @operation(http="GET /memories/runs", answers=answers.KeepingRuns, allow=rules.whole_space(write=False))
+    def runs(
+        self,
+        *,
+        limit: Annotated[int, says("how many of each, the newest first", 10, low=1, high=500)] = 10,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """When memories were last swept and consolidated, and what came of it."""
+        from cairn.governed import consolidation, lifecycle
+
+        keeper, space = self.parts.keeper, Space(app_id, project_id)
+        sweeps = [dict(one) for one in lifecycle.sweeps(keeper, space)][::-1]
+        merged = [dict(one) for one in consolidation.runs(keeper, space)][::-1]
+        return {
+            "last_sweep": sweeps[0] if sweeps else None,
+            "last_consolidation": merged[0] if merged else None,
+            "sweeps": sweeps[:limit],
+            "consolidations": merged[:limit],
+        }
+
+    @operation(
+        writes=True, http="POST /daily", answers=answers.DailyData, allow=rules.whole_space(write=True)
+    )
+    def note_day(
+        self,
+        text: Annotated[str, says("what happened, in a line", "Released 2.0.", low=1, high=2000)],
+        *,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Add a line to today's log; `pages/daily/<date>.md` shows it."""
+        from cairn.governed import pages
+
+        keeper, space = self.parts.keeper, Space(app_id, project_id)
+        pages.log(keeper, space, text)
+        return {"days": {keeper.day(): pages.daily(keeper, space)[keeper.day()]}}
+
+    @operation(http="GET /daily", answers=answers.DailyData, allow=rules.whole_space(write=False))
+    def daily(
+        self,
+        *,
+        day: Annotated[str | None, says("only this day", "2026-06-01", pattern=r"\d{4}-\d\d-\d\d")] = None,
+        limit: Annotated[int, says("how many days, the newest first", 7, low=1, high=366)] = 7,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """The daily log: what was noted on each day."""
+        from cairn.governed import pages
+
+        found = pages.daily(self.parts.keeper, Space(app_id, project_id))
+        days = [day] if day is not None else sorted(found, reverse=True)[:limit]
+        return {"days": {one: found.get(one, []) for one in days}}
 
     @operation(
         http="GET /skills", answers=answers.SkillsData, data=_skills, allow=rules.whole_space(write=False)

@@ -556,6 +556,69 @@ class Single(Room):
 
     @operation(
         writes=True,
+        http="POST /memories/{id}/outcome",
+        in_query=PLACE,
+        answers=answers.ProcedureData,
+        allow=rules.one_memory(write=True),
+    )
+    def outcome(
+        self,
+        memory_id: MemoryId,
+        *,
+        success: Annotated[bool, says("whether it worked", True)],
+        reason: Reason = "",
+        source: Annotated[
+            str, says("the episode or case that shows it", "coder_ac_20260601_00000001", high=200)
+        ] = "",
+        vouched: Vouched = True,
+        pins: Annotated[bool, Granted("pin")] = True,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Record how a use of a procedure went: it grows surer or fades, is pinned when it proves itself (three
+        successes, confidence 0.8) and archived when it does not (five uses, below 0.3).
+        """
+        from cairn.governed import procedures
+
+        space, keeper = Space(app_id, project_id), self.parts.keeper
+        where = self._scope(space, scope, owner)
+        procedures.outcome(
+            keeper,
+            space,
+            memory_id,
+            success=success,
+            reason=reason,
+            source=source,
+            scope=where,
+            vouched=vouched and pins,
+        )
+        return procedures.show(keeper, space, memory_id, scope=where)
+
+    @operation(
+        http="GET /memories/{id}/procedure",
+        answers=answers.ProcedureData,
+        allow=rules.one_memory(write=False),
+    )
+    def procedure(
+        self,
+        memory_id: MemoryId,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """A procedure as a whole: when and how, how often it worked, every outcome, and what it was learned from."""
+        from cairn.governed import procedures
+
+        space = Space(app_id, project_id)
+        where = self._scope(space, scope, owner)
+        return procedures.show(self.parts.keeper, space, memory_id, scope=where)
+
+    @operation(
+        writes=True,
         http=("POST /memories/forget", "DELETE /memories/{id}"),
         judges=("words", "also", "memory_id"),
         answers=answers.ReceiptData,

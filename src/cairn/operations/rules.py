@@ -75,6 +75,25 @@ def remember(asked: Asked) -> None:
         asked.grant.reach_owners(scope.space, [given["agent_id"]], write=True)
 
 
+def agent(*, write: bool) -> Rule:
+    """One agent's own: who it is and the documents it is given. They are before it as they stand."""
+
+    def rule(asked: Asked) -> None:
+        asked.grant.reach_owners(space_of(asked), [asked.fields["agent"]], write=write)
+        if write:
+            asked.grant.may_promote("what an agent is told of itself")
+
+    return rule
+
+
+def capture(asked: Asked) -> None:
+    """The scope that what is captured goes to."""
+    given = asked.fields
+    asked.grant.reach_scope(
+        asked.room.parts.keeper.scope_of(space_of(asked), given["scope"], given["owner"]), write=True
+    )
+
+
 def one_scope(asked: Asked) -> None:
     """The scope the call names, or the whole space where it names none, to read."""
     if asked.fields["scope"] is None:

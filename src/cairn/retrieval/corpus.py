@@ -37,7 +37,9 @@ KINDS = (
     "soul",
     "tools",
     "behaviors",
+    "skill_file",
 )
+SKILL_FILE = "skill_file"  # a reference or a script beside a SKILL.md
 AGENT_DOCUMENTS = ("agent", "soul", "tools", "behaviors")
 PASSAGE = "passage"
 KNOWLEDGE = "knowledge"  # a passage of a document, found and shown by itself

@@ -27,7 +27,7 @@ from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
 from cairn.notes.own import OwnTexts
 from cairn.retrieval.corpus import Row
-from cairn.retrieval.library import document_at, read_document
+from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
 from cairn.retrieval.noticing import kind_of, noticed, places_of
 from cairn.retrieval.reading import PART_MARK
 from cairn.retrieval.recent import Look, Recent
@@ -47,7 +47,7 @@ from cairn.seams import (
     TokenVectors,
 )
 from cairn.talk.sessions import SessionLog, place_of_session
-from cairn.types import Change, Freshness, Scope, Space
+from cairn.types import Change, Freshness, Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -390,8 +390,8 @@ class Indexer(DerivedMaintenance):
         locator = Locator(change.path)
         session = place_of_session(locator)
         place = place_of(locator) if session is None else None
-        if (space := document_at(locator)) is not None:
-            return self._look_document(space, locator)
+        if document_at(locator) is not None or skill_file_at(locator) is not None:
+            return self._look_document(locator)
         known: dict[tuple[Scope, str], bytes] | None = None
         stored: Mapping[tuple[Scope, str], Stored] = {}
         try:
@@ -411,9 +411,9 @@ class Indexer(DerivedMaintenance):
         return None, None, self._index.stored(change.path)
 
     def _look_document(
-        self, space: Space, locator: Locator
+        self, locator: Locator
     ) -> tuple[tuple[float, int] | None, Look | None, Mapping[tuple[Scope, str], Stored]]:
-        """The same for a document."""
+        """The same for a document, and for what lies beside a skill."""
         stored = self._index.stored(locator.key)
         try:
             info = self._storage.info(locator)
@@ -421,7 +421,11 @@ class Indexer(DerivedMaintenance):
         except NotFound:
             return None, None, stored
         known = {key: old.source for key, old in stored.items()}
-        found = read_document(space, locator.key, text, known, mtime=info.mtime, zone=self._zone)
+        beside = skill_file_at(locator)
+        if beside is not None:
+            found = read_skill_file(beside, locator.key, text, known, mtime=info.mtime)
+        else:
+            found = read_document(locator.key, text, known, mtime=info.mtime, zone=self._zone)
         return (info.mtime, info.size), Look(found, whole=True), stored
 
     def _fail(self, change: Change, error: Exception, *, retryable: bool, unread: bool) -> None:

@@ -33,7 +33,7 @@ from cairn.retrieval.corpus import (
 )
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import NOTHING_ASKED, Group
-from cairn.retrieval.library import document_at, read_document
+from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
 from cairn.retrieval.reading import read_note, read_session
 from cairn.retrieval.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.seams import Journals, Locator, StorageBackend, iterate_files
@@ -106,8 +106,8 @@ class NoteScan:
 
         files = iterate_files(self._storage, scope_locator(scope), note_trouble)
         for locator in sorted(files, reverse=True):
-            place, space = place_of(locator), document_at(locator)
-            if place is None and space is None:
+            place, beside = place_of(locator), skill_file_at(locator)
+            if place is None and beside is None and document_at(locator) is None:
                 continue
             try:
                 text = self._storage.read(locator)
@@ -116,8 +116,10 @@ class NoteScan:
             except CairnError as error:
                 note_trouble(locator, error)
                 continue
-            if place is None:
-                found = read_document(scope.space, locator.key, text, {}, zone=self._zone)
+            if beside is not None:
+                found = read_skill_file(beside, locator.key, text, {})
+            elif place is None:
+                found = read_document(locator.key, text, {}, zone=self._zone)
             else:
                 found = read_note(place, place.kind.parse(text), locator.key, {}, zone=self._zone)
             yield [new.row for new in found.rows]

@@ -19,12 +19,13 @@ from datetime import UTC, tzinfo
 from functools import cached_property
 from typing import Any
 
+from cairn.errors import Invalid
 from cairn.language.documents import Lines, Topic, html_lines, plain_lines, summary, topics
 from cairn.language.passages import passages
 from cairn.notes.frontmatter import find_head, read_head
 from cairn.notes.kinds import space_of
-from cairn.retrieval.corpus import KNOWLEDGE, Row
-from cairn.retrieval.reading import Found, first_time, source_hash
+from cairn.retrieval.corpus import KNOWLEDGE, SKILL_FILE, Row
+from cairn.retrieval.reading import Found, first_time, in_passages, source_hash
 from cairn.retrieval.rows import NewRow
 from cairn.seams import Locator
 from cairn.types import Scope, Space
@@ -42,6 +43,10 @@ MARKDOWN = frozenset({".md", ".markdown"})
 HTML = frozenset({".html", ".htm"})
 TEXTS = MARKDOWN | HTML | {".txt"}
 CONVERTED = frozenset({".pdf", ".docx"})
+SKILL_FOLDERS = frozenset({"references", "scripts"})
+SKILL_TEXTS = frozenset(
+    {".md", ".txt", ".py", ".sh", ".js", ".ts", ".json", ".yaml", ".yml", ".toml", ".sql"}
+)
 DOC_ID = re.compile(r"d_[a-f0-9]{12,32}")
 _TIMES = ("created_at", "created", "date")
 _UPDATES = ("updated_at", "updated", "modified")
@@ -65,6 +70,49 @@ def document_at(locator: Locator) -> Space | None:
     if suffix_of(rest[-1]) not in (TEXTS | CONVERTED if linked else TEXTS):
         return None
     return space_of(locator)
+
+
+def skill_file_at(locator: Locator) -> tuple[Scope, str, str] | None:
+    """Whose skill a file beside a SKILL.md belongs to, its name, and the file's place in it; None for any other file."""
+    parts = locator.parts
+    if len(parts) < 8 or parts[2] != "agents" or parts[4] != "skills" or parts[6] not in SKILL_FOLDERS:
+        return None
+    if not parts[5].startswith("skill_") or suffix_of(parts[-1]) not in SKILL_TEXTS:
+        return None
+    space = space_of(locator)
+    try:
+        scope = Scope(space, "agent", parts[3]) if space is not None else None
+    except Invalid:
+        return None
+    return (scope, parts[5].removeprefix("skill_"), "/".join(parts[6:])) if scope is not None else None
+
+
+def read_skill_file(
+    at: tuple[Scope, str, str],
+    path: str,
+    text: str,
+    known: Mapping[tuple[Scope, str], bytes],
+    *,
+    mtime: float = 0.0,
+) -> Found:
+    """The rows of a reference or a script of a skill: found by their words, shown as the skill's."""
+    scope, skill, place = at
+    source = source_hash(text)
+    changed = int(mtime * 1000)
+    row = Row(
+        rowid=0,
+        kind=SKILL_FILE,
+        scope=scope,
+        entry_id=f"{skill}/{place}",
+        path=path,
+        text=f"{skill} {place}\n{text.strip()}",
+        timestamp_ms=changed,
+        updated_ms=changed,
+        fields={"name": skill, "description": place, "body": text},
+    )
+    made = list(in_passages(NewRow(row, source)))
+    fresh = tuple(new for new in made if known.get((scope, new.row.entry_id)) != source)
+    return Found(frozenset((scope, new.row.entry_id) for new in made), fresh)
 
 
 def knowledge_scope(space: Space) -> Scope:
@@ -144,7 +192,6 @@ def _id_of(path: str) -> str:
 
 
 def read_document(
-    space: Space,
     path: str,
     text: str,
     known: Mapping[tuple[Scope, str], bytes],
@@ -153,7 +200,7 @@ def read_document(
     zone: tzinfo = UTC,
 ) -> Found:
     """The rows of a document, one per passage; those whose source hash is in `known` are only named."""
-    scope = knowledge_scope(space)
+    scope = knowledge_scope(space_of(Locator(path)) or Space())
     present, rows = set(), []
     for row in _rows(scope, read(path, text), int(mtime * 1000), zone):
         identity = (scope, row.entry_id)

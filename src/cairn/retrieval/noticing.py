@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.notes.notebook import ChangeType
-from cairn.retrieval.corpus import KNOWLEDGE
-from cairn.retrieval.library import document_at
+from cairn.retrieval.corpus import KNOWLEDGE, SKILL_FILE
+from cairn.retrieval.library import document_at, skill_file_at
 from cairn.seams import Locator, Noticed
 from cairn.talk.sessions import SESSIONS, place_of_session, sessions_of
 from cairn.types import Scope
@@ -39,5 +39,7 @@ def kind_of(locator: Locator) -> str | None:
         return "session" if place_of_session(locator) is not None else None
     if document_at(locator) is not None:
         return KNOWLEDGE
+    if skill_file_at(locator) is not None:
+        return SKILL_FILE
     place = place_of(locator)
     return place.kind.name if place is not None else None

@@ -27,6 +27,7 @@ from cairn.retrieval.corpus import (
     AGENT_DOCUMENTS,
     KIND_CODES,
     KNOWLEDGE,
+    SKILL_FILE,
     About,
     Ask,
     Corpus,
@@ -58,6 +59,8 @@ _GRASPED, _UNSURE, _SURE = 0.02, 0.45, 0.65
 _EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
 _GAP = "[…]"
 _HYBRID_FLOOR = 0.2
+# Which kinds of rows a list holds, where that is more than its own.
+ROWS_SHOWN_AS = {"agent_document": AGENT_DOCUMENTS, "agent_skill": ("agent_skill", SKILL_FILE)}
 _ARRAYS = {
     "episode": "episodes",
     "agent_case": "agent_cases",
@@ -506,7 +509,7 @@ class Searcher:
     def _entries(self, asked: _Asked, kind: str) -> tuple[Hit, ...]:
         import numpy as np
 
-        kinds = AGENT_DOCUMENTS if kind == "agent_document" else (kind,)
+        kinds = ROWS_SHOWN_AS.get(kind, (kind,))
         at = np.flatnonzero(np.isin(asked.corpus.kind, [KIND_CODES[one] for one in kinds]))
         if not len(at):
             return ()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from cairn.notes.format import list_items
-from cairn.retrieval.corpus import AGENT_DOCUMENTS, Row
+from cairn.retrieval.corpus import AGENT_DOCUMENTS, SKILL_FILE, Row
 from cairn.talk import labels
 from cairn.types import Evidence, Freshness, Hit, Message
 
@@ -238,6 +238,7 @@ _SHAPES = {
     "profile": _profile,
     "agent_case": _agent_case,
     "agent_skill": _agent_skill,
+    SKILL_FILE: _agent_skill,
     "memory": _memory,
 }
 

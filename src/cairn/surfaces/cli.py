@@ -90,7 +90,7 @@ HOMES = {
     "browse_cli": ("open", "owners", "timeline", "upcoming", "find", "linked", "revise"),
     "memories_cli": ("remember", "memories"),
     "knowledge_cli": ("knowledge",),
-    "keeping_cli": ("sweep", "consolidate", "mission", "core", "skills", "refresh"),
+    "keeping_cli": ("agents", "runs", "daily", "capture", "sweep", "consolidate", "mission", "core", "skills", "refresh"),
     "upkeep_cli": (
         "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",
     ),

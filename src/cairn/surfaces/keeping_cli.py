@@ -12,6 +12,9 @@ from cairn.surfaces.command import Call, Command
 from cairn.surfaces.output import Output
 
 GROUPS = {
+    "agents": "who the agents are, and the documents they are given",
+    "daily": "what was noted on each day",
+    "capture": "corrections, errors and feedback from elsewhere, each taken in once",
     "mission": "runs of an agent and what they learn",
     "core": "the small document an agent always has before it",
     "skills": "procedures as SKILL.md files",
@@ -152,7 +155,119 @@ def say_pages(done: Any, output: Output) -> None:
         output.line(f"edited by hand: {item['page']}; kept as {item['kept_as']}", style="bold")
 
 
+def say_captured(data: Any, output: Output) -> int:
+    if data["captured"]:
+        memory = data["verdict"]["memory"]
+        output.line(f"kept as {memory['status']}: {memory['content']}  ({memory['id']})")
+        return 0
+    output.line(f"nothing was kept: {data['reason']}")
+    return 1
+
+
+def say_captures(data: Any, output: Output) -> int:
+    for row in data["captures"]:
+        output.line(
+            f"{row['created_at'][:16]}  {row['source_type']}  {row['source_key']}  {row['memory_id'] or '-'}"
+        )
+    output.line(f"{len(data['captures'])} of {data['total']}")
+    return 0 if data["total"] else 1
+
+
+def say_agents(data: Any, output: Output) -> int:
+    for one in data["agents"]:
+        output.line(f"{one['id']}: {one['name']}")
+    if not data["agents"]:
+        output.line("No agent has an identity: `cairn agents set AGENT --name ...` gives it one.")
+    return 0 if data["agents"] else 1
+
+
+def say_agent(data: Any, output: Output) -> None:
+    for name, value in (data["identity"] or {}).items():
+        if value:
+            output.line(f"{name}: {value}")
+    for name, text in data["documents"].items():
+        output.line(f"{name}.md", style="bold")
+        output.block(text)
+
+
+def say_identity(data: Any, output: Output) -> None:
+    output.line(f"{data['id']}: {data['name']}")
+
+
+def say_document(data: Any, output: Output) -> None:
+    output.line(f"{data['path']} {'is written.' if data['lsn'] else 'says so already.'}")
+
+
+def say_runs(data: Any, output: Output) -> int:
+    swept, merged = data["last_sweep"], data["last_consolidation"]
+    output.line(f"last sweep: {swept['completed_at'] if swept else 'never'}")
+    output.line(f"last consolidation: {merged['completed_at'] if merged else 'never'}")
+    return 0 if swept or merged else 1
+
+
+def say_days(data: Any, output: Output) -> int:
+    for day, lines in data["days"].items():
+        output.line(day, style="bold")
+        for line in lines:
+            output.line(line)
+    return 0 if any(data["days"].values()) else 1
+
+
 COMMANDS = (
+    Command("agents list", "the agents that have an identity", Keeping.agents, say_agents),
+    Command(
+        "agents show",
+        "who an agent is, and the documents it is given",
+        Keeping.agent,
+        say_agent,
+        positional={"agent": ""},
+        examples=("cairn agents show coder",),
+    ),
+    Command(
+        "agents set",
+        "put an agent's identity on record, or change it",
+        Keeping.set_agent,
+        say_identity,
+        positional={"agent": ""},
+        reading=False,
+        examples=('cairn agents set coder --name "The coder" --persona \'{"tone": "dry"}\'',),
+    ),
+    Command(
+        "agents write",
+        "write agent.md, soul.md, tools.md or behaviors.md of an agent",
+        Keeping.set_agent_document,
+        say_document,
+        positional={"agent": "", "document": "", "text": "+"},
+        reading=False,
+        examples=('cairn agents write coder soul "Speak plainly."',),
+    ),
+    Command("runs", "when memories were last swept and consolidated", Keeping.runs, say_runs),
+    Command(
+        "daily add",
+        "add a line to today's log",
+        Keeping.note_day,
+        say_days,
+        positional={"text": "+"},
+        reading=False,
+        examples=('cairn daily add "Released 2.0."',),
+    ),
+    Command("daily show", "the daily log", Keeping.daily, say_days, examples=("cairn daily show",)),
+    Command(
+        "capture add",
+        "take in a correction, an error or review feedback, once by its source",
+        Keeping.capture,
+        say_captured,
+        positional={"source_type": "", "source_key": "", "text": "+"},
+        reading=False,
+        examples=('cairn capture add pr_feedback pr-17/3 "Always close the pool before the tests end."',),
+    ),
+    Command(
+        "capture list",
+        "what was taken in by source",
+        Keeping.captures,
+        say_captures,
+        examples=("cairn capture list",),
+    ),
     Command(
         "sweep",
         "decay, demote, promote and archive what is due; refresh the pages",

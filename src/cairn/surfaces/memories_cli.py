@@ -180,7 +180,53 @@ def say_imported(done: Any, output: Output) -> None:
 
 _ID = {"memory_id": ""}
 
+
+def _success_argument(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--success", dest="success", action="store_true", help="it worked")
+    how.add_argument("--failure", dest="success", action="store_false", help="it did not")
+
+
+def _fill_success(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    fields["success"] = args.success
+
+
+def say_procedure(data: Any, output: Output) -> None:
+    pinned = ", pinned" if data["pinned"] else ""
+    output.line(f"{data['content']}  ({data['id']}, {data['status']}{pinned})", style="bold")
+    output.line(
+        f"worked {data['success_count']} times, failed {data['failure_count']} times, confidence {data['confidence']:.2f}"
+    )
+    output.line(f"when: {data['trigger']}")
+    output.block(data["procedure"])
+    for one in data["history"]:
+        output.line(
+            f"{one['recorded_at'][:16]}  {one['outcome']}  {one['confidence']:.2f}  {one['reason'] or ''}"
+        )
+
+
 COMMANDS = (
+    Command(
+        "memories outcome",
+        "record how a use of a procedure went",
+        Single.outcome,
+        say_procedure,
+        positional={"memory_id": ""},
+        without=["success"],
+        more=_success_argument,
+        fill=_fill_success,
+        examples=(
+            'cairn memories outcome mem_20260601_00000001 --success --reason "the deploy went through"',
+        ),
+    ),
+    Command(
+        "memories procedure",
+        "a procedure with its outcomes and what it was learned from",
+        Single.procedure,
+        say_procedure,
+        positional={"memory_id": ""},
+        examples=("cairn memories procedure mem_20260601_00000001",),
+    ),
     Command(
         "remember",
         "keep one fact, if the gate lets it in; exit code 1 if it is refused",
