@@ -71,6 +71,7 @@ mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notice
 
 e2e: setup       ## the product as a user meets it, from a fresh clone
 	@$(BIN)/python -m tests.e2e
+	@$(BIN)/python -m tests.e2e_page
 
 dist: $(VENV)/.ready ## build wheel and sdist into dist/ and try the wheel in an empty environment
 	@$(BIN)/python -m tools.check_dist

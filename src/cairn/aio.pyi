@@ -500,6 +500,8 @@ class AsyncMemory:
         """How the memory stands: root, index and queue, strategies, last sweep, models and spend, engines, warnings."""
     async def strategies(self) -> builtins.list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
+    async def switch(self, name: str, *, off: bool = False) -> builtins.list[dict[str, Any]]:
+        """Switch a strategy on, or off, in `ome.toml`; every strategy as it stands then."""
     async def sync(self, path: str | None = None) -> dict[str, Any]:
         """Bring the index up to date now: every file, or one note; conflict copies of a sync program are merged first."""
     async def task(

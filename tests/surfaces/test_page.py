@@ -205,6 +205,20 @@ def test_forgetting_is_looked_at_first(owner):
     assert owner.get(made)[0] == 404
 
 
+def test_a_strategy_is_switched(owner, root):
+    """A switch of the health view writes ome.toml, comments and all; the view shows it."""
+    assert owner.post("switch", name="reflect_episodes", on="yes")[0] == 200
+    assert re.search(
+        r"\[strategies.reflect_episodes\][^\[]*\nenabled = true", (root / "ome.toml").read_text()
+    )
+    assert owner.post("switch", name="reflect_episodes", on="no")[0] == 200
+    text = (root / "ome.toml").read_text()
+    assert re.search(r"\[strategies.reflect_episodes\][^\[]*\nenabled = false", text) and text.startswith(
+        "# Which"
+    )
+    assert owner.post("switch", name="nothing", on="no")[0] == 404
+
+
 def test_a_token_shows_what_it_may_see(root):
     """Who signs in with a token of one owner sees that owner and nothing of another's, anywhere."""
     secret = "bo-0123456789abcdef"

@@ -113,6 +113,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/index/rebuild"): Case(writes=True, needs=("share",)),
     ("GET", "/ome"): Case(),
     ("POST", "/ome/undo"): Case({"run_id": "none"}, writes=True, needs=("share",), status=404),
+    ("POST", "/ome/switch"): Case({"name": "reflect_episodes"}, writes=True, needs=("share",)),
     ("POST", "/doctor/repair"): Case(writes=True, needs=("share",)),
     ("POST", "/ome/trigger"): Case({"name": "extract_atomic_facts"}, writes=True, needs=("share",)),
     ("GET", "/doctor"): Case(),

@@ -240,6 +240,23 @@ class Upkeep(Room):
 
     @operation(
         writes=True,
+        http="POST /ome/switch",
+        answers=answers.StrategiesData,
+        data=_named("strategies"),
+        allow=rules.root(write=True),
+    )
+    def switch(
+        self,
+        name: Annotated[str, says("the strategy", "reflect_episodes", low=1, high=200)],
+        *,
+        off: Annotated[bool, says("off instead of on", True)] = False,
+    ) -> list[dict[str, Any]]:
+        """Switch a strategy on, or off, in `ome.toml`; every strategy as it stands then."""
+        self.parts.engine.switch(name, enabled=not off)
+        return self.strategies()
+
+    @operation(
+        writes=True,
         http="POST /ome/trigger",
         answers=answers.TriggerAnswer,
         allow=rules.root(write=True),

@@ -547,6 +547,10 @@ class Engine:
         """What is wrong with `ome.toml`, or "" when it is good."""
         return self._live.trouble
 
+    def switch(self, name: str, *, enabled: bool) -> None:
+        """Switch a strategy on or off in `ome.toml`."""
+        self._live.switch(name, enabled=enabled)
+
     def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> builtins.list[Run]:
         """Run records, newest first."""
         if strategy:

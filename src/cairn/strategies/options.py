@@ -8,6 +8,7 @@ A table for a strategy that is not there (another program's) is skipped alone, w
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -99,6 +100,27 @@ def parse(text: str, defaults: Mapping[str, Options]) -> tuple[dict[str, Options
     return out, unknown
 
 
+def switched(text: str, name: str, *, enabled: bool) -> str:
+    r"""`ome.toml` with a strategy on or off, comments and all else as they were.
+
+    >>> switched("[strategies.a]\nenabled = true # why\n", "a", enabled=False)
+    '[strategies.a]\nenabled = false # why\n'
+    """
+    value = "true" if enabled else "false"
+    head = re.search(rf"^\[strategies\.{re.escape(name)}\][ \t]*(?:#[^\n]*)?$", text, re.MULTILINE)
+    if head is None:
+        gap = "\n" if text and not text.endswith("\n") else ""
+        return f"{text}{gap}\n[strategies.{name}]\nenabled = {value}\n"
+    end = re.compile(r"^\[", re.MULTILINE).search(text, head.end())
+    table = text[head.end() : end.start() if end else len(text)]
+    said, count = re.subn(
+        r"^(enabled[ \t]*=[ \t]*)(?:true|false)", rf"\g<1>{value}", table, flags=re.MULTILINE
+    )
+    if not count:
+        said = f"\nenabled = {value}{table}"
+    return text[: head.end()] + said + (text[end.start() :] if end else "")
+
+
 def _options(at: str, table: Any, base: Options, text: str) -> Options:
     own = dict(table) if isinstance(table, dict) else table
     gate = own.pop("gate", {}) if isinstance(own, dict) else {}
@@ -180,6 +202,26 @@ class LiveOptions:
         """Strategies the file names and there are not, each with what is said of it."""
         self._look()
         return self._unknown
+
+    def switch(self, name: str, *, enabled: bool) -> None:
+        """Write into the file that a strategy runs or not; whatever else stands there stays.
+
+        Raises:
+            NotFound: there is no such strategy.
+            Misconfigured: the file cannot be read as it is, so nothing was written.
+        """
+        if name not in self.defaults:
+            known = ", ".join(sorted(self.defaults))
+            raise NotFound(f'There is no strategy "{name[:60]}". There are: {known}.', name=name)
+
+        def edit(text: str | None) -> str:
+            parse(text or "", self.defaults)
+            new = switched(text or "", name, enabled=enabled)
+            parse(new, self.defaults)
+            return new
+
+        self._notebook.rewrite(Locator(FILE_NAME), edit)
+        self.look_now()
 
     def look_now(self) -> None:
         """Read the file at the next question, however short ago the last look was."""

@@ -332,6 +332,15 @@ COMMANDS = (
         examples=("cairn ome trigger extract_atomic_facts",),
     ),
     Command(
+        "ome switch",
+        "switch a strategy on, or off",
+        Upkeep.switch,
+        say_strategies,
+        positional={"name": ""},
+        bare="strategies",
+        examples=("cairn ome switch reflect_episodes", "cairn ome switch reflect_episodes --off"),
+    ),
+    Command(
         "ome undo",
         "take back a reflection run; the notes are as they were before",
         Upkeep.undo_reflection,

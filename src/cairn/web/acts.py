@@ -203,6 +203,13 @@ def trigger(desk: Desk, form: Form) -> Done:
     return Done(f"{done['name']}: {done['status']}, {done['dispatched']} runs.", "/view/health")
 
 
+def switch(desk: Desk, form: Form) -> Done:
+    """Switch a strategy on or off."""
+    name, on = form.get("name", ""), form.get("on") == "yes"
+    desk.ask(Upkeep.switch, name=name, off=not on)
+    return Done(f"{name.replace('_', ' ')} is {'on' if on else 'off'}.", "/view/health")
+
+
 def sweep(desk: Desk, form: Form) -> Done:
     """Plan a sweep, then run it."""
     planned = form.get("sure") != "yes"
@@ -241,6 +248,7 @@ ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
     "repair": repair,
     "retry": retry,
     "trigger": trigger,
+    "switch": switch,
     "sweep": sweep,
     "consolidate": consolidate,
     "undo_reflection": undo_reflection,

@@ -26,6 +26,7 @@ _OVERRIDES = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _WORD = re.compile(r"\w+")
 _LEAST_RUN = 4
 _MOST_TOKENS = 3000
+_MARKS = re.compile(r"^<!-- cairn:[^\n]{0,200}-->$\n?", re.MULTILINE)
 
 
 @lru_cache(maxsize=1)
@@ -51,8 +52,8 @@ def plain(text: object) -> str:
 
 
 def markdown(text: str) -> Markup:
-    """Markdown as harmless HTML; a very long text is shown as it is written, cut."""
-    shown = plain(text)
+    """Markdown as harmless HTML, without our own marks; a very long text is shown as it is written, cut."""
+    shown = _MARKS.sub("", plain(text)).strip()
     if len(shown) > MOST_CHARS or max(map(len, shown.split("\n")), default=0) > MOST_CHARS // 4:
         return Markup("<pre class=long>{}</pre>").format(shown[:MOST_CHARS])
     made = str(_reader().render(shown))
@@ -104,10 +105,10 @@ def excerpt(text: str, wanted: frozenset[str], most: int = _EXCERPT) -> Markup:
 
 def used(message: str, entry: str) -> Markup:
     """A message with the runs of words marked that its entry took over."""
-    shown = plain(message)
+    shown = plain(message[:MOST_CHARS])
     said, told = list(_WORD.finditer(shown)), _WORD.findall(entry.casefold())
     if not said or len(said) > _MOST_TOKENS or len(told) > _MOST_TOKENS:
-        return escape(shown[:MOST_CHARS])
+        return escape(shown)
     words = [one.group().casefold() for one in said]
     runs = difflib.SequenceMatcher(None, words, told, autojunk=False).get_matching_blocks()
     out, at = Markup(), 0

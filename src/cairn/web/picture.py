@@ -21,7 +21,8 @@ _COLUMNS = 26
 _MOST_OWNERS = 24
 _TOPICS = 12
 _READ = 1000
-_WIDE, _HIGH, _LEFT, _TOP = 26, 26, 150, 34
+_HIGH, _LEFT, _TOP = 30, 150, 34
+_ACROSS, _NARROWEST, _WIDEST = 960, 26, 64
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _PLAIN = frozenset(
     [
@@ -92,23 +93,25 @@ def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
         *_owners(desk, asked, first, step, len(columns)),
         *_topics(desk, told["entries"], first, step, len(columns)),
     ]
+    wide = min(_WIDEST, max(_NARROWEST, _ACROSS // len(columns)))
     most = max((spot["count"] for row in rows for spot in row["spots"]), default=1)
     for at, row in enumerate(rows):
         row["y"] = _TOP + at * _HIGH + _HIGH // 2
         for spot in row["spots"]:
             start = columns[spot["column"]]
-            spot["x"] = _LEFT + spot["column"] * _WIDE + _WIDE // 2
-            spot["r"] = round(2.5 + 9 * math.sqrt(spot["count"] / most), 1)
+            spot["x"] = _LEFT + spot["column"] * wide + wide // 2
+            spot["r"] = round(3 + 10 * math.sqrt(spot["count"] / most), 1)
             end = start + timedelta(days=step - 1)
             spot["words"] = f"{row['name']}: {spot['count']} from {start} to {end}"
             spot["href"] = desk.link("/", **row["query"], since=start.isoformat(), until=end.isoformat())
+    every = max(1, 110 // wide)
     marks = [
-        {"x": _LEFT + n * _WIDE, "text": f"{day:%d %b %Y}"} for n, day in enumerate(columns) if n % 5 == 0
+        {"x": _LEFT + n * wide, "text": f"{day:%d %b %Y}"} for n, day in enumerate(columns) if n % every == 0
     ]
     return {
         "rows": rows,
         "columns": marks,
-        "width": _LEFT + len(columns) * _WIDE + 90,
+        "width": _LEFT + len(columns) * wide + 90,
         "height": _TOP + len(rows) * _HIGH + 12,
         "left": _LEFT,
     }

@@ -14,6 +14,7 @@ from cairn.memory import Memories
 from cairn.operations.browse import Browse
 from cairn.operations.recall import Recall
 from cairn.operations.repositories import Repositories
+from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.web import marking, picture
@@ -221,13 +222,17 @@ def project(desk: Desk, query: Query) -> Shown:
 # ---------------------------------------------------------------- health
 
 
-def health(desk: Desk, _query: Query) -> Shown:
-    """How the memory is: freshness, queue, trouble with its next step, strategies, upkeep."""
+def health(desk: Desk, query: Query) -> Shown:
+    """How the memory is: freshness, queue, trouble with its next step, strategies, upkeep.
+
+    What can be seen at a glance is always shown; `look` goes through every file.
+    """
     status = desk.tried(Upkeep.index_status)
     shown: dict[str, Any] = {"status": status, "health": desk.ask(Upkeep.health)}
     if status is not None:
         shown["strategies"] = desk.ask(Upkeep.strategies)["strategies"]
-        shown["findings"] = desk.ask(Upkeep.doctor)["findings"]
+        shown["standing"] = desk.ask(Standing.status)
+        shown["findings"] = desk.ask(Upkeep.doctor)["findings"] if query.get("look") else None
         shown["failures"] = (desk.tried(Upkeep.failures) or {"failures": []})["failures"]
     return "health.html", shown
 

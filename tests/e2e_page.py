@@ -1,0 +1,59 @@
+"""The page as a person meets it, in a real Chromium: every walk, one after the other. Part of `make e2e`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests import page_walks as walks
+from tests.surfaces.served import serving
+
+
+def main() -> int:
+    """Every walk; exit code 0 if all of them held, also where there is no browser to walk in."""
+    if walks.CHROMIUM is None:
+        print("skipped: no Chromium here (Debian and Ubuntu: apt install chromium)")
+        return 0
+    chosen = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="cairn-page-") as folder, walks.chromium() as browser:
+        base = Path(folder)
+
+        def walk(name, run):
+            if chosen and name not in chosen:
+                return
+            began = time.monotonic()
+            run()
+            print(f"ok      {time.monotonic() - began:6.1f} s  {name}", flush=True)
+
+        walk("first start", lambda: walks.first_start(browser, base / "empty"))
+        root = walks.fill(base / "root", candidates=6)
+        with serving(root, env=walks.ENV) as server:
+            page = walks.visitor(browser, server.port, root)
+            walk("correct and find", lambda: walks.correct_and_find(page))
+            walk("review by keyboard", lambda: walks.review_by_keyboard(page))
+            walk("conflict", lambda: walks.conflict(page, walks.visitor(browser, server.port, root)))
+            walk("forget", lambda: walks.forget(page))
+            walk("without a script", lambda: walks.without_script(browser, server.port, root))
+            for scheme in ("light", "dark"):
+                tab = walks.visitor(browser, server.port, root, color_scheme=scheme)
+                walk(f"accessible, {scheme}", lambda tab=tab: walks.accessible(tab, walks.VIEWS))
+            phone = walks.visitor(
+                browser,
+                server.port,
+                root,
+                viewport={"width": 360, "height": 720},
+                is_mobile=True,
+                has_touch=True,
+            )
+            walk("accessible, phone", lambda: walks.accessible(phone, walks.VIEWS))
+            assert not page.troubles, page.troubles
+        walk("an index that is made anew", lambda: walks.rebuilding(browser, root))
+        walk("a server that went away", lambda: walks.server_gone(browser, root))
+        walk("hostile text", lambda: walks.hostile(browser, base / "hostile"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
