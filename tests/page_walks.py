@@ -301,6 +301,7 @@ VIEWS = [
     "/view/who?scope=user&owner=alice",
     "/view/review",
     "/view/project",
+    "/view/knowledge",
     "/view/health",
     "/view/map",
 ]

@@ -85,6 +85,9 @@ def root(tmp_path_factory):
         memory.flush("s2")
         memory.remember("Deploys wait for the migration job.", "gotcha")
         memory.remember("The tide table has leap seconds.", origin="agent")
+        manual = place.parent / "tides.md"
+        manual.write_text("# Tides\n\n## Springs\n\nThe water is <b>high</b> at noon.\n")
+        memory.knowledge_add([str(manual)], category="manuals")
         memory.sync()
     return place
 
@@ -117,6 +120,7 @@ def test_who_only_looks_changes_nothing(server):
         "/view/who?scope=user&owner=alice",
         "/view/review",
         "/view/project",
+        "/view/knowledge",
         "/view/health",
         "/view/map",
     ):
@@ -127,6 +131,9 @@ def test_who_only_looks_changes_nothing(server):
         assert visitor.headers["cache-control"] == "no-store"
         assert len(text) < 150_000
     assert "Petrel" in visitor.get("/?q=boat")[1]
+    listed = visitor.get("/view/knowledge?ask=noon")[1]
+    topic = re.search(r'href="(/view/document\?[^"]+topic=[^"]+)"', listed)[1].replace("&amp;", "&")
+    assert "is &lt;b&gt;high&lt;/b&gt; at noon" in visitor.get(topic)[1]
     assert visitor.post("remember", content="A stranger was here.")[0] == 403
     assert visitor.get("/view/none")[0] == 404
     assert visitor.get("/view/entry?id=../../etc/passwd")[0] in {404, 422}

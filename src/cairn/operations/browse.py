@@ -67,7 +67,7 @@ class Browse(Room):
                 "kinds": {kind: n for kind, n in kinds.items() if kind != "passage"},
             }
             for scope, kinds in counted.items()
-            if sees is None or sees(scope)
+            if scope.track != "knowledge" and (sees is None or sees(scope))
         ]
         owners.sort(
             key=lambda one: (one["app_id"], one["project_id"], TRACKS.index(one["scope"]), one["owner"])
@@ -325,7 +325,8 @@ def _asked(
     known = [
         one for one in {**counted, **dict.fromkeys(scopes_in(parts, space), 0)} if scope in (None, one.track)
     ]
-    seen = [one for one in known if sees is None or sees(one)]
+    # Documents are asked by operations of their own.
+    seen = [one for one in known if one.track != "knowledge" and (sees is None or sees(one))]
     seen.sort(key=lambda one: -counted.get(one, 0))
     left = len(seen) - _MOST_OWNERS
     words = [f"{left} owners with fewer entries were not asked: choose one by name"] if left > 0 else []

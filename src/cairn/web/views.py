@@ -12,6 +12,7 @@ from typing import Any
 from cairn.errors import CairnError, Forbidden
 from cairn.memory import Memories
 from cairn.operations.browse import Browse
+from cairn.operations.knowledge import Knowledge
 from cairn.operations.recall import Recall
 from cairn.operations.repositories import Repositories
 from cairn.operations.standing import Standing
@@ -51,7 +52,17 @@ def home(desk: Desk, query: Query) -> Shown:
     shown: dict[str, Any] = {"query": query, "q": words, "kinds": KINDS}
     if words:
         found = desk.ask(Browse.find, query=words, explain=True, limit=25, **asked)
-        return "found.html", shown | {"found": found, "wanted": marking.terms(words)}
+        library = (
+            None
+            if asked
+            else desk.tried(Knowledge.knowledge_search, query=words[:2000], top_k=5, include_content=True)
+        )
+        shown |= {
+            "found": found,
+            "wanted": marking.terms(words),
+            "documents": library["hits"] if library else [],
+        }
+        return "found.html", shown
     skip = int(query.get("skip", "0")) if query.get("skip", "0").isdigit() else 0
     told = desk.ask(Browse.timeline, offset=skip, limit=PAGE, days=True, **asked)
     entries = told["entries"]
@@ -219,6 +230,39 @@ def project(desk: Desk, query: Query) -> Shown:
     return "project.html", shown
 
 
+# ---------------------------------------------------------------- documents
+
+
+def knowledge(desk: Desk, query: Query) -> Shown:
+    """The documents of this space, by category, and the folders that are linked."""
+    words, category = query.get("ask", "").strip(), query.get("category", "")
+    at = int(query["page"]) if query.get("page", "").isdigit() and query["page"] != "0" else 1
+    shown: dict[str, Any] = {
+        "category": category,
+        "ask": words,
+        "found": None,
+        "wanted": marking.terms(words),
+    }
+    if words:
+        shown["found"] = desk.ask(
+            Knowledge.knowledge_search, query=words[:2000], top_k=15, include_content=True
+        )["hits"]
+    more = {"category_id": category} if category else {}
+    shown["listed"] = desk.ask(Knowledge.knowledge_list, page=at, page_size=50, **more)
+    shown["categories"] = desk.ask(Knowledge.knowledge_categories)["categories"]
+    shown["folders"] = desk.ask(Knowledge.knowledge_links)["links"]
+    return "knowledge.html", shown
+
+
+def document(desk: Desk, query: Query) -> Shown:
+    """One document: its topics, and the words of one of them."""
+    found = desk.ask(Knowledge.knowledge_show, doc_id=query.get("id", ""))
+    topics = found["topics"]
+    wanted = query.get("topic") or (topics[0]["topic_id"] if topics else "")
+    topic = desk.ask(Knowledge.knowledge_topic, topic_id=wanted) if wanted else None
+    return "document.html", {"found": found, "topic": topic}
+
+
 # ---------------------------------------------------------------- health
 
 
@@ -250,6 +294,8 @@ VIEWS: Mapping[str, Callable[[Desk, Query], Shown]] = {
     "people": people,
     "review": review,
     "project": project,
+    "knowledge": knowledge,
+    "document": document,
     "health": health,
     "map": seen_as_picture,
 }
