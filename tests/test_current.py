@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import cairn
+from cairn.config import LlmSettings
+from cairn.engines.spending import Spending
+from cairn.engines.writers import OpenAIWriter
 from cairn.language.traits import Trait, replaces, traits_of
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
 from cairn.operations.prompt import prompt
 from cairn.retrieval.showing import shown
+from cairn.seams import SystemClock
 from cairn.types import Scope, Space
+from tests.fake_model import FakeModel
 from tests.strategies_kit import START, World
+from tests.waiting import LONG
 
 
 def trait(text: str) -> Trait:
@@ -153,3 +160,38 @@ def test_remember_tells_of_another_home(tmp_path: Path):
         memory.remember("I work at Acme", "fact", scope="user", owner="ana")
         told = memory.remember("I moved to Porto", "fact", scope="user", owner="ana")
         assert told.contradicts == (old.memory["id"],)
+
+
+def told_by_model(body: dict) -> dict:
+    """A model's answers, by what it is asked for: facts with attributes, then which of them are over."""
+    system, prompt = (message["content"] for message in body["messages"][:2])
+    if "statements of a person are no longer true" in system:
+        pairs = re.findall(r"earlier \[(\w+)\][^\n]*\nlater \[(\w+)\] [^\n]*(Porto|Beta)", prompt)
+        return {"over": [{"earlier": old, "later": new} for old, new, what in pairs if what == "Porto"]}
+    if "You extract facts" not in system:
+        return {"items": [], "foresights": []}
+    said = re.search(r"\[(m_\w+)\] \S+ \S+ Ana \(user\): (.*)", prompt)
+    assert said is not None
+    attribute = "home" if "live" in said[2] else "employer"
+    text = f"Ana {said[2].removeprefix('I ').replace('live', 'lives').replace('work', 'works')}"
+    return {
+        "facts": [
+            {"text": text, "message_ids": [said[1]], "attribute": attribute},
+            {"text": "Ana owns a castle in Spain.", "message_ids": [said[1]]},
+        ]
+    }
+
+
+def test_a_model_says_what_is_over_and_is_held_to_what_was_said(tmp_path: Path):
+    """Through the protocol: a change is marked, two jobs at once are not, and a castle nobody spoke of is no fact."""
+    with FakeModel(answer=told_by_model) as model:
+        plain = World(tmp_path / "root")
+        spending = Spending(plain.journals, SystemClock(), 1_000_000)
+        settings = LlmSettings(base_url=model.url, model="fake", timeout_seconds=LONG)
+        world = World(tmp_path / "root", writer=OpenAIWriter(settings, spending))
+        for day, text in enumerate(
+            ["I live in Lisbon.", "I work at Acme.", "I live in Porto.", "I work at Beta."]
+        ):
+            world.run(world.talk([("Ana", text)], session=f"d{day}", at=START + timedelta(days=day)))
+    assert world.facts("ana") == ["Ana lives in Lisbon.", "Ana works at Acme.", "Ana lives in Porto.", "Ana works at Beta."]  # fmt: skip
+    assert marks(world, "ana") == {"Ana lives in Lisbon.": ("Ana lives in Porto.", "2023-05-10")}

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cairn.errors import NotFound
@@ -21,7 +21,7 @@ from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.similarity import particulars
-from cairn.strategies.statements import Statement, normal
+from cairn.strategies.statements import Setting, Statement, normal
 from cairn.talk import labels
 from cairn.types import CellEvent, Entry, Message, Scope
 
@@ -41,12 +41,27 @@ _SCHEMA = {
                 "properties": {
                     "text": {"type": "string"},
                     "message_ids": {"type": "array", "items": {"type": "string"}},
+                    "attribute": {"type": "string"},
                 },
                 "required": ["text", "message_ids"],
             },
         }
     },
     "required": ["facts"],
+}
+_OVER_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "over": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"earlier": {"type": "string"}, "later": {"type": "string"}},
+                "required": ["earlier", "later"],
+            },
+        }
+    },
+    "required": ["over"],
 }
 
 
@@ -144,8 +159,30 @@ def settle(scope: Scope, kit: Kit, entry_ids: Sequence[str]) -> None:
     if not entry_ids:
         return
     known = KnownFacts.of(scope, kit)
-    for locator, ended in known.ended_by(set(entry_ids), kit.zone).items():
-        kit.notebook.change_many(locator, {one: _mark(by, day) for one, (by, day) in ended.items()})
+    marks: dict[Locator, dict[str, Callable[[Entry], Draft]]] = {}
+    for old, by in _confirmed(known.ended_by(set(entry_ids)), kit):
+        day = datetime.fromisoformat(by.at).astimezone(kit.zone).date().isoformat()
+        marks.setdefault(old.locator, {})[old.entry_id] = _mark(by.entry_id, day)
+    for locator, edits in marks.items():
+        kit.notebook.change_many(locator, edits)
+
+
+def _confirmed(ended: Sequence[tuple[_Matter, _Matter]], kit: Kit) -> Sequence[tuple[_Matter, _Matter]]:
+    """Of pairs (earlier, later) those that hold: a model is asked where there is one, else the rules decide.
+
+    What a model named an attribute of is taken only on its word: rules cannot tell two jobs at once from a change.
+    """
+    if not ended:
+        return ended
+    lines = [
+        f"earlier [{old.entry_id}] {old.at[:10]}: {old.text}\nlater [{by.entry_id}] {by.at[:10]}: {by.text}"
+        for old, by in ended
+    ]
+    answer = asking.ask(kit, "supersession", kit.redact("\n\n".join(lines)), _OVER_SCHEMA)
+    if answer is None:
+        return [(old, by) for old, by in ended if not old.is_models and not by.is_models]
+    over = {(str(one.get("earlier")), str(one.get("later"))) for one in asking.items(answer, "over")}
+    return [(old, by) for old, by in ended if (old.entry_id, by.entry_id) in over]
 
 
 def release(scope: Scope, kit: Kit, entry_ids: Sequence[str]) -> None:
@@ -171,6 +208,7 @@ def fact_draft(ask: Ask, statement: Statement, text: str, said: Sequence[Message
             "session_id": ask.session_id,
             "message_ids": list(statement.message_ids),
             "speaker_id": statement.speaker_id,
+            "attribute": statement.attribute or None,
             **labels.inline_of(message for message in said if message.id in sources),
         },
         {"Fact": text},
@@ -189,9 +227,16 @@ def _facts(ask: Ask, kit: Kit) -> list[Statement]:
             if len(text.split()) >= 3 and ids and asking.holds(text, asking.cited(ids, by_id, kit.zone)):
                 source = by_id[ids[0]]
                 at = datetime.fromtimestamp(source.timestamp / 1000, UTC)
-                found.append(Statement(text, ids, at, source.sender_id, source.speaker, text))
+                named = Setting.of(cell.messages).named(text, source)
+                about = tuple(dict.fromkeys([*(by_id[one].sender_id for one in ids), *sorted(named)]))
+                attribute = asking.line(item.get("attribute"), 40).casefold()
+                found.append(
+                    Statement(
+                        text, ids, at, source.sender_id, source.speaker, text, about, attribute=attribute
+                    )
+                )
         if found:
-            return found
+            return [said for said in found if belongs(said, ask.scope.owner)]
     return [said for said in kit.cells.statements(ask, kit.zone) if belongs(said, ask.scope.owner)]
 
 
@@ -240,19 +285,26 @@ class _Matter:
     at: str
     trait: Trait
     ended_by: str
+    text: str
+    is_models: bool
 
     @classmethod
     def of(cls, locator: Locator, entry: Entry) -> _Matter | None:
-        found = matter_of(" ".join(entry.sections.get("Fact", "").split()))
+        inline, text = entry.inline, " ".join(entry.sections.get("Fact", "").split())
+        found = matter_of(text)
+        attribute = inline.get("attribute", "")
+        if attribute and found is None:
+            value = frozenset(words.stem(word) for word in words.word_set(text))
+            found = inline.get("speaker_id", ""), Trait("", attribute, 0, 0, value, value)
         if found is None:
             return None
-        inline = entry.inline
         speaker, at = inline.get("speaker_id") or found[0], inline.get("timestamp", "")
         try:
             datetime.fromisoformat(at)
         except ValueError:
             return None
-        return cls(locator, entry.id, speaker, at, found[1], inline.get("superseded_by", ""))
+        ended_by = inline.get("superseded_by", "")
+        return cls(locator, entry.id, speaker, at, found[1], ended_by, text, bool(attribute))
 
     def ends(self, other: _Matter) -> bool:
         """Whether this one was said after `other` and takes its place."""
@@ -331,17 +383,16 @@ class KnownFacts:
         self._drop(set().union(*gone.values()))
         self._read = found
 
-    def ended_by(self, fresh: AbstractSet[str], zone: tzinfo) -> dict[Locator, dict[str, tuple[str, str]]]:
-        """The facts that stand and are over since `fresh` came, by note: what ended each, and on which day."""
-        found: dict[Locator, dict[str, tuple[str, str]]] = {}
+    def ended_by(self, fresh: AbstractSet[str]) -> list[tuple[_Matter, _Matter]]:
+        """The facts that stand and are over since `fresh` came, each with the one that ended it."""
+        found: list[tuple[_Matter, _Matter]] = []
         standing = [one for mine in self._matters.values() for one in mine if not one.ended_by]
         oldest_first = sorted(standing, key=lambda one: (one.at, one.entry_id))
         news = [one for one in oldest_first if one.entry_id in fresh]
         for one in oldest_first if news else ():
             for by in oldest_first if one.entry_id in fresh else news:
                 if by.ends(one):
-                    day = datetime.fromisoformat(by.at).astimezone(zone).date().isoformat()
-                    found.setdefault(one.locator, {})[one.entry_id] = (by.entry_id, day)
+                    found.append((one, by))
                     break
         return found
 

@@ -404,7 +404,9 @@ def _found(ask: Ask, statements: Sequence[Statement], kit: Kit) -> list[Claim]:
             category = asking.line(item.get("category"), 40) or "Other"
             if text and ids and asking.holds(text, asking.cited(ids, by_id, kit.zone)):
                 at = datetime.fromtimestamp(by_id[ids[0]].timestamp / 1000, UTC).astimezone(kit.zone)
-                slot = asking.line(item.get("attribute"), 60).casefold()
+                told = traits.traits_of(by_id[ids[0]].text, to_agent=True)
+                is_beside = any(trait.how == "add" and trait.category == category for trait in told)
+                slot = "" if is_beside else asking.line(item.get("attribute"), 60).casefold()
                 evidence = asking.line(by_id[ids[0]].text, 2000) or text
                 found.append(Claim(category, slot, text, evidence, ids, at.date().isoformat()))
         mine = found or mine

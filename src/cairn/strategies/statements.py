@@ -51,6 +51,8 @@ class Statement:
     sentence: str
     about: tuple[str, ...] = ()
     to_agent: bool = False
+    attribute: str = ""
+    """What a model says it sets of its speaker, for what has one value at a time."""
 
 
 @dataclass(frozen=True, slots=True)
