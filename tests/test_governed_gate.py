@@ -13,6 +13,7 @@ from cairn.governed import gate
 from cairn.governed.framing import frame, strip_recalled
 from cairn.governed.memories import verdict_json
 from cairn.governed.records import AGENT_CATEGORIES, CATEGORIES
+from cairn.language.near import jaccard
 from cairn.types import Scope, Space
 from tests.governed_world import PROJECT, SPACE, World
 from tests.waiting import LONG
@@ -224,7 +225,7 @@ def test_text_without_latin_letters_is_compared_by_its_own_words(world: World) -
     assert world.keeper.remember("我们每周五下午发布新版本").accepted
     assert not world.keeper.remember("数据库密钥由平台团队保管").deduped
     assert world.keeper.remember("我们每周五下午发布新版本").reason == "duplicate"
-    assert gate.jaccard(frozenset(), frozenset()) == 0.0
+    assert jaccard(frozenset(), frozenset()) == 0.0
 
 
 def test_dedup_looks_neither_at_archived_rows_nor_at_other_scopes(world: World) -> None:

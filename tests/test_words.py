@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cairn.language.near import NearSets, jaccard
 from cairn.language.words import MAX_TOKEN, query_terms, stem, tokens, word_set
 
 
@@ -104,3 +105,21 @@ def test_word_set_compares_texts():
     """Plain words, no endings cut, order and case forgotten."""
     assert word_set("The Dog, the dog!") == {"the", "dog"}
     assert word_set("寿司を") == {"寿司", "司を"}
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abcdefgh"), max_size=7), max_size=25),
+    st.sampled_from([0.5, 0.7, 0.9]),
+)
+def test_near_sets_are_found_as_if_each_was_compared(sets, threshold):
+    """The lookup through rare words gives what comparing with every set gives, also after some were let go."""
+    known: NearSets[int] = NearSets()
+    for n, one in enumerate(sets):
+        known.put(n, one)
+    for n in range(0, len(sets), 3):
+        known.drop(n)
+    held = {n: one for n, one in enumerate(sets) if n % 3}
+    assert len(known) == len(held)
+    for asked in sets:
+        everywhere = {n: score for n, one in held.items() if (score := jaccard(asked, one)) >= threshold}
+        assert dict(known.near(asked, threshold)) == everywhere

@@ -20,6 +20,7 @@ from cairn.governed.lifecycle import CONSOLIDATE_AT, limit_of
 from cairn.governed.memories import Keeper
 from cairn.governed.records import KIND, Record, stamp
 from cairn.governed.secrets import redact
+from cairn.language.near import NearSets
 from cairn.language.words import word_set
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator, Writer, content_hash
@@ -333,28 +334,14 @@ def _restore(keeper: Keeper, at: Locator, note: Mapping[str, Any]) -> int:
     return count
 
 
-def _alike(grams: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
-    """Pairs above the threshold, found through the rarest trigrams of each text."""
-    postings: dict[str, list[int]] = {}
+def _alike(grams: Sequence[frozenset[str]]) -> list[tuple[int, int]]:
+    """Pairs above the threshold."""
+    known: NearSets[int] = NearSets()
+    pairs = []
     for n, found in enumerate(grams):
-        for gram in found:
-            postings.setdefault(gram, []).append(n)
-    for n, found in enumerate(grams):
-        if not found:
-            continue
-        need = int((1 - SIMILARITY) * len(found) + 1e-9) + 1
-        probe = sorted(found, key=lambda g: (len(postings[g]), g))[:need]
-        for other in sorted({m for gram in probe for m in postings[gram] if m > n}):
-            size = len(grams[other])
-            if (
-                min(len(found), size) >= SIMILARITY * max(len(found), size)
-                and gate.jaccard(found, grams[other]) > SIMILARITY
-            ):
-                yield n, other
-        # The probe of the shorter text is what finds the pair; look from both sides.
-        for other in sorted({m for gram in probe for m in postings[gram] if m < n}):
-            if gate.jaccard(found, grams[other]) > SIMILARITY:
-                yield other, n
+        pairs += [(m, n) for m, score in known.near(found, SIMILARITY) if score > SIMILARITY]
+        known.put(n, found)
+    return sorted(pairs)
 
 
 def _trigrams(text: str) -> frozenset[str]:

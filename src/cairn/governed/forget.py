@@ -21,7 +21,6 @@ from urllib.parse import unquote
 from cairn.errors import CairnError, Invalid, NotFound
 from cairn.governed import removal
 from cairn.governed.access import ref
-from cairn.governed.gate import jaccard
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.governed.removal import Said, Tally, WithoutItems
@@ -39,6 +38,7 @@ from cairn.governed.wanted import (
     sentences,
     shown,
 )
+from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.notes.format import list_items
 from cairn.notes.kinds import kind_of_entry, space_of

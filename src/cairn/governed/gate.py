@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from cairn.errors import Invalid
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Importance, Record, Status
 from cairn.language import words
+from cairn.language.near import jaccard
 from cairn.types import Track
 
 CATEGORY_ALLOWLIST = frozenset(CATEGORIES)
@@ -62,14 +62,6 @@ def dedupe_key(content: str) -> str:
 def dedupe_hash(content: str) -> str:
     """The short form of `dedupe_key` that stands in an entry."""
     return hashlib.sha256(dedupe_key(content).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def jaccard(left: AbstractSet[str], right: AbstractSet[str]) -> float:
-    """Shared words over all words; two texts without words are not alike."""
-    if not left or not right:
-        return 0.0
-    shared = len(left & right)
-    return shared / (len(left) + len(right) - shared)
 
 
 def gist(content: str) -> frozenset[str]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cairn.errors import Conflict
-from cairn.governed.gate import jaccard
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
+from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.types import Scope, Space, Verdict, with_texts
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from cairn.errors import Invalid
 from cairn.governed.access import Ref, ref
-from cairn.governed.gate import jaccard
 from cairn.governed.ledger import CaptureLedger
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
+from cairn.language.near import jaccard
 from cairn.types import Scope, Space, Verdict
 
 OVERLAP = 0.34

@@ -8,8 +8,6 @@ near duplicates.
 
 from __future__ import annotations
 
-import heapq
-import math
 import re
 import time
 from collections import Counter
@@ -22,6 +20,7 @@ from cairn.errors import CairnError, NotFound
 from cairn.governed import gate
 from cairn.governed.records import KIND, Record, from_entry
 from cairn.language import traits
+from cairn.language.near import NearSets
 from cairn.language.words import word_set
 from cairn.notes.kinds import KINDS, place_of
 from cairn.seams import Locator, StorageBackend
@@ -33,7 +32,7 @@ _GRAIN_NS = 30_000_000
 _OPENING = re.compile(r"^[ \t]*<!--[ \t]*entry:", re.MULTILINE)
 
 Key = tuple[str, str]
-Name = TypeVar("Name", str, tuple[int, str], frozenset[str])
+Name = TypeVar("Name", str, frozenset[str])
 
 
 @dataclass(slots=True)
@@ -59,9 +58,7 @@ class Shelf:
         self._records: dict[Key, Record] = {}
         self._by_id: dict[str, set[Key]] = {}
         self._exact: dict[str, set[Key]] = {}
-        self._words: dict[Key, frozenset[str]] = {}
-        self._postings: dict[tuple[int, str], set[Key]] = {}
-        self._sizes: set[int] = set()
+        self._near: NearSets[Key] = NearSets()
         self._gists: dict[frozenset[str], set[Key]] = {}
         self._by_gist: dict[str, set[Key]] = {}
         self.damaged: set[str] = set()
@@ -107,38 +104,14 @@ class Shelf:
         return min((self._records[k] for k in keys), key=lambda r: (r.locator.key, r.entry_id), default=None)
 
     def near(self, content: str, *, threshold: float = gate.NEAR) -> tuple[Record, float] | None:
-        """The most similar live record at or above `threshold`; the most recently updated of equals.
-
-        Two sets alike to degree t miss at most (1 - t) of each other's words. So it suffices to look at the
-        records that hold one of the rarest few words of the new text.
-        """
-        words = word_set(content)
-        size = len(words)
-        if not size:
-            return None
-        # Sets of sizes further apart than this cannot be alike, so postings are kept by size.
-        sizes = [
-            n
-            for n in range(math.ceil(threshold * size - 1e-9), int(size / threshold + 1e-9) + 1)
-            if n in self._sizes
+        """The most similar live record at or above `threshold`; the most recently updated of equals."""
+        found = [
+            (score, str(record.updated_at or record.created_at or ""), key[1], record)
+            for key, score in self._near.near(word_set(content), threshold)
+            if (record := self._records[key])
         ]
-        found = {word: [p for n in sizes if (p := self._postings.get((n, word)))] for word in words}
-        probe = heapq.nsmallest(
-            int((1 - threshold) * size + 1e-9) + 1, words, key=lambda w: (sum(map(len, found[w])), w)
-        )
-        candidates: set[Key] = set().union(*(keys for word in probe for keys in found[word]))
-        best: tuple[float, str, str] | None = None
-        chosen: Key | None = None
-        for key in candidates:
-            other = self._words[key]
-            shared = len(words & other)
-            score = shared / (size + len(other) - shared)
-            if score >= threshold:
-                record = self._records[key]
-                rank = (score, str(record.updated_at or record.created_at or ""), key[1])
-                if best is None or rank > best:
-                    best, chosen = rank, key
-        return (self._records[chosen], best[0]) if chosen is not None and best is not None else None
+        score, _, _, chosen = max(found, key=lambda one: one[:3], default=(0.0, "", "", None))
+        return None if chosen is None else (chosen, score)
 
     def reworded(self, content: str) -> Record | None:
         """The live record that says the same in other words: the same gist, the same numbers, the same denials."""
@@ -225,11 +198,7 @@ class Shelf:
         self._gists.setdefault(gist, set()).add(key)
         for word in gist:
             self._by_gist.setdefault(word, set()).add(key)
-        words = word_set(record.content)
-        self._words[key] = words
-        self._sizes.add(len(words))
-        for word in words:
-            self._postings.setdefault((len(words), word), set()).add(key)
+        self._near.put(key, word_set(record.content))
 
     def _drop(self, key: Key) -> None:
         record = self._records.pop(key, None)
@@ -244,9 +213,7 @@ class Shelf:
         _discard(self._gists, gist, key)
         for word in gist:
             _discard(self._by_gist, word, key)
-        words = self._words.pop(key, frozenset())
-        for word in words:
-            _discard(self._postings, (len(words), word), key)
+        self._near.drop(key)
 
 
 def _discard(lookup: dict[Name, set[Key]], name: Name, key: Key) -> None:

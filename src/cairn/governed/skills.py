@@ -22,9 +22,9 @@ import yaml
 from cairn.errors import Invalid
 from cairn.governed import corrections, procedures
 from cairn.governed.access import ref
-from cairn.governed.gate import jaccard
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
+from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.seams import Locator, iterate_files
 from cairn.types import Scope, Space

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cairn.governed.gate import jaccard
+from cairn.language.near import jaccard
 from cairn.language.words import is_unspaced, word_set
 from cairn.notes.kinds import SCOPE_DIRS
 from cairn.seams import Locator

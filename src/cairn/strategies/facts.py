@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import NotFound
 from cairn.language import words
+from cairn.language.near import NearSets
 from cairn.language.traits import Trait, matter_of, replaces
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 SAME = 0.9
 OWNERS_KEPT = 256
-_GONE_KEPT = 256
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -323,10 +323,8 @@ class KnownFacts:
         self._scope = scope
         self._read: dict[str, tuple[int, float]] = {}
         self._texts: dict[str, set[str]] = {}
-        self._exact: dict[str, int] = {}
-        self._sets: list[frozenset[str]] = []
-        self._particulars: list[tuple[str, ...]] = []
-        self._by_word: dict[str, list[int]] = {}
+        self._particulars: dict[str, tuple[str, ...]] = {}
+        self._near: NearSets[str] = NearSets()
         self._matters: dict[str, list[_Matter]] = {}
 
     @classmethod
@@ -334,19 +332,13 @@ class KnownFacts:
         """The facts of `scope` as the notes have them now."""
         key = f"known facts {scope}"
         book = kit.cache.pop(key, None)
-        # Facts that went leave their places behind; once most are empty it is cheaper to begin again.
-        if not isinstance(book, KnownFacts) or book.is_mostly_empty:
+        if not isinstance(book, KnownFacts):
             book = cls(scope)
         kit.cache[key] = book
         while len(kit.cache) > OWNERS_KEPT:
             kit.cache.pop(next(iter(kit.cache)))
         book._catch_up(kit)
         return book
-
-    @property
-    def is_mostly_empty(self) -> bool:
-        """Whether most places are of facts that went."""
-        return len(self._sets) > 2 * len(self._exact) + _GONE_KEPT
 
     def forget(self, kit: Kit) -> None:
         """Start over from the notes next time: what was added here may not have been written."""
@@ -412,38 +404,24 @@ class KnownFacts:
     def _drop(self, keys: Iterable[str]) -> None:
         """Forget those of `keys` that no note holds any more."""
         for key in keys:
-            if key in self._exact and not any(key in texts for texts in self._texts.values()):
-                self._sets[self._exact.pop(key)] = frozenset()
+            if not any(key in texts for texts in self._texts.values()):
+                self._particulars.pop(key, None)
+                self._near.drop(key)
 
     def add(self, text: str) -> bool:
         """Take `text` in; False if it was known."""
-        if _key(text) in self._exact or self._near(text):
+        own = particulars(text)
+        near = self._near.near(words.word_set(text), SAME)
+        if _key(text) in self._particulars or any(own == self._particulars[key] for key, _ in near):
             return False
         self._put(text)
         return True
 
     def _put(self, text: str) -> None:
         key = _key(text)
-        if key in self._exact:
-            return
-        self._exact[key] = len(self._sets)
-        bag = words.word_set(text)
-        for word in bag:
-            self._by_word.setdefault(word, []).append(len(self._sets))
-        self._sets.append(bag)
-        self._particulars.append(particulars(text))
-
-    def _near(self, text: str) -> bool:
-        bag, own = words.word_set(text), particulars(text)
-        # Sets that share 90 % of their words share one of the rarest ones: enough to look there.
-        rare = sorted(bag, key=lambda w: len(self._by_word.get(w, ())))[
-            : max(2, int(len(bag) * (1 - SAME)) + 2)
-        ]
-        for index in {i for word in rare for i in self._by_word.get(word, ())}:
-            other = self._sets[index]
-            if len(bag & other) >= SAME * len(bag | other) and own == self._particulars[index]:
-                return True
-        return False
+        if key not in self._particulars:
+            self._particulars[key] = particulars(text)
+            self._near.put(key, words.word_set(text))
 
 
 def _key(text: str) -> str:
