@@ -34,16 +34,20 @@ class AsyncMemory:
     def parts(self) -> Parts: ...
     async def __aenter__(self) -> AsyncMemory: ...
     async def __aexit__(self, *error: object) -> None: ...
+    async def subscribe(
+        self, listener: Callable[[Mapping[str, Any]], object], *kinds: str
+    ) -> Callable[[], None]: ...
 ''',
     "AsyncMemories": '''class AsyncMemories:
     """`memory.memories`, each call awaited."""
 
     memory: Memories
+    async def on_upserted(self, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]: ...
 ''',
 }
 OWN_IMPORTS = """
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from cairn.config import Settings
 from cairn.memory import Memories, Memory
 from cairn.parts import Parts

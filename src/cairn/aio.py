@@ -15,7 +15,7 @@ from typing import Any
 
 from cairn.errors import Invalid
 from cairn.memory import Memories, Memory
-from cairn.operations.table import Operation, operations_of
+from cairn.operations.table import operations_of
 
 _CLOSED = "This memory is not open: use it inside `async with cairn.open(...) as memory`."
 
@@ -87,16 +87,16 @@ class AsyncMemories:
         self.pools = pools
 
 
-def _awaited(row: Operation) -> Callable[..., Coroutine[Any, Any, Any]]:
-    @functools.wraps(row.call)
+def _awaited(called: Callable[..., Any], *, writes: bool) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @functools.wraps(called)
     async def call(self: AsyncMemory | AsyncMemories, /, *args: Any, **named: Any) -> Any:
-        return await self.pools.run(
-            functools.partial(row.call, self.memory, *args, **named), writes=row.writes
-        )
+        return await self.pools.run(functools.partial(called, self.memory, *args, **named), writes=writes)
 
     return call
 
 
 for _room, _twin in ((Memory, AsyncMemory), (Memories, AsyncMemories)):
     for _name, _row in operations_of(_room).items():
-        setattr(_twin, _name, _awaited(_row))
+        setattr(_twin, _name, _awaited(_row.call, writes=_row.writes))
+setattr(AsyncMemory, "subscribe", _awaited(Memory.subscribe, writes=False))  # noqa: B010 -- made like the others
+setattr(AsyncMemories, "on_upserted", _awaited(Memories.on_upserted, writes=False))  # noqa: B010

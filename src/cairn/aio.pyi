@@ -103,6 +103,9 @@ class AsyncMemory:
     def parts(self) -> Parts: ...
     async def __aenter__(self) -> AsyncMemory: ...
     async def __aexit__(self, *error: object) -> None: ...
+    async def subscribe(
+        self, listener: Callable[[Mapping[str, Any]], object], *kinds: str
+    ) -> Callable[[], None]: ...
     async def add(
         self,
         session_id: SessionId,
@@ -568,6 +571,7 @@ class AsyncMemories:
     """`memory.memories`, each call awaited."""
 
     memory: Memories
+    async def on_upserted(self, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]: ...
     async def agent(
         self, agent: AgentName, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
