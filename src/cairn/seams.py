@@ -193,6 +193,9 @@ class Capabilities:
     sync: bool = False
 
 
+Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
+"""Reports the keys that were touched to the first argument until the second is set."""
+
 EXTENSIONS = ("expect", "remove", "append")
 """What a backend may offer beside the seven verbs. A memory root needs the first two."""
 
@@ -206,6 +209,8 @@ class StorageBackend(ABC):
     """
 
     extensions: frozenset[str] = frozenset()
+    is_shared: bool = False
+    """Whether other machines write here, with an index each: what they write is news to this one's."""
 
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
@@ -307,6 +312,21 @@ class StorageBackend(ABC):
             except NotFound:
                 continue
             yield at.key, info.size, int(info.mtime * 1e9)
+
+    def locks(self, local: Locks) -> Locks:
+        """The locks of whoever writes here: those of this machine, unless several machines do."""
+        return local
+
+    def watch(self) -> Watch | None:
+        """What tells of other machines' changes as they happen; None where there are none, or only a scan finds them."""
+        return None
+
+    def archive(self) -> int:
+        """Put aside copies of what is kept elsewhere than with the notes, and say how many; nothing as a rule."""
+        return 0
+
+    def close(self) -> None:  # noqa: B027 -- a default
+        """Let go of connections, where there are any."""
 
     def sweep(self, older_than_seconds: float = 3600.0) -> int:  # noqa: ARG002 -- a default
         """Remove what killed writers left behind so long ago, and say how many; nothing where nothing is left."""

@@ -18,7 +18,9 @@ from cairn.seams import (
     Info,
     Journals,
     Locator,
+    Locks,
     StorageBackend,
+    Watch,
     WrittenJournals,
 )
 
@@ -28,7 +30,7 @@ class ForeignBackend(StorageBackend):
 
     def __init__(self, inner: StorageBackend) -> None:
         self._inner = inner
-        self.extensions = inner.extensions
+        self.extensions, self.is_shared = inner.extensions, inner.is_shared
 
     @property
     def capabilities(self) -> Capabilities:
@@ -80,6 +82,18 @@ class ForeignBackend(StorageBackend):
 
     def sweep(self, older_than_seconds: float = 3600.0) -> int:
         return self._inner.sweep(older_than_seconds)
+
+    def locks(self, local: Locks) -> Locks:
+        return self._inner.locks(local)
+
+    def watch(self) -> Watch | None:
+        return self._inner.watch()
+
+    def archive(self) -> int:
+        return self._inner.archive()
+
+    def close(self) -> None:
+        self._inner.close()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any, cast
 
 from cairn.config import Settings
-from cairn.engines import files, vault
+from cairn.engines import files, objects, vault
 from cairn.engines.foreign import ForeignBackend
 from cairn.errors import CairnError, CapabilityMismatchError, StorageSelectionError
 from cairn.seams import BackendRegistry, Capabilities, StorageBackend, registry
@@ -21,7 +21,7 @@ __all__ = ["PLUGINS", "find_backend", "select_backend"]
 PLUGINS = "cairn.storage"
 """The entry point group in which an installed package offers a backend under its protocol name."""
 
-BUILT_IN = (files.PROTOCOL, vault.PROTOCOL)
+BUILT_IN = (files.PROTOCOL, vault.PROTOCOL, objects.PROTOCOL)
 NEEDED = ("expect", "remove")
 """The extensions without which notes could be overwritten, or never forgotten."""
 

@@ -140,10 +140,13 @@ class Indexer(DerivedMaintenance):
     def hint(self, keys: Collection[str]) -> int:
         """Queue those of `keys` that differ from what the queue knows; what a watcher saw. Returns how many.
 
-        Our own writes are seen by the watcher too; they are known already and cost one look at the file.
+        Our own writes are seen by the watcher too; they are known already and cost one look at the file. A session's
+        log grows with every message and is queued by who cuts it; only other machines' logs are news.
         """
         kinds = {
-            key: kind for key in keys if (kind := kind_of(Locator(key))) is not None and kind != "session"
+            key: kind
+            for key in keys
+            if (kind := kind_of(Locator(key))) is not None and (kind != "session" or self._storage.is_shared)
         }
         known = self._queue.known(list(kinds))
         news: list[Noticed] = []

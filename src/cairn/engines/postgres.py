@@ -1,0 +1,374 @@
+"""Journals and locks in PostgreSQL, for many machines on one bucket.
+
+A journal is one row that says how long it is and one row per append: an append is a single statement, durable when it
+is committed, and the row of the journal puts appends in order. A lock is an advisory lock of a connection: it is gone
+with the connection, so a dead machine holds nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from cairn.engines.inmemory import InMemoryLocks
+from cairn.errors import Misconfigured, StorageFailed, Unavailable
+from cairn.seams import (
+    JournalSlice,
+    Locator,
+    Locks,
+    journal_made_anew,
+    journal_moved,
+    journal_slice,
+    journal_unit,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from psycopg import Connection
+    from psycopg_pool import ConnectionPool
+
+SCHEMA = 1
+_FIRST_NAP = 0.001
+_LONGEST_NAP = 0.02
+_MAKE = """
+CREATE TABLE IF NOT EXISTS cairn_schema (version integer NOT NULL);
+CREATE TABLE IF NOT EXISTS cairn_journals (
+    root text NOT NULL, key text NOT NULL, size bigint NOT NULL, writer text NOT NULL,
+    changed timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (root, key));
+CREATE TABLE IF NOT EXISTS cairn_units (
+    root text NOT NULL, key text NOT NULL, start bigint NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (root, key, start));
+CREATE INDEX IF NOT EXISTS cairn_journals_changed ON cairn_journals (root, changed);
+CREATE TABLE IF NOT EXISTS cairn_notes (
+    root text NOT NULL, key text NOT NULL, writer text NOT NULL, changed timestamptz NOT NULL, PRIMARY KEY (root, key));
+CREATE INDEX IF NOT EXISTS cairn_notes_changed ON cairn_notes (root, changed);
+INSERT INTO cairn_schema SELECT 1 WHERE NOT EXISTS (SELECT FROM cairn_schema);
+"""
+_APPEND = """
+WITH j AS (
+    INSERT INTO cairn_journals AS j (root, key, size, writer)
+        VALUES (%(root)s, %(key)s, %(more)s, %(writer)s)
+    ON CONFLICT (root, key) DO UPDATE SET size = j.size + %(more)s, writer = %(writer)s, changed = clock_timestamp()
+    RETURNING size)
+INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
+"""
+_APPEND_AT = """
+WITH j AS (
+    UPDATE cairn_journals SET size = size + %(more)s, writer = %(writer)s, changed = clock_timestamp()
+    WHERE root = %(root)s AND key = %(key)s AND size = %(expect)s RETURNING size)
+INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
+"""
+_APPEND_FIRST = """
+WITH j AS (
+    INSERT INTO cairn_journals AS j (root, key, size, writer)
+        VALUES (%(root)s, %(key)s, %(more)s, %(writer)s)
+    ON CONFLICT (root, key) DO UPDATE SET size = %(more)s, writer = %(writer)s, changed = clock_timestamp()
+    WHERE j.size = 0
+    RETURNING size)
+INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
+"""
+_READ = """
+SELECT start, data FROM cairn_units WHERE root = %(root)s AND key = %(key)s AND start >= coalesce((
+    SELECT max(start) FROM cairn_units WHERE root = %(root)s AND key = %(key)s AND start < %(start)s), 0)
+ORDER BY start
+"""
+_CHANGED = """
+SELECT key, changed FROM cairn_journals
+    WHERE root = %(root)s AND writer <> %(writer)s AND changed > %(since)s - interval '10 seconds'
+UNION ALL SELECT key, changed FROM cairn_notes
+    WHERE root = %(root)s AND writer <> %(writer)s AND changed > %(since)s - interval '10 seconds'
+"""
+_LOOK_SECONDS = 0.25
+
+
+class Postgres:
+    """Connections to one database, and errors in our words.
+
+    Args:
+        url: "postgresql://user@host/name"; a password is best left to PGPASSWORD or a password file.
+        root: Which root this is: several share a database.
+    """
+
+    def __init__(self, url: str, root: str, *, connections: int = 16) -> None:
+        try:
+            from psycopg_pool import ConnectionPool
+        except ImportError:
+            raise Misconfigured(
+                "psycopg is not installed: pip install 'cairn-memory[cluster]'", setting="storage.database"
+            ) from None
+        self.url, self.root = url, root
+        self.writer = uuid.uuid4().hex
+        self.pool: ConnectionPool[Connection[Any]] = ConnectionPool(
+            url,
+            min_size=1,
+            max_size=connections,
+            timeout=10.0,
+            kwargs={"autocommit": True, "connect_timeout": 5},
+            check=ConnectionPool.check_connection,
+            open=True,
+        )
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self.pool.close()
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection[Any]]:
+        import psycopg
+        from psycopg_pool import PoolTimeout
+
+        try:
+            with self.pool.connection() as one:
+                yield one
+        except (PoolTimeout, psycopg.OperationalError) as error:
+            raise no_answer(error) from error
+        except psycopg.Error as error:
+            raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error
+
+    def ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
+        """All rows of a query, with `root` given."""
+        with self.connection() as one:
+            return one.execute(query, {"root": self.root, "writer": self.writer, **values}).fetchall()
+
+    def tell(self, key: str) -> None:
+        """Let other machines know that a note changed. One that is not told finds it by its next scan."""
+        with suppress(Unavailable), self.connection() as one:
+            one.execute(
+                "INSERT INTO cairn_notes VALUES (%s, %s, %s, clock_timestamp()) ON CONFLICT (root, key)"
+                " DO UPDATE SET writer = excluded.writer, changed = excluded.changed",
+                [self.root, key, self.writer],
+            )
+
+    def watch(self, on_keys: Callable[[set[str]], None], stop: threading.Event) -> None:
+        """Report what other machines write, within a quarter of a second, until `stop` is set."""
+        [[since]] = self.ask("SELECT clock_timestamp() - interval '1 minute'")
+        seen: dict[str, object] = {}
+        while not stop.wait(_LOOK_SECONDS):
+            # A commit may become visible after a later one: look a little further back than the last time seen.
+            rows = self.ask(_CHANGED, since=since)
+            fresh = {key: at for key, at in rows if seen.get(key) != at}
+            seen = dict(rows)
+            since = max([since, *seen.values()])
+            if fresh:
+                on_keys(set(fresh))
+
+    def _migrate(self) -> None:
+        """Make or check the tables, one process at a time."""
+        with self.connection() as one, one.transaction():
+            one.execute("SELECT pg_advisory_xact_lock(%s)", [_number("cairn schema")])
+            one.execute(_MAKE)
+            row = one.execute("SELECT version FROM cairn_schema").fetchone()
+            version = row[0] if row else 0
+        if version > SCHEMA:
+            raise Misconfigured(
+                f"The database has schema {version}; this version of Cairn knows {SCHEMA}. Upgrade this server.",
+                setting="storage.database",
+            )
+
+
+class PostgresJournals:
+    """`Journals` as rows.
+
+    Args:
+        database: Where they are.
+        on_rewrite: Told of a journal that was changed otherwise than at its end.
+    """
+
+    def __init__(self, database: Postgres, on_rewrite: Callable[[Locator], object] = lambda _: None) -> None:
+        self._database = database
+        self._on_rewrite = on_rewrite
+
+    def append(
+        self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
+    ) -> int:
+        del sync  # every commit is durable
+        data = journal_unit(at, lines)
+        if not data:
+            return self.size(at)
+        query = _APPEND if expect is None else _APPEND_AT if expect else _APPEND_FIRST
+        found = self._database.ask(query, key=at.key, more=len(data), data=data, expect=expect)
+        if not found:
+            raise journal_moved(at, expect or 0, self.size(at))
+        return int(found[0][0])
+
+    def read(self, at: Locator, start: int = 0) -> JournalSlice:
+        rows = self._database.ask(_READ, key=at.key, start=start)
+        if not rows:
+            return JournalSlice((), 0) if not start else journal_slice(at, b"", start)
+        data = b"".join(bytes(row[1]) for row in rows)
+        return journal_slice(at, data[max(start - 1 - rows[0][0], 0) :] if start else data, start)
+
+    def size(self, at: Locator) -> int:
+        rows = self._database.ask(
+            "SELECT size FROM cairn_journals WHERE root = %(root)s AND key = %(key)s", key=at.key
+        )
+        return int(rows[0][0]) if rows else 0
+
+    def replace(self, at: Locator, lines: Sequence[str]) -> int:
+        return len(self._rewrite(at, lambda old: journal_made_anew(at, lines, len(old))) or b"")
+
+    def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
+        def edited(old: bytes) -> bytes | None:
+            lines = change(journal_slice(at, old, 0).lines) if old else None
+            return None if lines is None else journal_made_anew(at, lines, len(old))
+
+        return self._rewrite(at, edited) is not None
+
+    def whole(self, at: Locator) -> bytes | None:
+        """All bytes of a journal; None where there is none."""
+        rows = self._database.ask(
+            "SELECT u.data FROM cairn_journals j LEFT JOIN cairn_units u USING (root, key)"
+            " WHERE root = %(root)s AND key = %(key)s ORDER BY u.start",
+            key=at.key,
+        )
+        return b"".join(bytes(row[0]) for row in rows if row[0] is not None) if rows else None
+
+    def put(self, at: Locator, data: bytes, check: Callable[[bytes | None], object]) -> None:
+        """Make `data` the whole journal, once `check` has seen what is there (None: nothing) and let it pass."""
+        self._rewrite(at, lambda _: data, check)
+
+    def drop(self, at: Locator) -> bool:
+        """Remove a journal; whether there was one."""
+        with self._database.connection() as one, one.transaction():
+            values = {"root": self._database.root, "key": at.key}
+            one.execute("DELETE FROM cairn_units WHERE root = %(root)s AND key = %(key)s", values)
+            gone = one.execute("DELETE FROM cairn_journals WHERE root = %(root)s AND key = %(key)s", values)
+            return bool(gone.rowcount)
+
+    def found(self, below: Locator) -> list[tuple[str, int, float]]:
+        """The journals at and below a place: key, size and time."""
+        query = (
+            "SELECT key, size, extract(epoch FROM changed)::float8 FROM cairn_journals WHERE root = %(root)s"
+        )
+        if below.key:
+            query += " AND (key = %(key)s OR starts_with(key, %(folder)s))"
+        return self._database.ask(query + " ORDER BY key", key=below.key, folder=f"{below.key}/")
+
+    def _rewrite(
+        self,
+        at: Locator,
+        change: Callable[[bytes], bytes | None],
+        check: Callable[[bytes | None], object] = lambda _: None,
+    ) -> bytes | None:
+        """Put what `change` makes of a journal in its place, with nobody appending meanwhile."""
+        values: dict[str, object] = {
+            "root": self._database.root, "key": at.key, "writer": self._database.writer
+        }  # fmt: skip
+        with self._database.connection() as one, one.transaction():
+            # A journal that is not there yet cannot be locked by its row: the name is.
+            one.execute("SELECT pg_advisory_xact_lock(%s)", [_number(f"{self._database.root} {at.key}")])
+            row = one.execute(
+                "SELECT size FROM cairn_journals WHERE root = %(root)s AND key = %(key)s FOR UPDATE", values
+            ).fetchone()
+            units = one.execute(
+                "SELECT data FROM cairn_units WHERE root = %(root)s AND key = %(key)s ORDER BY start", values
+            ).fetchall()
+            old = b"".join(bytes(unit[0]) for unit in units)
+            check(old if row else None)
+            new = change(old)
+            if new is None:
+                return None
+            values |= {"data": new, "size": len(new)}
+            one.execute("DELETE FROM cairn_units WHERE root = %(root)s AND key = %(key)s", values)
+            one.execute(
+                "INSERT INTO cairn_journals (root, key, size, writer) VALUES (%(root)s, %(key)s, %(size)s, %(writer)s)"
+                " ON CONFLICT (root, key)"
+                " DO UPDATE SET size = %(size)s, writer = %(writer)s, changed = clock_timestamp()",
+                values,
+            )
+            if new:
+                one.execute("INSERT INTO cairn_units VALUES (%(root)s, %(key)s, 0, %(data)s)", values)
+        self._on_rewrite(at)
+        return new
+
+
+class PostgresLocks:
+    """`Locks` for all machines of a root: units of work in PostgreSQL, leases (of the index) on this machine.
+
+    One connection holds the locks of all threads of the process, which exclude each other before they ask. Should it
+    break, they are all free, as they are when the machine dies; compare-and-swap still stands between two writers.
+    Each machine has an index of its own and leads its own indexing, so `lease` asks `local`.
+    """
+
+    def __init__(self, database: Postgres, local: Locks) -> None:
+        self._database = database
+        self._threads = InMemoryLocks()
+        self._local = local
+        self._mutex = threading.Lock()
+        self._holder: Connection[Any] | None = None
+
+    @contextmanager
+    def hold(self, name: str, *, timeout: float = 30.0) -> Iterator[None]:
+        until = time.monotonic() + timeout
+        with self._threads.hold(name, timeout=timeout):
+            number = _number(f"{self._database.root} lock {name}")
+            nap = _FIRST_NAP
+            while not self._ask("SELECT pg_try_advisory_lock(%s)", number):
+                if time.monotonic() >= until:
+                    raise Unavailable(
+                        f'The lock "{name}" was not free within {timeout:g} s: another machine is at work there. '
+                        "Try again.",
+                        name=name,
+                    )
+                time.sleep(nap * random.uniform(0.5, 1.0))
+                nap = min(nap * 1.5, _LONGEST_NAP)
+            try:
+                yield
+            finally:
+                with suppress(Unavailable):  # then it is free anyway
+                    self._ask("SELECT pg_advisory_unlock(%s)", number)
+
+    def lease(self, name: str) -> AbstractContextManager[bool]:
+        return self._local.lease(name)
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._holder is not None:
+                self._holder.close()
+                self._holder = None
+
+    def _ask(self, query: str, number: int) -> bool:
+        """One question on the connection that holds the locks; on a new one where that is gone."""
+        import psycopg
+
+        with self._mutex:
+            for attempt in (1, 2):
+                try:
+                    if self._holder is None:
+                        self._holder = psycopg.connect(self._database.url, autocommit=True, connect_timeout=5)
+                    row = self._holder.execute(query, [number]).fetchone()
+                    return bool(row and row[0])
+                except psycopg.Error as error:
+                    if self._holder is not None:
+                        self._holder.close()
+                        self._holder = None
+                    if attempt == 2:
+                        raise no_answer(error) from error
+        raise AssertionError("unreachable")
+
+
+def no_answer(error: BaseException) -> Unavailable:
+    """The error of a database that cannot be reached."""
+    return Unavailable(
+        f"PostgreSQL does not answer; nothing is acknowledged without it. Try again in a moment. ({_short(error)})"
+    )
+
+
+def _number(name: str) -> int:
+    """A name as the signed number that an advisory lock takes."""
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big", signed=True)
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,159 @@
+"""Many machines on one bucket and one database: real PostgreSQL, a real S3 server, real processes.
+
+`make cluster` installs what this needs and runs it. Elsewhere it is skipped, and says what is missing.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tools import cluster as many
+
+import cairn
+from cairn.engines.cluster import ClusterBackend
+from cairn.engines.locks import FileLocks
+from cairn.engines.objects import ObjectBackend
+from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
+from cairn.errors import Misconfigured, StorageSelectionError, Unavailable
+from cairn.seams import Locator
+from cairn.testing import JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
+from cairn.testing.suite import run_checks
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.skipif(bool(many.missing()), reason=f"make cluster brings what is missing: {many.missing()}"),
+    pytest.mark.xdist_group("cluster"),
+]
+
+
+@pytest.fixture(scope="module")
+def engines():
+    with many.engines() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch):
+    for name, value in many.KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def options(engines):
+    """The settings of a new root on both engines."""
+    database, store, _ = engines
+    return {
+        "storage__backend": "s3",
+        "storage__url": f"s3://cairn/root-{random.randrange(10**9)}",
+        "storage__endpoint": store.endpoint,
+        "storage__database": database.url,
+        "embedding__provider": "none",
+    }
+
+
+def bucket(store):
+    from obstore.store import S3Store
+
+    return S3Store(
+        "cairn",
+        prefix=f"suite-{random.randrange(10**9)}",
+        endpoint=store.endpoint,
+        client_options={"allow_http": True, "timeout": "10s"},
+    )
+
+
+def test_the_shipped_suites_pass_over_both_engines(engines, tmp_path):
+    """Storage on objects alone, storage with journals in PostgreSQL, journals, and locks."""
+    database, store, _ = engines
+    opened = []
+
+    def rows():
+        opened.append(Postgres(database.url, f"suite-{random.randrange(10**9)}", connections=8))
+        return opened[-1]
+
+    assert "append_many_threads" in run_conformance(lambda: ObjectBackend(bucket(store))).extensions
+    assert "append" in run_conformance(lambda: ClusterBackend(bucket(store), rows())).extensions
+    run_checks(JOURNAL_CHECKS, lambda: PostgresJournals(rows()))
+
+    def locks():
+        opened.append(PostgresLocks(rows(), FileLocks(tmp_path / f"{len(opened)}")))
+        return opened[-1]
+
+    run_checks(LOCK_CHECKS, locks)
+    for one in reversed(opened):
+        one.close()
+
+
+def message(text: str, n: int = 0) -> dict[str, object]:
+    return many.said(text, 1_780_000_000_000 + n)
+
+
+def finds(memory, words: str, **more: object) -> bool:
+    return words in str(memory.search(words, user_id="alice", method="keyword", evidence=3, **more).as_data())
+
+
+def test_what_one_machine_writes_another_has(engines, options, tmp_path):
+    """Strong reads see it at once, others within moments; the bucket alone is a whole root; forget reaches all."""
+    with (
+        cairn.open_blocking(tmp_path / "one", **options) as one,
+        cairn.open_blocking(tmp_path / "two", **options) as two,
+    ):
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        two.add("s", [message("She likes anchovies.", 1)])  # the same open session, from elsewhere
+        assert one.flush("s").status == "extracted"
+        assert finds(two, "Zaphodine", consistency="strong")
+        assert finds(two, "anchovies", consistency="strong")
+        two.add("t", [message("I work as a plumber in Porto.", 2)])
+        two.flush("t")
+        until(lambda: finds(one, "plumber"))  # nobody asked for it strongly
+        assert one.remember("We deploy with make ship.").accepted
+        assert two.remember("We deploy with make ship.").deduped
+        assert one.parts.storage.archive()
+        with cairn.open_blocking(tmp_path / "alone", **{**options, "storage__database": ""}) as alone:
+            assert finds(alone, "anchovies", consistency="strong")
+            assert alone.parts.storage.read(Locator("default_app/default_project/sessions/t.jsonl"))
+        one.memories.forget(words=["Zaphodine"])
+        assert not finds(two, "Zaphodine", consistency="strong")
+        for key, _, _ in ObjectBackend.scan(one.parts.storage):
+            assert "Zaphodine" not in ObjectBackend.read(one.parts.storage, Locator(key)), key
+
+
+def test_the_database_is_lost_and_read_back_from_the_bucket(engines, options, tmp_path):
+    """All but what came after the last copy is there again, and the next append goes on."""
+    database, _, _ = engines
+    with cairn.open_blocking(tmp_path / "one", **options) as one:
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        one.parts.storage.archive()
+        root = one.parts.storage.database.root
+    fresh = Postgres(database.url, root)
+    with fresh.connection() as line:
+        line.execute("DELETE FROM cairn_units WHERE root = %s", [root])
+        line.execute("DELETE FROM cairn_journals WHERE root = %s", [root])
+    fresh.close()
+    with cairn.open_blocking(tmp_path / "two", **options) as two:
+        two.add("s", [message("She likes anchovies.", 1)])
+        two.flush("s")
+        assert finds(two, "Zaphodine", consistency="strong") and finds(two, "anchovies", consistency="strong")
+
+
+def test_what_cannot_be_used_is_named(engines, options, tmp_path, monkeypatch):
+    """A wrong key, a bucket that is not there, an address without a bucket, a database that is away."""
+    for change, words in (
+        ({"storage__url": "bucket"}, "s3://bucket/prefix"),
+        ({"storage__url": "s3://key:secret@cairn/x"}, "AWS_ACCESS_KEY_ID"),
+    ):
+        with pytest.raises((StorageSelectionError, Misconfigured), match=words):
+            cairn.open_blocking(tmp_path / "x", **{**options, **change}).__enter__()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(StorageSelectionError, match="the secret key is wrong"):
+        cairn.open_blocking(tmp_path / "x", **options).__enter__()
+    away = {"storage__database": f"postgresql://cairn@127.0.0.1:{many.free_port()}/cairn"}
+    with pytest.raises((StorageSelectionError, Unavailable), match="PostgreSQL does not answer"):
+        cairn.open_blocking(tmp_path / "y", **{**options, **away}).__enter__()
+
+
+@pytest.mark.slow
+def test_servers_killed_and_engines_stopped_lose_nothing(engines):
+    """Three servers, four clients: everything acknowledged is there once, in order, and told in one episode."""
+    assert many.faults(*engines, seconds=10.0, seed=1) == []
