@@ -224,6 +224,30 @@ def test_a_hundred_rounds_of_one_session_grow_the_root_by_nothing(memory: Memory
     assert sizes() == before
 
 
+def test_lessons_the_agent_states_become_candidates_with_their_source(memory: Memory, tmp_path: Path) -> None:
+    """In so many words, each once; what it plans, asks, or shows as code is none, and no candidate is recalled."""
+    lesson = "The changelog must have the new version, otherwise the release test fails."
+    path = transcript(
+        tmp_path / "t.jsonl",
+        record("user", "u1", "You must answer, otherwise I stop."),
+        record(
+            "assistant", "a1", [{"type": "text", "text": f"Fixed. {lesson} I must go on, or else it breaks."}]
+        ),
+        record(
+            "assistant",
+            "a2",
+            "Should it always run, or else fail?\n```\nyou must not, otherwise it fails\n```",
+        ),
+        record("assistant", "a3", f"As said: {lesson[0].lower()}{lesson[1:]}"),
+    )
+    event = HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))
+    take_in(memory, event)
+    take_in(memory, event)
+    kept = memory.memories.list(status="candidate").memories
+    assert [(row["content"], row["origin"]) for row in kept][-1:] == [(lesson, "agent")] and len(kept) <= 2
+    assert kept[-1]["source_id"].startswith("claude-abc#a1")
+
+
 def test_words_of_an_event_are_known_when_the_transcript_brings_them(memory: Memory, tmp_path: Path) -> None:
     """A prompt taken before its transcript was written is not taken twice."""
     path = tmp_path / "t.jsonl"

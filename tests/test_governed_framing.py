@@ -10,7 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
+import cairn
 from cairn.governed.framing import NOTICE, frame, take_out
+from cairn.surfaces.cli import main
 
 LINES = [
     '2026-05-01: Dana likes "green" tea & cake. (dana_ep_20260501_00000001)',
@@ -102,3 +104,17 @@ def test_many_marks_cost_bounded_work():
     """A text of nothing but opening and closing marks comes back as it is."""
     text = "<cairn-recall sum=0123456789ab>\nx\n</cairn-recall sum=ba9876543210>\n" * 30_000
     assert take_out(text) == (text, 0)
+
+
+def test_add_says_how_many_frames_it_took_out(tmp_path, capsys):
+    """What was recalled and comes back in a message is not kept again, and the answer says so."""
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        memory.remember("Deploys wait for the migration job.", "gotcha")
+        recalled = memory.recall("what do deploys wait for").prompt
+        said = [{"role": "user", "content": f"{recalled}\nHow long do they wait?"}]
+        assert memory.add("s1", said).recalled == 1
+        assert [one.text.strip() for one in memory.unprocessed("s1")] == ["How long do they wait?"]
+        assert memory.add("s1", [{"role": "user", "content": "Thanks."}]).recalled == 0
+    at = ["--root", str(tmp_path / "root")]
+    assert main([*at, "--json", "add", "--session", "s2", f"Look: {recalled} again {recalled}"]) == 0
+    assert json.loads(capsys.readouterr().out)["recalled"] == 2

@@ -336,3 +336,39 @@ def test_the_tables_follow_and_forget_scrubs_them(cli):
     with sqlite3.connect(place) as db:
         assert db.execute(query).fetchall() == []
     db.close()
+
+
+def test_claudes_own_memory_folder_comes_in_whole_and_stays_as_it_is(tmp_path, capsys):
+    """Each file is one memory, the index repeats nothing, a second import adds nothing, and no byte there changes."""
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    head = "---\nname: {0}\ndescription: {1}\nmetadata:\n  type: {2}\nmodified: 2026-05-01T10:00:00Z\n---\n"
+    (folder / "MEMORY.md").write_text(
+        "# Memory\n- [Deploys](deploys.md) \u2014 wait\n- The staging host is called heron.\n"
+    )
+    (folder / "deploys.md").write_text(
+        head.format("deploys-wait", "Deploys wait for the migration job", "project")
+        + "Deploys wait for the migration job.\n\n**Why:** it locks tables.\n**How to apply:** see [[short-answers]].\n"
+    )
+    (folder / "style.md").write_text(
+        head.format("short-answers", "Wants short answers", "feedback") + "No lists.\n"
+    )
+    (folder / "old.md").write_text("---\nname: old\ntype: user\n---\nLives in Porto since spring.\n")
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    at = ["--root", str(tmp_path / "root"), "--json", "memories"]
+    assert main([*at, "import", "--from", "claude", str(folder)]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (len(done["kept"]), done["refused"]) == (4, [])
+    assert main([*at, "list"]) == 0
+    rows = json.loads(capsys.readouterr().out)["memories"]
+    by_text = {row["content"]: row for row in rows}
+    whole = next(text for text in by_text if text.startswith("Deploys wait"))
+    assert "**Why:** it locks tables." in whole and "[[short-answers]]" in whole
+    assert by_text["Wants short answers\n\nNo lists."]["category"] == "preference"
+    assert by_text[whole]["created_at"].startswith("2026-05-01")
+    assert "The staging host is called heron." in by_text and "Lives in Porto since spring." in by_text
+    assert {row["status"] for row in rows} == {"candidate"}
+    assert main([*at, "import", "--from", "claude", str(folder)]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["kept"], len(done["known"])) == ([], 4)
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == before

@@ -21,12 +21,15 @@ from cairn.governed.access import Stat, ref
 from cairn.governed.ledger import CaptureLedger, category_of
 from cairn.governed.memories import Keeper
 from cairn.governed.records import CATEGORIES, IMPORTANCES, moment
+from cairn.notes.format import parse_note
 from cairn.types import Space, Verdict, checked_id
 
 _OBSERVATION = re.compile(r"^\s*[-*] \[([^\]\n]{1,40})\]\s+(.+?)\s*$", re.MULTILINE)
 _TAGS = re.compile(r"\s+#[\w/-]+|\s+\([^()]*\)\s*\Z")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(.+?)\s*$")
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$")
+_INDEX_LINE = re.compile(r"^\s*[-*] \[[^\]\n]*\]\([^)\n]*\.md\)")
+_CLAUDE_CATEGORY = {"user": "fact", "feedback": "preference", "reference": "fact"}
 _HEADING_CATEGORY = (
     ("preference", ("preference", "style", "likes")),
     ("convention", ("convention", "rule", "standard", "guideline")),
@@ -235,7 +238,57 @@ def _read_basic_memory(text: str, owner: str) -> list[Incoming]:
 
 
 def _read_claude(text: str, owner: str) -> list[Incoming]:
-    """A Claude `MEMORY.md` or `CLAUDE.md`: each bullet, and each paragraph, under its heading."""
+    """A `MEMORY.md` or `CLAUDE.md`, one memory of Claude Code's own folder, or all of the folder (`folder_text`)."""
+    files = _files_in(text)
+    if files is not None:
+        return [one for name, inside in files for one in _read_claude_file(name, inside, owner)]
+    return _read_claude_file("", text, owner)
+
+
+def folder_text(files: Iterable[tuple[str, str]]) -> str:
+    """The files of a folder, by their names, as one text that an import takes."""
+    return json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
+
+
+def _files_in(text: str) -> list[tuple[str, str]] | None:
+    """What `folder_text` was made of; None for any other text."""
+    if not text.startswith('{"files": ['):
+        return None
+    try:
+        return [(str(one["name"]), str(one["text"])) for one in json.loads(text)["files"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_claude_file(name: str, text: str, owner: str) -> list[Incoming]:
+    note = parse_note(text)
+    if not note.frontmatter:
+        # In the index of a folder a line that links to a file only repeats what the file says.
+        lines = text.splitlines()
+        own = [line for line in lines if not (name and _INDEX_LINE.match(line))]
+        return _read_claude_page("\n".join(own), owner)
+    head, body = note.frontmatter, note.body.strip()
+    told = str(head.get("description") or "").strip()
+    content = body if not told or told in body else f"{told}\n\n{body}".strip()
+    if not content:
+        return []
+    about = head.get("metadata")
+    kind = str(about.get("type") if isinstance(about, Mapping) else head.get("type") or "")
+    named = str(head.get("name") or name or "")
+    return [
+        Incoming(
+            f"{named} {_mark(content)}",
+            content,
+            _CLAUDE_CATEGORY.get(kind) or category_of(content),
+            "user" if owner else "project",
+            owner,
+            created_at=moment(str(head.get("modified") or "")),
+        )
+    ]
+
+
+def _read_claude_page(text: str, owner: str) -> list[Incoming]:
+    """A page of bullets and paragraphs: each of them, under its heading."""
     track = "user" if owner else "project"
     out: list[Incoming] = []
     heading, fenced = "", False

@@ -85,6 +85,9 @@ class AddData:
     skipped: Annotated[list[str] | None, says("messages that are no talk and were left out, and why", [])] = (
         None
     )
+    recalled: Annotated[
+        int | None, says("framed recalls that were taken out: what was recalled is not kept again", 1)
+    ] = None
 
 
 class FlushData:

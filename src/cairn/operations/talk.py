@@ -10,7 +10,7 @@ from cairn.errors import NotFound
 from cairn.operations import answers, rules
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
 from cairn.operations.table import Granted, Room, operation, says
-from cairn.types import Message, Space
+from cairn.types import Message, Space, with_texts
 
 if TYPE_CHECKING:
     from cairn.talk import AddOutcome, FlushOutcome
@@ -22,6 +22,8 @@ def _added(outcome: AddOutcome, _room: Room, _asked: Mapping[str, Any]) -> dict[
     told: dict[str, Any] = {"message_count": outcome.message_count, "status": outcome.status}
     if outcome.skipped:
         told["skipped"] = list(outcome.skipped)
+    if outcome.recalled:
+        told["recalled"] = outcome.recalled
     if outcome.pending is not None:
         return told | {"pending": outcome.pending}
     return told | {"lsn": outcome.lsn, "waiting": [str(one) for one in outcome.waiting]}
@@ -52,6 +54,21 @@ def _labelled(
         )
         for one in messages
     ]
+
+
+def _frames_in(messages: Sequence[Message]) -> int:
+    """How many framed recalls the messages hold, which are taken out before anything is written."""
+    from cairn.governed.framing import take_out
+
+    count = 0
+
+    def look(text: str) -> str:
+        nonlocal count
+        count += take_out(text)[1]
+        return text
+
+    with_texts(messages, look)
+    return count
 
 
 def _without_times(messages: Sequence[Message]) -> str:
@@ -158,7 +175,7 @@ class Talk(Room):
             if async_mode:
                 waiting = capture.unprocessed(space, session_id, limited_to=limited_to)
                 outcome = replace(outcome, status="queued", pending=len(waiting))
-            return replace(outcome, skipped=said.skipped)
+            return replace(outcome, skipped=said.skipped, recalled=_frames_in(parsed))
 
     @operation(http="GET /tasks", answers=answers.TasksData, allow=rules.whole_space(write=False))
     def tasks(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from cairn.errors import Invalid
+from cairn.errors import Invalid, NotFound
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.surfaces.command import Call, Command, short, text_of
@@ -162,11 +163,24 @@ def _confirm(told: Mapping[str, Any], output: Output) -> None:
 
 
 def _file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="the export; - for standard input")
+    parser.add_argument("file", help="the export; - for standard input; of claude also its memory folder")
 
 
 def _read_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
-    fields["text"] = text_of(args.file)
+    if fields["source"] == "claude" and Path(args.file).expanduser().is_dir():
+        fields["text"] = _folder(Path(args.file).expanduser())
+    else:
+        fields["text"] = text_of(args.file)
+
+
+def _folder(at: Path) -> str:
+    """The notes of a memory folder as one text; nothing in it is changed."""
+    from cairn.governed.migrate import folder_text
+
+    files = sorted(path for path in at.rglob("*.md") if path.is_file())
+    if not files:
+        raise NotFound(f"{at}: there is no note in this folder.", file=str(at))
+    return folder_text((str(path.relative_to(at)), text_of(str(path))) for path in files)
 
 
 def say_imported(done: Any, output: Output) -> None:
@@ -334,6 +348,7 @@ COMMANDS = (
         examples=(
             "cairn memories import --from mem0 export.json",
             "cairn memories import --from claude ~/project/MEMORY.md",
+            "cairn memories import --from claude ~/.claude/projects/-home-ann-tides/memory",
         ),
     ),
     Command(

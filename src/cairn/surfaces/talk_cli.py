@@ -107,6 +107,10 @@ def say_added(data: Any, output: Output) -> None:
     )
     for one in (*data.get("waiting", ()), *data.get("skipped", ())):
         output.line(one)
+    if count := data.get("recalled"):
+        output.line(
+            f"{count} framed {'recall was' if count == 1 else 'recalls were'} taken out: it is known already."
+        )
 
 
 def say_flushed(data: Any, output: Output) -> None:

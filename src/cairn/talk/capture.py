@@ -36,7 +36,7 @@ class AddOutcome:
     """`status` is "accumulated" or "extracted"; `lsn` is the change after which the words are searchable.
 
     The messages are kept either way. `waiting` names the episodes that could not be written yet.
-    `skipped` says which messages are no talk and were left out.
+    `skipped` says which messages are no talk and were left out, `recalled` how many framed recalls were taken out.
     Where the caller did not wait, `status` is "queued" and `pending` messages of the session wait to be extracted.
     """
 
@@ -47,6 +47,7 @@ class AddOutcome:
     waiting: tuple[Waiting, ...] = ()
     pending: int | None = None
     skipped: tuple[str, ...] = ()
+    recalled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
