@@ -48,6 +48,7 @@ def main() -> int:
                 has_touch=True,
             )
             walk("accessible, phone", lambda: walks.accessible(phone, walks.VIEWS))
+            walk("forget a person", lambda: walks.forget_person(page, "bo"))
             assert not page.troubles, page.troubles
         walk("an index that is made anew", lambda: walks.rebuilding(browser, root))
         walk("a server that went away", lambda: walks.server_gone(browser, root))

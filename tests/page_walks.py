@@ -202,6 +202,20 @@ def forget(page, words="leap seconds"):
     assert not page.locator(".card mark").count()
 
 
+def forget_person(page, who):
+    """Everything of a person goes after a second look; the others stay."""
+    page.goto(f"/view/who?scope=user&owner={who}")
+    with page.expect_download() as found:
+        page.click("a.button:has-text('Export')")
+    assert found.value.suggested_filename == f"{who}.json"
+    page.click(f"button:has-text('Forget {who}')")
+    page.wait_for_selector("h1:has-text('Look again')")
+    page.click("button:has-text('for good')")
+    page.wait_for_selector(".receipt")
+    page.goto("/view/people")
+    assert not page.locator(f".who:has-text('{who}')").count() and page.locator(".who").count()
+
+
 def hostile(browser, root):
     """The whole corpus in every place where text stands: it is seen as text, and nothing of it runs or is fetched."""
     with Memory(load(root, **QUIET), background=False) as memory:

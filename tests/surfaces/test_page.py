@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
@@ -108,6 +110,26 @@ def owner(server, root):
     assert "httponly" in cookie and "samesite=strict" in cookie
     assert Visitor(server.port).get(f"/view/open?code={code}")[0] == 403  # the link works once
     return visitor
+
+
+def test_cairn_open_uses_the_server_that_runs(server, root):
+    """The command finds the server of this root and prints a link that lets in, once."""
+    command = [
+        sys.executable,
+        "-m",
+        "cairn.surfaces.cli",
+        "--root",
+        str(root),
+        "open",
+        "--no-browser",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True)
+    link = json.loads(done.stdout)["link"]
+    assert link.startswith(f"http://127.0.0.1:{server.port}/view/open?code=")
+    visitor = Visitor(server.port)
+    assert visitor.get(link.partition(str(server.port))[2])[0] == 303
+    assert "You may change what is here" in visitor.get("/")[1]
 
 
 def test_who_only_looks_changes_nothing(server):

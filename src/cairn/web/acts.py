@@ -15,6 +15,7 @@ from cairn.errors import Conflict, Invalid
 from cairn.memory import Memories
 from cairn.operations.browse import Browse
 from cairn.operations.memories import Remember
+from cairn.operations.persons import Persons
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.web import views
@@ -139,6 +140,14 @@ def forget(desk: Desk, form: Form) -> Done:
     return Done(template="forget.html", shown=shown)
 
 
+def forget_person(desk: Desk, form: Form) -> Done:
+    """The same for all that is a person's own."""
+    owner, shared = form.get("owner", ""), form.get("shared") == "yes"
+    planned = form.get("sure") != "yes"
+    receipt = desk.ask(Persons.forget_person, user_id=owner, shared=shared, dry_run=planned)
+    return Done(template="farewell.html", shown={"receipt": receipt, "owner": owner})
+
+
 def remember(desk: Desk, form: Form) -> Done:
     """Keep one sentence."""
     scope, _, owner = form.get("who", "").partition(":")
@@ -240,6 +249,7 @@ ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
     "merge": merge,
     "restore": restore,
     "forget": forget,
+    "forget_person": forget_person,
     "remember": remember,
     "core": core,
     "checkpoint": checkpoint,

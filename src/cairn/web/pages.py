@@ -122,6 +122,15 @@ class Pages:
                 found = desk.ask(Recall.show, id=query.get("id", ""))
                 text = found.get("source") or "\n\n".join(found["sections"].values())
                 return Response(text, media_type="text/plain; charset=utf-8", headers=_uncached())
+            if path == "export":
+                from cairn.operations.persons import Persons
+
+                kept = desk.ask(Persons.export_person, user_id=query.get("owner", ""))
+                name = f'attachment; filename="{kept["user_id"]}.json"'
+                body = json.dumps(kept, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+                return Response(
+                    body, media_type="application/json", headers=_uncached() | {"content-disposition": name}
+                )
             if path not in VIEWS:
                 raise NotFound(f"There is no view {path[:80]}. The links above lead everywhere.")
             template, shown = VIEWS[path](desk, query)
@@ -307,7 +316,7 @@ class Pages:
         return StreamingResponse(stream(), media_type="text/event-stream", headers=_uncached())
 
 
-KNOWN = frozenset({*VIEWS, "static", "do", "open", "login", "events", "raw"})
+KNOWN = frozenset({*VIEWS, "static", "do", "open", "login", "events", "raw", "export"})
 
 
 def _uncached() -> dict[str, str]:

@@ -22,7 +22,7 @@ _MOST_OWNERS = 24
 _TOPICS = 12
 _READ = 1000
 _HIGH, _LEFT, _TOP = 30, 150, 34
-_ACROSS, _NARROWEST, _WIDEST = 960, 26, 64
+_ACROSS, _NARROWEST, _WIDEST = 780, 24, 60
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _PLAIN = frozenset(
     [
@@ -111,7 +111,7 @@ def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
     return {
         "rows": rows,
         "columns": marks,
-        "width": _LEFT + len(columns) * wide + 90,
+        "width": _LEFT + len(columns) * wide + 70,
         "height": _TOP + len(rows) * _HIGH + 12,
         "left": _LEFT,
     }

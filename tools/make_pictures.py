@@ -1,0 +1,94 @@
+"""The pictures of the page in docs/: a small story, every view, light and dark and on a phone. Needs Chromium and pngquant.
+
+python -m tools.make_pictures
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests import page_walks as walks
+from tests.surfaces.served import serving
+
+from cairn.config import load
+from cairn.memory import Memory
+
+OUT = Path(__file__).parent.parent / "docs" / "pictures"
+START, DAY = 1793000000000, 86_400_000
+TALK = (
+    ("alice", "I moved to Lisbon in May and I love the light here.", "Lisbon suits you. Shall I remember the new address?"),
+    ("alice", "I am allergic to peanuts, please keep that in mind for recipes.", "I will leave peanuts out from now on."),
+    ("bo", "We decided to deploy only after the migration job is done.", "Then I check the job before each deploy."),
+    ("alice", "My sister Marta visits me on 12 December, she likes long walks.", "I found three walks along the river."),
+    ("bo", "The tide table parser breaks on leap seconds, line 212.", "A test for the last leap second would show it."),
+    ("alice", "I started learning the cello with Mr. Tavares every Tuesday.", "Good luck with the first scales!"),
+    ("bo", "The invoice for the harbour office is due on 3 December.", "I will remind you two days before."),
+    ("alice", "أحب القهوة العربية في الصباح", "Noted."),
+    ("alice", "Actually I moved again: since October I live in Porto.", "Porto it is."),
+)  # fmt: skip
+VIEWS = {
+    "timeline": "/",
+    "search": "/?q=where+does+alice+live",
+    "person": "/view/who?scope=user&owner=alice",
+    "review": "/view/review",
+    "project": "/view/project",
+    "picture": "/view/map",
+    "documents": "/view/knowledge",
+    "health": "/view/health",
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1040, "height": 680}},
+    "dark": {"viewport": {"width": 1040, "height": 680}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 760}, "is_mobile": True},
+}
+
+
+def fill(root: Path) -> None:
+    """The story."""
+    with Memory(load(root), background=False) as memory:
+        for n, (who, text, answer) in enumerate(TALK):
+            at = START + n * 2 * DAY
+            said = [walks.said(who, text), walks.said("helper", answer, role="assistant")]
+            memory.add(f"s{n}", [{**one, "timestamp": at + 60_000 * i} for i, one in enumerate(said)])
+            memory.flush(f"s{n}")
+        memory.remember("Deploys wait for the migration job.", "gotcha", pinned=True)
+        memory.remember("We write the test before the fix.", "convention")
+        memory.remember("Times in tables are UTC, shown in the reader's zone.", "decision")
+        for text in (
+            "The staging database is reset every Sunday night.",
+            "Bo reviews all changes of the parser.",
+            "Releases are cut from main on Thursdays.",
+        ):
+            memory.remember(text, origin="agent")
+        memory.remember("Alice drinks her coffee black.", "preference", "user", "alice", origin="agent")
+        memory.memories.set_core(projectSummary="A parser for tide tables.", activeFocus=["leap seconds"])
+        memory.checkpoint("before the move")
+        memory.sync()
+
+
+def main() -> int:
+    """Take them all."""
+    OUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, walks.chromium() as browser:
+        root = Path(folder) / "root"
+        fill(root)
+        with serving(root) as server:
+            for way, how in WAYS.items():
+                page = walks.visitor(browser, server.port, root, **how)
+                page.goto("/?q=Lisbon&kind=episode")
+                entry = page.locator("a.title").first.get_attribute("href")
+                for name, path in (VIEWS | {"entry": entry}).items():
+                    page.goto(path)
+                    page.wait_for_load_state("load")
+                    page.mouse.move(0, 0)
+                    page.screenshot(path=OUT / f"{name}-{way}.png")
+    files = sorted(map(str, OUT.glob("*.png")))
+    subprocess.run(["pngquant", "--force", "--ext", ".png", "--speed", "1", "64", *files], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
