@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from tools import cluster as many
@@ -117,6 +120,26 @@ def test_what_one_machine_writes_another_has(engines, options, tmp_path):
         assert not finds(two, "Zaphodine", consistency="strong")
         for key, _, _ in ObjectBackend.scan(one.parts.storage):
             assert "Zaphodine" not in ObjectBackend.read(one.parts.storage, Locator(key)), key
+
+
+def test_a_new_machine_asks_from_the_command_line(options, tmp_path):
+    """Nothing was prepared on it: the first look finds what others wrote, and an export is an ordinary root."""
+    with cairn.open_blocking(tmp_path / "one", **options) as one:
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        one.flush("s")
+    env = {f"CAIRN_{name.upper()}": value for name, value in options.items()}
+
+    def cairn_says(*words: str, **more: str) -> str:
+        command = [sys.executable, "-m", "cairn.surfaces.cli", *words]
+        return subprocess.run(
+            command, env={**os.environ, **more}, check=True, capture_output=True, text=True
+        ).stdout
+
+    new, copy = str(tmp_path / "new"), str(tmp_path / "copy")
+    assert "Zaphodine" in cairn_says("--root", new, "search", "heron", "--user", "alice", **env)
+    cairn_says("--root", new, "export", str(tmp_path / "all.tar.gz"), **env)
+    cairn_says("--root", copy, "import", str(tmp_path / "all.tar.gz"))
+    assert "Zaphodine" in cairn_says("--root", copy, "search", "heron", "--user", "alice")
 
 
 def test_the_database_is_lost_and_read_back_from_the_bucket(engines, options, tmp_path):

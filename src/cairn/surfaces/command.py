@@ -258,12 +258,13 @@ def opened(args: argparse.Namespace, *, reading: bool = False) -> Memory:
     """The memory of this call's root. A lone call does its own indexing; beside a server it leaves that to it.
 
     Raises:
-        NotFound: the call only reads (`reading`) and there is no such root. A misspelt name makes no folder.
+        NotFound: the call only reads (`reading`) and there is no such root. A misspelt name makes no folder. Of a
+            memory in a bucket the root is this machine's own folder, which a first look makes.
     """
     from cairn.memory import Memory
 
     settings = settings_for(args)
-    if reading and not settings.root.exists():
+    if reading and not settings.storage.url and not settings.root.exists():
         raise NotFound(
             f"There is no memory at {settings.root}: `cairn init` makes one, --root names another.",
             root=settings.root,
