@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from cairn.daemon import Daemon
+from cairn.engines.bytescan import size_of
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
@@ -145,7 +146,7 @@ def _bulk(parts: Parts, entries: int) -> dict[str, float]:
     parts.indexer.scan()
     figures["scan_ms"] = (time.perf_counter() - begin) * 1000
     markdown = sum(file.stat().st_size for file in parts.folder.rglob("*.md"))
-    figures["index_bytes_per_markdown_byte"] = parts.index.size_bytes() / markdown
+    figures["index_bytes_per_markdown_byte"] = size_of(parts.index_dir) / markdown
     return figures
 
 

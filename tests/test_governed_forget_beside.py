@@ -13,7 +13,7 @@ import pytest
 import cairn
 from cairn import BlockingMemory
 from cairn.engines import lance
-from cairn.engines.lance import LanceMirror
+from cairn.engines.lance import LanceTables
 from cairn.engines.rows import SqliteIndex
 from cairn.governed import derived, forget, pages
 from cairn.notes.notebook import Notebook
@@ -200,18 +200,18 @@ def test_vectors_of_a_text_that_went_meanwhile_are_not_kept(memory, monkeypatch)
     assert index.have_vectors(gone) == set()
 
 
-def test_a_follower_that_is_starting_does_not_hold_up_a_scrub(tmp_path, monkeypatch):
-    """Forget: importing LanceDB takes long on a busy machine; the mirror is free meanwhile."""
+def test_folding_that_is_starting_does_not_hold_up_a_scrub(tmp_path, monkeypatch):
+    """Forget: importing LanceDB takes long on a busy machine; the tables are free meanwhile."""
     (tmp_path / "lancedb").mkdir()
-    mirror, index = LanceMirror(tmp_path), SqliteIndex(tmp_path)
+    tables, index = LanceTables(tmp_path), SqliteIndex(tmp_path)
     scrubbed = []
 
     def importing() -> Any:
-        scrubbed.append(LanceMirror(tmp_path).scrub(seconds=0.0))
+        scrubbed.append(LanceTables(tmp_path).scrub(seconds=0.0))
         raise ImportError("enough seen")
 
-    monkeypatch.setattr(lance, "_imported", importing)
+    monkeypatch.setattr(lance, "imported", importing)
     with pytest.raises(ImportError):
-        mirror.follow(index)
+        tables.fold(index)
     index.close()
     assert scrubbed == [True]

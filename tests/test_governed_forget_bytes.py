@@ -31,11 +31,11 @@ def say(memory: Memory, session: str, *texts: str, **more: object) -> None:
     memory.add(session, messages, **more)
 
 
-def mirrored(memory: Memory) -> None:
-    """Fill the vectors and their mirror in LanceDB, too."""
+def folded_in(memory: Memory) -> None:
+    """Fill the vectors and the tables of LanceDB, too."""
     memory.search("vault", user_id="dana", consistency="strong")
     parts = memory.parts
-    parts.mirror.follow(parts.index)
+    parts.lance.fold(parts.index)
 
 
 def test_every_carrier_that_can_be_cleaned_is(memory):
@@ -61,9 +61,9 @@ def test_every_carrier_that_can_be_cleaned_is(memory):
     memory.memories.edit(kept, content="The plants are watered on Tuesdays.", reason=f"as {CANARY} says")
     memory.memories.supersede(kept, "Plants are watered by the neighbour.", reason=f"because of {CANARY}")
     memory.checkpoint(f"before {CANARY}")
-    mirrored(memory)
+    folded_in(memory)
     assert len(holding(root, CANARY)) >= 6
-    assert any("lance" in name for name in holding(root, CANARY)), "the mirror holds it before"
+    assert any("lance" in name for name in holding(root, CANARY)), "the tables hold it before"
     receipt = memory.memories.forget(made.memory["id"], words=[CANARY])
     assert receipt.complete, receipt.left
     assert holding(root, CANARY) == []
@@ -82,7 +82,7 @@ def test_what_cannot_be_cleaned_is_named_file_by_file(memory):
     root = memory.settings.root
     say(memory, f"talk-{CANARY}", f"I open the vault with {CANARY} daily.", "And then I have tea.")
     memory.flush(f"talk-{CANARY}")
-    mirrored(memory)
+    folded_in(memory)
     receipt = memory.memories.forget(words=[CANARY])
     assert not receipt.complete
     named = {where for where, _ in receipt.left}

@@ -1,19 +1,22 @@
-"""The LanceDB mirror: late, broken or missing, answers stay right."""
+"""The tables of LanceDB: late, broken or missing, answers stay right."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-import time
 
+import numpy as np
 import pytest
 
+from cairn.engines import lance
 from cairn.engines.embedders import HashingEmbedder
-from cairn.engines.lance import LanceMirror, MirrorProcess
+from cairn.engines.lance import Folder, LanceTables, Wish
+from cairn.engines.large import Answering, LargeIndex
 from cairn.engines.rows import SqliteIndex
 from cairn.notes.notebook import Draft
-from tests.index_world import ALICE, BOB, DAY, World, by_meaning
+from cairn.retrieval.corpus import Ask, Moved
+from tests.index_world import ALICE, BOB, DAY, World, by_meaning, by_words
 from tests.waiting import until
 
 EMBEDDER = HashingEmbedder(64)
@@ -21,14 +24,13 @@ pytestmark = pytest.mark.xdist_group("lance")  # importing LanceDB costs seconds
 
 
 class LargeWorld(World):
-    """Every scope counts as too large for memory, so that vectors are asked of the mirror."""
+    """Every scope counts as too large for memory, so that LanceDB is asked."""
 
     def __init__(self, folder, rows: int = 400):
         super().__init__(folder)
-        self.index.close()
-        self.index = SqliteIndex(folder / ".index", memory_rows=5)
-        self.indexer._index = self.index
-        self.mirror = LanceMirror(folder / ".index", index_rows=300)
+        self.tables = LanceTables(folder / ".index", index_rows=300)
+        self.large = LargeIndex(self.index, self.tables, whole_rows=0, best=20)
+        self.answering = Answering(self.index, self.tables, engine="auto", memory_rows=5, large=self.large)
         for scope, count in ((ALICE, rows), (BOB, 20)):
             drafts = [
                 Draft({"session_id": f"s{n % 7}", "timestamp": f"{DAY}T10:00:00+00:00"}, {"Content": text(n)})
@@ -41,13 +43,22 @@ class LargeWorld(World):
         self.indexer.catch_up(30, embed=True)
         assert self.indexer.waiting_for_vectors() == 0
 
-    def follow(self) -> int:
-        done = self.mirror.follow(self.index)
-        assert self.mirror.watermark()["version"] == self.index.version()
+    def fold(self) -> int:
+        done = self.tables.fold(self.index)
+        assert self.tables.state()["kinds"]["episode"]["version"] == self.index.version()
         return done
 
+    def asked(self, scope=ALICE):
+        """Whoever answers, asked so that a lost table is met."""
+        index = self.answering(scope)
+        try:
+            index.legs(scope, Ask(terms=("topic1",)))
+        except Moved:
+            index = self.answering(scope)
+        return index
+
     def top(self, words: str, scope=ALICE) -> list[str]:
-        found = by_meaning(self.index, scope, EMBEDDER.embed([words])[0])[:3]
+        found = by_meaning(self.asked(scope), scope, EMBEDDER.embed([words])[0])[:3]
         return [row.text for row in self.index.rows(scope, found)]
 
 
@@ -62,61 +73,181 @@ def world(tmp_path):
     made.close()
 
 
-@pytest.mark.parametrize("damage", ["gone", "half", "no mark"])
-def test_a_broken_mirror_is_made_anew(world, damage):
-    """E5: a missing, half deleted or unmarked mirror costs nothing but time."""
-    world.follow()
+def test_a_table_holds_whole_rows_and_answers_for_them(world):
+    """E5, E24, E56: `<kind>.lance` has text, words, vector, tags, metadata and scalars, and indexes over them."""
+    assert world.answering(ALICE) is world.index, "without tables memory answers"
+    assert world.fold() == 420
+    assert world.answering(ALICE) is world.large
+    import lancedb
+
+    table = lancedb.connect(world.folder / ".index" / "lancedb").open_table("episode")
+    [row] = table.search().where(f"entry_id = '{world.ids[3].entry_id}' AND owner = 'bob'").to_list()
+    assert (row["text"], row["session_id"], row["app"], row["track"]) == (text(3), "s3", "default", "user")
+    assert {"topic3", "item21"} <= set(row["tokens"].split())
+    assert (len(row["vector"]), row["tags"], row["senders"]) == (64, [], [])
+    assert text(3) in row["metadata"]
+    indexed = {column for index in table.list_indices() for column in index.columns}
+    assert indexed == {"id", "scope", "session_id", "timestamp_ms", "senders", "labels", "tokens", "vector"}
+    assert world.top(text(123))[0] == text(123)
+    assert world.top(text(5), BOB)[0] == text(5)
+    assert [r.text for r in world.index.rows(ALICE, by_words(world.large, ALICE, ["item70"]))] == [text(10)]
+    # Beside the table, what it has not seen yet.
+    file = world.path()
+    file.write_text(file.read_text().replace(text(123), "topic123 became something else entirely"))
+    fresh = world.episode("a brand new thing about zebras")
+    world.embedded()
+    assert text(123) not in world.top(text(123)), "a changed row is not found by its old vector"
+    assert world.top("brand new thing about zebras")[0].startswith("a brand new")
+    world.notebook.remove(world.root.note("episode", ALICE, DAY), [fresh])
+    world.embedded()
+    assert world.fold() > 0
+    assert world.top("topic123 became something else entirely")[0].startswith("topic123 became")
+    assert not any("zebras" in found for found in world.top("brand new thing about zebras"))
+
+
+def test_the_index_over_vectors_agrees_with_exact_search(world):
+    """Of the ten nearest, LanceDB proposes at least 98 in 100, with a filter and without."""
+    world.fold()
+    agreed = total = 0
+    for n in range(0, 400, 20):
+        query = EMBEDDER.embed([f"item{n * 7} topic{n + 1}"])[0]
+        exact = world.index.legs(ALICE, Ask(plain=query)).cosine
+        found = world.large.legs(ALICE, Ask(plain=query)).cosine
+        agreed += np.count_nonzero(np.sort(found)[-10:] >= np.sort(exact)[-10] - 1e-4)
+        total += 10
+    assert agreed / total >= 0.98
+
+
+@pytest.mark.parametrize("damage", ["gone", "half", "no state", "bytes"])
+def test_broken_tables_are_made_anew(world, damage):
+    """E2, E5: missing, half deleted, unmarked or overwritten tables cost nothing but time, while they are in use, too."""
+    world.fold()
+    assert world.top(text(50))[0] == text(50)
     folder = world.folder / ".index" / "lancedb"
     if damage == "gone":
         shutil.rmtree(folder)
     elif damage == "half":
-        shutil.rmtree(folder / "entries.lance" / "data")
+        shutil.rmtree(folder / "episode.lance" / "data")
+    elif damage == "bytes":
+        for file in (folder / "episode.lance").rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"nonsense")
     else:
-        (folder / "mirror.json").unlink()
+        (folder / "state.json").unlink()
     assert world.top(text(50))[0] == text(50)
-    assert world.follow() == 420
+    assert world.fold() in {0, 420}
     assert world.top(text(50))[0] == text(50)
 
 
 def test_a_rebuilt_index_is_followed_from_the_start(world):
-    """After a rebuild rows have other ids; the old mirror is not believed."""
-    world.follow()
+    """After a rebuild rows have other ids; the old tables are not believed."""
+    world.fold()
     world.indexer.rebuild()
     world.embedded()
+    assert world.answering(ALICE) is world.index
     assert world.top(text(9))[0] == text(9)
-    assert world.follow() == 420
+    assert world.fold() == 420
+    assert world.answering(ALICE) is world.large
+    assert world.top(text(9))[0] == text(9)
 
 
-def test_the_follower_is_a_process_that_starts_when_due(tmp_path):
-    """Many rows at once start it; it writes the mirror and ends; the service itself imports nothing."""
+def test_filters_mean_the_same_to_lancedb(world):
+    """E6: the second dialect chooses what the first does, whatever quotes and signs stand in the values."""
+    world.fold()
+    everyone = {row.rowid: row for row in world.all_rows() if row.scope == ALICE}
+    cases = [
+        {"session_id": "s3"},
+        {"session_id": {"ne": "s3"}},
+        {"session_id": {"in": ["s1", "it's", "\\", 's"2', "x' OR '1'='1"]}},
+        {"session_id": {"in": []}},
+        {"session_id": {"gt": "s2", "lte": "s5"}},
+        {"OR": [{"parent_id": "nowhere"}, {"sender_id": {"ne": "ana'); --"}, "session_id": "s6"}]},
+        {"parent_id": {"ne": "\\'"}},
+        {"sender_id": {"in": ["a", "b"]}},
+        {"timestamp": {"gte": "2026-06-01T10:00:00+00:00"}, "session_id": "s0"},
+        {"timestamp": {"lt": 5}},
+        {"tags": {"ne": "it's"}, "metadata.it's": {"ne": "\\"}, "session_id": "s1"},
+    ]
+    from cairn.retrieval.filters import parse
+
+    world.tables.load(wait=True)
+    state = world.tables.state()
+    scope = world.large.legs(ALICE, Ask(terms=("topic1",))).corpus.scope
+    number = world.index.database.read(
+        lambda db: db.execute("SELECT id FROM scopes WHERE owner = ?", (scope.owner,)).fetchone()[0]
+    )
+    for case in cases:
+        where = parse(case)
+        wish = Wish("episode", f"scope = {number} AND {where.to_lance()}", 400, True, None)
+        [(_, found)] = world.tables.best(state, [wish], "concern concerns item", 1000)
+        expected = set(by_words(world.index, ALICE, ["concern", "concerns", "item"], where=where))
+        assert set(found) == expected, case
+        assert set(found) <= everyone.keys()
+
+
+def test_rows_are_folded_in_by_a_process_that_starts_when_due(tmp_path):
+    """Many rows at once start it; it writes the tables and ends; the service itself imports nothing."""
     world = LargeWorld(tmp_path, rows=40)
-    follower = MirrorProcess(world.folder / ".index", world.index, world.mirror, many=30, apart_seconds=0.0)
-    until(lambda: follower() or world.mirror.watermark().get("version") == world.index.version())
-    follower.stop()
+    folder = Folder(world.folder / ".index", world.index, world.tables, many=30, apart_seconds=0.0)
+    until(lambda: folder() or folder.told()["waiting"] == 0)
+    assert folder.told() == {"rows": 60, "waiting": 0}
+    folder.stop()
     code = (
-        "import sys, pathlib; from cairn.engines.lance import LanceMirror, MirrorProcess;"
-        "sys.exit(any(name in sys.modules for name in ('lancedb', 'pyarrow', 'onnxruntime')))"
+        "import sys, pathlib; from cairn.engines.large import Answering; from cairn.engines.lance import Folder;"
+        "sys.exit(any(name in sys.modules for name in ('lancedb', 'pyarrow', 'onnxruntime', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     world.close()
 
 
+def test_lancedb_is_loaded_without_its_rest_client():
+    """Most of an import serves tables on other machines: it is left out until somebody wants it, then whole."""
+    code = (
+        "import sys\n"
+        "from cairn.engines.lance_import import imported\n"
+        "lancedb = imported()\n"
+        "assert not [name for name in sys.modules if name.startswith('lance_namespace_urllib3_client')]\n"
+        "from lancedb.namespace import QueryTableRequest as late\n"
+        "made = late(k=1, vector={'single_vector': [1.0]})\n"
+        "from lance_namespace_urllib3_client.models import QueryTableRequest as real\n"
+        "assert type(made) is real and real is not late\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_index_size_stays_bounded(tmp_path, monkeypatch):
-    """However often notes are rewritten: 8 bytes per byte of truth, 8 per dimension and 512 per row, and 1 MB."""
-    monkeypatch.setattr("cairn.engines.lance._KEEP_SECONDS", 0.05)
+    """P12: however often notes are rewritten: 8 bytes per byte of truth, 8 per dimension and 512 per row, and 1 MB."""
+    monkeypatch.setattr(lance, "_KEEP_SECONDS", 0.001)
     world = LargeWorld(tmp_path, rows=200)
     file = world.path()
     for turn in range(6):
         file.write_text(file.read_text().replace(f"and{'x' * turn} place", f"and{'x' * (turn + 1)} place"))
         world.embedded()
-        world.follow()
+        world.fold()
         world.indexer.maintain()
-    time.sleep(0.2)
-    world.follow()
-    mark = world.mirror.watermark()
-    world.mirror._save(mark | {"prune_at": time.time() - 1})
-    world.follow()
+    for _ in range(2):
+        state = world.tables.state()
+        state["kinds"]["episode"]["prune_at"] = 1.0
+        world.tables._save(state)
+        world.tables.fold(world.index)
     markdown = sum(f.stat().st_size for f in world.folder.rglob("*.md"))
     size = sum(f.stat().st_size for f in (world.folder / ".index").rglob("*") if f.is_file())
     assert size < 8 * markdown + 220 * (8 * 64 + 512) + 1_048_576
     world.close()
+
+
+def test_a_reader_sees_what_another_process_folded_in(world):
+    """Two processes on one root: the tables of one are the answers of the other, without opening it anew."""
+    world.fold()
+    other = SqliteIndex(world.folder / ".index")
+    other.use_model(EMBEDDER.id)
+    reader = LanceTables(world.folder / ".index")
+    reader.load(wait=True)
+    large = LargeIndex(other, reader, whole_rows=0)
+    assert len(by_words(large, ALICE, ["item70"])) == 1
+    world.episode("something of quartz")
+    world.embedded()
+    assert len(by_words(large, ALICE, ["quartz"])) == 1, "before it is folded in"
+    world.fold()
+    assert len(by_words(large, ALICE, ["quartz"])) == 1, "and after"
+    other.close()

@@ -115,12 +115,16 @@ class EmbeddingSettings:
 class IndexSettings:
     """The derived index. `dir` is `<root>/.index` unless set (a synced root keeps it in a local cache).
 
+    `engine` says who answers: `memory` holds an owner's rows as arrays, `lancedb` asks the tables in `.index/lancedb`,
+    and `auto` takes memory for owners of up to `memory_rows` rows and LanceDB for larger ones.
+
     `token_vectors` keeps a vector for each word piece, too, about 2 KB for a message: answers are ordered better for it.
     """
 
     dir: str = ""
     scan_seconds: float = 30.0
     watch: bool = True
+    engine: str = "auto"
     memory_rows: int = 120_000
     token_vectors: bool = True
 
@@ -358,6 +362,7 @@ def _check(settings: Settings) -> None:
     choices = {
         "capture.mode": ("chat", "agent"),
         "embedding.provider": ("auto", "minilm", "openai", "hashing", "none"),
+        "index.engine": ("auto", "memory", "lancedb"),
         "keeping.secrets": ("redact", "refuse", "allow"),
         "logging.format": ("text", "json"),
         "logging.level": ("debug", "info", "warning", "error"),

@@ -3,7 +3,7 @@
     watch ──┐                        ┌─> drain ──> searchable by words
     poll  ──┼─> wake ─> index thread ┼─> scan, every `scan_seconds` (the guarantee)
     enqueue─┘                        └─> chores (strategies, sweep, maintenance)
-                       embed thread  ──> vectors, then the mirror follows
+                       embed thread  ──> vectors, then tables follow
 
 Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
 which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
@@ -79,7 +79,7 @@ class Daemon:
         watch: Reports touched keys until stopped; None to rely on scans.
         scan_seconds: Time between whole scans.
         chores: What else is due now and then.
-        follow: Called by the embed thread when no vector is missing (the mirror); returns what it did.
+        follow: Called by the embed thread when no vector is missing (tables of LanceDB).
         step_aside: Called before each batch of vectors; waits while people are served and says whether any were.
     """
 

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cairn.daemon import Daemon
-    from cairn.engines.lance import LanceMirror, MirrorProcess
+    from cairn.engines.lance import Folder, LanceTables
+    from cairn.engines.large import Answering
     from cairn.engines.links import LinkedStorage
     from cairn.engines.rows import SqliteIndex
     from cairn.engines.tables import MemoryTables
@@ -142,7 +143,6 @@ class Parts:
         self.opening = threading.RLock()
         self.closing = ExitStack()
         self.daemon: Daemon | None = None
-        self.follower: MirrorProcess | None = None
         self._swept = False
         self.storage: StorageBackend = select_backend(settings)
         self.root = MemoryRoot(self.storage)
@@ -322,11 +322,28 @@ class Parts:
         return made
 
     @Stage
-    def mirror(self) -> LanceMirror:
-        """The vectors of large scopes."""
-        from cairn.engines.lance import LanceMirror
+    def lance(self) -> LanceTables:
+        """The tables of LanceDB, one for each kind."""
+        from cairn.engines.lance import LanceTables
 
-        return LanceMirror(self.index_dir)
+        return LanceTables(self.index_dir)
+
+    @Stage
+    def folder(self) -> Folder:
+        """Folds new rows into the tables."""
+        from cairn.engines.lance import Folder
+
+        made = Folder(self.index_dir, self.index, self.lance, enabled=self.settings.index.engine != "memory")
+        self._closed_by(made.stop)
+        return made
+
+    @Stage
+    def answering(self) -> Answering:
+        """Chooses who answers for a scope, memory or LanceDB."""
+        from cairn.engines.large import Answering
+
+        chosen = self.settings.index
+        return Answering(self.index, self.lance, engine=chosen.engine, memory_rows=chosen.memory_rows)
 
     @Stage
     def indexer(self) -> Indexer:
@@ -362,7 +379,7 @@ class Parts:
         from cairn.retrieval.search import Searcher
 
         return Searcher(
-            self.index,
+            self.answering,
             settings=self.settings,
             clock=self.clock,
             embedder=self.embedder,
@@ -502,9 +519,12 @@ class Parts:
         """
         from cairn.strategies.corrections import FollowCorrections
 
+        before = self.index.version()
         reached = self.indexer.reach(seconds, embed=embed, scope=scope)
         if self.engine.run_due(seconds=seconds, only=FollowCorrections.name):
             reached = self.indexer.reach(seconds, embed=embed, scope=scope)
+        if self.daemon is None:
+            self.folder.after(before)
         return reached
 
     # ------------------------------------------------------------ background life
@@ -513,19 +533,16 @@ class Parts:
         """Open everything and begin background life: notice edits, index, run what is due."""
         from cairn.daemon import Chore, Daemon
         from cairn.engines import allocator
-        from cairn.engines.lance import MirrorProcess
 
         for name, stage in vars(type(self)).items():
             if isinstance(stage, Stage):
                 getattr(self, name)
-        self.follower = MirrorProcess(self.settings.index_dir, self.index, self.mirror)
-        self._closed_by(self.follower.stop)
         self.daemon = Daemon(
             self.indexer,
             self.state,
             watch=self._watch() if self.settings.index.watch else None,
             scan_seconds=self.settings.index.scan_seconds,
-            follow=self.follower,
+            follow=self.folder,
             step_aside=partial(self.engine.step_aside, QUIET_SECONDS),
             chores=[
                 Chore("merge conflict copies", 60.0, self._merge_copies),

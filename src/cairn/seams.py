@@ -3,8 +3,8 @@
 `StorageBackend` (seven verbs over `Locator`s, three declared extensions) carries the truth, `Journals` (append-only
 lines) included. Beside it stand smaller seams: `Locks` (units of work and leases), `State` (the change queue, which
 may vanish at any moment), `Embedder` and `Writer` (models, both optional), and `Clock`. The index's own contract
-stands with its values, in `retrieval/corpus.py` (reading) and `retrieval/rows.py` (writing). No file-system path
-crosses any of them: what the rest of Cairn holds is a `Locator`.
+stands with its values, in `retrieval/corpus.py` (reading: `SearchIndex`) and `retrieval/rows.py` (writing: `RowStore`).
+No file-system path crosses any of them: what the rest of Cairn holds is a `Locator`.
 """
 
 from __future__ import annotations

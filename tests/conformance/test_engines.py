@@ -12,7 +12,10 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
+from cairn.engines.lance import LanceTables
+from cairn.engines.large import LargeIndex
 from cairn.engines.locks import FileLocks
+from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import VaultBackend
 from cairn.engines.writers import OpenAIWriter
@@ -24,6 +27,8 @@ from cairn.testing import (
     UNIVERSAL_CHECKS,
     EmbedderConformance,
     FixedClock,
+    IndexConformance,
+    IndexUnderTest,
     JobsConformance,
     JournalConformance,
     JumpingClock,
@@ -40,6 +45,19 @@ from tests.fake_model import FakeModel
 from .mirror import Mirrored
 
 DAY = timedelta(days=1)
+
+
+def memory_index(folder):
+    """Rows in SQLite, answered from memory."""
+    rows = SqliteIndex(folder)
+    return IndexUnderTest(rows, rows)
+
+
+def lance_index(folder):
+    """The same rows, answered from tables of LanceDB, however few there are."""
+    rows, tables = SqliteIndex(folder), LanceTables(folder, index_rows=500)
+    tables.load(wait=True)
+    return IndexUnderTest(rows, LargeIndex(rows, tables, whole_rows=0), lambda: tables.fold(rows))
 
 
 class Fresh:
@@ -89,6 +107,21 @@ class TestWrittenJournals(JournalConformance):
 
     def make_journals(self):
         return InMemoryBackend().journals
+
+
+class TestMemoryIndex(Fresh, IndexConformance):
+    """E6: the index in memory passes the suite."""
+
+    def make_index(self):
+        return memory_index(self.folder())
+
+
+@pytest.mark.xdist_group("lance")  # importing LanceDB costs seconds: once is enough
+class TestLanceIndex(Fresh, IndexConformance):
+    """E5, E6, E56: the index in LanceDB passes the same suite."""
+
+    def make_index(self):
+        return lance_index(self.folder())
 
 
 class TestFileLocks(Fresh, LockConformance):

@@ -255,7 +255,7 @@ def test_a_server_forgets_while_it_is_read(tmp_path):
         ]
 
 
-def test_forgetting_reaches_open_talk_facts_history_and_the_mirror(tmp_path):
+def test_forgetting_reaches_open_talk_facts_history_and_lancedb(tmp_path):
     """A canary said twice, once in talk not extracted yet, is in no byte afterwards, nor after the next flush."""
     canary, root = "cerulean31337", tmp_path / "root"
 
@@ -281,7 +281,7 @@ def test_forgetting_reaches_open_talk_facts_history_and_the_mirror(tmp_path):
         memory.checkpoint("before")
         memory.search("locker", user_id="kim", consistency="strong")
         parts = memory.parts
-        assert parts.mirror.follow(parts.index) > 0
+        assert parts.lance.fold(parts.index) > 0
         held = files_with(root, canary)
         for part in (
             "lancedb",
@@ -299,7 +299,7 @@ def test_forgetting_reaches_open_talk_facts_history_and_the_mirror(tmp_path):
         memory.flush("s2")
         found = memory.search("boat", user_id="kim", consistency="strong")
         assert any("green boat" in hit.text for hit in found.episodes)
-        assert parts.mirror.follow(parts.index) > 0
+        assert parts.lance.fold(parts.index) > 0
         assert memory.search(canary, user_id="kim", method="keyword").hits == ()
     assert files_with(root, canary) == []
 

@@ -1,14 +1,14 @@
-"""The vector index on LanceDB: a follower of the rows, for scopes too large to hold in memory.
+"""LanceDB tables: `.index/lancedb/<kind>.lance`, each row whole, with indexes over words, meaning and scalar columns.
 
-`.index/lancedb/entries.lance` mirrors every row that has a vector, in batches, behind a watermark: the version
-up to which it has followed. It is never asked for the truth: it may be late, broken or missing.
-
-Following happens in a process of its own (`python -m cairn.engines.lance DIRECTORY`): importing LanceDB costs
-seconds and over 100 MB, which the service should not pay for something that runs now and then.
+They follow the rows, kind by kind, up to a version each (`state.json`); rows that are newer are found beside them,
+so a table may be late, broken or missing and no answer is wrong for it. Folding new rows in happens in a process of
+its own (`python -m cairn.engines.lance DIRECTORY`): loading LanceDB costs a second and 100 MB, which neither the
+service nor a short command should pay for something that runs now and then.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import logging
@@ -16,68 +16,217 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cairn.engines.lance_import import imported
 from cairn.engines.rows import SqliteIndex
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _log = logging.getLogger(__name__)
 
-TABLE = "entries"
-_BATCH = 5000
-_INDEX_ROWS = 50_000
+# So many new rows at once are worth a process that folds them in.
+MANY_ROWS = 1000
+_STATE = "state.json"
+_BATCH = 20_000
+# From here on comparing with every vector costs more than an index over them; it is trained anew as a table grows.
+_INDEX_ROWS = 20_000
+_RETRAIN = 4
+_PARTITION_ROWS = 4000
 _OPTIMIZE_ROWS = 2000
 _OPTIMIZE_FRAGMENTS = 20
 # Old versions live this long: a reader in another process may still be in one of them.
 _KEEP_SECONDS = 60.0
+# So few rows that pass are all compared: an index would look for them in vain among the many that do not.
+_FLAT_ROWS = 5000
+_PROBES = 24
+_CACHE_BYTES = 768 * 1024 * 1024
+_TEXT = ("app", "project", "track", "owner", "entry_id", "session_id", "cell_id", "parent_type", "parent_id")
+_SCALAR_INDEXES = {
+    "id": "BTree",
+    "scope": "Bitmap",
+    "session_id": "BTree",
+    "timestamp_ms": "BTree",
+    "senders": "LabelList",
+    "labels": "LabelList",
+}
 
 
-class LanceMirror:
-    """The mirror as readers and its writer see it.
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of one table: rows that pass `where`, best by words, and best by nearness to `vector`.
+
+    `rows` says how many rows the scope has of this kind.
+    """
+
+    kind: str
+    where: str
+    rows: int
+    filtered: bool
+    vector: np.ndarray | None
+
+
+class LanceTables:
+    """The tables as readers and their writer see them.
 
     Args:
-        directory: The index directory; the mirror is in `lancedb/` below it.
+        directory: The index directory; the tables are in `lancedb/` below it.
+        index_rows: From how many rows on a table gets an index over its vectors.
     """
 
     def __init__(self, directory: Path, *, index_rows: int = _INDEX_ROWS) -> None:
         self._folder = directory / "lancedb"
         self._index_rows = index_rows
+        self._lock = threading.Lock()
         self._lancedb: Any = None
+        self._loading: threading.Thread | None = None
+        self._connection: Any = None
+        self._open: dict[str, tuple[Mapping[str, Any], Any]] = {}
 
-    def watermark(self) -> dict[str, Any]:
-        """How far the mirror has followed, and of what; empty where there is none."""
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def state(self) -> dict[str, Any]:
+        """What the tables hold, and of which index and model; empty where there is nothing to rely on."""
         try:
-            found = json.loads((self._folder / "mirror.json").read_text("utf-8"))
+            found = json.loads((self._folder / _STATE).read_text("utf-8"))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
-    # ---- the writer ---------------------------------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------------------------------
 
-    def follow(self, index: SqliteIndex) -> int:
-        """Bring the mirror up to the index's version; returns how many rows were written or removed."""
+    def load(self, *, wait: bool) -> bool:
+        """Load LanceDB, beside the caller unless told to wait; whether it is there now."""
+        with self._lock:
+            if self._lancedb is None and self._loading is None:
+                self._loading = threading.Thread(target=self._load, name="cairn-lancedb", daemon=True)
+                self._loading.start()
+            loading = self._loading
+        if wait and loading is not None:
+            loading.join()
+        return self._lancedb is not None
+
+    def _load(self) -> None:
+        try:
+            self._lancedb = imported()
+        except Exception as error:  # a broken installation of it must not take search along
+            _log.warning("LanceDB cannot be loaded, so answers come from memory: %s", error)
+
+    def best(
+        self, state: Mapping[str, Any], wishes: Sequence[Wish], words: str, limit: int
+    ) -> list[tuple[str, list[int]]]:
+        """Ids of the rows that fit best, best first: up to `limit` of each kind by words and as many by meaning.
+
+        Raises:
+            Exception: whatever LanceDB meets in a table that was removed or damaged under it.
+        """
+        from lancedb.background_loop import LOOP
+
+        found: list[tuple[str, list[int]]] = LOOP.run(self._best(state, wishes, words, limit))
+        return found
+
+    async def _best(
+        self, state: Mapping[str, Any], wishes: Sequence[Wish], words: str, limit: int
+    ) -> list[tuple[str, list[int]]]:
+        kinds, asked = [], []
+        for wish in wishes:
+            table = await self._table(state, wish.kind)
+            if words:
+                kinds.append(wish.kind)
+                asked.append(self._by_words(table, wish, words, limit))
+            if wish.vector is not None:
+                kinds.append(wish.kind)
+                asked.append(self._by_meaning(state["kinds"][wish.kind], table, wish, limit))
+        return list(zip(kinds, await asyncio.gather(*asked), strict=True))
+
+    async def _by_words(self, table: Any, wish: Wish, words: str, limit: int) -> list[int]:
+        from lancedb.query import MatchQuery
+
+        query = table.query().nearest_to_text(MatchQuery(words, "tokens")).where(wish.where)
+        return _ids(await query.select(["id", "_score"]).limit(limit).to_arrow())
+
+    async def _by_meaning(self, kind: Mapping[str, Any], table: Any, wish: Wish, limit: int) -> list[int]:
+        query = (
+            table.query().nearest_to(wish.vector).column("vector").distance_type("cosine").where(wish.where)
+        )
+        few = wish.rows <= _FLAT_ROWS
+        if kind["trained"] and wish.filtered and not few:
+            few = await table.count_rows(wish.where) <= _FLAT_ROWS
+        if few or not kind["trained"]:
+            query = query.bypass_vector_index()
+        else:
+            query = query.maximum_nprobes(0).minimum_nprobes(_PROBES)
+        return _ids(await query.select(["id", "_distance"]).limit(limit).to_arrow())
+
+    async def _table(self, state: Mapping[str, Any], kind: str) -> Any:
+        """The table of a kind as `state` describes it; looked at again whenever it was written."""
+        held = state["kinds"][kind]
+        known, table = self._open.get(kind, ({}, None))
+        if table is None or known["birth"] != held["birth"]:
+            if self._connection is None:
+                session = self._lancedb.Session(index_cache_size_bytes=_CACHE_BYTES)
+                self._connection = await self._lancedb.connect_async(self._folder, session=session)
+            table = await self._connection.open_table(kind)
+        elif known != held:
+            await table.checkout_latest()
+        self._open[kind] = (held, table)
+        return table
+
+    def distrust(self, error: Exception) -> None:
+        """Rely on nothing that is there any more: it did not answer, and is to be made anew."""
+        _log.info("A LanceDB table did not answer and will be made anew: %s", error)
+        self._open.clear()
+        self._connection = None
+        with suppress(OSError):
+            (self._folder / _STATE).unlink()
+
+    # ---- writing -------------------------------------------------------------------------------------------------
+
+    def fold(self, index: SqliteIndex) -> int:
+        """Bring every table up to the rows; returns how many rows were written or removed. One caller at a time."""
         # Before the lock: importing takes seconds on a busy machine, and a scrub waits for the lock.
-        self._lancedb = self._lancedb or _imported()
+        self._lancedb = self._lancedb or imported()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return 0
-        try:
-            return self._follow(index)
-        finally:
-            os.close(lock)
+        with self._locked(0.0) as mine:
+            if not mine:
+                return 0
+            state = self.state()
+            stamp = index.stamp()
+            if not _fits(state, stamp):
+                state = self._restart(stamp)
+            kinds = {*index.kinds(), *state["kinds"]}
+            return sum(self._fold(index, state, kind) for kind in sorted(kinds))
 
     def scrub(self, seconds: float = 30.0) -> bool:
-        """Remove the mirror's data, for `forget`; a follower makes it anew from the rows. False if one held on."""
+        """Remove the tables, for `forget`; they are made anew from the rows. False if a writer held on.
+
+        LanceDB keeps removed rows in data files and indexes until it happens to rewrite them: no byte may stay so long.
+        """
         if not self._folder.exists():
             return True
+        with self._locked(seconds) as mine:
+            if not mine:
+                return False
+            state = self.state()
+            for path in self._folder.glob("*.lance"):
+                state.get("kinds", {}).pop(path.stem, None)
+                shutil.rmtree(path, ignore_errors=True)
+            if state:
+                self._save(state)
+            return not any(self._folder.glob("*.lance"))
+
+    @contextmanager
+    def _locked(self, seconds: float) -> Iterator[bool]:
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         until = time.monotonic() + seconds
         try:
@@ -86,134 +235,137 @@ class LanceMirror:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if time.monotonic() > until:
-                        return False
+                    if time.monotonic() >= until:
+                        yield False
+                        return
                     time.sleep(0.05)
-            (self._folder / "mirror.json").unlink(missing_ok=True)
-            shutil.rmtree(self._folder / f"{TABLE}.lance", ignore_errors=True)
-            return not (self._folder / f"{TABLE}.lance").exists()
+            yield True
         finally:
             os.close(lock)
 
-    def _follow(self, index: SqliteIndex) -> int:
-        mark = self.watermark()
-        model = index.wanted_model()
-        if not model:
-            return 0
-        fits = mark.get("generation") == index.generation and mark.get("model") == model
-        if not fits or index.trimmed_version() > int(mark.get("version", 0)) or not self._readable():
-            mark = self._restart(index.generation, model)
+    def _restart(self, stamp: Mapping[str, Any]) -> dict[str, Any]:
+        (self._folder / _STATE).unlink(missing_ok=True)
+        for path in self._folder.glob("*.lance"):
+            shutil.rmtree(path, ignore_errors=True)
+        return {**stamp, "kinds": {}}
+
+    def _fold(self, index: SqliteIndex, state: dict[str, Any], kind: str) -> int:
+        mark = state["kinds"].get(kind)
+        if (
+            mark is None
+            or (mark["version"] and index.trimmed_version() > mark["version"])
+            or not self._readable(kind, mark)
+        ):
+            shutil.rmtree(self._folder / f"{kind}.lance", ignore_errors=True)
+            mark = {"birth": time.time_ns(), "version": 0, "highest": 0, "rows": 0}
+            mark |= {"unindexed": 0, "trained": 0, "written": 0, "prune_at": 0.0}
         done = 0
         while True:
-            upto, rows, gone = index.since(int(mark["version"]), model, _BATCH)
+            upto, rows, gone = index.since(kind, mark["version"], state["model"], _BATCH)
             if upto == mark["version"]:
                 break
-            table = self._lancedb.connect(self._folder)
-            self._write(table, rows, [row["id"] for row in rows if row["id"] <= mark["highest"]] + gone)
+            stale = [row["id"] for row in rows if row["id"] <= mark["highest"]] + gone
+            if rows or stale:
+                self._write(kind, rows, stale, state["dimensions"])
             mark |= {
                 "version": upto,
                 "highest": max([mark["highest"], *(row["id"] for row in rows)]),
                 "unindexed": mark["unindexed"] + len(rows) + len(gone),
+                "written": mark["written"] + 1,
             }
-            self._save(mark)
             done += len(rows) + len(gone)
-        self._optimize(mark)
+            if mark["rows"]:
+                self._save(state | {"kinds": {**state["kinds"], kind: mark}})
+        if (self._folder / f"{kind}.lance").exists():
+            self._optimize(kind, mark)
+            state["kinds"][kind] = mark
+            self._save(state)
         return done
 
-    def _readable(self) -> bool:
+    def _readable(self, kind: str, mark: Mapping[str, Any]) -> bool:
+        if not (self._folder / f"{kind}.lance").exists():
+            return not mark["rows"]
         try:
-            if not (self._folder / f"{TABLE}.lance").exists():
-                return int(self.watermark().get("highest", 0)) == 0
-            self._lancedb.connect(self._folder).open_table(TABLE).search().select(["id"]).limit(1).to_arrow()
+            table = self._lancedb.connect(self._folder).open_table(kind)
+            table.search().where("id >= 0").select(["id"]).limit(1).to_arrow()
         except Exception as error:
-            _log.warning("The vector mirror cannot be read and is made anew: %s", error)
+            _log.warning("The LanceDB table %s cannot be read and is made anew: %s", kind, error)
             return False
         return True
 
-    def _restart(self, generation: str, model: str) -> dict[str, Any]:
-        (self._folder / "mirror.json").unlink(missing_ok=True)
-        shutil.rmtree(self._folder / f"{TABLE}.lance", ignore_errors=True)
-        mark = {"generation": generation, "model": model, "version": 0, "highest": 0, "unindexed": 0}
-        return mark | {"birth": f"{time.time_ns()}", "prune_at": 0.0}
+    def _save(self, state: Mapping[str, Any]) -> None:
+        fresh = self._folder / f".{_STATE}.tmp.{os.getpid()}"
+        fresh.write_text(json.dumps(state), "utf-8")
+        fresh.replace(self._folder / _STATE)
 
-    def _save(self, mark: Mapping[str, Any]) -> None:
-        fresh = self._folder / f".mirror.json.tmp.{os.getpid()}"
-        fresh.write_text(json.dumps(mark), "utf-8")
-        fresh.replace(self._folder / "mirror.json")
-
-    def _write(self, connection: Any, rows: Sequence[Mapping[str, Any]], stale: Sequence[int]) -> None:
-        import pyarrow as pa
-        from lancedb.index import Bitmap, BTree
-
-        there = (self._folder / f"{TABLE}.lance").exists()
-        table = connection.open_table(TABLE) if there else None
+    def _write(
+        self, kind: str, rows: Sequence[Mapping[str, Any]], stale: Sequence[int], dimensions: int
+    ) -> None:
+        connection = self._lancedb.connect(self._folder)
+        there = (self._folder / f"{kind}.lance").exists()
+        table = connection.open_table(kind) if there else None
         if table is not None:
-            for start in range(0, len(stale), 1000):
-                table.delete(f"id IN ({', '.join(map(str, stale[start : start + 1000]))})")
+            for start in range(0, len(stale), 5000):
+                table.delete(f"id IN ({', '.join(map(str, stale[start : start + 5000]))})")
         if not rows:
             return
-        size = len(rows[0]["vector"])
-        text = pa.string()
-        schema = pa.schema(
-            [
-                ("id", pa.int64()),
-                *((name, text) for name in ("app", "project", "track", "owner", "kind", "session")),
-                ("timestamp_ms", pa.int64()),
-                ("tokens", text),
-                ("key", text),
-                ("model", text),
-                ("vector", pa.list_(pa.float32(), size)),
-            ]
-        )
-        data = pa.Table.from_pylist(list(rows), schema=schema)
-        if table is not None:
-            table.add(data)
-            return
-        table = connection.create_table(TABLE, data)
-        for column in ("app", "project", "track", "owner", "kind"):
-            table.create_index(column, config=Bitmap())
-        for column in ("id", "timestamp_ms"):
-            table.create_index(column, config=BTree())
+        if table is None:
+            connection.create_table(kind, _arrow(rows, dimensions), on_bad_vectors="null")
+        else:
+            table.add(_arrow(rows, dimensions), on_bad_vectors="null")
 
-    def _optimize(self, mark: dict[str, Any]) -> None:
-        """Compact by what was written since, index vectors once they are many, and drop old versions."""
-        if not (self._folder / f"{TABLE}.lance").exists():
-            return
-        table = self._lancedb.connect(self._folder).open_table(TABLE)
-        count = table.count_rows()
-        indexed = any(index.columns == ["vector"] for index in table.list_indices())
-        if count >= self._index_rows and not indexed:
-            from lancedb.index import IvfSq
+    def _optimize(self, kind: str, mark: dict[str, Any]) -> None:
+        """Index what is new, compact, and drop old versions, by how much was written since."""
+        from lancedb.index import FTS, Bitmap, BTree, IvfSq, LabelList
 
-            table.create_index("vector", config=IvfSq(distance_type="cosine"))
+        table = self._lancedb.connect(self._folder).open_table(kind)
+        mark["rows"] = count = table.count_rows()
+        has = {column for found in table.list_indices() for column in found.columns}
+        if not count:
+            return
+        if "tokens" not in has:
+            plain = {"stem": False, "remove_stop_words": False, "lower_case": False, "ascii_folding": False}
+            words = FTS(with_position=False, base_tokenizer="whitespace", max_token_length=None, **plain)
+            table.create_index("tokens", config=words)
+            makers = {"Bitmap": Bitmap, "BTree": BTree, "LabelList": LabelList}
+            for column, sort in _SCALAR_INDEXES.items():
+                table.create_index(column, config=makers[sort]())
+            mark["unindexed"] = 0
+        if "vector" in table.schema.names and count >= max(self._index_rows, _RETRAIN * mark["trained"]):
+            parts = max(2, count // _PARTITION_ROWS)
+            table.create_index("vector", config=IvfSq(distance_type="cosine", num_partitions=parts))
+            mark["trained"] = count
         fragments = table.stats()["fragment_stats"]["num_fragments"]
         prune = bool(mark["prune_at"]) and time.time() >= mark["prune_at"]
         if mark["unindexed"] >= _OPTIMIZE_ROWS or fragments >= _OPTIMIZE_FRAGMENTS or prune:
             table.optimize(cleanup_older_than=timedelta(seconds=_KEEP_SECONDS))
             # What this made old can be dropped only later, when no reader can be in it.
-            self._save(mark | {"unindexed": 0, "prune_at": 0.0 if prune else time.time() + 2 * _KEEP_SECONDS})
+            mark |= {"unindexed": 0, "prune_at": 0.0 if prune else time.time() + 2 * _KEEP_SECONDS}
+            mark["written"] += 1
 
 
-class MirrorProcess:
-    """Starts a follower when one is due; the daemon calls it now and then.
+class Folder:
+    """Starts a process that folds new rows in when one is due; the daemon calls it now and then.
 
     Due are `many` rows at once, any row once nothing changed for `idle_seconds`, and old versions that can be
-    dropped. One follower at a time, and none before `apart_seconds` have passed since the last began.
+    dropped. One process at a time, and none before `apart_seconds` have passed since the last began.
     """
 
     def __init__(
         self,
         directory: Path,
         index: SqliteIndex,
-        mirror: LanceMirror,
+        tables: LanceTables,
         *,
-        many: int = 1000,
+        enabled: bool = True,
+        many: int = MANY_ROWS,
         idle_seconds: float = 15.0,
         apart_seconds: float = 30.0,
     ) -> None:
         self._directory = directory
         self._index = index
-        self._mirror = mirror
+        self._tables = tables
+        self._enabled = enabled
         self._many = many
         self._idle_seconds = idle_seconds
         self._apart_seconds = apart_seconds
@@ -223,38 +375,61 @@ class MirrorProcess:
         self._moved_at = 0.0
 
     def __call__(self) -> None:
-        """Start a follower if one is due and none is running."""
+        """Start a process if one is due and none is running."""
         if self._process is not None:
             if self._process.poll() is None:
                 return
             self._process = None
-        if self._is_due():
+        if self._enabled and self._is_due():
             self._began = time.monotonic()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "cairn.engines.lance", str(self._directory)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            self._process = self._started()
+
+    def now(self) -> None:
+        """Fold in what waits, and wait for it."""
+        if self._enabled and self._waiting():
+            self._started().wait()
+
+    def after(self, version: int) -> None:
+        """Fold in what waits where much was indexed since `version`: for a command that has no daemon beside it."""
+        if self._enabled and version < self._index.version():
+            changed = self._index.changed_count(dict.fromkeys(self._index.kinds(), version))
+            if changed >= self._many:
+                self.now()
+
+    def told(self) -> dict[str, int]:
+        """How many rows the tables hold, and how many changes are not in them yet."""
+        kinds = self._tables.state().get("kinds", {}).values()
+        return {
+            "rows": sum(int(mark["rows"]) for mark in kinds),
+            "waiting": self._waiting() if self._enabled else 0,
+        }
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cairn.engines.lance", str(self._directory)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def _is_due(self) -> bool:
         now = time.monotonic()
         version = self._index.version()
         if version != self._version:
             self._version, self._moved_at = version, now
-        if now - self._began < self._apart_seconds or not self._index.wanted_model():
+        if now - self._began < self._apart_seconds:
             return False
-        mark = self._mirror.watermark()
-        if mark.get("prune_at") and time.time() >= mark["prune_at"]:
+        kinds = self._tables.state().get("kinds", {}).values()
+        if any(mark["prune_at"] and time.time() >= mark["prune_at"] for mark in kinds):
             return True
-        behind = mark.get("version", 0) if mark.get("generation") == self._index.generation else 0
-        if version == behind:
-            return False
-        waiting = self._index.changed_count(behind)
+        waiting = self._waiting()
         return waiting >= self._many or (waiting > 0 and now - self._moved_at >= self._idle_seconds)
 
+    def _waiting(self) -> int:
+        return self._index.changed_count(marks_of(self._tables.state(), self._index))
+
     def stop(self) -> None:
-        """End a running follower; what it committed stays, what it did not is done again."""
+        """End a running process; what it committed stays, what it did not is done again."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.terminate()
@@ -265,23 +440,56 @@ class MirrorProcess:
                 process.wait()
 
 
-def _imported() -> Any:
-    # Without this LanceDB writes a warning to the terminal for each query.
-    os.environ.setdefault("LANCEDB_LOG", "error")
-    import lancedb
+def marks_of(state: Mapping[str, Any], index: SqliteIndex) -> dict[str, int]:
+    """Up to which version each kind is in its table; nothing where the tables are of another index or model."""
+    if not _fits(state, index.stamp()):
+        return {}
+    return {kind: int(mark["version"]) for kind, mark in state["kinds"].items()}
 
-    return lancedb
+
+def _fits(state: Mapping[str, Any], stamp: Mapping[str, Any]) -> bool:
+    return "kinds" in state and all(state.get(name) == value for name, value in stamp.items())
+
+
+def _ids(found: Any) -> list[int]:
+    ids: list[int] = found.column("id").to_pylist()
+    return ids
+
+
+def _arrow(rows: Sequence[Mapping[str, Any]], dimensions: int) -> Any:
+    """Rows as an Arrow table. The vectors of rows that wait for theirs are null; without a model there is no column."""
+    import numpy as np
+    import pyarrow as pa
+
+    types: dict[str, Any] = {"id": pa.int64(), "scope": pa.int64(), **dict.fromkeys(_TEXT, pa.string())}
+    types |= {
+        "senders": pa.list_(pa.string()),
+        "sender_name": pa.string(),
+        "labels": pa.list_(pa.string()),
+        "tags": pa.list_(pa.string()),
+    }
+    types |= dict.fromkeys(("timestamp_ms", "updated_ms", "ordinal"), pa.int64())
+    types |= {"status": pa.string(), "hidden": pa.bool_()}
+    types |= dict.fromkeys(("text", "tokens", "metadata"), pa.string())
+    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
+    if dimensions:
+        found = [row["vector"] for row in rows]
+        blank = bytes(2 * dimensions)
+        flat = np.frombuffer(b"".join(one or blank for one in found), np.float16).astype(np.float32)
+        missing = pa.array([one is None for one in found], pa.bool_())
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(flat), dimensions, mask=missing)
+    return pa.table(columns)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Follow once, at low priority."""
+    """Fold once, at low priority."""
     os.umask(0o077)  # a process of our own: LanceDB names no mode for the files it makes
     with suppress(OSError):
         os.nice(10)
     directory = Path(argv[1])
     index = SqliteIndex(directory)
     try:
-        LanceMirror(directory).follow(index)
+        LanceTables(directory).fold(index)
     finally:
         index.close()
     return 0

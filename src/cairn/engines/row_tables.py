@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from cairn.retrieval.corpus import PASSAGE, text_flags
 from cairn.retrieval.embedding_text import searched_words
 from cairn.retrieval.filters import packed
+from cairn.retrieval.postings import group_of
 from cairn.retrieval.rows import HIDDEN_STATUSES, NewRow, embed_key
 from cairn.types import Scope
 
@@ -33,11 +35,23 @@ CREATE INDEX rows_entry ON rows(scope_id, entry_id);
 CREATE INDEX rows_version ON rows(scope_id, version);
 CREATE INDEX rows_worded ON rows(scope_id, worded);
 CREATE INDEX rows_page ON rows(scope_id, kind, hidden, timestamp_ms);
+CREATE INDEX rows_session ON rows(scope_id, session_id, ordinal);
+CREATE INDEX rows_episode ON rows(scope_id, cell_id) WHERE kind = 'episode';
+CREATE INDEX rows_kind ON rows(kind, version);
 CREATE INDEX rows_pending ON rows(id) WHERE pending = 1;
-CREATE TABLE gone(version INTEGER NOT NULL, scope_id INTEGER NOT NULL, id INTEGER NOT NULL);
+CREATE INDEX rows_waiting ON rows(scope_id) WHERE pending = 1;
+CREATE TABLE gone(version INTEGER NOT NULL, scope_id INTEGER NOT NULL, id INTEGER NOT NULL, kind TEXT NOT NULL);
 CREATE INDEX gone_version ON gone(scope_id, version);
+CREATE INDEX gone_kind ON gone(kind, version);
+CREATE TABLE tallies(scope_id INTEGER NOT NULL, kind TEXT NOT NULL, rows INTEGER NOT NULL, words INTEGER NOT NULL,
+    PRIMARY KEY (scope_id, kind)) WITHOUT ROWID;
+CREATE TABLE terms(scope_id INTEGER NOT NULL, term TEXT NOT NULL, part INTEGER NOT NULL, rows INTEGER NOT NULL,
+    PRIMARY KEY (scope_id, term, part)) WITHOUT ROWID;
+CREATE TABLE speakers(scope_id INTEGER NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL, rows INTEGER NOT NULL,
+    PRIMARY KEY (scope_id, id, name)) WITHOUT ROWID;
 """
 # `version` moves with anything about a row, its vector included; `worded` only with what is written.
+# `tallies`, `terms` and `speakers` count the rows of each scope: by kind, by word and group of kinds, and by sender.
 # BM25 weighs a row against the mean length of its table: one line of talk must not be measured against whole
 # episodes, so each sort of text has its own.
 FULL_TEXT = ("fts_message", "fts_episode", "fts_entry")
@@ -54,9 +68,11 @@ CREATE TABLE vectors(id INTEGER PRIMARY KEY, model INTEGER NOT NULL, key BLOB NO
     UNIQUE (model, key));
 CREATE TABLE tokens(model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (model, key))
 """
+COUNTS = ("tallies", "terms", "speakers")
+SAID = frozenset({"message", PASSAGE})
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 VECTORS_VERSION = 2
 
 
@@ -83,6 +99,7 @@ def put_row(
     path_id: int,
     model: int | None,
     version: int,
+    tally: Tally,
 ) -> None:
     row = new.row
     tokens, flags, length, key, hidden = made
@@ -122,9 +139,11 @@ def put_row(
     }
     table = full_text(row.kind)
     old = db.execute(
-        "SELECT id, text FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?",
+        "SELECT id FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?",
         (path_id, scope_id, row.entry_id),
     ).fetchone()
+    was = tally.take_out(db, old[0]) if old is not None else None
+    tally.put_in(scope_id, row.kind, tokens, values["sender_ids"], row.sender_name)
     if old is None:
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
         rowid = db.execute(f"INSERT INTO rows({names}) VALUES ({marks})", values).lastrowid
@@ -132,10 +151,59 @@ def put_row(
         rowid = old[0]
         sets = ", ".join(f"{name} = :{name}" for name in values)
         db.execute(f"UPDATE rows SET {sets} WHERE id = :id", {**values, "id": rowid})
-        if old[1] == row.text:
+        if was == tokens:
             return
         db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
     db.execute(f"INSERT INTO {table}(rowid, scope, tokens) VALUES (?, ?, ?)", (rowid, f"s{scope_id}", tokens))
+
+
+class Tally:
+    """What a transaction adds to the counts of its scopes and takes from them; written once, at its end."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[tuple[int, str]] = Counter()
+        self._words: Counter[tuple[int, str]] = Counter()
+        self._terms: Counter[tuple[int, str, int]] = Counter()
+        self._speakers: Counter[tuple[int, str, str]] = Counter()
+
+    def put_in(self, scope_id: int, kind: str, tokens: str, senders: str, name: str | None) -> None:
+        self._count(1, scope_id, kind, tokens, senders, name)
+
+    def take_out(self, db: sqlite3.Connection, rowid: int) -> str:
+        """Count a row no longer, as it stands now; returns its tokens."""
+        query = "SELECT scope_id, kind, sender_ids, sender_name FROM rows WHERE id = ?"
+        scope_id, kind, senders, name = db.execute(query, (rowid,)).fetchone()
+        found = db.execute(f"SELECT tokens FROM {full_text(kind)} WHERE rowid = ?", (rowid,)).fetchone()
+        tokens = str(found[0]) if found else ""
+        self._count(-1, scope_id, kind, tokens, senders, name)
+        return tokens
+
+    def _count(
+        self, step: int, scope_id: int, kind: str, tokens: str, senders: str, name: str | None
+    ) -> None:
+        held, part = tokens.split(), group_of(kind)
+        self._kinds[scope_id, kind] += step
+        self._words[scope_id, kind] += step * len(held)
+        for term in set(held):
+            self._terms[scope_id, term, part] += step
+        if kind in SAID and senders:
+            self._speakers[scope_id, senders.strip("\n"), name or ""] += step
+
+    def write(self, db: sqlite3.Connection) -> None:
+        add = "ON CONFLICT DO UPDATE SET rows = rows + excluded.rows"
+        kinds = [(*key, step, self._words[key]) for key, step in self._kinds.items()]
+        db.executemany(
+            f"INSERT INTO tallies VALUES (?, ?, ?, ?) {add}, words = words + excluded.words", kinds
+        )
+        for table, counted in (("terms", self._terms), ("speakers", self._speakers)):
+            moved = [(*key, step) for key, step in counted.items() if step]
+            db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?) {add}", moved)
+            emptied = [row[:3] for row in moved if row[3] < 0]
+            names = ("term", "part") if table == "terms" else ("id", "name")
+            db.executemany(
+                f"DELETE FROM {table} WHERE scope_id = ? AND {names[0]} = ? AND {names[1]} = ? AND rows <= 0",
+                emptied,
+            )
 
 
 def full_text(kind: str) -> str:

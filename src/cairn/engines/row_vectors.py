@@ -1,13 +1,15 @@
-"""The vectors of the rows: which are wanted, which wait, which nobody needs, and what a mirror has to follow."""
+"""The vectors of the rows: which are wanted, which wait, which nobody needs; and whole rows for whoever follows them."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
-from cairn.engines.row_tables import FULL_TEXT, drop_vectors, model_number, parts, scope_number
+from cairn.engines.row_tables import drop_vectors, full_text, model_number, parts, scope_number
+from cairn.retrieval.filters import unpacked
 from cairn.retrieval.rows import TOKEN_DIMENSIONS, Pending
 from cairn.types import Scope
 
@@ -230,48 +232,83 @@ class RowVectors:
         query = "SELECT value FROM meta WHERE key = 'trimmed'"
         return int(self._db.read(lambda db: db.execute(query).fetchone()[0]))
 
-    def changed_count(self, since: int) -> int:
-        """How many rows changed or went after a version."""
-        query = "SELECT (SELECT count(*) FROM rows WHERE version > ?) + (SELECT count(*) FROM gone WHERE version > ?)"
-        return int(self._db.read(lambda db: db.execute(query, (since, since)).fetchone()[0]))
+    def stamp(self) -> dict[str, Any]:
+        """Which rows and vectors these are: what was made of others is not believed."""
+        query = (
+            "SELECT b.generation || ':' || c.value, m.value, coalesce(v.dimensions, 0) FROM birth b JOIN meta c"
+            " ON c.key = 'cleared' JOIN meta m ON m.key = 'model' LEFT JOIN v.models v ON v.name = m.value"
+        )
+        found = self._db.read(lambda db: db.execute(query).fetchone())
+        return dict(zip(("generation", "model", "dimensions"), found, strict=True))
 
-    def since(self, version: int, model: str, limit: int) -> tuple[int, list[dict[str, Any]], list[int]]:
-        """The next changes after `version`: up to which version they go, rows with their vectors, ids gone."""
-        import numpy as np
+    def kinds(self) -> list[str]:
+        """The kinds that have rows."""
+        query = "SELECT DISTINCT kind FROM tallies WHERE rows > 0"
+        return [row[0] for row in self._db.read(lambda db: db.execute(query).fetchall())]
 
-        tokens = ", ".join(f"{table}.tokens" for table in FULL_TEXT)
-        texts = " ".join(f"LEFT JOIN {table} ON {table}.rowid = r.id" for table in FULL_TEXT)
+    def changed_count(self, marks: Mapping[str, int]) -> int:
+        """How many rows changed or went after the version given for their kind (0 where none is)."""
+
+        def ask(db: sqlite3.Connection) -> int:
+            total = 0
+            kinds = {row[0] for row in db.execute("SELECT DISTINCT kind FROM tallies WHERE rows > 0")}
+            for kind in kinds | marks.keys():
+                for table in ("rows", "gone"):
+                    query = f"SELECT count(*) FROM {table} WHERE kind = ? AND version > ?"
+                    total += int(db.execute(query, (kind, marks.get(kind, 0))).fetchone()[0])
+            return total
+
+        return self._db.read(ask)
+
+    def since(
+        self, kind: str, version: int, model: str, limit: int
+    ) -> tuple[int, list[dict[str, Any]], list[int]]:
+        """The next changes of a kind after `version`: up to which version they go, whole rows, ids gone."""
+        text = full_text(kind)
 
         def ask(db: sqlite3.Connection) -> tuple[int, list[tuple[Any, ...]], list[tuple[int]]]:
             edge = db.execute(
-                "SELECT version FROM rows WHERE version > ? ORDER BY version LIMIT 1 OFFSET ?",
-                (version, limit),
+                "SELECT version FROM rows WHERE kind = ? AND version > ? ORDER BY version LIMIT 1 OFFSET ?",
+                (kind, version, limit),
             ).fetchone()
             latest = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0])
             upto = int(edge[0]) if edge else latest
             rows = db.execute(
-                "SELECT r.id, s.app, s.project, s.track, s.owner, r.kind, coalesce(r.session_id, ''), r.timestamp_ms,"
-                f" coalesce({tokens}, ''), hex(r.embed_key), e.data FROM rows r JOIN scopes s ON s.id = r.scope_id"
-                f" {texts} JOIN v.models m ON m.name = ?"
-                " JOIN v.vectors e ON e.model = m.id AND e.key = r.embed_key WHERE r.version > ? AND r.version <= ?",
-                (model, version, upto),
+                "SELECT r.id, r.scope_id, s.app, s.project, s.track, s.owner, r.entry_id, r.session_id, r.cell_id,"
+                " r.parent_type, r.parent_id, r.sender_ids, r.labels, r.sender_name, r.timestamp_ms, r.updated_ms, r.ordinal,"
+                f" r.status, r.hidden, r.text, {text}.c1, r.fields, e.data FROM rows r JOIN scopes s"
+                f" ON s.id = r.scope_id LEFT JOIN {text}_content {text} ON {text}.id = r.id LEFT JOIN v.models m"
+                " ON m.name = ? LEFT JOIN v.vectors e ON e.model = m.id AND e.key = r.embed_key"
+                " WHERE r.kind = ? AND r.version > ? AND r.version <= ?",
+                (model, kind, version, upto),
             ).fetchall()
             gone = db.execute(
-                "SELECT id FROM gone WHERE version > ? AND version <= ?", (version, upto)
+                "SELECT id FROM gone WHERE kind = ? AND version > ? AND version <= ?", (kind, version, upto)
             ).fetchall()
             return upto, rows, gone
 
         upto, rows, gone = self._db.read(ask)
-        names = ("id", "app", "project", "track", "owner", "kind", "session", "timestamp_ms", "tokens", "key")
-        made = [
-            dict(zip(names, row, strict=False))
-            | {"model": model, "vector": np.frombuffer(row[10], np.float16).astype(np.float32)}
-            for row in rows
-        ]
-        return upto, made, [row[0] for row in gone]
+        return upto, [_whole(row) for row in rows], [row[0] for row in gone]
 
     def version(self) -> int:
         """The latest change of any scope."""
         return int(
             self._db.read(lambda db: db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0])
         )
+
+
+_WHOLE = (
+    "id", "scope", "app", "project", "track", "owner", "entry_id", "session_id", "cell_id", "parent_type", "parent_id",
+    "senders", "labels", "sender_name", "timestamp_ms", "updated_ms", "ordinal", "status", "hidden", "text", "tokens", "metadata",
+    "vector",
+)  # fmt: skip
+
+
+def _whole(values: Sequence[Any]) -> dict[str, Any]:
+    row = dict(zip(_WHOLE, values, strict=True))
+    row["senders"], row["labels"] = unpacked(row["senders"]), unpacked(row["labels"])
+    row["hidden"] = bool(row["hidden"])
+    row["tokens"] = row["tokens"] or ""
+    tags = json.loads(row["metadata"]).get("tags") if '"tags"' in row["metadata"] else None
+    row["tags"] = [str(tag) for tag in tags] if isinstance(tags, list) else []
+    return row

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
 from cairn.engines.row_tables import (
+    COUNTS,
     FULL_TEXT,
     SCHEMA,
     SCHEMA_VERSION,
     VECTORS,
     VECTORS_VERSION,
+    Tally,
     drop_vectors,
     full_text,
     merge_step,
@@ -296,21 +298,24 @@ class SqliteIndex(RowVectors):
             paths: dict[str, int] = {}
             touched: set[int] = set()
             number = model_number(db, model)
+            tally = Tally()
             for new, values in zip(rows, made, strict=True):
                 scope_id = scopes.get(new.row.scope) or scope_made(db, new.row.scope, scopes)
                 path_id = paths.get(new.row.path) or path_made(db, new.row.path, paths)
                 touched.add(scope_id)
-                put_row(db, new, values, scope_id, path_id, number, version)
-            for rowid in (*removed, *damaged):
-                found = db.execute("SELECT scope_id FROM rows WHERE id = ?", (rowid,)).fetchone()
-                if found:
-                    touched.add(found[0])
+                put_row(db, new, values, scope_id, path_id, number, version, tally)
+            there = "SELECT scope_id, kind FROM rows WHERE id = ?"
+            touched.update(found[0] for i in damaged if (found := db.execute(there, (i,)).fetchone()))
             for rowid in removed:
-                db.execute("INSERT INTO gone SELECT ?, scope_id, id FROM rows WHERE id = ?", (version, rowid))
-                kind = db.execute("SELECT kind FROM rows WHERE id = ?", (rowid,)).fetchone()
+                found = db.execute(there, (rowid,)).fetchone()
+                if found is None:
+                    continue
+                touched.add(found[0])
+                tally.take_out(db, rowid)
+                db.execute("INSERT INTO gone VALUES (?, ?, ?, ?)", (version, found[0], rowid, found[1]))
                 db.execute("DELETE FROM rows WHERE id = ?", (rowid,))
-                if kind:
-                    db.execute(f"DELETE FROM {full_text(kind[0])} WHERE rowid = ?", (rowid,))
+                db.execute(f"DELETE FROM {full_text(found[1])} WHERE rowid = ?", (rowid,))
+            tally.write(db)
             db.executemany(
                 "UPDATE rows SET damaged = 1, source = x'', version = ? WHERE id = ?",
                 [(version, i) for i in damaged],
@@ -350,7 +355,7 @@ class SqliteIndex(RowVectors):
         def wipe(db: sqlite3.Connection) -> None:
             version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
             db.execute("DELETE FROM rows")
-            for table in FULL_TEXT:
+            for table in (*FULL_TEXT, *COUNTS):
                 db.execute(f"DELETE FROM {table}")
             db.execute("DELETE FROM paths")
             db.execute("DELETE FROM gone")
@@ -394,13 +399,6 @@ class SqliteIndex(RowVectors):
             self._vectors.write(lambda db: drop_vectors(db, found))
         scrubbed = self._vectors.scrub()
         return self._db.scrub() and scrubbed
-
-    def size_bytes(self) -> int:
-        """What the files take on disk."""
-        folder = self._db.path.parent
-        return sum(
-            file.stat().st_size for base in ("index.db", "vectors.db") for file in folder.glob(f"{base}*")
-        )
 
     def close(self) -> None:
         self._warm.clear()

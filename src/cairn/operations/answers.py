@@ -1071,7 +1071,14 @@ class IndexStatus:
     applied_lsn: Annotated[int, says("every change up to this one is searchable", 99)]
     rows: Annotated[int, says("rows in the index", 512)]
     vectors_missing: Annotated[int, says("rows that wait for their vector", 0)]
-    index_bytes: Annotated[int, says("its bytes on disk", 1048576)]
+    index_bytes: Annotated[int, says("its bytes on disk, all below .index", 1048576)]
+    engine: Annotated[str, says("who answers: auto, memory or lancedb", "auto")]
+    lancedb: Annotated[
+        dict[str, int],
+        says(
+            "rows in the tables of LanceDB, and changes that are not in them yet", {"rows": 512, "waiting": 0}
+        ),
+    ]
     set_aside: Annotated[list[SetAside], says("lines that could not be used", [])]
     waiting: Annotated[list[WaitingItem], says("episodes that could not be written yet", [])]
     daemon: Annotated[

@@ -774,11 +774,10 @@ def purge_index(parts: Parts, touched: Sequence[str]) -> int:
     if not parts.indexer.wait(parts.indexer.scan().lsn, 60.0):
         raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment")
     parts.state.forget([path for path in paths if not parts.storage.exists(Locator(path))])
-    if parts.follower is not None:
-        parts.follower.stop()
+    parts.folder.stop()
     scrubs = (
         ("rows and vectors", parts.index.scrub),
-        ("the vector mirror", parts.mirror.scrub),
+        ("the tables of LanceDB", parts.lance.scrub),
         ("the change queue", parts.state.scrub),
         ("the tables", parts.tables.scrub),
     )

@@ -93,7 +93,7 @@ def _engines(parts: Parts) -> dict[str, str]:
         "journals": type(parts.journals).__name__,
         "queue": type(parts.state).__name__,
         "rows": type(parts.index).__name__,
-        "vectors": type(parts.mirror).__name__,
+        "index": parts.settings.index.engine,
     }
 
 

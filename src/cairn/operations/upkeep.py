@@ -78,6 +78,8 @@ class Upkeep(Room):
             "rows": sum(sum(kinds.values()) for _, kinds in self.parts.index.scopes()),
             "vectors_missing": self.parts.indexer.waiting_for_vectors(),
             "index_bytes": size_of(self.parts.index_dir),
+            "engine": self.parts.settings.index.engine,
+            "lancedb": self.parts.folder.told(),
             "set_aside": self.parts.state.set_aside(),
             "waiting": [
                 {
@@ -120,6 +122,7 @@ class Upkeep(Room):
         self.parts.indexer.wait(lsn, timeout=600.0)
         while self.parts.indexer.embed():
             pass
+        self.parts.folder.now()
         self.parts.sync_tables()
         after = self.parts.state.counts()
         return {
@@ -199,6 +202,7 @@ class Upkeep(Room):
         started = time.perf_counter()
         self.parts.indexer.rebuild()
         self.parts.indexer.catch_up(timeout=3600.0, embed=True)
+        self.parts.folder.now()
         self.parts.sync_tables()
         status = self.index_status()
         return {

@@ -125,6 +125,8 @@ class Corpus:
             nothing is embedded.
         has_vector: Which rows have a vector of the current model (bool).
         version: Differs whenever any row differs.
+        standing: For how many rows of the scope each one stands (float32), where not all of them are here: those that
+            are there to show what is usual stand for many. None where the whole scope is here.
     """
 
     scope: Scope
@@ -145,6 +147,7 @@ class Corpus:
     senders: Sequence[Sender]
     cells: Sequence[str]
     model: str = ""
+    standing: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rowid)
@@ -162,6 +165,10 @@ class Corpus:
         """Where those of these rowids that are of this scope stand in the arrays."""
         at = self.positions(rowids)
         return at[at >= 0]
+
+    def standing_at(self, at: np.ndarray) -> np.ndarray | None:
+        """For how many rows those at `at` stand; None where each stands for itself."""
+        return None if self.standing is None else self.standing[at]
 
     @cached_property
     def parts(self) -> tuple[np.ndarray, np.ndarray]:
@@ -296,6 +303,10 @@ class Found:
     holding: Mapping[str, np.ndarray]
 
 
+class Moved(Exception):
+    """What was asked is gone or broken; asked anew, the question is answered otherwise."""
+
+
 class SearchIndex(Protocol):
     """The reading side of the index. Every question names its scope; no answer leaves it."""
 
@@ -308,7 +319,11 @@ class SearchIndex(Protocol):
         ...
 
     def legs(self, scope: Scope, ask: Ask) -> Found:
-        """Words, meaning and filter, asked at once. Every row that passes and is among the best is in the answer."""
+        """Words, meaning and filter, asked at once. Every row that passes and is among the best is in the answer.
+
+        Raises:
+            Moved: the engine lost what it answers from; ask for an index again, and that one.
+        """
         ...
 
     def takes_part(self, scope: Scope, session_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""The filter language of `search` and `get`: parsed once, checked, then SQL or a plain predicate.
+"""The filter language of `search` and `get`: parsed once, checked, then SQL of two dialects or a plain predicate.
 
     {"session_id": "s1", "timestamp": {"gte": 1760000000000}, "OR": [{"sender_id": "ana"}, {"sender_id": "bo"}]}
 
@@ -69,6 +69,21 @@ class Test:
             return f"{column} IN ({', '.join('?' * len(self.value))})", list(self.value)
         return f"{column} {_SYMBOLS[self.operator]} ?", [self.value]
 
+    def to_lance(self) -> str:
+        """The condition as LanceDB reads it: it takes no values apart, so they stand in it, quoted."""
+        if self.field in _SEVERAL:
+            wanted = self.value if self.operator == "in" else (self.value,)
+            column = "senders" if self.field == "sender_id" else "labels"
+            found = " OR ".join(f"array_has({column}, {_quoted(one)})" for one in wanted) or "false"
+            return f"(NOT ({found}))" if self.operator == "ne" else f"({found})"
+        column = COLUMNS[self.field]
+        if self.operator == "in":
+            return f"({column} IN ({', '.join(map(_quoted, self.value))}))" if self.value else "(false)"
+        if self.operator == "ne":
+            return f"({column} IS NULL OR {column} <> {_quoted(self.value)})"
+        symbol = "=" if self.operator == "eq" else _SYMBOLS[self.operator]
+        return f"({column} IS NOT NULL AND {column} {symbol} {_quoted(self.value)})"
+
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Whether `row` passes. `sender_id` and `labels` may be one or several (then any of them counts)."""
         have = row.get(self.field)
@@ -110,6 +125,12 @@ class Group:
             pieces.append(sql)
             values.extend(bound)
         return f"({f' {self.joined_by} '.join(pieces)})", values
+
+    def to_lance(self) -> str:
+        """The condition as LanceDB reads it."""
+        if not self.parts:
+            return "(true)" if self.joined_by == "AND" else "(false)"
+        return f"({f' {self.joined_by} '.join(part.to_lance() for part in self.parts)})"
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """The same judgement on a row at hand; `timestamp` is in epoch milliseconds."""
@@ -242,6 +263,10 @@ def _milliseconds(value: Any, zone: tzinfo) -> int:
         f"timestamp {_short(value)} is neither epoch milliseconds nor an ISO date and time.",
         field="timestamp",
     )
+
+
+def _quoted(value: str | int) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def _kind(value: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +25,23 @@ def group_of(kind: str) -> int:
     if kind == "passage":
         return GROUPS.index("message")
     return GROUPS.index(kind) if kind in GROUPS else len(GROUPS)
+
+
+def rarity(rows: Any, holding: Any) -> Any:
+    """What a word weighs that `holding` of `rows` rows have; of numbers or arrays."""
+    import numpy as np
+
+    return np.log1p((rows - holding + 0.5) / (holding + 0.5))
+
+
+def norm(length: Any, mean: Any) -> Any:
+    """What a row's length does to its counts; of numbers or arrays."""
+    return _K1 * (1 - _B + _B * length / mean)
+
+
+def gain(count: Any, usual: Any) -> Any:
+    """What `count` occurrences are worth in a row whose `norm` is `usual`; of numbers or arrays."""
+    return count * (_K1 + 1) / (count + usual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +127,7 @@ class Postings:
             )
         mean = np.maximum(words / np.maximum(rows, 1), 1.0)
         return rows, [
-            (_K1 * (1 - _B + _B * segment.length / mean[segment.group])).astype(np.float32)
-            for segment in self.segments
+            norm(segment.length, mean[segment.group]).astype(np.float32) for segment in self.segments
         ]
 
     def scores(self, terms: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -134,10 +150,9 @@ class Postings:
                     row, count = row[alive], count[alive]
                 spread += np.bincount(segment.group[row], minlength=len(rows))
                 found.append((place, row, count))
-            rarity = np.log1p((rows - spread + 0.5) / (spread + 0.5)).astype(np.float32)
+            weight = rarity(rows, spread).astype(np.float32)
             for place, row, count in found:
-                gain = count * (_K1 + 1) / (count + norms[place][row])
-                totals[place][row] += rarity[self.segments[place].group[row]] * gain
+                totals[place][row] += weight[self.segments[place].group[row]] * gain(count, norms[place][row])
         if not totals:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         score = np.concatenate(totals)

@@ -206,9 +206,11 @@ class Talk:
         order = np.lexsort((corpus.ordinal[rows], corpus.session[rows]))
         self.at = rows[order]
         session = corpus.session[self.at]
-        self.same = (
-            (session[1:] == session[:-1]).astype(np.float32) if len(session) else np.zeros(0, np.float32)
-        )
+        follows = session[1:] == session[:-1] if len(session) else np.zeros(0, bool)
+        if corpus.standing is not None:
+            # Not all of the talk is here: only what really came one after the other does.
+            follows &= np.diff(corpus.ordinal[self.at]) == 1
+        self.same = follows.astype(np.float32)
         self.starts = (
             np.flatnonzero(np.r_[True, session[1:] != session[:-1]])
             if len(session)
@@ -236,7 +238,11 @@ class Talk:
         self.number = ((flags & NUMBERS) > 0).astype(np.float32)
         # Long tool output is not better for being long: beyond a point length says nothing.
         self.length = np.clip(
-            standout(np.log1p(corpus.length[self.at].astype(np.float32)), 2.5, 0.8), -2.0, 1.5
+            standout(
+                np.log1p(corpus.length[self.at].astype(np.float32)), 2.5, 0.8, corpus.standing_at(self.at)
+            ),
+            -2.0,
+            1.5,
         )
         shift = _offset_ms(corpus, zone)
         self.day = ((corpus.timestamp_ms[self.at] + shift) // _DAY_MS).astype(np.int64)
@@ -311,14 +317,15 @@ def message_scores(
         )
         parts["talk"] = WEIGHTS["talk_cosine"] * talk.best_of_session(cosine)
     if legs.bm25 is not None:
-        bm25 = standout(legs.bm25[talk.at], 0.0, 1.0)
+        bm25 = standout(legs.bm25[talk.at], 0.0, 1.0, corpus.standing_at(talk.at))
         # Alone, the words carry what the two legs carry together.
         parts["bm25"] = bm25 * (WEIGHTS["bm25"] if legs.cosine is not None else WEIGHTS["cosine"])
         parts["neighbours"] = parts.get("neighbours", zero) + people * WEIGHTS["bm25_before"] * talk.before(
             bm25
         )
         if len(talk.episodes):
-            whole = np.append(standout(legs.bm25[talk.episodes], 0.0, 1.0), np.float32(0))
+            told = corpus.standing_at(talk.episodes)
+            whole = np.append(standout(legs.bm25[talk.episodes], 0.0, 1.0, told), np.float32(0))
             parts["talk"] = parts.get("talk", zero) + WEIGHTS["talk_bm25"] * whole[talk.episode]
         else:
             parts["talk"] = parts.get("talk", zero) + 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
@@ -377,7 +384,8 @@ def entry_scores(
     if legs.cosine is not None:
         parts["cosine"] = 0.6 * _meaning(corpus, legs, at)
     if legs.bm25 is not None:
-        parts["bm25"] = (0.3 if legs.cosine is not None else 0.6) * standout(legs.bm25[at], 0.0, 1.0)
+        share = 0.3 if legs.cosine is not None else 0.6
+        parts["bm25"] = share * standout(legs.bm25[at], 0.0, 1.0, corpus.standing_at(at))
     if question.days:
         shift = _offset_ms(corpus, zone)
         parts["date"] = 1.5 * date_match((corpus.timestamp_ms[at] + shift) // _DAY_MS, question.days)
@@ -400,7 +408,10 @@ def episode_scores(
     linked = talk.episode >= 0
     if linked.any():
         parts["messages"] = 0.8 * standout(
-            _best_by_group(messages[linked], talk.episode[linked], count), 1.0, 2.0
+            _best_by_group(messages[linked], talk.episode[linked], count),
+            1.0,
+            2.0,
+            corpus.standing_at(talk.episodes),
         )
         total = total + parts["messages"]
     facts = np.flatnonzero(corpus.kind == KIND_CODES["atomic_fact"])
@@ -410,7 +421,7 @@ def episode_scores(
         if kept.any():
             best = np.full(count, 0.0, np.float32)
             np.maximum.at(best, group[kept], legs.cosine[facts[kept]])
-            parts["facts"] = 0.4 * standout(best, 0.2, 0.12)
+            parts["facts"] = 0.4 * standout(best, 0.2, 0.12, corpus.standing_at(talk.episodes))
             total = total + parts["facts"]
     return total, parts
 
@@ -432,19 +443,26 @@ def date_match(day: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray
     return np.asarray(out, np.float32)
 
 
-def standout(values: np.ndarray, usual: float, spread: float) -> np.ndarray:
-    """How far each value stands out from the others, in units of their spread.
+def standout(
+    values: np.ndarray, usual: float, spread: float, standing: np.ndarray | None = None
+) -> np.ndarray:
+    """How far each value stands out from the others, in units of their spread; each stands for `standing` rows.
 
     A handful of rows has no spread of its own worth the name, so it is drawn toward what is usual.
     """
     import numpy as np
 
-    count = len(values)
-    if not count:
+    if not len(values):
         return np.zeros(0, np.float32)
     pull = 8.0
-    mean = (float(values.mean()) * count + usual * pull) / (count + pull)
-    variance = (float(values.var()) * count + spread * spread * pull) / (count + pull)
+    if standing is None:
+        count, middle, around = float(len(values)), float(values.mean()), float(values.var())
+    else:
+        count = float(standing.sum())
+        middle = float((values * standing).sum()) / count
+        around = float((np.square(values - middle) * standing).sum()) / count
+    mean = (middle * count + usual * pull) / (count + pull)
+    variance = (around * count + spread * spread * pull) / (count + pull)
     return np.asarray((values - mean) / np.sqrt(variance + 1e-9), np.float32)
 
 
@@ -525,11 +543,12 @@ def _meaning(corpus: Corpus, legs: Legs, at: np.ndarray) -> np.ndarray:
     values = np.asarray(legs.cosine[at])
     have = corpus.has_vector[at]
     if have.all():
-        return standout(values, 0.1, 0.12)
+        return standout(values, 0.1, 0.12, corpus.standing_at(at))
     out = np.zeros(len(at), np.float32)
-    out[have] = standout(values[have], 0.1, 0.12)
+    out[have] = standout(values[have], 0.1, 0.12, corpus.standing_at(at[have]))
     if legs.bm25 is not None:
-        out[~have] = np.clip(standout(legs.bm25[at], 0.0, 1.0)[~have], -0.5, 2.5)
+        words = standout(legs.bm25[at], 0.0, 1.0, corpus.standing_at(at))
+        out[~have] = np.clip(words[~have], -0.5, 2.5)
     return out
 
 

@@ -32,6 +32,7 @@ from cairn.retrieval.corpus import (
     Ask,
     Corpus,
     Found,
+    Moved,
     Row,
     SearchIndex,
 )
@@ -103,7 +104,7 @@ class Searcher:
     """Answers requests. Synchronous and thread-safe; holds nothing but a small cache of query vectors.
 
     Args:
-        index: The reading side of the index.
+        index: The reading side of the index, or what gives it for a scope.
         settings: All settings.
         clock: What "now" is.
         embedder: Gives the embedder, or None where there is none: search is then lexical and says so.
@@ -121,7 +122,7 @@ class Searcher:
 
     def __init__(
         self,
-        index: SearchIndex,
+        index: SearchIndex | Callable[[Scope], SearchIndex],
         *,
         settings: Settings,
         clock: Clock,
@@ -135,7 +136,7 @@ class Searcher:
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
         past: Callable[[Scope, datetime], SearchIndex | None] | None = None,
     ) -> None:
-        self._index = index
+        self._index: Callable[[Scope], SearchIndex] = index if callable(index) else lambda _: index
         self._settings = settings
         self._clock = clock
         self._embedder = embedder
@@ -180,7 +181,7 @@ class Searcher:
         scope, method, where = checked(request, self._settings)
         fresh = self._behind(self._freshness(scope), scope, method)
         notes = list(fresh.notes)
-        index = self._index
+        index = self._index(scope)
         if fresh.state == "rebuilding" and self._fallback is not None:
             scanned = self._fallback(scope)
             if scanned is not None:
@@ -192,7 +193,10 @@ class Searcher:
             if then is not None:
                 index, request = then, replace(request, as_of=None)
                 notes.append("this answer comes from what was recorded by then, by its words")
-        asked = self._asked(request, scope, method, where, index, notes)
+        try:
+            asked = self._asked(request, scope, method, where, index, notes)
+        except Moved:
+            return self._once(request)
         messages, message_parts = self._message_scores(asked)
         episodes = self._episodes(asked, messages)
         lists: dict[str, Any] = {"episodes": episodes}

@@ -27,6 +27,7 @@ from cairn.testing.faults import (
     JumpingClock,
     faulty_disk,
 )
+from cairn.testing.index import INDEX_CHECKS, IndexConformance, IndexUnderTest
 from cairn.testing.journals import JOURNAL_CHECKS, JournalConformance
 from cairn.testing.locks import LOCK_CHECKS, LockConformance
 from cairn.testing.models import (
@@ -53,6 +54,7 @@ __all__ = [
     "CLOCK_CHECKS",
     "EMBEDDER_CHECKS",
     "EXTENSION_CHECKS",
+    "INDEX_CHECKS",
     "JOBS_CHECKS",
     "JOURNAL_CHECKS",
     "LOCK_CHECKS",
@@ -69,6 +71,8 @@ __all__ = [
     "FaultyBackend",
     "FaultyJournals",
     "FixedClock",
+    "IndexConformance",
+    "IndexUnderTest",
     "JobsConformance",
     "JournalConformance",
     "JumpingClock",
