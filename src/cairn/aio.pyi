@@ -382,6 +382,10 @@ class AsyncMemory:
         """Ask about a repository; the answer cites its evidence."""
     async def project_status(self, path: Folder, *, checkpoint: str | None = None) -> dict[str, Any]:
         """How a repository's memory stands: what waits, what drifted, what to do next."""
+    async def project_story(
+        self, path: Folder, *, before: str | None = None, after: str | None = None, limit: int = 50
+    ) -> dict[str, Any]:
+        """A repository's memory to read: its pages, newest events and checkpoints, and what changed between two of them."""
     async def project_validate(self, path: Folder) -> builtins.list[Finding]:
         """Whether a repository's record is whole."""
     async def quiesce(self, *, timeout: float = 30.0) -> dict[str, Any]:

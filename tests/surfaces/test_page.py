@@ -12,8 +12,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+import cairn
 from cairn.config import load
 from cairn.memory import Memory
+from cairn.rights import OPEN
+from cairn.web.desk import Desk
+from cairn.web.views import VIEWS
 from cairn.web.visitors import Visitors
 from tests.surfaces.served import serving
 from tests.waiting import LONG
@@ -220,6 +224,38 @@ def test_a_candidate_is_reviewed_and_taken_back(owner):
     assert name not in owner.get("/view/review")[1]
     assert owner.post("restore", target=told["undo"])[0] == 200
     assert name in owner.get("/view/review")[1]
+
+
+def test_a_server_without_visitors_loads_no_page():
+    """What the page needs is imported when somebody first looks at it."""
+    loaded = "import cairn.surfaces.http, sys; print(sorted({'jinja2', 'markdown_it', 'cairn.web.pages'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=LONG
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_contradicts_is_reviewed(owner):
+    """A memory that says otherwise than another comes up first."""
+    owner.post("remember", content="The harbour office opens at nine.")
+    owner.post("remember", content="The harbour office does not open at nine.")
+    assert "says otherwise than another" in owner.get("/view/review")[1]
+
+
+def test_a_repository_is_read(tmp_path, root):
+    """Below `server.project_roots` a repository shows its pages, checkpoints and events; elsewhere nothing."""
+    repo = tmp_path / "tides"
+    repo.mkdir()
+    (repo / "README.md").write_text("# Tides\n\nReads tide tables of the Atlantic.\n")
+    subprocess.run(["git", "init", "-q", str(repo)], check=True)
+    cairn.open_project(repo).init()
+    settings = load(root, server__project_roots=(str(tmp_path),), embedding__provider="none")
+    with Memory(settings, background=False) as memory:
+        desk = Desk(memory, OPEN)
+        template, shown = VIEWS["project"](desk, {"path": str(repo), "before": "chk-000001"})
+        assert "Atlantic" in str(shown["story"]["pages"]) and shown["story"]["checkpoints"]
+        assert VIEWS["project"](desk, {"path": "/etc"})[1]["trouble"]
+        assert template == "project.html"
 
 
 def test_forgetting_is_looked_at_first(owner):

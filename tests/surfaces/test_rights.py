@@ -188,6 +188,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/tokens/{name}"): Case(writes=True, admin=True),
     ("GET", "/audit"): Case(admin=True),
     ("GET", "/project/status"): Case(query=PATH),
+    ("GET", "/project/story"): Case(query=PATH),
     ("POST", "/project/query"): Case({"path": "{repo}", "question": "what is this"}),
     ("GET", "/project/validate"): Case(query=PATH),
     ("POST", "/project/consolidate"): Case({"path": "{repo}"}),

@@ -37,7 +37,7 @@ NOT_HTTP = {
 # `cairn project` does more than ask.
 NOT_TYPED = {
     "events", "unprocessed", "session_owners", "undo_consolidation", "health", "gauges", "checkpoint", "checkpoints", "repair",
-    "project_status", "project_query", "project_validate", "project_preview",
+    "project_status", "project_story", "project_query", "project_validate", "project_preview",
 }  # fmt: skip
 
 

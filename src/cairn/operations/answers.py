@@ -1527,6 +1527,26 @@ class ProjectStatusData:
     suggestedAction: Annotated[str, says("what to do next", "cairn project consolidate")]  # noqa: N815 -- the contract's name
 
 
+class ProjectMoment:
+    """An event or a checkpoint of a repository."""
+
+    id: Annotated[str, says("its id", "chk-000003")]
+    at: Annotated[str, says("when", "2026-06-01T09:30:00+00:00")]
+    summary: Annotated[str, says("what it is about", "Folded in 2 events")]
+    kind: Annotated[str, says("of an event: what it is", "note")] = ""
+
+
+class ProjectStoryData:
+    """A repository's memory to read."""
+
+    pages: Annotated[dict[str, str], says("its pages, by name, as Markdown", {"gotchas": "# Gotchas"})]
+    checkpoints: Annotated[list[ProjectMoment], says("newest first", [])]
+    events: Annotated[list[ProjectMoment], says("newest first", [])]
+    changed: Annotated[
+        dict[str, str], says("what each section changed, where two were compared", {"gotchas": "+ a trap"})
+    ]
+
+
 class ProjectAnswer:
     """An answer about a repository; more fields follow these."""
 

@@ -64,6 +64,47 @@ class Repositories(Room):
         """Ask about a repository; the answer cites its evidence."""
         return self._project(path).query(question, scope=scope)
 
+    @operation(http="GET /project/story", answers=answers.ProjectStoryData, allow=rules.repository)
+    def project_story(
+        self,
+        path: Folder,
+        *,
+        before: Annotated[
+            str | None, says("the earlier of two checkpoints to compare", "chk-000001", high=100)
+        ] = None,
+        after: Annotated[
+            str | None,
+            says("the later one; the newest where only the other is named", "chk-000003", high=100),
+        ] = None,
+        limit: Annotated[
+            int, says("how many events and checkpoints, newest first", 50, low=1, high=500)
+        ] = 50,
+    ) -> dict[str, Any]:
+        """A repository's memory to read: its pages, newest events and checkpoints, and what changed between two of them.
+
+        Raises:
+            NotFound: there is no such checkpoint, or the repository has no memory yet.
+        """
+        from cairn.project.checkpoints import section_diffs
+        from cairn.project.projections import PAGE_FILES
+
+        project = self._project(path)
+        store = project.record_.checkpoints
+        made = store.newest(limit)
+        told: dict[str, Any] = {
+            "pages": {name: project.page(name) for name in PAGE_FILES} if made else {},
+            "checkpoints": [{"id": one.id, "at": one.createdAt, "summary": one.summary} for one in made],
+            "events": [
+                {"id": one.id, "at": one.happened_at, "kind": one.kind, "summary": one.summary}
+                for one in reversed(project.events()[-limit:] if made else ())
+            ],
+            "changed": {},
+        }
+        if before is not None and made:
+            later = store.find(after) if after is not None else made[0]
+            told["changed"] = section_diffs(store.find(before).bundle, later.bundle)
+        return told
+
     @operation(
         http="GET /project/validate", answers=answers.ValidateData, data=_findings, allow=rules.repository
     )

@@ -36,6 +36,7 @@ KINDS = {
 PAGE = 40
 _MOST_BARS = 84
 _MOST_REVIEWED = 100
+_MOST_LOOKED = 500
 
 
 def choice(query: Query) -> dict[str, str]:
@@ -181,23 +182,32 @@ def _first(rows: list[Any]) -> Any:
 
 
 def candidates(desk: Desk) -> list[Mapping[str, Any]]:
-    """Memories that wait for a person to let them in, and those that contradict another."""
+    """Memories that wait for a person to let them in."""
+    return _of_all(desk, status="candidate", limit=_MOST_REVIEWED)
+
+
+def _of_all(desk: Desk, **asked: Any) -> list[Mapping[str, Any]]:
+    """Memories of everybody, or of those who may be seen."""
     try:
-        rows = desk.ask(Memories.list, status="candidate", limit=_MOST_REVIEWED, skills=False)["memories"]
-    except Forbidden:  # not everybody's: one by one, of those who may be seen
+        return list(desk.ask(Memories.list, skills=False, **asked)["memories"])
+    except Forbidden:  # not everybody's: one by one
         rows = []
         for one in desk.owners:
             if one["kinds"].get("memory"):
                 place = {"scope": one["scope"], "owner": one["owner"]}
-                rows += desk.ask(
-                    Memories.list, status="candidate", limit=_MOST_REVIEWED, skills=False, **place
-                )["memories"]
-    return list(rows)
+                rows += desk.ask(Memories.list, skills=False, **asked, **place)["memories"]
+        return rows
 
 
 def review(desk: Desk, _query: Query) -> Shown:
-    """The inbox of candidates and contradictions."""
-    return "review.html", {"rows": candidates(desk)}
+    """The inbox: what says otherwise than another memory first, then candidates."""
+    waiting = candidates(desk)
+    known = {one["id"] for one in waiting}
+    against = [
+        one for one in _of_all(desk, limit=_MOST_LOOKED) if one.get("write_gate_reason") == "contradicts"
+    ]
+    rows = [*against, *(one for one in waiting if one["id"] not in {row["id"] for row in against})]
+    return "review.html", {"rows": rows, "known": known}
 
 
 # ---------------------------------------------------------------- the project
@@ -224,6 +234,11 @@ def project(desk: Desk, query: Query) -> Shown:
     shown["roots"], shown["path"] = desk.memory.settings.server.project_roots, path
     if path:
         shown["repo"], shown["trouble"] = desk.told(Repositories.project_status, path=path)
+        if not shown["trouble"]:
+            more = {"before": query["before"]} if query.get("before") else {}
+            shown["story"], shown["trouble"] = desk.told(
+                Repositories.project_story, path=path, limit=30, **more
+            )
         asked = query.get("ask", "").strip()
         if asked and not shown["trouble"]:
             shown["answer"] = desk.ask(Repositories.project_query, path=path, question=asked)
