@@ -15,7 +15,7 @@ from cairn import BlockingMemory
 from cairn.engines import lance
 from cairn.engines.lance import LanceTables
 from cairn.engines.rows import SqliteIndex
-from cairn.governed import derived, forget, pages
+from cairn.governed import forget, pages
 from cairn.notes.notebook import Notebook
 from cairn.types import Message, Scope, Space
 from tests.waiting import LONG
@@ -129,32 +129,6 @@ def test_pages_being_made_are_waited_for(memory, monkeypatch):
     held = Held(monkeypatch, pages, "_put", lambda _keeper, at, _body: at.name == "MEMORY.md")
     with held.while_at(lambda: pages.refresh(parts.keeper, Space())):
         forgotten(memory)
-    assert holding(memory.settings.root) == []
-
-
-def test_tables_being_written_are_waited_for(memory, monkeypatch):
-    """Forget: rows read for `memories.db` before are not written into it after it was removed."""
-    parts = memory.parts
-    parts.keeper.remember(SAID[1], status="promoted")
-    real = derived.sync
-
-    def slow(db: Any, keeper: Any, space: Any) -> int:
-        rows = keeper.list(space)[0]
-        reached.set()
-        assert go.wait(LONG)
-        with db:
-            db.execute("CREATE TABLE IF NOT EXISTS copied(rows TEXT)")
-            db.execute("INSERT INTO copied VALUES (?)", (str(rows),))
-        return real(db, keeper, space)
-
-    reached, go = threading.Event(), threading.Event()
-    monkeypatch.setattr(derived, "sync", slow)
-    thread = threading.Thread(target=parts.sync_tables)
-    thread.start()
-    assert reached.wait(LONG)
-    threading.Timer(1.5, go.set).start()
-    forgotten(memory)
-    thread.join(LONG)
     assert holding(memory.settings.root) == []
 
 

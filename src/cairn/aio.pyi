@@ -185,6 +185,8 @@ class AsyncMemory:
         limited_to: Collection[str] | None = None,
     ) -> dict[str, Any]:
         """A session word for word, and the entries that were made from it."""
+    async def export_sqlite(self, target: str) -> dict[str, Any]:
+        """Write governed memories as ADE's tables into a new SQLite file: memories with full text and vectors, procedures, skills, ledger, logs, core memory and agents."""
     async def export_to(self, target: str, *, with_secrets: bool = False) -> dict[str, Any]:
         """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone."""
     async def failures(self, *, retry: bool = False) -> builtins.list[dict[str, Any]]:

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from cairn.engines.large import Answering
     from cairn.engines.links import LinkedStorage
     from cairn.engines.rows import SqliteIndex
-    from cairn.engines.tables import MemoryTables
     from cairn.governed.lifecycle import Trigger
     from cairn.governed.memories import Keeper
     from cairn.notes.conflicts import Merge
@@ -234,13 +233,6 @@ class Parts:
         )
         self._closed_by(made.close)
         return made
-
-    @Stage
-    def tables(self) -> MemoryTables:
-        """Governed memories as tables for other programs."""
-        from cairn.engines.tables import MemoryTables
-
-        return MemoryTables(self.index_dir, self.locks)
 
     @Stage
     def redact(self) -> Callable[[str], str]:
@@ -584,17 +576,7 @@ class Parts:
             except CairnError as error:
                 log.warning("the sweep of %s/%s failed: %s", space.app, space.project, error)
         self._swept = True
-        if done:
-            self.sync_tables()
         return done
-
-    def sync_tables(self) -> int:
-        """Bring the tables for other programs up to date; how many memories there are."""
-        from cairn.governed import derived
-
-        return self.tables.sync(
-            lambda db: sum(derived.sync(db, self.keeper, space) for space in self.root.spaces())
-        )
 
     def _finish_everywhere(self) -> None:
         """What changed while nothing ran: core memory is settled, and every session looked through once, since a power

@@ -319,23 +319,70 @@ def test_exports_of_other_programs_come_in_once_and_wait(cli, tmp_path):
     assert cli("memories", "import", "--from", "mem0", str(page))[0] == 2
 
 
-def test_the_tables_follow_and_forget_scrubs_them(cli):
-    """ADE's tables are filled by a sync and a sweep, and hold nothing of what was forgotten."""
+def test_the_tables_are_written_whole_and_taken_in_again(cli, tmp_path):
+    """A3, A23, A36, A69: `export --sqlite` writes the documented tables, with keys that join, nulls and vectors; a
+    database of ADE and its legacy table come in with status and counts; what is there is never overwritten.
+    """
     import sqlite3
+    from contextlib import closing
 
-    key = told(cli, "remember", "The vault word is quokka-99.")["memory"]["id"]
-    told(cli, "cascade", "sync")
-    place = cli.root / ".index" / "sqlite" / "memories.db"
-    query = "SELECT content FROM unified_memories"
-    with sqlite3.connect(place) as db:
-        assert db.execute(query).fetchall() == [("The vault word is quokka-99.",)]
-    db.close()
-    told(cli, "memories", "forget", key, "--yes")
-    assert files_with(cli.root, "quokka-99") == []
+    kept = told(cli, "remember", "Deploys wait for the migration job.", "--category", "gotcha")["memory"][
+        "id"
+    ]
+    steps = ("--category", "procedure", "--trigger", "a deploy fails", "--steps", "1. Roll back.")
+    rolled = told(cli, "remember", "Roll back a failed deploy.", *steps)["memory"]["id"]
+    told(cli, "memories", "outcome", rolled, "--success", "--source", kept)
+    told(cli, "capture", "add", "pr_feedback", "pr-1", "Always close the pool before the tests end.")
     told(cli, "sweep")
-    with sqlite3.connect(place) as db:
-        assert db.execute(query).fetchall() == []
-    db.close()
+    file = tmp_path / "ade.db"
+    assert told(cli, "export", "--sqlite", str(file))["memories"] == 3
+    assert not (cli.root / ".index" / "sqlite" / "memories.db").exists()
+    with closing(sqlite3.connect(file)) as db:
+        names = {row[0] for row in db.execute("select name from sqlite_master")}
+        joined = """select count(*) from memory_procedure_details d join unified_memories m on m.id = d.memory_id
+            join memory_procedure_sources s on s.procedure_memory_id = m.id
+            join unified_memories e on e.id = s.episode_memory_id"""
+        assert db.execute(joined).fetchone() == (1,)
+        taken = "select count(*) from memory_capture_ledger l join unified_memories m on m.id = l.memory_id"
+        assert db.execute(taken).fetchone() == (1,)
+        assert db.execute("select distinct scope_owner_id from unified_memories").fetchall() == [(None,)]
+        logs = [row[1] for row in db.execute("pragma table_info(memory_sweep_log)")]
+        found = db.execute(
+            "select count(*) from unified_memories_fts where unified_memories_fts match 'migration'"
+        )
+        assert found.fetchone() == (1,)
+        db.execute(
+            "insert into memories (id, project_id, scope, category, content, status, created_at, last_accessed_at,"
+            " access_count) values ('old', 'p', 'project', 'fact', 'The old pier burned down in 1920.', 'promoted',"
+            " '2026-01-01T00:00:00Z', '2026-01-02T00:00:00Z', 7)"
+        )
+        db.execute("update unified_memories set status = 'archived' where content like 'Always close%'")
+        db.commit()
+    assert {"idx_unified_memories_project_dedupe", "unified_memories_fts_ai", "memories"} <= names
+    assert logs[:5] == ["id", "project_id", "started_at", "ended_at", "trigger"]
+    assert cli("export", "--sqlite", str(file))[0] == 4
+    assert cli("export", "--sqlite", str(cli.root / "x.db"))[0] == 2
+    there = ("--project", "there")
+    done = told(cli, *there, "memories", "import", "--from", "ade", "--trust", str(file))
+    assert len(done["kept"]) == 4
+    rows = told(cli, *there, "memories", "list", "--archived")["memories"]
+    seen = {row["content"]: row for row in rows}
+    assert (
+        seen["The old pier burned down in 1920."]["status"],
+        seen["The old pier burned down in 1920."]["access_count"],
+    ) == (
+        "promoted",
+        7,
+    )
+    assert seen["Always close the pool before the tests end."]["status"] == "archived"
+    assert seen["Roll back a failed deploy."]["trigger"] == "a deploy fails"
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as db:
+        db.execute("create table birds (name text)")
+        db.commit()
+    code, _, err = cli("memories", "import", "--from", "ade", str(other))
+    assert code == 2
+    assert "no database of ADE" in err
 
 
 def test_claudes_own_memory_folder_comes_in_whole_and_stays_as_it_is(tmp_path, capsys):

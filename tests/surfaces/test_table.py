@@ -24,6 +24,7 @@ IDS = [f"{room.__name__}.{row.name}" for room, row in ROWS]
 # Not over HTTP: files of the machine that calls, what other answers hold already, and the two bare pages of a server.
 NOT_HTTP = {
     "backup",
+    "export_sqlite",
     "knowledge_add",
     "export_to",
     "import_from",
@@ -33,10 +34,10 @@ NOT_HTTP = {
     "health",
     "gauges",
 }
-# Not typed: events are those of a process that stays; `add --async-mode` and `search` show what waits, `consolidate --undo` and `log` stand for the others, and
+# Not typed: events are those of a process that stays; `export --sqlite` stands for `export_sqlite`; `add --async-mode` and `search` show what waits, `consolidate --undo` and `log` stand for the others, and
 # `cairn project` does more than ask.
 NOT_TYPED = {
-    "events", "unprocessed", "session_owners", "undo_consolidation", "health", "gauges", "checkpoint", "checkpoints", "repair",
+    "events", "export_sqlite", "unprocessed", "session_owners", "undo_consolidation", "health", "gauges", "checkpoint", "checkpoints", "repair",
     "project_status", "project_story", "project_query", "project_validate", "project_preview",
 }  # fmt: skip
 

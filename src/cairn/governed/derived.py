@@ -1,8 +1,8 @@
-"""ADE's tables, derived: same names and columns, filled from notes and journals, disposable with the index.
+"""ADE's tables: same names and columns, filled from notes and journals into a file that `cairn export --sqlite` writes.
 
-`build` makes the tables, the indexes and the full-text triggers first, then fills them, so that no row is ever
-written past a trigger. `sync` brings them up to date by writing only what differs. Nothing reads these tables
-to decide anything: the gate reads notes.
+The tables, the indexes and the full-text triggers are made first, then filled, so that no row is ever written past a
+trigger. `sync` brings a file up to date by writing only what differs. Nothing here reads these tables. One file holds
+every space, so keys name the space, too; whatever refers to a memory does so by that key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import array
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cairn.governed import consolidation, core, lifecycle, procedures, skills
@@ -61,25 +61,25 @@ create table if not exists unified_memories (
   access_count integer not null default 0,
   promoted_at text
 );
-create index if not exists idx_um_scope_tier on unified_memories(project_id, scope, tier);
-create index if not exists idx_um_scope_owner on unified_memories(project_id, scope, scope_owner_id);
-create index if not exists idx_um_status on unified_memories(project_id, status);
-create index if not exists idx_um_pinned_tier on unified_memories(project_id, pinned, tier);
-create index if not exists idx_um_accessed on unified_memories(project_id, last_accessed_at);
-create index if not exists idx_um_dedupe on unified_memories(project_id, scope, scope_owner_id, dedupe_key);
+create index if not exists idx_unified_memories_project_scope_tier on unified_memories(project_id, scope, tier);
+create index if not exists idx_unified_memories_scope_owner on unified_memories(project_id, scope, scope_owner_id);
+create index if not exists idx_unified_memories_project_status on unified_memories(project_id, status);
+create index if not exists idx_unified_memories_project_pinned on unified_memories(project_id, pinned, tier);
+create index if not exists idx_unified_memories_project_accessed on unified_memories(project_id, last_accessed_at);
+create index if not exists idx_unified_memories_project_dedupe on unified_memories(project_id, scope, scope_owner_id, dedupe_key);
 create virtual table if not exists unified_memories_fts using fts5(
   content, content='unified_memories', content_rowid='rowid'
 );
-create trigger if not exists unified_memories_ai after insert on unified_memories begin
+create trigger if not exists unified_memories_fts_ai after insert on unified_memories begin
   insert into unified_memories_fts(rowid, content) values (new.rowid, new.content);
 end;
-create trigger if not exists unified_memories_bd before delete on unified_memories begin
+create trigger if not exists unified_memories_fts_bd before delete on unified_memories begin
   insert into unified_memories_fts(unified_memories_fts, rowid, content) values ('delete', old.rowid, old.content);
 end;
-create trigger if not exists unified_memories_bu before update on unified_memories begin
+create trigger if not exists unified_memories_fts_bu before update on unified_memories begin
   insert into unified_memories_fts(unified_memories_fts, rowid, content) values ('delete', old.rowid, old.content);
 end;
-create trigger if not exists unified_memories_au after update on unified_memories begin
+create trigger if not exists unified_memories_fts_au after update on unified_memories begin
   insert into unified_memories_fts(rowid, content) values (new.rowid, new.content);
 end;
 create table if not exists unified_memory_embeddings (
@@ -145,11 +145,11 @@ create table if not exists memory_capture_ledger (
 );
 create unique index if not exists idx_ledger_key on memory_capture_ledger(project_id, source_type, source_key);
 create table if not exists memory_sweep_log (
-  sweep_id text primary key,
+  id text primary key,
   project_id text not null,
-  trigger_reason text not null,
   started_at text not null,
-  completed_at text not null,
+  ended_at text,
+  trigger text not null,
   entries_decayed integer not null,
   entries_demoted integer not null,
   entries_promoted integer not null,
@@ -158,11 +158,11 @@ create table if not exists memory_sweep_log (
   duration_ms integer not null
 );
 create table if not exists memory_consolidation_log (
-  consolidation_id text primary key,
+  id text primary key,
   project_id text not null,
-  trigger_reason text not null,
   started_at text not null,
-  completed_at text not null,
+  ended_at text,
+  trigger text not null,
   clusters integer not null,
   entries_merged integer not null,
   undone_at text
@@ -187,7 +187,26 @@ create table if not exists agent_identities (
   updated_at text not null,
   primary key (project_id, id)
 );
+create table if not exists memories (
+  id text primary key,
+  project_id text not null,
+  scope text not null,
+  category text not null,
+  content text not null,
+  importance text default 'medium',
+  source_session_id text,
+  source_pack_key text,
+  status text default 'promoted',
+  agent_id text,
+  confidence real default 1.0,
+  promoted_at text,
+  source_run_id text,
+  created_at text not null,
+  last_accessed_at text not null,
+  access_count integer default 0
+);
 """
+# `memories` is the legacy table: it is there for readers who ask for it, and nothing is written to it.
 TABLES = (
     "unified_memory_embeddings", "memory_procedure_details", "memory_procedure_sources", "memory_procedure_history",
     "memory_skill_index", "memory_capture_ledger", "memory_sweep_log", "memory_consolidation_log",
@@ -224,7 +243,7 @@ def sync(conn: sqlite3.Connection, keeper: Keeper, space: Space, *, embedder: Em
     rows: dict[str, tuple[Any, ...]] = {}
     for record in records:
         row = keeper.row(record, stats.get(ref(record), Stat()))
-        row |= {"id": table_id(record)}
+        row |= {"id": table_id(record), "scope_owner_id": record.scope.owner or None}
         for column in ("created_at", "updated_at", "last_accessed_at"):
             row[column] = row[column] or stamp(born(record))
         rows[row["id"]] = tuple(row[column] for column in MEMORY_COLUMNS)
@@ -243,21 +262,12 @@ def sync(conn: sqlite3.Connection, keeper: Keeper, space: Space, *, embedder: Em
             [row for key, row in rows.items() if known.get(key) != row],
         )
         _clear_small(conn, project)
-        _sync_procedures(conn, keeper, space, records)
-        _sync_logs(conn, keeper, space, project)
+        keys = {record.id: table_id(record) for record in records}
+        _sync_procedures(conn, keeper, space, records, keys)
+        _sync_logs(conn, keeper, space, project, keys)
     if embedder is not None:
         _embed(conn, keeper, project, records, embedder)
     return len(records)
-
-
-def purge(conn: sqlite3.Connection, keeper: Keeper) -> int:
-    """Make the tables anew and leave no byte of what was in them before (for `forget`)."""
-    count = rebuild(conn, keeper)
-    with conn:
-        conn.execute("insert into unified_memories_fts(unified_memories_fts) values ('optimize')")
-    conn.execute("vacuum")
-    conn.execute("pragma wal_checkpoint(truncate)")
-    return count
 
 
 def search(
@@ -292,8 +302,13 @@ def _clear_small(conn: sqlite3.Connection, project: str) -> None:
         conn.execute(f"delete from {table} where project_id = ?", (project,))
 
 
+def _key(keys: Mapping[str, str], memory_id: str | None) -> str | None:
+    """The key of a memory in the tables; what refers to something else (an episode, a case) stays as it is."""
+    return keys.get(memory_id, memory_id) if memory_id is not None else None
+
+
 def _sync_procedures(
-    conn: sqlite3.Connection, keeper: Keeper, space: Space, records: Iterable[Record]
+    conn: sqlite3.Connection, keeper: Keeper, space: Space, records: Iterable[Record], keys: Mapping[str, str]
 ) -> None:
     known = procedures.details(keeper, space)
     for record in records:
@@ -305,11 +320,11 @@ def _sync_procedures(
         _replace(
             conn, "memory_procedure_details",
             (key, record.trigger, record.procedure, told.success_count, told.failure_count, told.last_used_at,
-             told.exported_skill_path, told.exported_at, record.superseded_by, created,
+             told.exported_skill_path, told.exported_at, _key(keys, record.superseded_by), created,
              stamp(record.updated_at) or created),
         )  # fmt: skip
         for episode, at in told.sources:
-            _replace(conn, "memory_procedure_sources", (key, episode, at))
+            _replace(conn, "memory_procedure_sources", (key, _key(keys, episode), at))
         for row in told.history:
             _replace(
                 conn, "memory_procedure_history",
@@ -317,32 +332,37 @@ def _sync_procedures(
             )  # fmt: skip
 
 
-def _sync_logs(conn: sqlite3.Connection, keeper: Keeper, space: Space, project: str) -> None:
+def _sync_logs(
+    conn: sqlite3.Connection, keeper: Keeper, space: Space, project: str, keys: Mapping[str, str]
+) -> None:
     for skill in skills.index(keeper, space):
         _replace(
             conn, "memory_skill_index",
-            (f"{project}/{skill.id}", skill.path, skill.kind, skill.source, skill.memory_id, skill.content_hash,
+            (f"{project}/{skill.id}", skill.path, skill.kind, skill.source, _key(keys, skill.memory_id), skill.content_hash,
              skill.last_modified_at, skill.archived_at, skill.created_at, skill.updated_at),
         )  # fmt: skip
     for row in CaptureLedger(keeper).rows(space):
         _replace(
             conn, "memory_capture_ledger",
-            (f"{project}/{row.id}", project, row.source_type, row.source_key, row.memory_id, row.episode_memory_id,
+            (f"{project}/{row.id}", project, row.source_type, row.source_key, _key(keys, row.memory_id),
+             _key(keys, row.episode_memory_id),
              json.dumps(row.metadata, sort_keys=True), row.created_at, row.updated_at),
         )  # fmt: skip
     for sweep in lifecycle.sweeps(keeper, space):
-        _replace(conn, "memory_sweep_log", tuple(sweep.values()))
+        names = ("sweep_id", "project_id", "started_at", "completed_at", "trigger_reason", "entries_decayed",
+                 "entries_demoted", "entries_promoted", "entries_archived", "entries_orphaned", "duration_ms")  # fmt: skip
+        _replace(conn, "memory_sweep_log", [sweep.get(name) for name in names])
     for run in consolidation.runs(keeper, space):
-        names = (
+        kept = (
             "run_id",
             "project_id",
-            "trigger_reason",
             "started_at",
             "completed_at",
+            "trigger_reason",
             "clusters",
             "entries_merged",
         )
-        _replace(conn, "memory_consolidation_log", (*(run[name] for name in names), run.get("undone_at")))
+        _replace(conn, "memory_consolidation_log", (*(run[name] for name in kept), run.get("undone_at")))
     document = core.show(keeper, core.core_scope(space))
     if document.version:
         payload = json.dumps(document.payload(), ensure_ascii=False, sort_keys=True)

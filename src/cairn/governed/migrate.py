@@ -10,17 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from cairn.errors import Invalid
 from cairn.governed.access import Stat, ref
 from cairn.governed.ledger import CaptureLedger, category_of
 from cairn.governed.memories import Keeper
-from cairn.governed.records import CATEGORIES, IMPORTANCES, moment
+from cairn.governed.records import CATEGORIES, IMPORTANCES, Status, moment
 from cairn.notes.format import parse_note
 from cairn.types import Space, Verdict, checked_id
 
@@ -53,6 +56,11 @@ class Incoming:
     created_at: datetime | None = None
     seed: float | None = None
     access_count: int = 0
+    status: str = ""
+    pinned: bool = False
+    observation_count: int = 0
+    trigger: str = ""
+    procedure: str = ""
 
 
 @dataclass(slots=True)
@@ -120,19 +128,76 @@ def _capture(
         origin="human" if trust else "import",
         source_id=f"{source}:{item.key}"[:500],
         created_at=item.created_at,
+        status=_status(item, trust=trust),
+        pinned=item.pinned and trust,
+        trigger=item.trigger,
+        procedure=item.procedure,
     )
     verdicts.append(verdict)
     kept = verdict.accepted and verdict.memory is not None
-    if kept and verdict.memory is not None and not verdict.deduped and item.seed is not None:
-        # ADE's access scores come along (A69): set once, decayed from here on.
+    counts = item.seed is not None or item.access_count or item.observation_count
+    if kept and verdict.memory is not None and not verdict.deduped and counts:
+        # ADE's access scores and counts come along (A69): set once, decayed from here on.
         record = keeper.find(
             space, str(verdict.memory["id"]), scope=keeper.scope_of(space, item.scope, item.owner)
         )
-        state = Stat(item.access_count, None, min(max(item.seed, 0.0), 1.0), keeper.clock.now())
-        keeper.access.set_states(space, {ref(record): state})
+        seed = min(max(item.seed, 0.0), 1.0) if item.seed is not None else None
+        at = keeper.clock.now() if seed is not None else None
+        keeper.access.set_states(space, {ref(record): Stat(item.access_count, None, seed, at)})
+        if item.observation_count > 1:
+            keeper.rewrite(record, lambda current: current.but(observation_count=item.observation_count))
     return (str(verdict.memory["id"]) if kept and verdict.memory is not None else None), {
         "reason": verdict.reason
     }
+
+
+def _status(item: Incoming, *, trust: bool) -> Status | None:
+    """The status an item keeps: what was archived stays so; what was promoted, where a person vouches for the source."""
+    if item.status == "archived":
+        return "archived"
+    if item.status in {"promoted", "candidate"} and trust:
+        return "promoted" if item.status == "promoted" else "candidate"
+    return None
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is a SQLite database."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def from_database(path: Path) -> list[Mapping[str, Any]]:
+    """The rows of an ADE database: its memories with what is known of procedures, and what the legacy table still holds.
+
+    Raises:
+        Invalid: it is no such database.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+            db.row_factory = sqlite3.Row
+            names = {
+                row[0] for row in db.execute("select name from sqlite_master where type in ('table', 'view')")
+            }
+            rows: list[dict[str, Any]] = []
+            if "unified_memories" in names:
+                rows += [dict(row) for row in db.execute("select * from unified_memories")]
+            if "memory_procedure_details" in names:
+                known = {
+                    row["memory_id"]: dict(row)
+                    for row in db.execute("select * from memory_procedure_details")
+                }
+                for row in rows:
+                    told = known.get(row.get("id"), {})
+                    row |= {key: told.get(key) for key in ("trigger", "procedure_markdown")}
+            if "memories" in names:
+                rows += [dict(row) for row in db.execute("select * from memories")]
+    except (sqlite3.Error, OSError) as error:
+        raise Invalid(f"{path.name} cannot be read as a database: {error}.", file=str(path)) from None
+    if not {"unified_memories", "memories"} & names:
+        raise Invalid(
+            f"{path.name} has neither unified_memories nor memories: no database of ADE.", file=str(path)
+        )
+    return [{k: v for k, v in row.items() if not isinstance(v, bytes)} for row in rows]
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Incoming]:
@@ -140,7 +205,7 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Incoming]:
     out = []
     for number, row in enumerate(rows):
         content = str(row.get("content") or row.get("text") or "").strip()
-        if not content or str(row.get("status") or "") == "archived":
+        if not content:
             continue
         track, owner = _scope(row)
         composite, count = _real(row.get("composite_score")), int(_real(row.get("access_count")) or 0)
@@ -151,7 +216,9 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Incoming]:
             Incoming(
                 str(row.get("id") or f"row-{number}-{_mark(content)}"), content, str(row.get("category") or "fact"),
                 track, owner, str(row.get("importance") or "medium"), _real(row.get("confidence")),
-                moment(str(row.get("created_at") or "")), seed, count,
+                moment(str(row.get("created_at") or "")), seed, count, str(row.get("status") or ""),
+                bool(_real(row.get("pinned"))), int(_real(row.get("observation_count")) or 0),
+                str(row.get("trigger") or ""), str(row.get("procedure_markdown") or ""),
             )
         )  # fmt: skip
     return out

@@ -1434,6 +1434,14 @@ class BackupPart:
     bytes: Annotated[int, says("how many bytes", 34567)]
 
 
+class TablesData:
+    """The file that was written."""
+
+    target: Annotated[str, says("the file", "memories.db")]
+    memories: Annotated[int, says("how many memories are in it", 120)]
+    bytes: Annotated[int, says("how large it is", 262144)]
+
+
 class BackupData:
     """What a backup holds."""
 

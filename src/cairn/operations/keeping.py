@@ -130,7 +130,6 @@ class Keeping(Room):
         else:
             done = maintenance.run(parts.keeper, space, writer=parts.writer)
             report = done.sweep if done is not None else None
-            parts.sync_tables()
         if report is None:  # pragma: no cover -- by hand it is always due
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
         return report

@@ -779,7 +779,6 @@ def purge_index(parts: Parts, touched: Sequence[str]) -> int:
         ("rows and vectors", parts.index.scrub),
         ("the tables of LanceDB", parts.lance.scrub),
         ("the change queue", parts.state.scrub),
-        ("the tables", parts.tables.scrub),
     )
     left = [name for name, scrub in scrubs if not scrub()]
     if left:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid, NotFound
@@ -123,7 +124,6 @@ class Upkeep(Room):
         while self.parts.indexer.embed():
             pass
         self.parts.folder.now()
-        self.parts.sync_tables()
         after = self.parts.state.counts()
         return {
             "applied": max(after.last_lsn - before.applied_lsn, 0),
@@ -203,7 +203,6 @@ class Upkeep(Room):
         self.parts.indexer.rebuild()
         self.parts.indexer.catch_up(timeout=3600.0, embed=True)
         self.parts.folder.now()
-        self.parts.sync_tables()
         status = self.index_status()
         return {
             "rows": status["rows"],
@@ -442,6 +441,31 @@ class Upkeep(Room):
         """
         done, left_out = self._copied(target, with_secrets=with_secrets)
         return {"target": target, "files": done.imported, "bytes": done.bytes, "left_out": left_out}
+
+    @operation(writes=True, answers=answers.TablesData, allow=rules.root(write=True))
+    def export_sqlite(
+        self,
+        target: Annotated[str, says("a new file", "memories.db", low=1, here=True)],
+    ) -> dict[str, Any]:
+        """Write governed memories as ADE's tables into a new SQLite file: memories with full text and vectors,
+        procedures, skills, ledger, logs, core memory and agents.
+
+        Raises:
+            Conflict: there is a file of that name.
+            Invalid: the target lies in the root itself.
+        """
+        from cairn.engines.tables import write_database
+        from cairn.governed import derived
+
+        path = Path(target).expanduser().absolute()
+        root = self.settings.root.resolve()
+        if root in path.resolve().parents:
+            raise Invalid(f"{path} lies in the memory itself: choose a place outside.", target=target)
+        if not path.parent.is_dir():
+            raise NotFound(f"{path.parent} is no folder.", target=target)
+        embedder = self.parts.embedder()
+        done = write_database(path, lambda db: derived.rebuild(db, self.parts.keeper, embedder=embedder))
+        return {"target": str(path), "memories": done, "bytes": path.stat().st_size}
 
     @operation(writes=True, answers=answers.BackupData, allow=rules.root(write=True))
     def backup(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cairn.errors import Invalid, NotFound
+from cairn.governed.migrate import from_database, is_database
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.surfaces.command import Call, Command, short, text_of
@@ -167,8 +169,11 @@ def _file(parser: argparse.ArgumentParser) -> None:
 
 
 def _read_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
-    if fields["source"] == "claude" and Path(args.file).expanduser().is_dir():
-        fields["text"] = _folder(Path(args.file).expanduser())
+    path = Path(args.file).expanduser()
+    if fields["source"] == "claude" and path.is_dir():
+        fields["text"] = _folder(path)
+    elif fields["source"] == "ade" and path.is_file() and is_database(path):
+        fields["text"] = json.dumps({"rows": from_database(path)}, ensure_ascii=False)
     else:
         fields["text"] = text_of(args.file)
 
@@ -347,6 +352,7 @@ COMMANDS = (
         reading=False,
         examples=(
             "cairn memories import --from mem0 export.json",
+            "cairn memories import --from ade --trust ade.db",
             "cairn memories import --from claude ~/project/MEMORY.md",
             "cairn memories import --from claude ~/.claude/projects/-home-ann-tides/memory",
         ),

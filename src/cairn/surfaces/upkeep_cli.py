@@ -211,6 +211,23 @@ def server_start(call: Call) -> int:
 # ---------------------------------------------------------------- as a whole
 
 
+def _sqlite_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sqlite", action="store_true", help="governed memories as tables of a new SQLite file"
+    )
+
+
+def export(call: Call) -> int:
+    if not call.args.sqlite:
+        with call.opened() as memory:
+            return call.command.say(call.ask(memory), call.output)
+    with call.opened() as memory:
+        done = memory.export_sqlite(call.fields["target"])
+    call.output.value(done)
+    call.output.line(f"{done['memories']} memories are in {done['target']} ({done['bytes']} bytes).")
+    return 0
+
+
 def say_exported(done: Any, output: Output) -> None:
     output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")
     if done["left_out"]:
@@ -369,11 +386,13 @@ COMMANDS = (
     ),
     Command(
         "export",
-        "copy the memory into a folder or a .tar.gz archive",
+        "copy the memory into a folder or a .tar.gz archive, or its memories into tables",
         Upkeep.export_to,
         say_exported,
         positional={"target": ""},
-        examples=("cairn export backup.tar.gz",),
+        more=_sqlite_argument,
+        run=export,
+        examples=("cairn export backup.tar.gz", "cairn export --sqlite memories.db"),
     ),
     Command(
         "backup",
