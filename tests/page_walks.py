@@ -161,6 +161,11 @@ def review_by_keyboard(page):
     page.locator(".item.current button:has-text('Keep it so')").click()
     page.wait_for_selector("#toast:has-text('Reworded')")
     assert left() == begun - 3
+    press("u", "Taken back.")
+    assert "something else" not in page.locator(".item.current .words").inner_text()
+    page.keyboard.press("n")
+    page.wait_for_selector("#toast:has-text('Put away.')")
+    page.evaluate("document.querySelector('#toast').hidden = true")
     press("n", "Put away.")
     press("u", "Taken back.")
     press("y", "Kept.")

@@ -275,6 +275,16 @@ def _import_what_calls_need() -> None:
     tongues.known()  # the words of each language, from their files
 
 
+def _address(host: str, port: int) -> str:
+    """Where a browser of this machine finds what listens on `host`.
+
+    >>> _address("0.0.0.0", 8000), _address("::1", 8000)
+    ('http://127.0.0.1:8000', 'http://[::1]:8000')
+    """
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 -- what to show, not to bind
+    return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
+
+
 def serve(
     settings: Settings,
     *,
@@ -340,7 +350,7 @@ def serve(
         while not server.started and not task.done():
             await asyncio.sleep(0.01)
         if server.started:
-            address = f"http://{settings.server.host}:{settings.server.port}"
+            address = _address(settings.server.host, settings.server.port)
             if app.visitors is not None:
                 app.visitors.announce(address)
             if ready is not None:

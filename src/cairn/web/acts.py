@@ -7,6 +7,7 @@ answer comes as JSON.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,10 +45,17 @@ def _entry(desk: Desk, name: str) -> str:
     return desk.link("/view/entry", id=name)
 
 
-def _undoing(desk: Desk, name: str) -> str:
-    """The change to restore for taking back what was just done to an entry."""
+def _newest(desk: Desk, name: str) -> str:
+    """The last change of an entry so far."""
     log = desk.tried(Time.log, id=name, limit=1)
     return log["changes"][0]["id"] if log and log["changes"] else ""
+
+
+def _undoing(desk: Desk, name: str, since: str) -> str:
+    """The change to restore for taking back all that was done to an entry since another one."""
+    log = desk.tried(Time.log, id=name, limit=5)
+    news = list(itertools.takewhile(lambda one: one["id"] != since, log["changes"])) if log else []
+    return news[-1]["id"] if news else ""
 
 
 # ---------------------------------------------------------------- one entry
@@ -56,12 +64,13 @@ def _undoing(desk: Desk, name: str) -> str:
 def revise(desk: Desk, form: Form) -> Done:
     """Save an edited entry; where somebody else was quicker, both texts are shown."""
     name = form.get("id", "")
+    before = _newest(desk, name)
     try:
         desk.ask(Browse.revise, id=name, source=form.get("source", ""), expect=form.get("expect", "-"))
     except Conflict as error:
         template, shown = views.entry(desk, {"id": name, "edit": "1"})
         return Done(str(error), template=template, shown=shown | {"mine": form.get("source", "")}, status=409)
-    return Done("Saved.", _entry(desk, name), undo=_undoing(desk, name))
+    return Done("Saved.", _entry(desk, name), undo=_undoing(desk, name, before))
 
 
 def correct(desk: Desk, form: Form) -> Done:
@@ -85,9 +94,10 @@ def simple(method: Callable[..., Any], said: str) -> Callable[[Desk, Form], Done
 
     def act(desk: Desk, form: Form) -> Done:
         name = form.get("id", "")
+        before = _newest(desk, name)
         more = {"reason": form["reason"]} if form.get("reason") else {}
         desk.ask(method, id=name, **more, **_place(form))
-        return Done(said, form.get("back") or _entry(desk, name), undo=_undoing(desk, name))
+        return Done(said, form.get("back") or _entry(desk, name), undo=_undoing(desk, name, before))
 
     return act
 
@@ -95,11 +105,14 @@ def simple(method: Callable[..., Any], said: str) -> Callable[[Desk, Form], Done
 def reword(desk: Desk, form: Form) -> Done:
     """Change a candidate's words, then let it in."""
     name = form.get("id", "")
+    before = _newest(desk, name)
     desk.ask(
         Memories.edit, id=name, content=form.get("content", ""), reason="reworded on the page", **_place(form)
     )
     desk.ask(Memories.promote, id=name, **_place(form))
-    return Done("Reworded and kept.", form.get("back") or _entry(desk, name), undo=_undoing(desk, name))
+    return Done(
+        "Reworded and kept.", form.get("back") or _entry(desk, name), undo=_undoing(desk, name, before)
+    )
 
 
 def merge(desk: Desk, form: Form) -> Done:
