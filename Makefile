@@ -60,8 +60,8 @@ format: $(VENV)/.ready ## format and mend what ruff can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup     ## benchmarks; PART=notes|capture|indexing|search|http|strategies|keeping|agents|project|locomo for one
-	@$(BIN)/python -m benchmarks $(PART)
+bench: setup     ## benchmarks; PART=notes|capture|indexing|search|http|strategies|extraction|keeping|agents|project|locomo for one
+	@$(BIN)/python -m benchmarks $(PART) $(if $(MODEL),--model $(MODEL))
 
 chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... PART=... SOAK=1
 	@$(BIN)/python -m tests.chaos

@@ -167,6 +167,22 @@ TARGETS: dict[str, list[Line]] = {
         Line("tokens told at a prompt, at most", ["tokens_per_prompt", "max"], "", 600),
         Line("the warm process is up", ["warm_after_s"], "s"),
     ],
+    "extraction": [
+        *(
+            Line(f"{name}{suffix}", [way, at], "", target, at_least=is_least)
+            for way, suffix in (("rules", ""), ("model", ", with the model"))
+            for name, at, target, is_least in (
+                ("facts wanted that came", "found", 0.8, True),
+                ("facts that are junk", "junk", 0.1, False),
+                ("facts their source holds", "held by their source", 1, True),
+                ("statements that reach the profile", "profile", 0.8, True),
+                ("changes that end the earlier fact", "changes seen", 0.8, True),
+                ("pairs that hold at once, wrongly ended", "wrongly ended", 0, False),
+            )
+        ),
+        Line("sentences with a wrong date", ["dates", "wrong"], "", 0),
+        Line("resolvable dates resolved", ["dates", "resolved"], "", 0.7, at_least=True),
+    ],
     "variety": [],  # its table has columns of its own
     "locomo": [
         Line("evidence recall at 10", ["table", "all", "R@10"], "", 0.819, at_least=True),

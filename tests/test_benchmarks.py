@@ -3,13 +3,17 @@
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from benchmarks import __main__ as bench
+from benchmarks import extraction
 from benchmarks._client import Client, Server, milliseconds, together
 from benchmarks._targets import TARGETS, rows, summary
 from benchmarks.locomo import judge
+
+from tests.fake_model import FakeModel
 
 KEPT = sorted(bench.RESULTS.glob("*.json"))
 
@@ -121,3 +125,19 @@ def test_pictures_need_only_kept_figures(tmp_path):
         assert _plots.draw(kept["part"], kept["figures"], tmp_path, conditions).startswith("plot:")
         assert (tmp_path / f"{file.stem}.svg").stat().st_size < 200_000
     assert len(list(Path(tmp_path).glob("*.png"))) == len(KEPT)
+
+
+def test_extraction_is_measured_with_and_without_a_model(monkeypatch):
+    """The labelled talk gives figures by rules alone, and with a model through its endpoint; both are held to the words."""
+    labels = tomllib.loads((Path(extraction.__file__).parent / "_extraction.toml").read_text("utf-8"))
+    small = {name: dict(list(labels[name].items())[:2]) for name in ("profile", "changes", "besides")} | {
+        "talk": labels["talk"][3:4]
+    }
+    rules = extraction.measured(small, {})
+    assert (rules["found"], rules["junk"], rules["held by their source"]) == (1.0, 0.0, 1.0)
+    assert (rules["profile"], rules["changes seen"], rules["wrongly ended"]) == (1.0, 1.0, 0.0)
+    with FakeModel(answer=lambda body: {}) as model:
+        monkeypatch.setenv("CAIRN_LLM__BASE_URL", model.url)
+        told = extraction.measured(small, {"llm__model": "fake"})
+    assert any("You extract facts" in request["messages"][0]["content"] for request in model.requests)
+    assert told["held by their source"] == 1.0
