@@ -46,3 +46,25 @@ def test_every_room_has_its_rules():
             named.add(pattern)
     rooms = {f"src/cairn/{init.parent.name}/**" for init in (ROOT / "src/cairn").glob("*/__init__.py")}
     assert rooms <= named
+
+
+def test_every_promise_of_the_security_page_names_a_test_that_exists():
+    """Each row of its tables ends with what holds it: a file of tests, a test in it by name, or a target of make."""
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| Who")]
+    tables = [row for row in rows if "`tests/" in row or "`make " in row]
+    told = page[page.index("## What is checked where") : page.index("## What is not promised")]
+    assert len(tables) == sum(
+        line.startswith("| ") and not line.startswith(("| Threat", "| Attack")) for line in told.splitlines()
+    )
+    for row in tables:
+        named = re.findall(r"`((?:tests/|make )[^`]+)`", row.rsplit(" | ", 1)[-1])
+        assert named, row
+        for one in named:
+            if one.startswith("make "):
+                assert f"\n{one.removeprefix('make ')}:" in makefile, one
+                continue
+            file, _, test = one.partition("::")
+            assert (ROOT / file).is_file(), one
+            assert not test or f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), one

@@ -44,14 +44,14 @@ MUTATIONS = (
     Mutation(
         "a note is not flushed before its rename",
         "engines/tree.py",
-        "                    write_all(file, data)\n                    os.fsync(file)\n",
+        "                    write_all(file, data)\n                    flush(file)\n",
         "                    write_all(file, data)\n",
         ("tests/crash/test_flushes.py",),
     ),
     Mutation(
         "the folder is not flushed after the rename",
         "engines/tree.py",
-        "                self.note_new(fd, name)\n            os.fsync(fd)\n\n    def _put",
+        "                self.note_new(fd, name)\n            flush(fd)\n\n    def _put",
         "                self.note_new(fd, name)\n\n    def _put",
         ("tests/crash/test_flushes.py",),
     ),

@@ -109,6 +109,10 @@ def open_blocking(
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cairn' has no attribute {name!r}")
+    if "Memory" in name or name == "open_project":
+        from cairn.systems import check
+
+        check()
     # A memory without an event loop has gone by both names.
     module, found = importlib.import_module(_HOMES[name]), "Memory" if name == "BlockingMemory" else name
     if found.endswith("Memory"):

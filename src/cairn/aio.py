@@ -1,7 +1,8 @@
 """The same calls awaited: `async with cairn.open(root) as memory`. No logic of its own.
 
 Each operation of the table becomes a coroutine that runs it in a thread, so that an event loop never waits for a
-disk: readers have four threads, writers sixteen, since a writer mostly waits for its turn at the disk. What type
+disk: readers have four threads, writers sixteen, since a writer mostly waits for its turn at the disk. What looks through
+everything (`apart`: doctor, diff, export and the like) has two of its own, so that nobody else waits behind it. What type
 checkers see is written to `aio.pyi` from the same table by `make docs`.
 """
 
@@ -26,19 +27,21 @@ class Pools:
     def __init__(self) -> None:
         self.writers: ThreadPoolExecutor | None = None
         self.readers: ThreadPoolExecutor | None = None
+        self.apart: ThreadPoolExecutor | None = None
 
     def open(self) -> None:
         self.writers = ThreadPoolExecutor(16, "cairn-write")
         self.readers = ThreadPoolExecutor(4, "cairn-read")
+        self.apart = ThreadPoolExecutor(2, "cairn-apart")
 
     def close(self) -> None:
-        for pool in (self.writers, self.readers):
+        for pool in (self.writers, self.readers, self.apart):
             if pool is not None:
                 pool.shutdown(wait=True)
-        self.writers = self.readers = None
+        self.writers = self.readers = self.apart = None
 
-    async def run(self, call: Callable[[], Any], *, writes: bool) -> Any:
-        pool = self.writers if writes else self.readers
+    async def run(self, call: Callable[[], Any], *, writes: bool, apart: bool = False) -> Any:
+        pool = self.apart if apart else self.writers if writes else self.readers
         if pool is None:
             raise Invalid(_CLOSED)
         return await asyncio.get_running_loop().run_in_executor(pool, call)
@@ -87,16 +90,20 @@ class AsyncMemories:
         self.pools = pools
 
 
-def _awaited(called: Callable[..., Any], *, writes: bool) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _awaited(
+    called: Callable[..., Any], *, writes: bool, apart: bool = False
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(called)
     async def call(self: AsyncMemory | AsyncMemories, /, *args: Any, **named: Any) -> Any:
-        return await self.pools.run(functools.partial(called, self.memory, *args, **named), writes=writes)
+        return await self.pools.run(
+            functools.partial(called, self.memory, *args, **named), writes=writes, apart=apart
+        )
 
     return call
 
 
 for _room, _twin in ((Memory, AsyncMemory), (Memories, AsyncMemories)):
     for _name, _row in operations_of(_room).items():
-        setattr(_twin, _name, _awaited(_row.call, writes=_row.writes))
+        setattr(_twin, _name, _awaited(_row.call, writes=_row.writes, apart=_row.apart))
 setattr(AsyncMemory, "subscribe", _awaited(Memory.subscribe, writes=False))  # noqa: B010 -- made like the others
 setattr(AsyncMemories, "on_upserted", _awaited(Memories.on_upserted, writes=False))  # noqa: B010

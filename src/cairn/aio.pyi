@@ -87,7 +87,7 @@ _T = TypeVar("_T")
 class Pools:
     """The threads that calls run in while the memory is open."""
 
-    async def run(self, call: Callable[[], _T], *, writes: bool) -> _T: ...
+    async def run(self, call: Callable[[], _T], *, writes: bool, apart: bool = ...) -> _T: ...
 
 class AsyncMemory:
     """`Memory`, each call awaited. Takes what `Memory` takes; use it inside an `async with` statement."""

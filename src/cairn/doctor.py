@@ -142,6 +142,15 @@ def _notes(parts: Parts) -> Finds:
                 level = "info" if problem.code in {"crlf", "bom"} else "warn"
                 yield finding(level, where, _note_step(problem.code))
             place = place_of(locator)
+            most = parts.settings.storage.max_entry_bytes
+            for entry in note.entries if most and len(text) > most else ():
+                if entry.end - entry.start > most:
+                    yield finding(
+                        "warn",
+                        f"{locator}: {entry.id} has {entry.end - entry.start} characters, more than storage.max_entry_bytes "
+                        f"({most}); it is kept, but not searched",
+                        "split it, or raise the limit",
+                    )
             if place is not None and place.day and not note.entries and _has_body(text):
                 yield finding(
                     "warn",

@@ -351,6 +351,7 @@ class Parts:
             embedder=self.embedder,
             zone=self.settings.zone,
             token_vectors=self.settings.index.token_vectors,
+            max_entry=self.settings.storage.max_entry_bytes,
             on_edit=self._follow_edits,
             on_lost=self._look_again,
             own=self.notebook.own,

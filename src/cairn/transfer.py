@@ -27,6 +27,7 @@ from cairn.seams import Journals, Locator, StorageBackend, content_hash, iterate
 
 _LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git"})
 _ARCHIVES = (".tar.gz", ".tgz")
+_MAX_MEMBERS = 1_000_000
 _MAX_FILE_BYTES = 512 * 1024 * 1024
 _ATTEMPTS = 20
 _ROUNDS = 5
@@ -187,7 +188,9 @@ def check_copy(target: str, copied: Transfer) -> None:
         )
 
 
-def bring_in(storage: StorageBackend, journals: Journals, source: str, merge: Merge) -> Transfer:
+def bring_in(
+    storage: StorageBackend, journals: Journals, source: str, merge: Merge, *, max_bytes: int = 0
+) -> Transfer:
     """Bring the memory at `source` (a folder or archive) into `storage`; see the module for the rules.
 
     Args:
@@ -195,12 +198,13 @@ def bring_in(storage: StorageBackend, journals: Journals, source: str, merge: Me
         journals: Its journals.
         source: A folder, or an archive made by `export`. Another program's memory root of the same form works.
         merge: Merges two versions of a daily note, theirs into ours.
+        max_bytes: The most an archive may unpack to; 0 for no limit.
 
     Raises:
         NotFound: there is nothing at `source`.
-        Invalid: it is not a memory root or not a readable archive.
+        Invalid: it is not a memory root, not a readable archive, or one that unpacks to more than `max_bytes`.
     """
-    with _opened(source) as theirs:
+    with _opened(source, max_bytes) as theirs:
         done = Transfer()
         files = [
             at
@@ -286,7 +290,7 @@ def _aside(storage: StorageBackend, locator: Locator) -> Locator:
 
 
 @contextmanager
-def _opened(source: str) -> Iterator[StorageBackend]:
+def _opened(source: str, max_bytes: int = 0) -> Iterator[StorageBackend]:
     place = _place(source)
     if place.is_dir():
         yield DeviceLocalBackend(place)
@@ -296,7 +300,15 @@ def _opened(source: str) -> Iterator[StorageBackend]:
     with tempfile.TemporaryDirectory(prefix="cairn-import-") as scratch:
         try:
             with tarfile.open(place, "r:*") as archive:
+                unpacked = members = 0
                 for member in archive:
+                    members, unpacked = members + 1, unpacked + member.size
+                    if max_bytes and (unpacked > max_bytes or members > _MAX_MEMBERS):
+                        raise Invalid(
+                            f"{source} unpacks to more than {max_bytes} bytes or {_MAX_MEMBERS} files (storage.max_import_bytes): "
+                            "nothing was brought in. Raise the limit if you trust it.",
+                            source=source,
+                        )
                     if member.isfile() and member.size <= _MAX_FILE_BYTES:
                         archive.extract(member, scratch, filter="data")
         except (tarfile.TarError, OSError, EOFError) as error:

@@ -16,6 +16,7 @@ from cairn.engines.audit import FILES, AuditLog
 from cairn.engines.tokens import TokenFile
 from cairn.errors import Conflict, Invalid, Misconfigured, NotFound
 from cairn.rights import end_of, grant_of, parse_tokens
+from cairn.surfaces import guard
 from cairn.surfaces.guard import Guard
 from tests.surfaces.served import serving
 from tests.test_guard import call, echo, error_of
@@ -166,6 +167,18 @@ def test_what_ends_ends(tmp_path):
             memory.add_token("x")
         with pytest.raises(NotFound, match="There are: x"):
             memory.revoke_token("y")
+
+
+def test_every_token_is_compared_whichever_is_right(monkeypatch):
+    """Time tells nothing: each digest is compared, in constant time, for the first token, the last and a wrong one."""
+    secrets = [f"{name}-token-0123456789" for name in ("first", "middle", "last")]
+    app = Guard(echo, ServerSettings(tokens=tuple(secrets)))
+    compared = []
+    monkeypatch.setattr(guard.hmac, "compare_digest", lambda one, other: compared.append(one) or one == other)
+    for secret, status in ((secrets[0], 200), (secrets[2], 200), ("wrong-token-0123456789", 401)):
+        compared.clear()
+        assert call(app, headers=bearer(secret))[0] == status
+        assert len(compared) == 3
 
 
 def test_the_rate_says_when_to_come_again():

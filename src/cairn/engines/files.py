@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from cairn.engines.journals import FileJournals
 from cairn.engines.tree import (
@@ -38,6 +39,9 @@ __all__ = ["PROTOCOL", "DeviceLocalBackend"]
 
 PROTOCOL = "device-local"
 
+if TYPE_CHECKING:
+    from cairn.config import Settings
+
 _STAMP = "stat:"
 _SETTLED_NS = 50_000_000
 
@@ -51,8 +55,12 @@ class DeviceLocalBackend(StorageBackend):
 
     extensions = frozenset(EXTENSIONS)
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self._tree = Tree(root)
+    def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = 0) -> None:
+        self._tree = Tree(root, max_bytes=max_bytes)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> DeviceLocalBackend:
+        return cls(settings.root, max_bytes=settings.storage.max_note_bytes)
 
     @cached_property
     def journals(self) -> Journals:
@@ -92,6 +100,7 @@ class DeviceLocalBackend(StorageBackend):
         rename, so that a hand edit made meanwhile is met as a `Conflict`, not overwritten.
         """
         data = encoded(locator.key, content)
+        self._tree.check_size(locator.key, len(data))
         if expect and not self.exists(locator):
             # Before any folder is made for a write that is bound to be refused.
             raise _changed(locator, expect, "")

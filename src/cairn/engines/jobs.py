@@ -17,6 +17,7 @@ from cairn.errors import Unavailable
 from cairn.types import Ask, Job, Queued, Run
 
 T = TypeVar("T")
+_CALLER_SECONDS = 1.0  # somebody waits for his answer; what cannot be queued is found again
 
 _SCHEMA = """
 CREATE TABLE runs (
@@ -99,7 +100,7 @@ class SqliteJobs:
                     )
             return fresh
 
-        return self._write(work)
+        return self._database.write(work, patience=_CALLER_SECONDS)
 
     def open_gates(self, strategy: str, threshold: int, cooldown: float, *, now: float) -> int:
         """Let the held jobs of `strategy` go whose key has counted `threshold` events and is past its cooldown."""

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from cairn.engines.tree import Tree, refuse_temps, translating, write_all
+from cairn.engines.tree import Tree, flush, refuse_temps, translating, write_all
 from cairn.errors import Invalid, NotFound
 from cairn.seams import (
     JournalSlice,
@@ -103,7 +103,7 @@ class FileJournals:
                     batch = _expected(at, batch, end)
                     if end == 0:
                         # Before the first byte: a journal with content is one whose name is durable.
-                        os.fsync(directory)
+                        flush(directory)
                     try:
                         write_all(file, b"".join(one.data for one in batch))
                         if any(one.sync for one in batch):
@@ -227,7 +227,7 @@ class _Queue:
 
 def _flush(file: int) -> None:
     # macOS has no fdatasync.
-    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(file)
+    (os.fdatasync if hasattr(os, "fdatasync") else flush)(file)
 
 
 def _is_at(file: int, directory: int, name: str) -> bool:

@@ -11,6 +11,7 @@ this edge: messages carry the key, never a path of the machine.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -149,8 +150,9 @@ class FileInTheWay(Invalid):
 class Tree:
     """A confined directory. Keys go in, bytes and file descriptors come out."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = 0) -> None:
         given = os.fspath(root)
+        self.max_bytes = max_bytes
         if not given or "\x00" in given:
             raise Invalid("A storage root needs a folder name.", root=given)
         self.path = os.path.realpath(os.path.expanduser(given))
@@ -230,7 +232,7 @@ class Tree:
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         above = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(above)
+            flush(above)
         finally:
             os.close(above)
 
@@ -254,7 +256,7 @@ class Tree:
             os.mkdir(name, _as_open_as(fd, 0o777), dir_fd=fd)
         inner = os.open(name, _DIRECTORY, dir_fd=fd)
         self.note_new(fd, name)
-        os.fsync(fd)
+        flush(fd)
         return inner
 
     def _refuse_link(self, fd: int, name: str, key: str) -> None:
@@ -312,8 +314,18 @@ class Tree:
     def read_at(self, fd: int, name: str, key: str) -> bytes:
         file = self.open_file(fd, name, key)
         with os.fdopen(file, "rb", buffering=0) as handle:
+            self.check_size(key, os.fstat(file).st_size)
             data: bytes = handle.read()
         return data
+
+    def check_size(self, key: str, size: int) -> None:
+        """Refuse what is larger than a note may be: one such file would take the memory of everybody's process."""
+        if self.max_bytes and size > self.max_bytes:
+            raise Invalid(
+                f"{key} has {size} bytes, more than a note may have (storage.max_note_bytes = {self.max_bytes}): "
+                "split it, or raise the limit.",
+                key=key,
+            )
 
     # -- changing
 
@@ -345,7 +357,7 @@ class Tree:
                     if mode is not None:
                         os.fchmod(file, mode)
                     write_all(file, data)
-                    os.fsync(file)
+                    flush(file)
                 finally:
                     os.close(file)
                 with during or nullcontext():
@@ -356,7 +368,7 @@ class Tree:
                 raise
             if mode is None:
                 self.note_new(fd, name)
-            os.fsync(fd)
+            flush(fd)
 
     def _put(self, fd: int, temp: str, name: str, before: Callable[[int, str, bool], None] | None) -> None:
         """Rename `temp` to `name`, but only over what `before` accepts.
@@ -412,7 +424,7 @@ class Tree:
             os.close(self.open_file(fd, name, locator.key))
             os.unlink(name, dir_fd=fd)
             self._twins.pop(_identity(fd), None)
-            os.fsync(fd)
+            flush(fd)
 
     def prune(self, locator: Locator) -> int:
         """Remove a folder and those below it, as far as they are empty; how many went."""
@@ -430,7 +442,7 @@ class Tree:
             except OSError:
                 return removed
             self._twins.pop(_identity(fd), None)
-            os.fsync(fd)
+            flush(fd)
         return removed + 1
 
     def sweep_temps(self, older_than_seconds: float) -> int:
@@ -497,10 +509,14 @@ _RENAME_EXCHANGE = 2
 
 
 @lru_cache(maxsize=1)
-def _renameat2() -> Callable[..., int] | None:
+def _swap() -> Callable[..., int] | None:
+    """The call that exchanges two names, by Linux's name or macOS's: the arguments are the same."""
     import ctypes
 
-    found: Callable[..., int] | None = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    library = ctypes.CDLL(None, use_errno=True)
+    found: Callable[..., int] | None = getattr(library, "renameat2", None) or getattr(
+        library, "renameatx_np", None
+    )
     return found
 
 
@@ -508,7 +524,7 @@ def _exchange(fd: int, one: str, other: str) -> bool:
     """Let two names swap their files in one step; False where the system cannot."""
     import ctypes
 
-    call = _renameat2()
+    call = _swap()
     if call is None:
         return False
     ctypes.set_errno(0)
@@ -518,6 +534,16 @@ def _exchange(fd: int, one: str, other: str) -> bool:
     if code in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}:
         return False
     raise OSError(code, os.strerror(code))
+
+
+def flush(fd: int) -> None:
+    """Flush a file or a folder to the disk itself; on macOS `fsync` alone leaves it in the drive's cache."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with suppress(OSError):
+            fcntl.fcntl(fd, full)
+            return
+    os.fsync(fd)
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -192,9 +192,10 @@ class VaultBackend(DeviceLocalBackend):
         timeout_seconds: float = 10.0,
         stale_seconds: float = 10.0,
         heartbeat_seconds: float = 5.0,
+        max_bytes: int = 0,
     ) -> None:
         directory = locks_directory(root, cache)
-        super().__init__(root)
+        super().__init__(root, max_bytes=max_bytes)
         self._mutex = VaultMutex(
             directory,
             timeout_seconds=timeout_seconds,
@@ -204,7 +205,7 @@ class VaultBackend(DeviceLocalBackend):
 
     @classmethod
     def from_settings(cls, settings: Settings) -> VaultBackend:
-        return cls(settings.root, cache=settings.cache_dir)
+        return cls(settings.root, cache=settings.cache_dir, max_bytes=settings.storage.max_note_bytes)
 
     @property
     def capabilities(self) -> Capabilities:

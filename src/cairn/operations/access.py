@@ -81,7 +81,7 @@ class Access(Room):
         gone = self._token_file().revoke(name, locks=self.parts.locks, clock=self.parts.clock)
         return _told(gone, self.parts.clock.now().astimezone(UTC))
 
-    @operation(http="GET /audit", answers=answers.AuditData, data=_calls, allow=rules.admin)
+    @operation(http="GET /audit", answers=answers.AuditData, data=_calls, allow=rules.admin, apart=True)
     def audit(
         self,
         *,

@@ -110,6 +110,7 @@ class Keeping(Room):
         answers=answers.SweepData,
         data=_swept,
         allow=rules.whole_space(write=True),
+        apart=True,
     )
     def sweep(
         self,
@@ -141,6 +142,7 @@ class Keeping(Room):
         answers=answers.ImportData,
         data=_imported,
         allow=rules.bring_in,
+        apart=True,
     )
     def import_from(
         self,
@@ -247,6 +249,7 @@ class Keeping(Room):
         answers=answers.ConsolidateData,
         data=_consolidated,
         allow=rules.whole_space(write=True, promotes="consolidate"),
+        apart=True,
     )
     def consolidate(
         self,
@@ -533,6 +536,7 @@ class Keeping(Room):
         answers=answers.ScanData,
         data=_scanned,
         allow=rules.skill_folders,
+        apart=True,
     )
     def scan_skills(
         self,
@@ -635,6 +639,7 @@ class Keeping(Room):
         answers=answers.PagesData,
         data=_pages,
         allow=rules.whole_space(write=True),
+        apart=True,
     )
     def refresh(
         self,

@@ -514,6 +514,7 @@ class Single(Room):
         in_query=(*PLACE,),
         answers=answers.MemoryRow,
         allow=rules.one_memory(write=True, also=rules.may_restore),
+        apart=True,
     )
     def restore(
         self,
@@ -625,6 +626,7 @@ class Single(Room):
         data=_receipt,
         allow=rules.forget,
         tool=True,
+        apart=True,
     )
     def forget(
         self,

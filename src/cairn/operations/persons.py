@@ -34,7 +34,7 @@ def _receipt(made: Farewell, _room: Room, _asked: Mapping[str, Any]) -> dict[str
 class Persons(Room):
     """What people may ask of whoever keeps things about them."""
 
-    @operation(http="GET /person", answers=answers.PersonData, allow=rules.person)
+    @operation(http="GET /person", answers=answers.PersonData, allow=rules.person, apart=True)
     def export_person(
         self, user_id: WholePerson, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
@@ -57,6 +57,7 @@ class Persons(Room):
         data=_receipt,
         allow=rules.whole_space(write=True),
         forgets=("user_id",),
+        apart=True,
     )
     def forget_person(
         self,
@@ -102,7 +103,7 @@ class Persons(Room):
         with parts.engine.paused() as paused:
             return run(paused=paused)
 
-    @operation(http="GET /session", answers=answers.SessionData, allow=rules.session_read)
+    @operation(http="GET /session", answers=answers.SessionData, allow=rules.session_read, apart=True)
     def export_session(
         self,
         session_id: SessionId,
@@ -132,6 +133,7 @@ class Persons(Room):
         data=_receipt,
         allow=rules.whole_space(write=True),
         forgets=("session_id",),
+        apart=True,
     )
     def forget_session(
         self,

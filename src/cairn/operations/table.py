@@ -144,6 +144,7 @@ class Operation:
         answers: What it answers over HTTP and with `--json`.
         data: Makes that of what the method returns; None where it is that already.
         allow: Raises `Forbidden` unless the caller's grant reaches what the call is about.
+        apart: Whether it may look through everything, so that it runs beside the calls of others.
         forgets: Fields that name what is gone once it has run; the audit log does not keep them.
         late: The `status` of an answer that was accepted and is not done yet: 202 over HTTP.
         status: The status of any other answer over HTTP.
@@ -159,6 +160,7 @@ class Operation:
     answers: type | None = None
     data: Callable[[Any, Any, Mapping[str, Any]], Any] | None = None
     allow: Callable[[Asked], None] | None = None
+    apart: bool = False
     forgets: tuple[str, ...] = ()
     late: str = ""
     status: int = 200

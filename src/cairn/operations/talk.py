@@ -280,6 +280,7 @@ class Talk(Room):
         answers=answers.RewrittenData,
         data=lambda count, _room, _asked: {"rewritten": count},
         allow=rules.whole_space(write=True),
+        apart=True,
     )
     def reextract(
         self,

@@ -34,7 +34,11 @@ class Time(Room):
     """The history of a root's entries."""
 
     @operation(
-        http="GET /log", answers=answers.LogData, data=_named("changes"), allow=rules.one_entry(write=False)
+        http="GET /log",
+        answers=answers.LogData,
+        data=_named("changes"),
+        allow=rules.one_entry(write=False),
+        apart=True,
     )
     def log(
         self,
@@ -106,6 +110,7 @@ class Time(Room):
         answers=answers.DiffData,
         data=_named("differences"),
         allow=rules.whole_space(write=False),
+        apart=True,
     )
     def diff(
         self,
@@ -123,6 +128,7 @@ class Time(Room):
         answers=answers.RestoreData,
         data=_plan,
         allow=rules.whole_space(write=True),
+        apart=True,
     )
     def restore(
         self,

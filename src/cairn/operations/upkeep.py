@@ -96,7 +96,13 @@ class Upkeep(Room):
             status["daemon"] = self.parts.daemon.health()
         return status
 
-    @operation(writes=True, http="POST /index/sync", answers=answers.SyncData, allow=rules.root(write=True))
+    @operation(
+        writes=True,
+        http="POST /index/sync",
+        answers=answers.SyncData,
+        allow=rules.root(write=True),
+        apart=True,
+    )
     def sync(
         self,
         path: Annotated[
@@ -171,6 +177,7 @@ class Upkeep(Room):
         answers=answers.FailuresData,
         data=_named("failures"),
         allow=rules.root(write=True),
+        apart=True,
     )
     def failures(
         self,
@@ -193,7 +200,11 @@ class Upkeep(Room):
         return found
 
     @operation(
-        writes=True, http="POST /index/rebuild", answers=answers.RebuildData, allow=rules.root(write=True)
+        writes=True,
+        http="POST /index/rebuild",
+        answers=answers.RebuildData,
+        allow=rules.root(write=True),
+        apart=True,
     )
     def rebuild(
         self,
@@ -264,6 +275,7 @@ class Upkeep(Room):
         answers=answers.TriggerAnswer,
         allow=rules.root(write=True),
         flat=True,
+        apart=True,
     )
     def trigger(
         self,
@@ -293,6 +305,7 @@ class Upkeep(Room):
         answers=answers.UndoneData,
         data=_named("restored"),
         allow=rules.root(write=True),
+        apart=True,
     )
     def undo_reflection(
         self,
@@ -396,7 +409,11 @@ class Upkeep(Room):
         }
 
     @operation(
-        http="GET /doctor", answers=answers.DoctorData, data=_named("findings"), allow=rules.root(write=False)
+        http="GET /doctor",
+        answers=answers.DoctorData,
+        data=_named("findings"),
+        allow=rules.root(write=False),
+        apart=True,
     )
     def doctor(
         self,
@@ -412,6 +429,7 @@ class Upkeep(Room):
         answers=answers.RepairData,
         data=_named("mended"),
         allow=rules.root(write=True),
+        apart=True,
     )
     def repair(
         self,
@@ -423,7 +441,7 @@ class Upkeep(Room):
 
     # ------------------------------------------------------------ as a whole
 
-    @operation(writes=True, answers=answers.ExportData, allow=rules.root(write=True))
+    @operation(writes=True, answers=answers.ExportData, allow=rules.root(write=True), apart=True)
     def export_to(
         self,
         target: Annotated[str, says("a new folder, or a name ending in .tar.gz", "backup.tar.gz", here=True)],
@@ -467,7 +485,7 @@ class Upkeep(Room):
         done = write_database(path, lambda db: derived.rebuild(db, self.parts.keeper, embedder=embedder))
         return {"target": str(path), "memories": done, "bytes": path.stat().st_size}
 
-    @operation(writes=True, answers=answers.BackupData, allow=rules.root(write=True))
+    @operation(writes=True, answers=answers.BackupData, allow=rules.root(write=True), apart=True)
     def backup(
         self,
         target: Annotated[
@@ -534,7 +552,7 @@ class Upkeep(Room):
         done = transfer.export(self.parts.storage, target, keep)
         return done, list(dict.fromkeys(left_out))
 
-    @operation(writes=True, answers=answers.BroughtData, allow=rules.root(write=True))
+    @operation(writes=True, answers=answers.BroughtData, allow=rules.root(write=True), apart=True)
     def import_from(
         self,
         source: Annotated[
@@ -550,7 +568,8 @@ class Upkeep(Room):
             assert place is not None
             return merged(place, ours, theirs).text
 
-        done = transfer.bring_in(self.parts.storage, self.parts.journals, source, merge)
+        most = self.settings.storage.max_import_bytes
+        done = transfer.bring_in(self.parts.storage, self.parts.journals, source, merge, max_bytes=most)
         self.parts.indexer.scan()
         return {
             "imported": done.imported,

@@ -29,7 +29,7 @@ from cairn.notes.own import OwnTexts
 from cairn.retrieval.corpus import Row
 from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
 from cairn.retrieval.noticing import kind_of, noticed, places_of
-from cairn.retrieval.reading import PART_MARK
+from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK
 from cairn.retrieval.recent import Look, Recent
 from cairn.retrieval.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.seams import (
@@ -61,6 +61,8 @@ _ROWS_PER_COMMIT = 2000
 _EMBED_BATCH = 128
 _SAME_MTIME = 0.0005
 _UNSURE_SECONDS = 0.1
+_LOOK_SECONDS = 2.0
+_STALLED_SECONDS = 15.0
 _REMOVED_KEPT = 10_000
 
 
@@ -91,6 +93,7 @@ class Indexer(DerivedMaintenance):
         own: Which notes read as they were written here: an episode that is new in any other one may have been
             edited before it was first seen, and `on_edit` hears of it.
         on_indexed: Told of changes that are in the index now, while it is not being made anew.
+        max_entry: A longer entry of a note has no row.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Indexer(DerivedMaintenance):
         own: OwnTexts | None = None,
         sessions: SessionLog | None = None,
         on_indexed: Callable[[Sequence[Change]], object] | None = None,
+        max_entry: int = MAX_ENTRY_BYTES,
     ) -> None:
         self._on_indexed = on_indexed
         self._own = own or OwnTexts()
@@ -122,7 +126,7 @@ class Indexer(DerivedMaintenance):
         self._embedder = embedder
         self._zone = zone
         self._token_vectors = token_vectors
-        self._recent = Recent()
+        self._recent = Recent(max_entry=max_entry)
         self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._working = threading.RLock()
         self._progress = threading.Condition()
@@ -614,11 +618,21 @@ class Indexer(DerivedMaintenance):
         """Make the index anew from the files, now. Vectors are kept where their text still occurs.
 
         Raises:
-            Unavailable: another process indexes this root and did not finish within a minute.
+            Unavailable: another process indexes this root, and did not finish within a minute or does not move at all.
         """
         self._index.clear()
-        if not self.wait(None, 60.0):
-            raise Unavailable("The index is still being made anew by another process. Ask again later.")
+        until, moved, last = time.monotonic() + 60.0, time.monotonic(), None
+        while not self.wait(None, _LOOK_SECONDS):
+            counts, now = self._queue.counts(), time.monotonic()
+            if counts != last:
+                moved, last = now, counts
+            if now > until:
+                raise Unavailable("The index is still being made anew by another process. Ask again later.")
+            if now - moved > _STALLED_SECONDS:
+                raise Unavailable(
+                    f"Another process looks after the index and has done nothing for {_STALLED_SECONDS:g} s (is it "
+                    "stopped, or its disk?): let it go on or end it, then ask again. Searches look through the notes meanwhile."
+                )
 
     def reindex(self, tier: Tier) -> None:
         """Rebuild the local index. Pages (`SHARED_ABSTRACTS`) are made by the history; SOURCE is the truth."""

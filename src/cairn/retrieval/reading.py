@@ -28,6 +28,7 @@ PART_MARK = "#"  # between the id of an entry and the number of a passage of it
 _TIMES = ("timestamp", "created_at", "start_time")
 _UPDATES = ("updated_at", "last_updated_at", "last_appended_at")
 _MAX_MS = 2**62
+MAX_ENTRY_BYTES = 1024 * 1024
 _FORM = b"2"  # part of every source hash: bump when rows are made differently
 
 
@@ -41,7 +42,13 @@ class Found:
 
 
 def read_note(
-    place: Place, note: Note, path: str, known: Mapping[tuple[Scope, str], bytes], *, zone: tzinfo = UTC
+    place: Place,
+    note: Note,
+    path: str,
+    known: Mapping[tuple[Scope, str], bytes],
+    *,
+    zone: tzinfo = UTC,
+    max_entry: int = MAX_ENTRY_BYTES,
 ) -> Found:
     """The rows of a note. Entries whose source hash is in `known` are only named, not made again.
 
@@ -51,6 +58,7 @@ def read_note(
         path: Its key.
         known: Source hashes of the rows the index has of this file.
         zone: Times without an offset are meant in it.
+        max_entry: A longer entry has no row; `doctor` names it.
     """
     if place.kind.storage != "daily":
         return _document(place, note, path, known, zone)
@@ -58,6 +66,8 @@ def read_note(
     replaced = replaced if isinstance(replaced, Mapping) else {}
     present, rows = set(), []
     for entry in note.entries:
+        if max_entry and entry.end - entry.start > max_entry:
+            continue
         successor = replaced.get(entry.id)
         source = source_hash(
             note.text[entry.start : entry.end], "" if successor is None else f"\0{successor}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from cairn.notes.frontmatter import find_head
 from cairn.notes.kinds import Place
-from cairn.retrieval.reading import Found, read_note, read_session
+from cairn.retrieval.reading import MAX_ENTRY_BYTES, Found, read_note, read_session
 from cairn.seams import Locator
 from cairn.talk.sessions import SessionLog, SessionState
 from cairn.types import Scope
@@ -71,10 +71,12 @@ class Recent:
 
     Args:
         min_chars: Smaller files are not worth remembering.
+        max_entry: Longer entries have no row.
     """
 
-    def __init__(self, *, min_chars: int = 16_384) -> None:
+    def __init__(self, *, min_chars: int = 16_384, max_entry: int = MAX_ENTRY_BYTES) -> None:
         self.min_chars = min_chars
+        self._max_entry = max_entry
         self._kept: OrderedDict[str, _NoteMemory | _SessionMemory] = OrderedDict()
         self._size = 0
 
@@ -100,7 +102,7 @@ class Recent:
             more = {entry.id for entry in added.entries}
             if not added.damaged and _replaced(added.frontmatter) == old.replaced and not more & old.ids:
                 memory = _NoteMemory(generation, text[head.body :], old.replaced, old.ids | more)
-                found = read_note(place, added, path, {}, zone=zone)
+                found = read_note(place, added, path, {}, zone=zone, max_entry=self._max_entry)
                 return Look(found, whole=False, memory=memory, mark=hash(text))
         if known is None:
             return None
@@ -109,7 +111,7 @@ class Recent:
         if place.kind.storage == "daily" and not note.damaged and len(text) >= self.min_chars:
             ids = {entry.id for entry in note.entries}
             remembered = _NoteMemory(generation, note.body, _replaced(note.frontmatter), frozenset(ids))
-        found = read_note(place, note, path, known, zone=zone)
+        found = read_note(place, note, path, known, zone=zone, max_entry=self._max_entry)
         return Look(found, whole=True, memory=remembered, mark=hash(text))
 
     def session(

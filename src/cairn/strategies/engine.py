@@ -184,7 +184,12 @@ class Engine:
             }[gate.event_field]
             held = gate.threshold > 1 or gate.cooldown_seconds > 0
             queued.append(Queued(ask, key, held, now + chosen.idle_seconds))
-        made = self.jobs.enqueue(queued, now=now)
+        try:
+            made = self.jobs.enqueue(queued, now=now)
+        except Unavailable:
+            # Somebody holds the queue: the logs and notes say what is to be done, and are looked through once it is free.
+            self._look_again, made = True, 0
+            self._work.set()
         if made:
             self._work.set()
         return made
@@ -292,7 +297,11 @@ class Engine:
             self.jobs.revive()
             if self.jobs.is_new or self._look_again:
                 self._look_again = False
-                self._discover(everything=True)
+                try:
+                    self._discover(everything=True)
+                except BaseException:
+                    self._look_again = True
+                    raise
             while ended < limit and time.monotonic() < deadline:
                 self._turn_clocks()
                 now = self._now()

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from cairn.engines import quiet
 from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
 from cairn.surfaces.output import Output
+from cairn.systems import check as check_system
 from cairn.version import VERSION
 
 EXIT_CODES: Sequence[tuple[type[CairnError], int]] = (
@@ -213,10 +214,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"cairn {VERSION}")
         return 0
     try:
+        check_system()
         if word and not any(word in names for names in HOMES.values()):
             raise _unknown(word)
         args = build_parser(word).parse_args(given)
-    except Invalid as error:
+    except (Invalid, Misconfigured) as error:
         return _report(error, Output(as_json="--json" in given))
     for name, default in {"root": None, "app": "default", "project": "default", "json": False}.items():
         if not hasattr(args, name):

@@ -102,7 +102,7 @@ class _Routes:
                 answer = {**(data if row.flat else {}), "request_id": request_id, "data": data}
                 return as_json(answer, 202 if late else row.status)
 
-            return await self.memory.pools.run(work, writes=row.writes)
+            return await self.memory.pools.run(work, writes=row.writes, apart=row.apart)
 
         return handle
 
