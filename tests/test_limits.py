@@ -64,6 +64,26 @@ def test_a_huge_note_or_entry_costs_only_itself(tmp_path):
         assert not memory.parts.storage.exists(big)
 
 
+def test_folding_the_history_keeps_what_is_needed(tmp_path):
+    """Former texts go that stand nowhere, are in no checkpoint and are old; the checkpoint still comes back whole."""
+    with cairn.open_blocking(tmp_path, **QUIET, strategies__enabled=False) as memory:
+        one = memory.remember("The tide turns at noon.", scope="user", owner="ann").memory["id"]
+        mark = memory.checkpoint("noon")["id"]
+        for hour in ("one", "two", "three"):
+            memory.memories.edit(one, content=f"The tide turns at {hour}.")
+            memory.log()
+        assert memory.fold_history(30)["texts"] == 0
+        told = memory.fold_history(0, dry_run=True)
+        assert told["texts"] >= 2
+        assert memory.fold_history(0) == {**told, "dry_run": False}
+        assert memory.fold_history(0)["texts"] == 0
+        kept = next(tmp_path.glob("*/*/journal/history/texts.jsonl")).read_text()
+        assert "at noon" in kept and "at three" in kept
+        assert "at one" not in kept and "at two" not in kept
+        memory.restore(mark)
+        assert memory.memories.show(one)["content"] == "The tide turns at noon."
+
+
 def test_an_archive_that_unpacks_to_too_much_brings_nothing(tmp_path):
     """A small archive of a large file of zeros is refused while it is unpacked, by the setting's name."""
     bomb = tmp_path / "bomb.tar.gz"

@@ -217,6 +217,15 @@ class AsyncMemory:
         limited_to: LimitedTo = None,
     ) -> FlushOutcome:
         """Close the session's open stretch now; its episode is on disk before this returns."""
+    async def fold_history(
+        self,
+        days: int = 365,
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Drop former texts of entries that nothing needs: not standing now, in no checkpoint, older than `days`."""
     async def forget_person(
         self,
         user_id: WholePerson,

@@ -1,6 +1,8 @@
 """Run every chaos part with its share of the time: `make chaos`, CHAOS_SECONDS=300 SEED=... PART=notes.
 
-SOAK=1 is short for PART=soak: one process at steady work, watched for anything that creeps.
+SOAK=1 is short for PART=soak: one process at steady work, watched for anything that creeps; CYCLES=10000 for so many cycles,
+PICTURE=docs/soak.svg to draw its memory. KILLS=10000 goes round the parts that kill processes (capture, strategies, governed
+memories, project history, the index, storage, many processes at once) until that many were killed or the time is up.
 """
 
 from __future__ import annotations
@@ -23,9 +25,45 @@ def parts() -> list[str]:
     )
 
 
+KILLING = ("talk", "strategies", "governed", "project", "index", "storage", "world")
+ROUND_SECONDS = 30.0
+
+
+def kill_many(wanted: int, seconds: float, seed: int) -> int:
+    """Go round the parts that kill, each with a seed of its own a round, and count; the first loss ends it."""
+    until = time.monotonic() + seconds
+    counted: dict[str, dict[str, int]] = {part: {} for part in KILLING}
+    rounds = 0
+    while sum(one.get("kills", 0) for one in counted.values()) < wanted and time.monotonic() < until:
+        for part in KILLING:
+            module = importlib.import_module(f"{package.__name__}.{part}")
+            try:
+                found = module.run(ROUND_SECONDS, seed + 1000 * rounds)
+            except BaseException:
+                traceback.print_exc()
+                print(
+                    f"{part}: FAILED. Replay: PART={part} SEED={seed + 1000 * rounds} make chaos", flush=True
+                )
+                return 1
+            for name, value in found.items():
+                if isinstance(value, int) and name != "seed":
+                    counted[part][name] = counted[part].get(name, 0) + value
+            if time.monotonic() > until:
+                break
+        rounds += 1
+    for part, one in counted.items():
+        told = ", ".join(f"{name} {value}" for name, value in one.items())
+        print(f"{part}: {told or 'no turn'}")
+    total = sum(one.get("kills", 0) for one in counted.values())
+    print(f"{total} kills in {rounds} rounds, SEED={seed}: nothing lost, nothing twice", flush=True)
+    return 0
+
+
 def main() -> int:
     seconds = float(os.environ.get("CHAOS_SECONDS", "300"))
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(2**32))
+    if os.environ.get("KILLS"):
+        return kill_many(int(os.environ["KILLS"]), seconds, seed)
     wanted = ["soak"] if os.environ.get("SOAK") else os.environ.get("PART", "").split()
     chosen = [part for part in parts() if not wanted or part in wanted]
     unknown = set(wanted) - set(parts())

@@ -32,6 +32,10 @@ INDEX_BYTES_PER_BYTE = 30
 WARM_CYCLES = 3000  # by then the bounded caches (sessions, cells, notes just written) are full
 MAX_RSS = 400 * 2**20
 MAX_RSS_GROWTH = 64 * 2**20
+FLAT_AFTER = 1000  # cycles; from there on memory has to stay level
+FLAT_CYCLES = 1000  # so many more are needed to tell
+MAX_SLOPE = 1024.0  # bytes a cycle
+SAMPLE_EVERY = 50
 MAX_HANDLE_GROWTH = 48  # every thread of the pools opens its SQLite files once, when its turn first comes
 MAX_THREAD_GROWTH = 6
 MAX_SLOWDOWN = 3.0
@@ -199,14 +203,49 @@ def check_drift(took: dict[str, list[float]]) -> dict[str, float]:
     return drift
 
 
+def slope(samples: list[tuple[int, int]]) -> float:
+    """Bytes a cycle, by least squares."""
+    middle, level = (statistics.fmean(one[axis] for one in samples) for axis in (0, 1))
+    spread = sum((at - middle) ** 2 for at, _ in samples)
+    return sum((at - middle) * (held - level) for at, held in samples) / spread if spread else 0.0
+
+
+def draw(samples: list[tuple[int, int]]) -> None:
+    """The memory of the process over the cycles, as a picture, where PICTURE names a file."""
+    place = os.environ.get("PICTURE")
+    if not place or len(samples) < 2:
+        return
+    last, top = samples[-1][0], max(held for _, held in samples) * 1.1
+    points = " ".join(f"{60 + 720 * at / last:.1f},{260 - 230 * held / top:.1f}" for at, held in samples)
+    marks = "".join(
+        f'<text x="52" y="{264 - 230 * part / 4:.0f}" text-anchor="end">{top * part / 4 / 2**20:.0f} MB</text>'
+        for part in range(5)
+    )
+    Path(place).write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 300" font-family="sans-serif" font-size="11">'
+        '<rect width="800" height="300" fill="white"/><path d="M60 30V260H780" fill="none" stroke="#888"/>'
+        f'{marks}<text x="780" y="280" text-anchor="end">{last} cycles</text><text x="60" y="20">'
+        f'resident memory of one process</text><polyline points="{points}" fill="none" stroke="#06c"/></svg>\n',
+        encoding="utf-8",
+    )
+
+
 def soak(root: Path, seconds: float, seed: int, *, min_cycles: int = 3 * WINDOW) -> dict[str, Any]:
     """Work for `seconds`, and at least until the oldest days have been deleted for a while."""
+    from cairn.engines import allocator
+
+    allocator.settle()  # as a server does
     work = Soak(root, seed)
     until = time.monotonic() + seconds
+    most = int(os.environ.get("CYCLES") or 0) or 2**62
     warm: dict[str, int] = {}
+    samples: list[tuple[int, int]] = []
     with cairn.open_blocking(root, embedding__provider="hashing", index__scan_seconds=2.0) as memory:
-        while work.cycles < min_cycles or time.monotonic() < until:
+        while work.cycles < min_cycles or (work.cycles < most and time.monotonic() < until):
             work.cycle(memory)
+            if work.cycles % SAMPLE_EVERY == 0:
+                allocator.trim()
+                samples.append((work.cycles, rss()))
             late = work.cycles >= WARM_CYCLES or time.monotonic() > until - seconds * 0.4
             if not warm and ((late and work.cycles >= 2 * WINDOW) or work.cycles >= min_cycles - WINDOW // 2):
                 warm = work.measure(memory)
@@ -216,6 +255,12 @@ def soak(root: Path, seconds: float, seed: int, *, min_cycles: int = 3 * WINDOW)
     for name in ("rss", "index", "truth"):
         report[f"{name} kB"] = end[name] // 1024
     report |= {"rss growth kB": (end["rss"] - warm["rss"]) // 1024, "handles": end["handles"]}
+    draw(samples)
+    late = [one for one in samples if one[0] >= FLAT_AFTER]
+    if len(late) > 2:
+        report["bytes a cycle after 1000"] = round(slope(late))
+        if late[-1][0] - late[0][0] >= FLAT_CYCLES and slope(late) > MAX_SLOPE:
+            raise Violation(f"memory grows by {slope(late):.0f} bytes a cycle after the first {FLAT_AFTER}")
     report["index/truth"] = round(end["index"] / end["truth"], 1)
     return report
 

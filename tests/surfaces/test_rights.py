@@ -178,6 +178,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/checkpoints"): Case({"label": "here"}, writes=True, needs=("share",)),
     ("GET", "/diff"): Case(query="?target=chk-000001"),
     ("POST", "/restore"): Case({"target": "chk-000001"}, writes=True, needs=("share",)),
+    ("POST", "/history/fold"): Case({}, writes=True, needs=("share",)),
     ("GET", "/person"): Case(query="?user_id=alice"),
     ("POST", "/person/forget"): Case({"user_id": "nobodys"}, writes=True, needs=("share",), status=404),
     ("GET", "/session"): Case(query="?session_id=hers"),

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from cairn.budget import kept
+
 DEFAULT = "en"
 _LETTERS = re.compile(r"[^\W\d_]+")
 _KEPT = 400
@@ -93,7 +95,7 @@ def _votes() -> Mapping[str, tuple[tuple[str, float], ...]]:
     return {word: tuple((code, 1 / len(codes)) for code in codes) for word, codes in having.items()}
 
 
-@functools.lru_cache(maxsize=8192)
+@kept("languages of sentences", 4 * 1024 * 1024)
 def spoken_in(sentence: str) -> Tongue:
     """The language of a sentence: by its script, else by the most of its everyday words; English in doubt."""
     if not sentence.isascii():

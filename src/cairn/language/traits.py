@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cairn.budget import kept
 from cairn.language import tongues, words
 from cairn.language.tongues import Tongue
 
@@ -75,7 +76,7 @@ def traits_of(sentence: str, *, to_agent: bool = False) -> Iterator[Trait]:
     yield from _traits_of(sentence, to_agent=to_agent)
 
 
-@functools.lru_cache(maxsize=4096)
+@kept("traits of sentences", 4 * 1024 * 1024)
 def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
     known = _rules_of(tongues.spoken_in(sentence))
     asked = known.purpose.match(sentence)

@@ -14,8 +14,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
+from cairn.budget import share
+
 MAX_TOKEN = 64
 _MAX_PARTS = 24
+_WORDS_KEPT = 32_768
 
 # Scripts written without blanks between words: Thai to Myanmar, Khmer, kana, Han (with extensions).
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -65,7 +68,7 @@ def tokens(text: str) -> list[str]:
         text = _THOUSANDS.sub("", text)
     out: list[str] = []
     for chunk in _CHUNK.findall(text):
-        out.extend(_pieces(chunk))
+        out.extend(_pieces(chunk) if len(chunk) <= MAX_TOKEN else _pieces.__wrapped__(chunk))
     return out
 
 
@@ -114,7 +117,11 @@ def query_terms(
     return [term for term in kept if term in chosen]
 
 
-@lru_cache(maxsize=65536)
+share("stems of words", _WORDS_KEPT * 160)
+share("pieces of words", _WORDS_KEPT * 420)
+
+
+@lru_cache(maxsize=_WORDS_KEPT)
 def stem(word: str) -> str:
     """An English word without plural, -ing, -ed and -ly, so that its forms meet. Others are left alone."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
@@ -137,7 +144,7 @@ def stem(word: str) -> str:
     return word
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=_WORDS_KEPT)
 def _pieces(chunk: str) -> tuple[str, ...]:
     """All tokens of one blank-free chunk."""
     if _PICTURE.match(chunk):

@@ -1746,3 +1746,11 @@ class FarewellData:
     sessions: Annotated[list[str], says("sessions that went whole", ["s1"])]
     places: Annotated[list[str], says("files that went or were cleaned", [])]
     stays: Annotated[list[LeftItem], says("what stays, and why", [{"where": "backups", "why": "..."}])]
+
+
+class FoldData:
+    """What was dropped of the history."""
+
+    dry_run: Annotated[bool, says("whether nothing was dropped, only told", False)]
+    texts: Annotated[int, says("former texts that went", 120)]
+    characters: Annotated[int, says("how long they were together", 48000)]

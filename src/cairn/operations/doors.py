@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cairn.budget import kept
 from cairn.errors import Invalid
 from cairn.types import with_texts
 
@@ -84,7 +85,7 @@ def check_id(value: str, name: str) -> None:
         )
 
 
-@functools.lru_cache(maxsize=4096)
+@kept("ids without a credential", 1024 * 1024)
 def _credential_in(value: str) -> str:
     from cairn.governed.secrets import redact
 

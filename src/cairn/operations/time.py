@@ -7,6 +7,7 @@ everything is recorded, edits by hand included.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid
@@ -32,6 +33,30 @@ def _plan(plan: list[dict[str, Any]], _room: Room, asked: Mapping[str, Any]) -> 
 
 class Time(Room):
     """The history of a root's entries."""
+
+    @operation(
+        writes=True,
+        http="POST /history/fold",
+        answers=answers.FoldData,
+        allow=rules.whole_space(write=True),
+        apart=True,
+    )
+    def fold_history(
+        self,
+        days: Annotated[int, says("keep every former text of so many days", 365, low=0, high=36_500)] = 365,
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> dict[str, Any]:
+        """Drop former texts of entries that nothing needs: not standing now, in no checkpoint, older than `days`.
+
+        What changed and when stays on record. Bringing back a moment before then names what cannot come back.
+        """
+        self.parts.observer.settle()
+        before = self.parts.clock.now().astimezone(UTC) - timedelta(days=days)
+        gone, freed = self.parts.observer.of(Space(app_id, project_id)).fold(before, dry_run=dry_run)
+        return {"dry_run": dry_run, "texts": gone, "characters": freed}
 
     @operation(
         http="GET /log",

@@ -13,9 +13,9 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
+from cairn.budget import kept
 from cairn.errors import Invalid, Unavailable
 from cairn.project.bundle import MAX_VALIDATION_COMMANDS, SECTIONS, Bundle, checked
 from cairn.project.checkpoints import changed_sections
@@ -139,7 +139,7 @@ def overlap(one: str, other: str) -> float:
     return len(left & right) / max(len(left), len(right)) if left and right else 0.0
 
 
-@lru_cache(maxsize=4096)
+@kept("the words of project notes", 4 * 1024 * 1024)
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(_WORDS.findall(text.casefold()))
 

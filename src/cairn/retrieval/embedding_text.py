@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from cairn.budget import kept
 from cairn.language import words
 
 _ROLES = frozenset(
@@ -26,7 +27,7 @@ _BEFORE_MARK = re.compile(r"\s+([?.!,])")
 MAX_EMBEDDED_CHARS = 8000
 
 
-@lru_cache(maxsize=4096)
+@kept("names of speakers", 2 * 1024 * 1024)
 def spoken_names(senders: tuple[tuple[str, str | None], ...]) -> tuple[str, ...]:
     """The names by which these senders (id, name) may be addressed, longest first.
 

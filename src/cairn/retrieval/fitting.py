@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cairn.budget import kept
 from cairn.language import words
 from cairn.retrieval.corpus import Row
 from cairn.types import Hit
@@ -91,7 +91,7 @@ def _token_set(text: str) -> frozenset[str]:
     return _kept_token_set(text) if len(text) <= _SHORT_CHARS else frozenset(words.tokens(text))
 
 
-@lru_cache(maxsize=2048)
+@kept("the words of rows", 6 * 1024 * 1024)
 def _kept_token_set(text: str) -> frozenset[str]:
     return frozenset(words.tokens(text))
 

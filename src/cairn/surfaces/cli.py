@@ -93,7 +93,7 @@ HOMES = {
     "knowledge_cli": ("knowledge",),
     "keeping_cli": ("agents", "runs", "daily", "capture", "sweep", "consolidate", "mission", "core", "skills", "refresh"),
     "upkeep_cli": (
-        "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "restore",
+        "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "fold", "restore",
     ),
     "access_cli": ("token", "audit"),
     "persons_cli": ("person", "session"),

@@ -293,6 +293,11 @@ def say_differences(data: Any, output: Output) -> None:
     output.line("\n\n".join(lines) or "No difference.")
 
 
+def say_folded(done: Any, output: Output) -> None:
+    verb = "Would drop" if done["dry_run"] else "Dropped"
+    output.line(f"{verb} {done['texts']} former texts, {done['characters']} characters.")
+
+
 def say_restored(data: Any, output: Output) -> None:
     purged = [item for item in data["entries"] if item["action"] == "purged"]
     done = len(data["entries"]) - len(purged)
@@ -428,6 +433,13 @@ COMMANDS = (
         positional={"target": ""},
         bare="differences",
         examples=("cairn diff chk-000001",),
+    ),
+    Command(
+        "fold",
+        "drop former texts of entries that nothing needs any more",
+        Time.fold_history,
+        say_folded,
+        examples=("cairn fold --dry-run", "cairn fold --days 90"),
     ),
     Command(
         "restore",

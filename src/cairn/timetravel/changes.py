@@ -425,6 +425,34 @@ class TimeTravel:
                 self._catch_up()
             return touched
 
+    def fold(self, before: datetime, *, dry_run: bool = False) -> tuple[int, int]:
+        """Drop former texts that nothing needs any more; how many, and how many characters.
+
+        Needed are the texts that stand now, those of every checkpoint, and those of changes since `before`. The changes
+        stay on record; bringing back a moment before then names what cannot come back.
+        """
+        with self._guard, self._locks.hold(f"timetravel:{self._space}"):
+            self._catch_up()
+            needed = {digest for found in self._now.values() for digest in found.values()}
+            for one in self.checkpoints():
+                needed.update(self.picture(one.id).values())
+            for change in self._changes():
+                at = moment(change.at)
+                if at is None or at >= before:
+                    needed.update(filter(None, (change.before, change.after)))
+            rows = list(_rows(self._journals.read(self._texts_at).lines))
+            kept = [row for row in rows if row.get("hash") in needed]
+            gone = len(rows) - len(kept)
+            freed = sum(len(str(row.get("text", ""))) for row in rows if row.get("hash") not in needed)
+            if gone and not dry_run:
+                lines = [compact(row) for row in kept]
+                if self._is_replicated:
+                    lines += forgotten_marks(self._journals.read(self._texts_at).lines, lines)
+                self._journals.replace(self._texts_at, lines)
+                self._reset()
+                self._catch_up()
+            return gone, freed
+
     def forget_folder(self, folder: str, alias: str) -> int:
         """Remove every former text of the notes below `folder`, and its name from the record; how many changes.
 
