@@ -116,6 +116,9 @@ def test_codex_rollouts_read_response_items_only(tmp_path):
             },
             codex("assistant", "Done: retries with backoff."),
             {"type": "compacted", "payload": {"message": "summary"}},
+            codex("assistant", "The user wants a retry; it is done."),
+            {"type": "event_msg", "payload": {"type": "token_count"}},
+            {"type": "compacted", "payload": {"message": "Before: The user wants a retry; it is done."}},
         )
     )
     assert importer_for("codex-local").item(file) == "thread1"

@@ -171,11 +171,20 @@ def test_a_conversation_is_taken_as_it_is(memory: Memory, form, expected, left_o
 
 
 def test_names_times_and_pictures_come_along(memory: Memory) -> None:
-    """`name` is the sender's name, a datetime is a time, an image is kept by its address or its bytes."""
+    """`name` is the sender's name, a datetime is a time, an image is kept by its address or its bytes, with its words."""
     at = datetime(2026, 5, 1, 12, tzinfo=UTC)
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
     inline = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-    content = [{"type": "text", "text": "My cat."}, picture, inline]
+    captioned = {
+        **picture,
+        "image_url": {"url": "https://example.org/dog.png", "alt_text": "a dog on a quay"},
+    }
+    spoken = {
+        "type": "input_audio",
+        "input_audio": {"data": "aGk=", "format": "wav"},
+        "transcript": "Hello there.",
+    }
+    content = [{"type": "text", "text": "My cat."}, picture, inline, captioned, spoken]
     memory.add(
         "s1", [{"role": "user", "name": "Ann", "timestamp": at, "content": content}], defer_extraction=True
     )
@@ -185,7 +194,10 @@ def test_names_times_and_pictures_come_along(memory: Memory) -> None:
         ("text", "My cat.", None, None, None),
         ("image", None, "https://example.org/cat.png", None, None),
         ("image", None, None, "aGk=", "png"),
+        ("image", "a dog on a quay", "https://example.org/dog.png", None, None),
+        ("audio", "Hello there.", None, "aGk=", "wav"),
     ]
+    assert "[image: a dog on a quay]" in one.text and "[audio: Hello there.]" in one.text
 
 
 def test_a_call_with_a_key_is_kept_once_though_we_dated_it(memory: Memory) -> None:

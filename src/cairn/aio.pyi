@@ -416,7 +416,7 @@ class AsyncMemory:
         token_budget: int = 800,
         min_score: MinScore = None,
         filters: Filters = None,
-        before_session: str | None = None,
+        open_talk: bool = True,
     ) -> Recalled:
         """What of everything remembered helps with a question: nothing rather than junk, framed as data."""
     async def reextract(

@@ -26,7 +26,7 @@ from cairn.agents import spool, tools
 from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
-from cairn.agents.taking import session_of, take_in
+from cairn.agents.taking import take_in
 from cairn.config import load
 from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
@@ -110,7 +110,7 @@ class Warm:
                 agent_id=event.host,
                 folder=folder,
                 token_budget=self._prompt_tokens,
-                before_session=session_of(event),
+                open_talk=False,  # a request like one of before is no answer to it
             ).prompt
         except CairnError as error:
             spool.trouble(self.root, f"recall failed: {error}")

@@ -235,15 +235,10 @@ class Recall(Room):
         token_budget: Annotated[int, says("the most tokens of the prompt", 800, low=1)] = 800,
         min_score: MinScore = None,
         filters: Filters = None,
-        before_session: Annotated[
-            str | None,
-            says(
-                "leave out what is said in this session just now: the model has it before it",
-                "s1",
-                low=1,
-                high=MAX_ID,
-            ),
-        ] = None,
+        open_talk: Annotated[
+            bool,
+            says("also what is being said in sessions just now; agents have their own before them", False),
+        ] = True,
     ) -> Recalled:
         """What of everything remembered helps with a question: nothing rather than junk, framed as data.
 
@@ -266,7 +261,7 @@ class Recall(Room):
             token_budget=token_budget,
             min_score=min_score,
             filters=filters,
-            before_session=before_session,
+            open_talk=open_talk,
         )
 
     @operation(

@@ -85,7 +85,7 @@ def recall(
     token_budget: int,
     min_score: float | None,
     filters: Mapping[str, Any] | None = None,
-    before_session: str | None = None,
+    open_talk: bool = True,
 ) -> Recalled:
     """Ask every source that fits the caller, through one gate, and choose the best."""
     person = user_id or parts.settings.memory.person
@@ -93,7 +93,7 @@ def recall(
     notes: list[str] = []
     found: list[RecalledItem] = []
     freshness: Freshness | None = None
-    passing = _passing(filters, before_session)
+    passing = filters if open_talk else _settled(filters, person, agent_id)
     asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score, filters=passing)
     _settle(parts)
     with parts.foreground():
@@ -107,12 +107,11 @@ def recall(
     return _told(found, token_budget, parts.settings.zone, freshness, notes)
 
 
-def _passing(filters: Mapping[str, Any] | None, session: str | None) -> Mapping[str, Any] | None:
-    """The caller's filter, and none of what stands in the open stretch of `session`: that hangs on nothing yet."""
-    if session is None:
-        return filters
-    apart = {"OR": [{"session_id": {"ne": session}}, {"parent_type": {"in": _MADE_FROM}}]}
-    return {"AND": [filters, apart]} if filters else apart
+def _settled(filters: Mapping[str, Any] | None, *speakers: str | None) -> Mapping[str, Any]:
+    """The caller's filter, and nothing that these have said in an open stretch: that hangs on nothing yet."""
+    others = [{"sender_id": {"ne": one}} for one in speakers if one]
+    settled = {"OR": [{"parent_type": {"in": _MADE_FROM}}, {"AND": others}]}
+    return {"AND": [filters, settled]} if filters else settled
 
 
 def brief(

@@ -9,6 +9,7 @@ opens the memory here, so that a refusal says why. Nothing is ever printed: stan
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import os
 import subprocess
@@ -250,10 +251,13 @@ def serve(root: str | None, folder: str) -> int:
     if importlib.util.find_spec("mcp") is None:
         raise Misconfigured(MISSING, setting="mcp")
     reply = _caller(root)  # its process opens the memory while the next lines import
+    gc.disable()  # looking for garbage among what is imported is a sixth of the start
     import anyio
     from mcp.server.stdio import stdio_server
 
     server = build_server(in_thread(reply), folder)
+    gc.freeze()
+    gc.enable()
 
     async def run() -> None:
         async with stdio_server() as (read, write):

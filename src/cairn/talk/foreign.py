@@ -47,6 +47,7 @@ _PASSED_OVER = frozenset(
     }
 )  # fmt: skip
 _TEXTS = ("text", "input_text", "output_text")
+_WORDS = ("alt", "alt_text", "caption", "description", "transcript", "context")
 _UNSAID = ("thinking", "redacted_thinking", "reasoning", "reasoning_content", "non_standard")
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
@@ -243,13 +244,21 @@ def _item(block: Any) -> Any:
     if kind in _TEXTS or kind == "refusal":
         return {"type": "text", "text": block.get("text", block.get("refusal", ""))}
     if kind in {"image_url", "input_image", "image"}:
-        return _reference("image", block.get("image_url", block))
+        return _described(_reference("image", block.get("image_url", block)), block)
     if kind == "input_audio":
         audio = block.get("input_audio", block)
-        return {"type": "audio", "base64": audio.get("data"), "ext": audio.get("format")}
+        return _described({"type": "audio", "base64": audio.get("data"), "ext": audio.get("format")}, block)
     if kind in {"file", "input_file", "document"}:
-        return _reference("doc", block.get("file", block))
+        return _described(_reference("doc", block.get("file", block)), block)
     return dict(block)
+
+
+def _described(item: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+    """The item with the words that came with it: an image's caption, a recording's transcript."""
+    holders = [block, *(one for one in block.values() if isinstance(one, Mapping))]
+    words = (holder.get(name) for name in _WORDS for holder in holders)
+    found = next((one.strip() for one in words if isinstance(one, str) and one.strip()), None)
+    return {**item, "text": found} if found and "text" not in item else item
 
 
 def _reference(kind: str, held: Any) -> dict[str, Any]:

@@ -50,16 +50,27 @@ def item(path: Path) -> str:
 def messages(session: Session) -> Iterator[Message]:
     """User and assistant messages from `response_item` records, which every version writes.
 
-    Developer messages (instructions, hook context), reasoning and tool traffic are passed over. A thread that
+    Developer messages (instructions, hook context), reasoning, tool traffic and the summary that a compaction is made of
+    are passed over. A thread that
     belongs to another one (a subagent) gives nothing.
     """
     at = file_time(session.path)
     headed = False
     own: set[str] = set()
+    held: Message | None = None  # an answer that may be the summary of a compaction, which is no talk
     for record in records(session):
         payload = record.get("payload")
         if not isinstance(payload, dict):
             continue
+        if record.get("type") == "compacted":
+            if held is not None and held.text not in str(payload.get("message")):
+                yield held
+            held = None
+        elif held is not None and (
+            record.get("type") == "response_item" or payload.get("type") == "task_complete"
+        ):
+            yield held
+            held = None
         if record.get("type") == "session_meta" and not headed:
             headed = True
             _head(session, payload)
@@ -81,7 +92,13 @@ def messages(session: Session) -> Iterator[Message]:
         text = said(raw)
         if text:
             at = millis(record.get("timestamp"), at)
-            yield Message(sender_id=role, role=role, timestamp=at, content=text)
+            found = Message(sender_id=role, role=role, timestamp=at, content=text)
+            if role == "assistant":
+                held = found
+            else:
+                yield found
+    if held is not None:
+        yield held
 
 
 def _tool(payload: dict[str, Any], at: int, own: set[str]) -> Iterator[Message]:
