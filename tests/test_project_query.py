@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -64,6 +65,33 @@ def test_each_mode_leads_with_its_own(project):
     assert project.query("any traps with carrier times?").answer.startswith("Carrier times")
     assert project.query("what changed lately?").citations[0].sourceType == "event"
     assert "make test" in project.query("how do I run the tests?").answer
+
+
+def test_plain_questions_about_a_repository_are_answered(project, tree):
+    """M9, M53: what it is, where something is, what changed (newest first, commits too), and what single events say."""
+    clock = project.clock
+    project.record("Looked at webhooks", {"gotchas": ["Gotcha: webhooks arrive twice on Mondays"]})
+    clock.at = clock.now() + timedelta(minutes=5)
+    project.record(
+        "Planned the release", {"nextStepHints": ["Next step: sign the release of the parcel desk"]}
+    )
+    what = project.query("what is this project?")
+    assert what.enough
+    assert what.citations[0].sourceId == "project"
+    name = next(path for path in sorted(tree.rglob("*.py")) if path.stem != "__init__")
+    place = project.query(f"where is {name.stem}?")
+    assert place.enough
+    assert any(name.name in one.summary or name.stem in one.summary for one in place.citations)
+    assert "twice on Mondays" in project.query("which gotchas are there?", scope="history").answer
+    assert "sign the release" in project.query("what is next?", scope="history").answer
+    (tree / "NEWS.md").write_text("news\n")
+    git(tree, "add", "NEWS.md")
+    git(tree, "commit", "-q", "-m", "Add the news page")
+    changed = project.query("what changed recently?", scope="history")
+    assert {"commit", "event"} <= {one.sourceType for one in changed.citations}
+    events = [one.summary for one in changed.citations if one.sourceType == "event"]
+    assert events.index("Planned the release") < events.index("Looked at webhooks")
+    assert not project.query("where is the flux capacitor?").enough
 
 
 class Counting:

@@ -1258,6 +1258,7 @@ class LinkData:
     name: Annotated[str, says("what it is called here", "notes")]
     path: Annotated[str, says("where it is", "/srv/notes")]
     documents: Annotated[int, says("how many documents of it are known", 120)]
+    waiting: Annotated[int, says("how many files of the space's knowledge are still to be read", 0)]
 
 
 class LinkItem(LinkData):

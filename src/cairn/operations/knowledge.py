@@ -14,6 +14,7 @@ from cairn.types import Space
 if TYPE_CHECKING:
     from cairn.operations.library import Library, Stored
 
+_ALONE_SECONDS, _SERVED_SECONDS = 3600.0, 10.0
 DocId = Annotated[
     str, says("the document's id", "d_0123456789abcdef", pattern=r"^d_[a-f0-9]{12,32}$", wire="doc_id")
 ]
@@ -342,9 +343,15 @@ class Knowledge(Room):
         """
         library = self._library(app_id, project_id)
         made = library.link(path, name)
-        library.settle()
-        rows, total = library.listed(made.name, 1, 1, "created_at", descending=True)
-        return {"name": made.name, "path": str(made.folder), "documents": total if rows else 0}
+        # A lone call reads the whole folder, however large; a server goes on in the background.
+        library.settle(seconds=_ALONE_SECONDS if self.parts.daemon is None else _SERVED_SECONDS)
+        _, total = library.listed(made.name, 1, 1, "created_at", descending=True)
+        return {
+            "name": made.name,
+            "path": str(made.folder),
+            "documents": total,
+            "waiting": library.waiting,
+        }
 
     @operation(
         writes=True,
@@ -363,7 +370,7 @@ class Knowledge(Room):
         library = self._library(app_id, project_id)
         gone = library.unlink(name)
         library.settle()
-        return {"name": gone.name, "path": str(gone.folder), "documents": 0}
+        return {"name": gone.name, "path": str(gone.folder), "documents": 0, "waiting": library.waiting}
 
     @operation(http="GET /knowledge/links", answers=answers.LinksData, allow=rules.library(write=False))
     def knowledge_links(
@@ -377,6 +384,12 @@ class Knowledge(Room):
             _, total = library.listed(link.name, 1, 1, "created_at", descending=True)
             trouble = "" if link.folder.is_dir() else "the folder is not there; what was known of it is kept"
             links.append(
-                {"name": link.name, "path": str(link.folder), "documents": total, "trouble": trouble}
+                {
+                    "name": link.name,
+                    "path": str(link.folder),
+                    "documents": total,
+                    "waiting": library.waiting,
+                    "trouble": trouble,
+                }
             )
         return {"links": links, "notes": list(self.parts.freshness(library.scope).notes)}

@@ -397,13 +397,18 @@ class Library:
             self._parts.notebook.drop(at)
         return found
 
-    def settle(self, lsn: int = 0) -> None:
-        """Have what was just written or linked in the index, as far as a few seconds allow."""
+    def settle(self, lsn: int = 0, *, seconds: float = _INDEX_SECONDS) -> None:
+        """Have what was just written or linked in the index, as far as so many seconds allow."""
         parts = self._parts
         if lsn:
-            parts.indexer.wait(lsn, _INDEX_SECONDS)
+            parts.indexer.wait(lsn, seconds)
         else:
-            parts.indexer.reach(_INDEX_SECONDS, scope=self.scope)
+            parts.indexer.reach(seconds, scope=self.scope)
+
+    @property
+    def waiting(self) -> int:
+        """How many files of the knowledge are not indexed yet."""
+        return self._parts.freshness(self.scope).pending
 
 
 def at_home(parts: Parts, found: SearchResult) -> SearchResult:

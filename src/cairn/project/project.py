@@ -456,6 +456,8 @@ class ProjectMemory:
         """Answer a question from bundle, checkpoints and events; see `query.py` for the rules."""
         view = self.record_.view()
         checkpoints = self.record_.checkpoints.newest(asking.CHECKPOINTS_READ) if scope != "state" else []
+        changes = scope != "state" and isinstance(question, str) and asking.mode_of(question) == "changes"
+        where = scope != "history" and isinstance(question, str) and asking.asks_where(question)
         return asking.query(
             question,
             view.shown,
@@ -465,6 +467,8 @@ class ProjectMemory:
             now=self.clock.now(),
             scope=scope,
             writer=self._writer,
+            commits=git.recent_commits(self.tree, asking.COMMITS_READ) if changes else (),
+            files=git.tracked_files(self.tree) or () if where else (),
         )
 
     def status(self, *, checkpoint: str | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from cairn.language.words import STOP_WORDS, tokens
 from cairn.project.bundle import Bundle
 from cairn.project.checkpoints import Checkpoint, changed_sections
 from cairn.project.events import SIGNAL_KEYS, Event
+from cairn.project.git import Commit
 from cairn.project.options import Options
 from cairn.project.projections import PAGE_FILES
 from cairn.seams import Writer
@@ -27,6 +28,7 @@ from cairn.seams import Writer
 SHORTLIST = 8
 CHECKPOINTS_READ = 5
 EVENTS_READ = 50
+COMMITS_READ = 10
 MIN_SCORE = 6.0
 MIN_WORDS = 2
 SCOPES = ("state", "history", "all")
@@ -39,12 +41,22 @@ _MODES = (
     ("traps", re.compile(r"\b(?:gotchas?|traps?|pitfalls?|beware|careful|avoid|watch out|known issues?|go(?:es)? wrong|mistakes?|risks?|problems?)\b", re.IGNORECASE)),
     ("changes", re.compile(r"\b(?:chang(?:e|es|ed)|recent(?:ly)?|history|happened|lately|new since|what's new|last (?:week|month|session)|progress|done so far)\b", re.IGNORECASE)),
 )  # fmt: skip
+_ABOUT_IT = re.compile(
+    r"\bwhat(?:'s| is| does) (?:this|the|our) (?:project|repo(?:sitory)?|code ?base|program)\b"
+    r"|\b(?:about|describe|summari[sz]e|overview of) (?:this|the) (?:project|repo(?:sitory)?|code ?base)\b",
+    re.IGNORECASE,
+)
+_WHERE = re.compile(
+    r"\bwhere(?:'s| is| are| do| does| can)?\b|\bwhich (?:file|module|folder)s?\b", re.IGNORECASE
+)
 # What a piece of evidence is worth by where it stands. The bundle is what history was condensed into, so it
 # outweighs the freshness of a single event unless the question is about change.
 _WEIGHTS: dict[str, dict[str, float]] = {
-    "next": {"nextSteps": 30, "currentFocus": 12, "validationCommands": 6, "event": 4},
-    "traps": {"gotchas": 30, "currentFocus": 10, "event": 6},
-    "changes": {"event": 14, "checkpoint": 10, "currentFocus": 12},
+    "next": {"nextSteps": 30, "nextStepHints": 20, "currentFocus": 12, "validationCommands": 6, "event": 4},
+    "traps": {"gotchas": 30, "trapSignals": 20, "currentFocus": 10, "event": 6},
+    "changes": {"event": 14, "commit": 13, "checkpoint": 10, "currentFocus": 8},
+    "about": {"project": 30, "currentFocus": 12, "projectMap": 10},
+    "where": {"projectMap": 24, "file": 20, "event": 4},
     "answer": {
         "project": 16,
         "projectMap": 18,
@@ -57,9 +69,11 @@ _WEIGHTS: dict[str, dict[str, float]] = {
 }
 # Kinds that answer a mode by being what they are, without a word in common with the question.
 _OWN = {
-    "next": {"nextSteps"},
-    "traps": {"gotchas"},
-    "changes": {"event", "checkpoint", "currentFocus"},
+    "next": {"nextSteps", "nextStepHints"},
+    "traps": {"gotchas", "trapSignals"},
+    "changes": {"event", "commit", "checkpoint", "currentFocus"},
+    "about": {"project", "currentFocus"},
+    "where": set[str](),
     "answer": set[str](),
 }
 _PAGE_OF = {
@@ -134,8 +148,12 @@ def query(
     now: datetime,
     scope: str = "all",
     writer: Writer | None = None,
+    commits: Sequence[Commit] = (),
+    files: Sequence[str] = (),
 ) -> QueryResult:
-    """Answer `question` from what is given: a bundle, the newest checkpoints first, the active events."""
+    """Answer `question` from what is given: a bundle, the newest checkpoints first, the active events, and what git
+    tells: the newest commits first, and the names of the files.
+    """
     if not isinstance(question, str) or not question.strip():
         raise Invalid("A question needs some words.", field="question")
     if len(question) > MAX_QUESTION:
@@ -151,20 +169,28 @@ def query(
     if scope in {"history", "all"}:
         found += _from_checkpoints(checkpoints[:CHECKPOINTS_READ])
         found += _from_events(events[-EVENTS_READ:])
+        found += [_commit(commit) for commit in commits[:COMMITS_READ]]
+    if scope == "history":
+        found += _from_signals(events[-EVENTS_READ:])  # elsewhere the bundle says what became of them
     # The words that picked the mode have done their work: "next" is not what a next step is about.
     subject = next((pattern.sub(" ", question) for name, pattern in _MODES if name == mode), question)
+    kind = _sort_of(question) if mode == "answer" else mode
+    if kind in {"about", "where"}:
+        subject = (_ABOUT_IT if kind == "about" else _WHERE).sub(" ", question)
     wanted = [token for token in dict.fromkeys(tokens(subject)) if token not in STOP_WORDS]
+    if kind == "where" and scope != "history":
+        found += _from_files(files, wanted)
     ranked = sorted(
-        ((*_score(candidate, wanted, mode, now), index, candidate) for index, candidate in enumerate(found)),
-        key=lambda row: (-row[0], row[2]),
+        ((*_score(candidate, wanted, kind, now), index, candidate) for index, candidate in enumerate(found)),
+        key=lambda row: (-row[0], -_age_of(row[3]) if mode == "changes" else 0.0, row[2]),
     )
     shortlist = [(score, words, candidate) for score, words, _, candidate in ranked[:SHORTLIST] if score > 0]
-    if any(words and candidate.kind in _OWN[mode] for _, words, candidate in shortlist):
+    if any(words and candidate.kind in _OWN[kind] for _, words, candidate in shortlist):
         shortlist = [row for row in shortlist if row[1]]
     matched = {word for _, words, _ in shortlist for word in words}
     citations = tuple(candidate.cited() for _, _, candidate in shortlist)
     top = shortlist[0][0] if shortlist else 0.0
-    if top < MIN_SCORE or (mode == "answer" and len(matched) < MIN_WORDS):
+    if top < MIN_SCORE or (kind == "answer" and len(matched) < MIN_WORDS):
         why = f"Best score {top:g} (at least {MIN_SCORE:g} is needed), {len(matched)} matching words."
         return QueryResult(mode, NOT_ENOUGH, why, citations[:2], enough=False)
     why = f"Read as a question about {_ABOUT[mode]}; {len(shortlist)} pieces of evidence, best score {top:g}"
@@ -179,6 +205,45 @@ _ABOUT = {
     "changes": "what changed",
     "answer": "the project",
 }
+
+
+def asks_where(question: str) -> bool:
+    """Whether a question is after the place of something, so that the names of files help."""
+    return mode_of(question) == "answer" and _sort_of(question) == "where"
+
+
+def _sort_of(question: str) -> str:
+    """What a plain question is after: the project as a whole, the place of something, or an answer."""
+    if _ABOUT_IT.search(question):
+        return "about"
+    return "where" if _WHERE.search(question) else "answer"
+
+
+def _age_of(candidate: Candidate) -> float:
+    return candidate.at.timestamp() if candidate.at is not None else 0.0
+
+
+def _commit(commit: Commit) -> Candidate:
+    summary = f"{commit.at[:10]}: {commit.subject}"
+    return Candidate("commit", commit.hash[:12], commit.hash[:12], summary, commit.body, moment(commit.at))
+
+
+def _from_files(files: Sequence[str], wanted: Sequence[str]) -> Iterator[Candidate]:
+    """Files whose name speaks of what is looked for, the shortest first."""
+    named = [(sum(word in path.lower() for word in wanted), path) for path in files]
+    for _, path in sorted((row for row in named if row[0]), key=lambda row: (-row[0], len(row[1]), row[1]))[
+        :5
+    ]:
+        yield Candidate("file", path, path, path, " ".join(re.split(r"[/._-]+", path.lower())))
+
+
+def _from_signals(events: Sequence[Event]) -> Iterator[Candidate]:
+    """What single events say of traps and next steps."""
+    for event in reversed(events):
+        for key, kind in (("gotchas", "trapSignals"), ("nextStepHints", "nextStepHints")):
+            for number, line in enumerate(getattr(event.signals, key)):
+                place = f"{event.id}:{key}:{number}"
+                yield Candidate(kind, place, event.sourceRef, line, event.summary, moment(event.happened_at))
 
 
 def _score(

@@ -83,6 +83,8 @@ def say_categories(data: Any, output: Output) -> int:
 
 def say_linked(done: Any, output: Output) -> None:
     output.line(f"{done['name']}: {done['path']}, {done['documents']} documents are searched where they lie.")
+    if done["waiting"]:
+        output.line(f"{done['waiting']} files are still to be read.")
 
 
 def say_unlinked(done: Any, output: Output) -> None:
