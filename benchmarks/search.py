@@ -26,10 +26,10 @@ import numpy as np
 from cairn import config
 from cairn.engines.embedders import HashingEmbedder, choose
 from cairn.engines.rows import SqliteIndex
+from cairn.index.corpus import Row
+from cairn.index.rows import NewRow
 from cairn.language.words import tokens
 from cairn.retrieval.answers import SearchRequest
-from cairn.retrieval.corpus import Row
-from cairn.retrieval.rows import NewRow
 from cairn.retrieval.search import Searcher
 from cairn.seams import SystemClock
 from cairn.types import Scope, Space

@@ -22,8 +22,8 @@ import numpy as np
 from benchmarks._variety_sets import UNRELATED, Set, every
 from cairn import BlockingMemory, config
 from cairn.engines.embedders import choose
+from cairn.engines.postings import Postings
 from cairn.language import words
-from cairn.retrieval.postings import Postings
 
 ASKED = 10
 _START = datetime(2026, 1, 5, 9, tzinfo=UTC)

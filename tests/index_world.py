@@ -14,11 +14,11 @@ from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
+from cairn.index.corpus import Ask, Found, Row, SearchIndex
 from cairn.language.words import tokens
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.own import OwnTexts
 from cairn.notes.root import MemoryRoot
-from cairn.retrieval.corpus import Ask, Found, Row, SearchIndex
 from cairn.retrieval.indexer import Indexer
 from cairn.seams import Embedder
 from cairn.types import Scope, Space

@@ -11,11 +11,11 @@ from typing import Any
 from cairn import config
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.rows import SqliteIndex
+from cairn.index.corpus import Row
+from cairn.index.embedding_text import spoken_names
+from cairn.index.rows import NewRow
 from cairn.retrieval.answers import SearchRequest, SearchResult
-from cairn.retrieval.corpus import Row
-from cairn.retrieval.embedding_text import spoken_names
 from cairn.retrieval.reading import in_passages
-from cairn.retrieval.rows import NewRow
 from cairn.retrieval.search import Searcher
 from cairn.seams import Embedder
 from cairn.types import Scope, Space

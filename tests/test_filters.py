@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.errors import Invalid
-from cairn.retrieval.filters import packed, parse, plain_session
+from cairn.index.filters import packed, parse, plain_session
 from cairn.talk.labels import labels_of
 
 ROWS = [

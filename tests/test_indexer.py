@@ -16,8 +16,8 @@ import pytest
 
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
-from cairn.retrieval import filters
-from cairn.retrieval.corpus import Ask
+from cairn.index import filters
+from cairn.index.corpus import Ask
 from cairn.seams import Locator, Tier
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator

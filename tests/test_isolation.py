@@ -6,8 +6,8 @@ import pytest
 
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.rows import SqliteIndex
+from cairn.index.filters import parse
 from cairn.language.words import tokens
-from cairn.retrieval.filters import parse
 from cairn.types import Scope, Space
 from tests.index_world import World, by_meaning, by_words
 

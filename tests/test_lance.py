@@ -14,8 +14,8 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.lance import Folder, LanceTables, Wish
 from cairn.engines.large import Answering, LargeIndex
 from cairn.engines.rows import SqliteIndex
+from cairn.index.corpus import Ask, Moved
 from cairn.notes.notebook import Draft
-from cairn.retrieval.corpus import Ask, Moved
 from tests.index_world import ALICE, BOB, DAY, World, by_meaning, by_words
 from tests.waiting import until
 
@@ -168,7 +168,7 @@ def test_filters_mean_the_same_to_lancedb(world):
         {"timestamp": {"lt": 5}},
         {"tags": {"ne": "it's"}, "metadata.it's": {"ne": "\\"}, "session_id": "s1"},
     ]
-    from cairn.retrieval.filters import parse
+    from cairn.index.filters import parse
 
     world.tables.load(wait=True)
     state = world.tables.state()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cairn.engines.rows import SqliteIndex
+from cairn.index.corpus import Ask, Row
+from cairn.index.filters import parse
+from cairn.index.rows import NewRow
 from cairn.language.words import tokens
-from cairn.retrieval.corpus import Ask, Row
-from cairn.retrieval.filters import parse
-from cairn.retrieval.rows import NewRow
 from cairn.types import Scope, Space
 from tests.search_world import ALICE, SearchWorld
 

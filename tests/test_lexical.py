@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from cairn.index import filters
 from cairn.language.words import tokens
-from cairn.retrieval import filters
 from cairn.retrieval.lexical import NoteScan
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator

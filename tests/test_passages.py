@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import cairn
 from cairn.engines.embedders import HashingEmbedder
+from cairn.index.corpus import KIND_CODES
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.operations.prompt import prompt
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of, within_budget
-from cairn.retrieval.corpus import KIND_CODES
 from cairn.retrieval.late import late_scores
 from cairn.retrieval.search import SearchRequest
 from cairn.seams import TokenVectors

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.retrieval.postings import Postings, group_of
+from cairn.engines.postings import Postings, group_of
 
 WORDS = ("ash", "birch", "cedar", "elm")
 KINDS = ("message", "episode", "memory", "atomic_fact")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.retrieval.corpus import ONLY_ASKS, QUESTION, text_flags
-from cairn.retrieval.embedding_text import message_text, question_text, spoken_names
+from cairn.index.corpus import ONLY_ASKS, QUESTION, text_flags
+from cairn.index.embedding_text import message_text, question_text, spoken_names
 from cairn.retrieval.rank import (
     Legs,
     date_match,

@@ -11,6 +11,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+_LONGEST = 200  # characters of a label; a longer value is compared by its hash
+
 
 def pretty(value: Any) -> str:
     """The canonical text of a JSON file: sorted keys, two spaces, one newline at the end."""
@@ -47,3 +49,18 @@ def moment(text: object) -> datetime | None:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def label(name: str, value: Any) -> str:
+    """One label. Equal numbers are equal, however they are written.
+
+    >>> label("metadata.ticket", 42.0), label("metadata.ticket", "42"), label("metadata.done", True)
+    ('metadata.ticket=42', 'metadata.ticket="42"', 'metadata.done=true')
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    named = json.dumps(name)[1:-1]
+    text = f"{named}={json.dumps(value)}"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{named[:_LONGEST]}=#{hashlib.blake2b(text.encode('ascii'), digest_size=16).hexdigest()}"

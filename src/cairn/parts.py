@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from cairn.engines.rows import SqliteIndex
     from cairn.governed.lifecycle import Trigger
     from cairn.governed.memories import Keeper
+    from cairn.index.corpus import Row, SearchIndex
     from cairn.notes.conflicts import Merge
-    from cairn.retrieval.corpus import Row, SearchIndex
     from cairn.retrieval.events import Events
     from cairn.retrieval.indexer import Indexer
     from cairn.retrieval.lexical import NoteScan
@@ -301,8 +301,9 @@ class Parts:
     def linked(self) -> LinkedStorage:
         """The root's files, and those of the folders it links to, for reading."""
         from cairn.engines.links import LinkedStorage
+        from cairn.retrieval.library import document_at
 
-        return LinkedStorage(self.storage, self.redact)
+        return LinkedStorage(self.storage, lambda at: document_at(at) is not None, self.redact)
 
     @Stage
     def index(self) -> SqliteIndex:

@@ -3,7 +3,7 @@
 `StorageBackend` (seven verbs over `Locator`s, three declared extensions) carries the truth, `Journals` (append-only
 lines) included. Beside it stand smaller seams: `Locks` (units of work and leases), `State` (the change queue, which
 may vanish at any moment), `Embedder` and `Writer` (models, both optional), and `Clock`. The index's own contract
-stands with its values, in `retrieval/corpus.py` (reading: `SearchIndex`) and `retrieval/rows.py` (writing: `RowStore`).
+stands with its values, in `index/corpus.py` (reading: `SearchIndex`) and `index/rows.py` (writing: `RowStore`).
 No file-system path crosses any of them: what the rest of Cairn holds is a `Locator`.
 """
 

@@ -11,7 +11,7 @@ import logging
 from importlib.util import find_spec
 
 from cairn.errors import Invalid, Misconfigured
-from cairn.retrieval.library import CONVERTED, TEXTS, suffix_of
+from cairn.language.documents import CONVERTED, TEXTS, suffix_of
 
 MAX_BYTES = 20 * 1024 * 1024
 EXTRA = "documents"

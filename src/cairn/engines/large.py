@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.lance import LanceTables, Wish, marks_of
+from cairn.engines.postings import GROUPS, gain, group_of, norm, rarity
 from cairn.engines.row_tables import FULL_TEXT, SAID, full_text, model_number, parts, scope_number
 from cairn.engines.rows import SqliteIndex, dot
-from cairn.retrieval.corpus import (
+from cairn.index.corpus import (
     KIND_CODES,
     PASSAGE,
     About,
@@ -31,8 +32,7 @@ from cairn.retrieval.corpus import (
     SearchIndex,
     Sender,
 )
-from cairn.retrieval.filters import Group
-from cairn.retrieval.postings import GROUPS, gain, group_of, norm, rarity
+from cairn.index.filters import Group
 from cairn.types import Scope
 
 if TYPE_CHECKING:

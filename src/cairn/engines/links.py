@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cairn.engines.convert import MAX_BYTES, text_of
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
-from cairn.retrieval.library import FOLDER, LINKED, LINKS, document_at
+from cairn.language.documents import FOLDER, LINKED, LINKS
 from cairn.seams import Capabilities, Info, Locator, StorageBackend, iterate_files
 
 _NAME = re.compile(r"[\w-][\w.-]{0,59}")
@@ -69,11 +69,15 @@ class LinkedStorage(StorageBackend):
 
     Args:
         base: The root's storage.
+        is_document: Whether a place of a linked folder holds something to read.
         clean: What is done with a text before anybody sees it: credentials are cut out.
     """
 
-    def __init__(self, base: StorageBackend, clean: Callable[[str], str] = lambda text: text) -> None:
+    def __init__(
+        self, base: StorageBackend, is_document: Callable[[Locator], bool], clean: Callable[[str], str]
+    ) -> None:
         self._base = base
+        self._is_document = is_document
         self._clean = clean
         self._links: dict[str, tuple[tuple[float, int], dict[str, Link]]] = {}
 
@@ -238,7 +242,7 @@ class LinkedStorage(StorageBackend):
                         continue  # a name that no key can carry
                     if is_dir:
                         waiting.append((path / name, child))
-                    elif document_at(child) is not None:
+                    elif self._is_document(child):
                         yield child.key, size, mtime
             except CairnError as error:
                 if passed_over is None:

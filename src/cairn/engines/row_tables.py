@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from cairn.retrieval.corpus import PASSAGE, text_flags
-from cairn.retrieval.embedding_text import searched_words
-from cairn.retrieval.filters import packed
-from cairn.retrieval.postings import group_of
-from cairn.retrieval.rows import HIDDEN_STATUSES, NewRow, embed_key
+from cairn.engines.postings import group_of
+from cairn.index.corpus import PASSAGE, text_flags
+from cairn.index.embedding_text import searched_words
+from cairn.index.filters import packed
+from cairn.index.rows import HIDDEN_STATUSES, NewRow, embed_key
 from cairn.types import Scope
 
 SCHEMA = """

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
 from cairn.engines.row_tables import drop_vectors, full_text, model_number, parts, scope_number
-from cairn.retrieval.filters import unpacked
-from cairn.retrieval.rows import TOKEN_DIMENSIONS, Pending
+from cairn.index.filters import unpacked
+from cairn.index.rows import TOKEN_DIMENSIONS, Pending
 from cairn.types import Scope
 
 if TYPE_CHECKING:

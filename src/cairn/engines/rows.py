@@ -38,9 +38,9 @@ from cairn.engines.row_tables import (
 from cairn.engines.row_vectors import RowVectors
 from cairn.engines.warm import WarmScopes
 from cairn.engines.warm_words import WarmWords
-from cairn.retrieval.corpus import About, Ask, Corpus, Found, Row, about_corpus, passing_rows
-from cairn.retrieval.filters import NOTHING_ASKED, Group, unpacked
-from cairn.retrieval.rows import PAGE_ORDER, NewRow, Page, Stored
+from cairn.index.corpus import About, Ask, Corpus, Found, Row, about_corpus, passing_rows
+from cairn.index.filters import NOTHING_ASKED, Group, unpacked
+from cairn.index.rows import PAGE_ORDER, NewRow, Page, Stored
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
-from cairn.retrieval.corpus import KIND_CODES, Corpus, Sender
+from cairn.index.corpus import KIND_CODES, Corpus, Sender
 from cairn.types import Scope
 
 if TYPE_CHECKING:

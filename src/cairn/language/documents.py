@@ -18,6 +18,19 @@ _NO_TITLE = re.compile(r" {0,3}(?:[-*+>|]|\d+[.)][ \t]|$)")
 _MARKS = re.compile(r"\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}")
 _BLANKS = re.compile(r"\s+")
 SUMMARY_CHARS = 200
+FOLDER = "knowledge"
+LINKED = ".linked"
+LINKS = "links.toml"
+MARKDOWN = frozenset({".md", ".markdown"})
+HTML = frozenset({".html", ".htm"})
+TEXTS = MARKDOWN | HTML | {".txt"}
+CONVERTED = frozenset({".pdf", ".docx"})
+
+
+def suffix_of(name: str) -> str:
+    """The ending of a file name, in small letters."""
+    dot = name.rfind(".")
+    return name[dot:].lower() if dot > 0 else ""
 
 
 class Lines(NamedTuple):

@@ -21,9 +21,9 @@ from cairn.operations.talk import LimitedTo
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
+    from cairn.index.corpus import Row
+    from cairn.index.rows import Pages
     from cairn.parts import Parts
-    from cairn.retrieval.corpus import Row
-    from cairn.retrieval.rows import Pages
     from cairn.types import Hit
 
 TRACKS = ("project", "user", "agent", "mission")
@@ -93,7 +93,7 @@ class Browse(Room):
         sees: Sees = None,
     ) -> dict[str, Any]:
         """Entries of everybody, or of one owner, newest first."""
-        from cairn.retrieval import filters
+        from cairn.index import filters
 
         parts, space = self.parts, Space(app_id, project_id)
         asked = _window(since, until, self.settings.zone)
@@ -211,8 +211,8 @@ class Browse(Room):
         self, entry_id: EntryName, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
         """What an entry came from, what was made from it, and what it replaces, was replaced by or contradicts."""
+        from cairn.index import filters
         from cairn.operations import lookup
-        from cairn.retrieval import filters
 
         parts, space = self.parts, Space(app_id, project_id)
         shown = lookup.show(parts, space, entry_id)
@@ -352,7 +352,7 @@ def _freshness(parts: Parts, notes: Sequence[str] = ()) -> dict[str, Any]:
 
 def card(found: Row | Hit, zone: Any) -> dict[str, Any]:
     """A row or a hit as one line of a listing: what it is, whose, when, its title and the beginning of its text."""
-    from cairn.retrieval.corpus import Row
+    from cairn.index.corpus import Row
     from cairn.retrieval.showing import shown_time
 
     fields = found.fields

@@ -19,22 +19,24 @@ from typing import TYPE_CHECKING, Any
 from cairn.engines.convert import MAX_BYTES, text_of
 from cairn.engines.links import Link, read_links, write_links
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
-from cairn.language.documents import Topic, html_lines, summary
-from cairn.notes import frontmatter
-from cairn.notes.kinds import SCHEMA_VERSION, safe_name, space_locator
-from cairn.retrieval import filters, library
-from cairn.retrieval.corpus import KNOWLEDGE, Row
-from cairn.retrieval.library import (
-    CATEGORIES,
+from cairn.index import filters
+from cairn.index.corpus import KNOWLEDGE, Row
+from cairn.language.documents import (
     CONVERTED,
-    DOC_ID,
-    DOCUMENT,
     FOLDER,
-    GENERAL,
     HTML,
+    LINKED,
     LINKS,
     TEXTS,
+    Topic,
+    html_lines,
+    suffix_of,
+    summary,
 )
+from cairn.notes import frontmatter
+from cairn.notes.kinds import SCHEMA_VERSION, safe_name, space_locator
+from cairn.retrieval import library
+from cairn.retrieval.library import CATEGORIES, DOC_ID, DOCUMENT, GENERAL
 from cairn.retrieval.showing import shown_time
 from cairn.seams import Locator
 from cairn.types import Space, with_texts
@@ -165,7 +167,7 @@ class Library:
             "category": category,
             "source": source or None,
             "source_name": name,
-            "source_type": source_type or library.suffix_of(name)[1:],
+            "source_type": source_type or suffix_of(name)[1:],
             "sha256": digest,
             "created_at": kept.get("created_at") or now,
             "updated_at": now,
@@ -219,7 +221,7 @@ class Library:
     def remove(self, doc_id: str) -> Locator:
         """Remove a document that was taken in. The original it was made of stays where it is."""
         locator = self.locate(doc_id)
-        if locator.parts[3] == library.LINKED:
+        if locator.parts[3] == LINKED:
             raise _only_read(doc_id)
         self._parts.notebook.drop(locator)
         self._stored.pop(doc_id, None)
@@ -273,7 +275,7 @@ class Library:
             "title": document.title,
             "summary": document.summary,
             "source_name": str(head.get("source_name") or (really.name if really else locator.name)),
-            "source_type": str(head.get("source_type") or library.suffix_of(locator.name)[1:]),
+            "source_type": str(head.get("source_type") or suffix_of(locator.name)[1:]),
             "original_file_path": str(head.get("source") or "") or (str(really) if really else None),
             "sha256": str(head.get("sha256") or "") or None,
             "md_path": locator.key,
@@ -445,7 +447,7 @@ def _id_of(text: str) -> str:
 
 def _taken_apart(name: str, text: str) -> tuple[Mapping[str, Any], str]:
     """The head a document brings along, and its body as Markdown."""
-    if library.suffix_of(name) in HTML:
+    if suffix_of(name) in HTML:
         return {}, "\n".join(html_lines(text).text)
     at = frontmatter.find_head(text)
     if not (at.fenced and at.closed):
@@ -467,7 +469,7 @@ def _documents_in(folder: Path) -> Iterator[tuple[Path, str]]:
             path = Path(at, name)
             if name.startswith(".") or path.is_symlink() or not path.is_file():
                 continue
-            if library.suffix_of(name) in TEXTS | CONVERTED:
+            if suffix_of(name) in TEXTS | CONVERTED:
                 yield path, safe_name(inside[0]) if inside else ""
 
 

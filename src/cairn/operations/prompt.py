@@ -7,8 +7,8 @@ from datetime import UTC, tzinfo
 
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
+from cairn.index.corpus import KNOWLEDGE
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of
-from cairn.retrieval.corpus import KNOWLEDGE
 from cairn.retrieval.library import passage_text
 from cairn.retrieval.showing import as_told
 from cairn.types import Hit

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from cairn.errors import CairnError, NotFound
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
+from cairn.index.corpus import KNOWLEDGE
 from cairn.operations.library import at_home
 from cairn.retrieval.answers import SearchRequest, SearchResult, tokens_of
-from cairn.retrieval.corpus import KNOWLEDGE
 from cairn.retrieval.library import knowledge_scope, passage_text
 from cairn.retrieval.showing import as_told
 from cairn.types import Evidence, Freshness, Hit, Scope, Space

@@ -11,7 +11,7 @@ from typing import Any
 
 from cairn.config import Settings
 from cairn.errors import Invalid
-from cairn.retrieval import filters
+from cairn.index import filters
 from cairn.retrieval.listing import owner_scope
 from cairn.retrieval.showing import shown, shown_evidence, shown_freshness, shown_message
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cairn.budget import kept
+from cairn.index.corpus import Row
 from cairn.language import words
-from cairn.retrieval.corpus import Row
 from cairn.types import Hit
 
 if TYPE_CHECKING:

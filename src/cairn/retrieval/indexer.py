@@ -23,15 +23,15 @@ from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
+from cairn.index.corpus import Row
+from cairn.index.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
 from cairn.notes.own import OwnTexts
-from cairn.retrieval.corpus import Row
 from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
 from cairn.retrieval.noticing import kind_of, noticed, places_of
 from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK
 from cairn.retrieval.recent import Look, Recent
-from cairn.retrieval.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.seams import (
     DerivedMaintenance,
     Embedder,

@@ -17,8 +17,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, NotFound
-from cairn.notes.kinds import place_of, scope_locator
-from cairn.retrieval.corpus import (
+from cairn.index.corpus import (
     KIND_CODES,
     PASSAGE,
     About,
@@ -31,11 +30,12 @@ from cairn.retrieval.corpus import (
     passing_rows,
     text_flags,
 )
-from cairn.retrieval.embedding_text import searched_words
-from cairn.retrieval.filters import NOTHING_ASKED, Group
+from cairn.index.embedding_text import searched_words
+from cairn.index.filters import NOTHING_ASKED, Group
+from cairn.index.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
+from cairn.notes.kinds import place_of, scope_locator
 from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
 from cairn.retrieval.reading import read_note, read_session
-from cairn.retrieval.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.seams import Journals, Locator, StorageBackend, iterate_files
 from cairn.talk.sessions import SessionLog, place_of_session, sessions_of
 from cairn.types import Scope

@@ -20,29 +20,35 @@ from functools import cached_property
 from typing import Any
 
 from cairn.errors import Invalid
-from cairn.language.documents import Lines, Topic, html_lines, plain_lines, summary, topics
+from cairn.index.corpus import KNOWLEDGE, SKILL_FILE, Row
+from cairn.index.rows import NewRow
+from cairn.language.documents import (
+    CONVERTED,
+    FOLDER,
+    HTML,
+    LINKED,
+    TEXTS,
+    Lines,
+    Topic,
+    html_lines,
+    plain_lines,
+    suffix_of,
+    summary,
+    topics,
+)
 from cairn.language.passages import passages
 from cairn.notes.frontmatter import find_head, read_head
 from cairn.notes.kinds import space_of
-from cairn.retrieval.corpus import KNOWLEDGE, SKILL_FILE, Row
 from cairn.retrieval.reading import Found, first_time, in_passages, source_hash
-from cairn.retrieval.rows import NewRow
 from cairn.seams import Locator
 from cairn.types import Scope, Space
 
-FOLDER = "knowledge"
-LINKED = ".linked"
-LINKS = "links.toml"
 CATEGORIES = "categories.md"
 GENERAL = "general"
 DOCUMENT, PASSAGE_OF = (
     "document",
     "passage",
 )  # what `parent_type` says of the first row of a document, and of the others
-MARKDOWN = frozenset({".md", ".markdown"})
-HTML = frozenset({".html", ".htm"})
-TEXTS = MARKDOWN | HTML | {".txt"}
-CONVERTED = frozenset({".pdf", ".docx"})
 SKILL_FOLDERS = frozenset({"references", "scripts"})
 SKILL_TEXTS = frozenset(
     {".md", ".txt", ".py", ".sh", ".js", ".ts", ".json", ".yaml", ".yml", ".toml", ".sql"}
@@ -50,12 +56,6 @@ SKILL_TEXTS = frozenset(
 DOC_ID = re.compile(r"d_[a-f0-9]{12,32}")
 _TIMES = ("created_at", "created", "date")
 _UPDATES = ("updated_at", "updated", "modified")
-
-
-def suffix_of(name: str) -> str:
-    """The ending of a file name, in small letters."""
-    dot = name.rfind(".")
-    return name[dot:].lower() if dot > 0 else ""
 
 
 def document_at(locator: Locator) -> Space | None:

@@ -9,10 +9,10 @@ from operator import itemgetter
 from typing import Any
 
 from cairn.errors import Invalid
-from cairn.retrieval import filters as filter_language
-from cairn.retrieval.corpus import Row
+from cairn.index import filters as filter_language
+from cairn.index.corpus import Row
+from cairn.index.rows import PAGE_ORDER, Pages
 from cairn.retrieval.lexical import ScannedScope
-from cairn.retrieval.rows import PAGE_ORDER, Pages
 from cairn.retrieval.showing import ARRAYS, ROWS_OF, shown, shown_freshness
 from cairn.types import Freshness, Scope, Space
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cairn.index.corpus import KNOWLEDGE, SKILL_FILE
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.notes.notebook import ChangeType
-from cairn.retrieval.corpus import KNOWLEDGE, SKILL_FILE
 from cairn.retrieval.library import document_at, skill_file_at
 from cairn.seams import Locator, Noticed
 from cairn.talk.sessions import SESSIONS, place_of_session, sessions_of

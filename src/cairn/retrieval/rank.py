@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING
 
-from cairn.language import asking, dates, spans, words
-from cairn.retrieval.corpus import (
+from cairn.index.corpus import (
     KIND_CODES,
     MACHINE,
     NUMBERS,
@@ -25,7 +24,8 @@ from cairn.retrieval.corpus import (
     About,
     Corpus,
 )
-from cairn.retrieval.embedding_text import question_text, spoken_names
+from cairn.index.embedding_text import question_text, spoken_names
+from cairn.language import asking, dates, spans, words
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,12 +13,12 @@ from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from cairn.errors import Invalid
+from cairn.index.corpus import PASSAGE, Row
+from cairn.index.embedding_text import message_text, spoken_names
+from cairn.index.rows import NewRow
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.notes.format import Note, list_items
 from cairn.notes.kinds import Place
-from cairn.retrieval.corpus import PASSAGE, Row
-from cairn.retrieval.embedding_text import message_text, spoken_names
-from cairn.retrieval.rows import NewRow
 from cairn.talk import labels
 from cairn.talk.sessions import SessionState
 from cairn.types import Entry, Message, Scope

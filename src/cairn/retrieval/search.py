@@ -19,11 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.config import Settings
 from cairn.errors import Forbidden, Unavailable
-from cairn.language.asking import fillers
-from cairn.language.passages import PASSAGE_BYTES, passages
-from cairn.retrieval import filters, rank
-from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
-from cairn.retrieval.corpus import (
+from cairn.index import filters
+from cairn.index.corpus import (
     AGENT_DOCUMENTS,
     KIND_CODES,
     KNOWLEDGE,
@@ -36,10 +33,14 @@ from cairn.retrieval.corpus import (
     Row,
     SearchIndex,
 )
+from cairn.index.rows import TOKEN_DIMENSIONS
+from cairn.language.asking import fillers
+from cairn.language.passages import PASSAGE_BYTES, passages
+from cairn.retrieval import rank
+from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.fitting import expired, fits_of, says_nothing, shown_score, standing
 from cairn.retrieval.late import late_scores
 from cairn.retrieval.rank import Legs, Question
-from cairn.retrieval.rows import TOKEN_DIMENSIONS
 from cairn.seams import Clock, Embedder, TokenVectors, Writer
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 

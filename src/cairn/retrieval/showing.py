@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+from cairn.index.corpus import AGENT_DOCUMENTS, SKILL_FILE, Row
 from cairn.notes.format import list_items
-from cairn.retrieval.corpus import AGENT_DOCUMENTS, SKILL_FILE, Row
 from cairn.talk import labels
 from cairn.types import Evidence, Freshness, Hit, Message
 

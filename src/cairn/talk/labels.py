@@ -10,32 +10,16 @@ line break. Values inside of values (objects) are kept and shown; filters see th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cairn.canonical import label
 from cairn.notes.format import list_items
 from cairn.types import Message
 
 TAGS, METADATA = "tags", "metadata"
-_LONGEST = 200  # characters of a label; a longer value is compared by its hash
 _MOST_VALUES = 100  # of one key in what is made of many messages; the messages themselves keep all
-
-
-def label(name: str, value: Any) -> str:
-    """One label. Equal numbers are equal, however they are written.
-
-    >>> label("metadata.ticket", 42.0), label("metadata.ticket", "42"), label("metadata.done", True)
-    ('metadata.ticket=42', 'metadata.ticket="42"', 'metadata.done=true')
-    """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    named = json.dumps(name)[1:-1]
-    text = f"{named}={json.dumps(value)}"
-    if len(text) <= _LONGEST:
-        return text
-    return f"{named[:_LONGEST]}=#{hashlib.blake2b(text.encode('ascii'), digest_size=16).hexdigest()}"
 
 
 def labels_of(tags: Iterable[str], metadata: Mapping[str, Any] | None) -> tuple[str, ...]:

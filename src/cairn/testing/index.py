@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cairn.retrieval.corpus import Ask, Found, Row, SearchIndex
-from cairn.retrieval.filters import Group, parse
-from cairn.retrieval.rows import NewRow, RowStore
+from cairn.index.corpus import Ask, Found, Row, SearchIndex
+from cairn.index.filters import Group, parse
+from cairn.index.rows import NewRow, RowStore
 from cairn.testing.suite import Mixin, require
 from cairn.types import Scope, Space
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from cairn.retrieval.corpus import Row
-from cairn.retrieval.filters import NOTHING_ASKED, Group
+from cairn.index.corpus import Row
+from cairn.index.filters import NOTHING_ASKED, Group
 from cairn.types import Scope
 
 if TYPE_CHECKING:

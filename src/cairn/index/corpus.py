@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cairn.retrieval.filters import NOTHING_ASKED, Group
+from cairn.index.filters import NOTHING_ASKED, Group
 from cairn.types import Scope
 
 if TYPE_CHECKING:

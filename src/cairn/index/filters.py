@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Literal
 
+from cairn.canonical import label
 from cairn.errors import Invalid
-from cairn.talk.labels import label
 
 Operator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in"]
 
