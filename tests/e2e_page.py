@@ -29,7 +29,7 @@ def main() -> int:
 
         walk("first start", lambda: walks.first_start(browser, base / "empty"))
         root = walks.fill(base / "root", candidates=6)
-        with serving(root, env=walks.ENV) as server:
+        with serving(root, env=walks.ENV, log=base / "server.log") as server:
             page = walks.visitor(browser, server.port, root)
             walk("correct and find", lambda: walks.correct_and_find(page))
             walk("review by keyboard", lambda: walks.review_by_keyboard(page))

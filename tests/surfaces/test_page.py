@@ -242,6 +242,24 @@ def test_what_contradicts_is_reviewed(owner):
     assert "says otherwise than another" in owner.get("/view/review")[1]
 
 
+def test_a_timeline_of_many_is_one(tmp_path):
+    """Entries of several owners come as one list, newest first, page by page without a gap or a double."""
+    with Memory(
+        load(tmp_path / "root", embedding__provider="none", strategies__enabled=False), background=False
+    ) as memory:
+        for n in range(12):
+            memory.add(f"s{n}", said(f"u{n % 5}", f"This is note number {n}.", n))
+            memory.flush(f"s{n}")
+        whole = memory.timeline(limit=100, days=True)
+        pages = [one for at in range(0, 12, 5) for one in memory.timeline(offset=at, limit=5)["entries"]]
+        mine = memory.timeline(scope="user", owner="u1", offset=1, limit=5)
+    assert [one["id"] for one in pages] == [one["id"] for one in whole["entries"]]
+    times = [one["timestamp"] for one in pages]
+    assert len(times) == whole["total"] == 12 and times == sorted(times, reverse=True)
+    assert sum(one["count"] for one in whole["days"]) == 12 and len(whole["days"]) == 12
+    assert mine["total"] == 3 and len(mine["entries"]) == 2
+
+
 def test_a_repository_is_read(tmp_path, root):
     """Below `server.project_roots` a repository shows its pages, checkpoints and events; elsewhere nothing."""
     repo = tmp_path / "tides"

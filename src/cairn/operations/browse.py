@@ -7,12 +7,14 @@ once: these operations go over the owners of a space, and the caller's grant dec
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.errors import Conflict, Invalid
+from cairn.errors import CairnError, Conflict, Invalid
 from cairn.notes.format import list_items
 from cairn.operations import answers, rules
 from cairn.operations.fields import MAX_TEXT, AnyScope, AppId, Explain, Owner, ProjectId
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
     from cairn.parts import Parts
     from cairn.types import Hit
 
+log = logging.getLogger("cairn")
+
 TRACKS = ("project", "user", "agent", "mission")
 Kind = Literal["episode", "memory", "agent_case", "agent_skill", "foresight", "atomic_fact", "profile"]
 # What a timeline shows where no kind is named: facts, plans and profiles stand with what they came from.
 _TOLD = ("episode", "memory", "agent_case")
-_MOST_OWNERS = 40
+_MOST_ASKED, _MOST_LISTED = 40, 200  # owners, in one call
+_CHUNK = 8
 _TITLE_CHARS = 120
 _TEXT_CHARS = 1200
 _HOUR_MS = 3_600_000
@@ -54,6 +59,7 @@ class Browse(Room):
         from cairn.operations.lookup import scopes_in
 
         parts = self.parts
+        _settle(parts)
         counted = dict(parts.index.scopes())
         for space in parts.root.spaces():
             for scope in scopes_in(parts, space):
@@ -96,25 +102,27 @@ class Browse(Room):
         from cairn.index import filters
 
         parts, space = self.parts, Space(app_id, project_id)
+        _settle(parts)
         asked = _window(since, until, self.settings.zone)
         if session_id is not None:
             asked["session_id"] = session_id
         where, kinds = filters.parse(asked, zone=self.settings.zone), [kind] if kind else list(_TOLD)
-        scopes, left = _asked(parts, space, scope, owner, sees)
-        found: list[Row] = []
+        scopes, left = _asked(parts, space, scope, owner, sees, most=_MOST_LISTED)
+        streams: list[Iterator[Row]] = []
         total = 0
         hours: Counter[int] = Counter()
+        rebuilding = parts.indexer.status().state == "rebuilding"
         for one in scopes:
-            pages = _pages(parts, one)
+            pages = _pages(parts, one) if rebuilding else parts.index
             # One owner's page is had at once; of several, each may hold all that comes before it.
             passed, most = (offset, limit) if len(scopes) == 1 else (0, offset + limit)
             page = pages.page(one, kinds, where=where, offset=passed, limit=most, hidden=archived)
             total += page.total
-            found += pages.rows(one, page.rowids)
+            streams.append(_in_turn(pages, one, page.rowids, limit if len(scopes) == 1 else _CHUNK))
             if days and pages is parts.index:
                 hours.update(parts.index.hours(one, kinds))
-        found.sort(key=lambda row: (row.timestamp_ms, row.entry_id), reverse=True)
-        newest = found if len(scopes) == 1 else found[offset : offset + limit]
+        begin = 0 if len(scopes) == 1 else offset
+        newest = islice(heapq.merge(*streams, key=lambda row: -row.timestamp_ms), begin, begin + limit)
         told: dict[str, Any] = {
             "entries": [card(row, self.settings.zone) for row in newest],
             "total": total,
@@ -137,6 +145,7 @@ class Browse(Room):
     ) -> dict[str, Any]:
         """What is coming up: plans whose time falls into the next days, the soonest first."""
         parts, now = self.parts, self.parts.clock.now()
+        _settle(parts)
         scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
         found = [
             {**card(row, self.settings.zone), "starts": str(row.fields.get("start_time", ""))}
@@ -170,6 +179,7 @@ class Browse(Room):
         from cairn.retrieval.answers import SearchRequest
 
         parts = self.parts
+        _settle(parts, embed=True)
         scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
         asked = _window(since, until, self.settings.zone) or None
         found: list[dict[str, Any]] = []
@@ -215,6 +225,7 @@ class Browse(Room):
         from cairn.operations import lookup
 
         parts, space = self.parts, Space(app_id, project_id)
+        _settle(parts)
         shown = lookup.show(parts, space, entry_id)
         scope, inline = Scope(space, shown["scope"], shown["owner"]), shown["inline"]
         name = shown["id"].removeprefix(f"{scope.owner}_") if scope.owner else shown["id"]
@@ -305,7 +316,12 @@ def _ids(value: object) -> list[str]:
 
 
 def _asked(
-    parts: Parts, space: Space, scope: str | None, owner: str, sees: Callable[[Scope], bool] | None
+    parts: Parts,
+    space: Space,
+    scope: str | None,
+    owner: str,
+    sees: Callable[[Scope], bool] | None,
+    most: int = _MOST_ASKED,
 ) -> tuple[list[Scope], list[str]]:
     """The owners to ask, those with the most first, and a word about those that are left out.
 
@@ -328,9 +344,24 @@ def _asked(
     # Documents are asked by operations of their own.
     seen = [one for one in known if one.track != "knowledge" and (sees is None or sees(one))]
     seen.sort(key=lambda one: -counted.get(one, 0))
-    left = len(seen) - _MOST_OWNERS
+    left = len(seen) - most
     words = [f"{left} owners with fewer entries were not asked: choose one by name"] if left > 0 else []
-    return seen[:_MOST_OWNERS], words
+    return seen[:most], words
+
+
+def _settle(parts: Parts, *, embed: bool = False) -> None:
+    """A lone call does its own indexing; a disk that refuses costs freshness, not the answer."""
+    if parts.daemon is None:
+        try:
+            parts.catch_up(10.0, embed=embed)
+        except CairnError as error:
+            log.warning("the index is not up to date: %s", error)
+
+
+def _in_turn(pages: Pages, scope: Scope, rowids: Sequence[int], chunk: int) -> Iterator[Row]:
+    """The rows of a page as they are asked for: of many owners' pages most are never needed."""
+    for at in range(0, len(rowids), chunk):
+        yield from pages.rows(scope, rowids[at : at + chunk])
 
 
 def _pages(parts: Parts, scope: Scope) -> Pages:
