@@ -18,6 +18,7 @@ from cairn.notes.notebook import Draft
 from cairn.operations.prompt import prompt
 from cairn.retrieval.showing import shown
 from cairn.seams import SystemClock
+from cairn.strategies.similarity import particulars
 from cairn.types import Scope, Space
 from tests.fake_model import FakeModel
 from tests.strategies_kit import START, World
@@ -88,6 +89,10 @@ def test_a_change_ends_what_it_changes(earlier: str, later: str):
         ("I'm a teacher.", "I'm a terrible singer and a big reader."),
         ("I live in Lisbon.", "I no longer play tennis."),
         ("Ich arbeite bei Siemens.", "Ich arbeite nebenbei bei Aldi."),
+        ("I live in Lisbon.", "I moved to PostgreSQL last week."),
+        ("I live in Lisbon.", "We live in exciting times."),
+        ("I work at Acme.", "I joined Anna for lunch."),
+        ("I work at Acme.", "I'm joining Halden Marine in September."),
     ],
 )
 def test_other_matters_stay(earlier: str, later: str):
@@ -95,6 +100,19 @@ def test_other_matters_stay(earlier: str, later: str):
     known = list(traits_of(earlier, to_agent=True))
     assert known
     assert not any(replaces(new, old) for new in traits_of(later, to_agent=True) for old in known)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ich habe am Montag mit Anna im Büro über den Plan gesprochen.", "Ich habe am Montag mit Anna im Büro nicht über den Plan gesprochen."),
+        ("J'ai vu la maison de deux amis près du lac avec Anna hier soir.", "J'ai vu la maison de trois amis près du lac avec Anna hier soir."),
+        ("Я был на работе с друзьями до вечера и видел там Анну.", "Я не был на работе с друзьями до вечера и видел там Анну."),
+    ],
+)  # fmt: skip
+def test_a_denial_or_a_number_keeps_two_facts_apart(one: str, other: str):
+    """In every language that lists them, not in English alone."""
+    assert particulars(one) != particulars(other)
 
 
 def marks(world: World, owner: str) -> dict[str, tuple[str, str]]:

@@ -523,6 +523,12 @@ def _nth_week(match: re.Match[str], how: _Reading) -> Days | None:
     return _in_year(lambda year: spans.nth_week(spans.month_of(date(year, month, 1)), nth), match, how)
 
 
+def _week_around(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "the week of 3 July": a week for a question; a statement may mean the one that begins on that day."""
+    days = _day_and_month(match, how) if how.lean else None
+    return spans.week_of(days[0]) if days else _UNREAD
+
+
 def _nth_weekend(match: re.Match[str], how: _Reading) -> Days | None:
     return _nth_day(match, how, weekday=5, days=2)
 
@@ -682,6 +688,7 @@ _FORMS: Mapping[str, tuple[_Form, bool]] = {
     "holiday_this": (functools.partial(_holiday, which=0), False),
     "holiday_next": (functools.partial(_holiday, which=1), False),
     "nth_week": (_nth_week, False),
+    "week_around": (_week_around, False),
     "nth_weekend": (_nth_weekend, False),
     "nth_weekday": (_nth_weekday, False),
     "quarter": (_quarter, False),

@@ -6,11 +6,12 @@ are told by their form, line by line and in linear time, so it makes no differen
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cairn.language import sentences
+from cairn.language import sentences, tongues
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _HEADING = re.compile(
@@ -20,10 +21,6 @@ _TABLE = re.compile(r"^\s*\||\|\s*$|\S \| \S.* \| ")
 _QUOTE = re.compile(r"^\s*>")
 _ITEM = re.compile(r"^\s*(?:[-*•+–]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+")
 _LINK = re.compile(r"\[[^\]]*\]\([^)]*\)|\bhttps?://\S+|\bwww\.\S+")
-_DEAR = re.compile(
-    r"^\s*(?:dear|sehr geehrte[rs]?|liebe[rs]?|chère?|cher|estimad[oa]s?|querid[oa]s?|уважаем\w+)\s[^.!?]{1,80}[,:!]?\s*$",
-    re.I,
-)
 _CODE_LINE = re.compile(
     r"^\s*(?:import \w|from \w+ import|def \w+\(|class \w+[:(]|(?:const|let|var)\s\w+\s*=|function\s|return\s.*;$|"
     r"SELECT\s.*\sFROM\s|INSERT INTO|CREATE TABLE|<[/!a-zA-Z][^>]*>|\$ |>>> |@\w+|//|/\*|\*/|#include|[\w.\[\]'\"]+\s*[-+*]?=\s*\S|at \S+\(|"
@@ -37,6 +34,15 @@ _FORMULA = re.compile(
 )
 _LONG, _MUCH = 2500, 0.2
 _LISTED = 3
+
+
+@functools.cache
+def _dear() -> re.Pattern[str]:
+    """How a letter begins, in the languages whose files say so."""
+    openings = [
+        str(t.table("letters")["dear"]) for t in tongues.known().values() if "dear" in t.table("letters")
+    ]
+    return re.compile(rf"^\s*(?:{'|'.join(openings) or '(?!)'})\s[^.!?]{{1,80}}[,:!]?\s*$", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ def _kinds(lines: list[str]) -> list[str]:
             kinds.append("code")
         elif fenced:
             kinds.append("code")
-        elif lettered or (_DEAR.match(line) and len(lines) > 1):
+        elif lettered or (_dear().match(line) and len(lines) > 1):
             lettered = True
             kinds.append("letter")
         else:

@@ -6,109 +6,34 @@ abbreviations, initials, numbers and addresses do not count. Chinese and Japanes
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
+
+from cairn.language import tongues
 
 _STOP = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\r\n\u2028\u2029]+")
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)\.$")
 # "am 1. Juli", "den 3. und 4.": a number with a dot is an ordinal where a month or a small letter follows.
 _ORDINAL = re.compile(r"(?<!\S)\d{1,2}\.$")
-_AFTER_ORDINAL = re.compile(
-    r"\s+(?:januar|jänner|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember)\b"
-    r"|(?-i:\s+[a-zäöü])",
-    re.IGNORECASE,
-)
-_ABBREVIATIONS = frozenset(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "prof",
-        "sr",
-        "jr",
-        "st",
-        "vs",
-        "etc",
-        "approx",
-        "dept",
-        "est",
-        "fig",
-        "inc",
-        "ltd",
-        "co",
-        "corp",
-        "no",
-        "vol",
-        "pp",
-        "ed",
-        "e.g",
-        "i.e",
-        "a.m",
-        "p.m",
-        "u.s",
-        "u.k",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-        "mon",
-        "tue",
-        "wed",
-        "thu",
-        "fri",
-        "sat",
-        "sun",
-        "bzw",
-        "ca",
-        "evtl",
-        "ggf",
-        "nr",
-        "str",
-        "usw",
-        "vgl",
-        "z.b",
-        "d.h",
-        "u.a",
-        "mme",
-        "mlle",
-        "av",
-        "sra",
-        "ud",
-        "uds",
-    ]
-)
-_NEVER_LAST = frozenset(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "prof",
-        "st",
-        "vs",
-        "e.g",
-        "i.e",
-        "approx",
-        "fig",
-        "nr",
-        "bzw",
-        "vgl",
-        "z.b",
-        "d.h",
-        "mme",
-        "mlle",
-        "sra",
-    ]
-)
+
+
+@functools.cache
+def _abbreviations() -> tuple[frozenset[str], frozenset[str]]:
+    """The short forms of every language that end in a dot, and those among them that end no sentence."""
+    tables = [tongue.table("sentences") for tongue in tongues.known().values()]
+    short, inner = (
+        " ".join(str(t.get(name, "")) for t in tables) for name in ("abbreviations", "never_last")
+    )
+    return frozenset(f"{short} {inner}".split()), frozenset(inner.split())
+
+
+@functools.cache
+def _after_ordinal() -> re.Pattern[str]:
+    """What follows the dot of an ordinal, in languages that write one so."""
+    dotted = [t for t in tongues.known().values() if t.table("sentences").get("ordinal_dot")]
+    months = [name for t in dotted for said in t.table("dates").get("months", ()) for name in said.split("/")]
+    return re.compile(rf"\s+{tongues.choice(map(str.lower, months))}\b|(?-i:\s+[a-zäöü])", re.IGNORECASE)
 
 
 def split(text: str) -> list[str]:
@@ -134,13 +59,14 @@ def places(text: str) -> Iterator[tuple[int, int]]:
 
 def _goes_on(text: str, start: int, dot: int) -> bool:
     """Whether the dot before offset `dot` belongs to an abbreviation or an initial, not to a sentence's end."""
-    if _ORDINAL.search(text[max(start, dot - 4) : dot]) and _AFTER_ORDINAL.match(text, dot):
+    if _ORDINAL.search(text[max(start, dot - 4) : dot]) and _after_ordinal().match(text, dot):
         return True
     word = _LAST_WORD.search(text, max(start, dot - 16), dot)
     if word is None:
         return False
     bare = word.group(1).lower()
-    if bare in _NEVER_LAST or (len(bare) == 1 and word.group(1).isupper()):
+    abbreviations, never_last = _abbreviations()
+    if bare in never_last or (len(bare) == 1 and word.group(1).isupper()):
         return True
     following = text[dot : dot + 8].lstrip()[:1]
-    return bare in _ABBREVIATIONS and (following.islower() or following.isdigit())
+    return bare in abbreviations and (following.islower() or following.isdigit())

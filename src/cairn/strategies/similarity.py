@@ -4,13 +4,14 @@ likeness of the other words makes up for.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError
-from cairn.language import words
+from cairn.language import tongues, words
 from cairn.strategies.grammar import lexicon
 
 if TYPE_CHECKING:
@@ -21,17 +22,21 @@ _PLAIN = lexicon(
     can could my your our me us not no do does did have has had will would from by as so if then just"""
 )
 
-_NAMED = lexicon(
-    """january february march april may june july august september october november december monday tuesday
-    wednesday thursday friday saturday sunday today yesterday tomorrow tonight morning afternoon evening night noon
-    midnight zero one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred
-    thousand million half quarter third first second once twice double not no never none nothing nobody without
-    cannot hardly"""
-)
 _QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|«([^»]+)»|`([^`]+)`|‘([^’]+)’|(?<!\w)'([^']+)'(?!\w)")
 _OUTER_START, _OUTER_END = "([{<\"'“‘«`*", ")]}>\"'”’»`*.,;:!?…"
 _POSSESSIVE = re.compile(r"['’]s?$")
 _IDENTIFIER = re.compile(r"\d|[+#]$|[@/\\=]|\w[._:-]+\w|[^\W\d_][A-Z]|[a-z][A-Z]|n['’]t$")
+
+
+@functools.cache
+def _telling() -> frozenset[str]:
+    """Days, months, numbers as words and denials of every language: what no likeness of the rest makes up for."""
+    found: set[str] = set()
+    for tongue in tongues.known().values():
+        calendar = tongue.table("dates")
+        found.update(str(tongue.table("talk").get("particular", "")).split())
+        found.update(said.split("/")[0] for name in ("weekdays", "months") for said in calendar.get(name, ()))
+    return frozenset(found)
 
 
 def particulars(text: str) -> tuple[str, ...]:
@@ -43,7 +48,7 @@ def particulars(text: str) -> tuple[str, ...]:
     there all of them count. Rather too much than too little: what is kept twice does less harm than what is lost.
     """
     found = [" ".join(next(filter(None, quoted)).split()) for quoted in _QUOTED.findall(text)]
-    first = True
+    first, telling = True, _telling()
     for token in text.split():
         bare = _POSSESSIVE.sub("", token.lstrip(_OUTER_START).rstrip(_OUTER_END))
         if not any(map(str.isalnum, bare)):
@@ -52,7 +57,7 @@ def particulars(text: str) -> tuple[str, ...]:
         if _IDENTIFIER.search(bare):
             found.append(bare)
         elif (
-            lower in _NAMED
+            lower in telling
             or first
             or bare[0].isupper()
             or any(letter.isalpha() and letter.lower() == letter.upper() for letter in bare)
