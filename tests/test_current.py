@@ -167,6 +167,8 @@ def test_what_is_over_is_told_and_stands_again_when_its_end_is_forgotten(tmp_pat
         assert "until" not in new
         assert "Lisbon. (earlier, until 2023-05-17)" in prompt(found)
         assert memory.show(old["id"])["inline"]["until"] == "2023-05-17"
+        listed = {one["id"]: one for one in memory.get("atomic_fact", user_id="ana").atomic_facts}
+        assert (listed[old["id"]]["until"], "until" in listed[new["id"]]) == ("2023-05-17", False)
         memory.memories.forget(new["id"])
         assert "until" not in memory.show(old["id"])["inline"]
 

@@ -208,6 +208,7 @@ def _atomic_fact(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "content": _text(fields.get("Fact")) or found.text,
         "parent_type": fields.get("parent_type") or None,
         "parent_id": fields.get("parent_id") or None,
+        **ended(found),
     }
 
 

@@ -169,14 +169,18 @@ def search(call: Call) -> int:
     return 0 if found or data.get("evidence") else 1
 
 
+def _over(fact: dict[str, Any]) -> str:
+    """Since when a fact is over, for the end of its line."""
+    return f" (earlier, until {fact['until']})" if "until" in fact else ""
+
+
 def _show_hits(data: dict[str, Any], output: Output) -> None:
     for item in data["episodes"]:
         output.line(f"{item['score']:.2f}  {item['subject']}", style="bold")
         output.line(f"      {item['timestamp'][:16]}  {item['id']}  {item['path']}")
         output.block(item["summary"], indent="      ", limit=400)
         for fact in item["atomic_facts"]:
-            over = f" (earlier, until {fact['until']})" if "until" in fact else ""
-            output.line(f"      - {fact['content']}{over}")
+            output.line(f"      - {fact['content']}{_over(fact)}")
         if "explain" in item:
             output.line(
                 "      " + ", ".join(f"{name} {value:.3f}" for name, value in item["explain"].items())
@@ -200,7 +204,7 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
         output.line(f"{item['score']:.2f}  {_window(item)}{item['foresight']}", style="bold")
         output.line(f"      {item['id']}  {item['path']}")
     for item in (*data.get("atomic_facts", ()), *data.get("agent_documents", ())):
-        output.line(f"{item['score']:.2f}  {short(item['content'])}", style="bold")
+        output.line(f"{item['score']:.2f}  {short(item['content'])}{_over(item)}", style="bold")
         output.line(f"      {item['id']}  {item['path']}")
     for item in data["profiles"]:
         output.line(f"profile of {item['user_id']}: {item['path']}", style="bold")
