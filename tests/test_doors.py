@@ -149,6 +149,7 @@ def message_with(path: tuple[Any, ...], value: str) -> dict[str, Any]:
     message: dict[str, Any] = {
         "sender_id": "alice", "sender_name": "Alice", "role": "user", "timestamp": 1780300000000,
         "content": [{**item, "extras": {"any": {"deep": ["x"]}}}], "tool_calls": [call], "tool_call_id": "call_1",
+        "metadata": {"any": {"deep": ["x"]}}, "tags": ["a"],
     }  # fmt: skip
     if path[-1] == "KEY":
         path = (*path[:-1], value)

@@ -78,6 +78,7 @@ def test_every_tool_in_both_protocols_as_stream_and_as_json(tmp_path: Path) -> N
             words, data = await told(client, "remember", content=f"Deploys wait for job {mode} {form}.")
             kept = data["id"]
             assert (await told(client, "show", id=kept))[1]["id"] == kept
+            until(lambda: not memory.memory.parts.indexer.status().pending, "it is indexed")
             assert kept in (await told(client, "search", query=f"job {mode} {form}"))[0]
             assert isinstance((await told(client, "brief"))[1]["items"], list)
             assert isinstance((await told(client, "recall", query="deploys"))[1]["items"], list)

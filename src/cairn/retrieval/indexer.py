@@ -368,7 +368,7 @@ class Indexer(DerivedMaintenance):
             self._recent.clear()
         remarks = {path: look.troubles for path, look in batch.looks.items() if look.troubles}
         self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen, remarks=remarks)
-        if self._on_indexed is not None and not self._rebuilding:
+        if self._on_indexed is not None:
             self._on_indexed(batch.changes)
 
     def _edited(self, batch: _Batch) -> list[Row]:
