@@ -21,7 +21,12 @@ FLAGS = [
     "--disable-sync",
 ]
 SECONDS = 90  # for one step, on a busy machine
-ENV = {"CAIRN_EMBEDDING__PROVIDER": "none", "CAIRN_STRATEGIES__ENABLED": "false"}
+ENV = {
+    "CAIRN_EMBEDDING__PROVIDER": "none",
+    "CAIRN_STRATEGIES__ENABLED": "false",
+    # A browser connects ahead of need; the server hangs up on those who wait, which a walk must not run into.
+    "CAIRN_SERVER__HEADER_TIMEOUT_SECONDS": "600",
+}
 QUIET = {"embedding__provider": "none", "strategies__enabled": False}
 XSS = [
     "<script>document.title='pwned'</script>", "<img src=x onerror=\"document.title='pwned'\">",
