@@ -63,7 +63,7 @@ format: $(VENV)/.ready ## format and mend what ruff can mend
 bench: setup     ## benchmarks; PART=notes|capture|indexing|search|http|strategies|extraction|keeping|agents|project|locomo for one
 	@$(BIN)/python -m benchmarks $(PART) $(if $(MODEL),--model $(MODEL))
 
-chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... PART=... SOAK=1
+chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... PART=... SOAK=1 KILLS=...
 	@$(BIN)/python -m tests.chaos
 
 mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notices
