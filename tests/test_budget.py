@@ -5,11 +5,12 @@ from pathlib import Path
 
 from cairn import budget
 from cairn.budget import CACHES, SHARES, TOTAL, Kept, kept, weight
+from cairn.index import embedding_text
 from cairn.language import tongues
 from cairn.language.words import _pieces, stem, tokens
 from cairn.operations import doors  # noqa: F401 -- its cache is in the list
 from cairn.project import consolidate  # noqa: F401
-from cairn.retrieval import embedding_text, fitting
+from cairn.retrieval import fitting
 
 SOURCE = Path(budget.__file__).parent
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cairn.engines.ade import from_database, is_database
 from cairn.errors import Invalid, NotFound
-from cairn.governed.migrate import from_database, is_database
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.surfaces.command import Call, Command, short, text_of
