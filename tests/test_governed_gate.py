@@ -632,7 +632,7 @@ def _remember_all(path: str, seed: int) -> None:
 
     facts = [
         f"Service {word} number {n} is owned by team {n * 7}"
-        for n, word in enumerate(["alder", "birch"] * 50)
+        for n, word in enumerate(["alder", "birch"] * 20)
     ]
     random.Random(seed).shuffle(facts)
     keeper = World(Path(path)).keeper
@@ -641,7 +641,7 @@ def _remember_all(path: str, seed: int) -> None:
     keeper.close()
 
 
-def test_eight_processes_remembering_the_same_hundred_facts_end_with_a_hundred(tmp_path: Path) -> None:
+def test_eight_processes_remembering_the_same_forty_facts_end_with_forty(tmp_path: Path) -> None:
     """Gate: decisions are made under the scope's lock on current notes: no fact is kept twice or lost."""
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_remember_all, args=(str(tmp_path), n)) for n in range(8)]
@@ -651,9 +651,9 @@ def test_eight_processes_remembering_the_same_hundred_facts_end_with_a_hundred(t
         worker.join(LONG)
         assert worker.exitcode == 0
     records = World(tmp_path).keeper.records(PROJECT)
-    assert len(records) == 100
-    assert len({record.content for record in records}) == 100
-    assert sum(record.observation_count for record in records) == 800
+    assert len(records) == 40
+    assert len({record.content for record in records}) == 40
+    assert sum(record.observation_count for record in records) == 320
 
 
 @pytest.mark.parametrize("text", ["ok", "OK!", "yes, thanks", "done", "好的", "danke", "👍"])
