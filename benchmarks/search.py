@@ -1,8 +1,10 @@
-"""How fast search is, beside what the arithmetic and a bare full-text table cost in the same run.
+"""How fast search is from memory and from LanceDB, beside what the arithmetic and a bare full-text table cost.
 
-Rows of one owner are put straight into the index: a quarter messages, facts and episodes of generated talk, with
-random vectors. Every query is new, so the local model embeds each (where it is installed). `--large` adds 100,000
-rows (a few minutes); `--sizes 1000,10000` chooses the sizes. Each size is measured in a process of its own.
+Rows of one owner are put straight into an index: a twentieth episodes, half messages, the rest facts, of generated
+talk, with vectors in 256 clusters. Every query is new, so the local model embeds each (where it is installed).
+`--large` adds 100,000 and 1,000,000 rows (most of an hour); `--sizes 1000,10000` chooses the sizes; `--keep FOLDER`
+leaves the index of the last size there, so that it can be looked at. Filling, memory and LanceDB run in a process each.
+From `HELD` rows on only LanceDB is measured: that is what it is for.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,19 +26,25 @@ from typing import Any
 import numpy as np
 
 from cairn import config
+from cairn.engines.bytescan import size_of
 from cairn.engines.embedders import HashingEmbedder, choose
+from cairn.engines.lance import LanceTables
+from cairn.engines.large import LargeIndex
 from cairn.engines.rows import SqliteIndex
-from cairn.index.corpus import Row
+from cairn.index.corpus import Ask, Row, SearchIndex
 from cairn.index.rows import NewRow
 from cairn.language.words import tokens
 from cairn.retrieval.answers import SearchRequest
 from cairn.retrieval.search import Searcher
-from cairn.seams import SystemClock
+from cairn.seams import Embedder, SystemClock
 from cairn.types import Scope, Space
 
 OWNER = Scope(Space(), "user", "bench")
 QUERIES = 60
 CLIENTS = (1, 2, 4, 8, 16, 32)
+HELD = 500_000
+BEGAN = 1_760_000_000_000
+BATCH = 10_000
 
 
 class Talk:
@@ -50,19 +58,33 @@ class Talk:
         ]
         weights = 1 / np.arange(10, 20_010)
         self.weights = weights / weights.sum()
+        self.centres = self.random.standard_normal((256, 384)).astype(np.float32)
 
-    def text(self, size: int) -> str:
-        return " ".join(self.words[i] for i in self.random.choice(len(self.words), size, p=self.weights))
+    def questions(self, count: int) -> list[str]:
+        """Each with words the model has: one it knows nothing of would be asked by its words alone."""
+        return [f"the garden and {text}" for text in self.texts([6] * count)]
+
+    def question(self) -> str:
+        return self.questions(1)[0]
+
+    def texts(self, sizes: Sequence[int]) -> list[str]:
+        drawn = iter(self.random.choice(len(self.words), sum(sizes), p=self.weights).tolist())
+        return [" ".join(self.words[next(drawn)] for _ in range(size)) for size in sizes]
+
+    def vectors(self, count: int, dimensions: int) -> np.ndarray:
+        """Unit vectors around 256 centres, as far from theirs as texts of one topic are from each other."""
+        made = self.centres[self.random.integers(0, 256, count), :dimensions]
+        made = made + self.random.standard_normal((count, dimensions)).astype(np.float32)
+        return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), np.float32)
 
 
-def rows_of(talk: Talk, count: int) -> list[NewRow]:
+def rows_of(talk: Talk, start: int, count: int) -> list[NewRow]:
+    numbers = range(start, start + count)
+    kinds = ["episode" if n % 20 == 0 else ("message" if n % 20 < 11 else "atomic_fact") for n in numbers]
+    texts = talk.texts([120 if kind == "episode" else 25 for kind in kinds])
     made = []
-    for n in range(count):
-        session, kind = (
-            f"s{n // 20}",
-            "episode" if n % 20 == 0 else ("message" if n % 20 < 11 else "atomic_fact"),
-        )
-        text = talk.text(120 if kind == "episode" else 25)
+    for n, kind, text in zip(numbers, kinds, texts, strict=True):
+        session, fact = f"s{n // 20}", kind == "atomic_fact"
         row = Row(
             rowid=0,
             kind=kind,
@@ -70,11 +92,11 @@ def rows_of(talk: Talk, count: int) -> list[NewRow]:
             entry_id=f"{kind}_{n}",
             path=f"{session}.md",
             text=text,
-            timestamp_ms=1_760_000_000_000 + n * 60_000,
+            timestamp_ms=BEGAN + n * 60_000,
             session_id=session,
-            cell_id=f"mc_{session}" if kind != "atomic_fact" else None,
-            parent_type="episode" if kind == "atomic_fact" else "memcell",
-            parent_id=f"episode_{n - n % 20}" if kind == "atomic_fact" else f"mc_{session}",
+            cell_id=None if fact else f"mc_{session}",
+            parent_type="episode" if fact else "memcell",
+            parent_id=f"episode_{n - n % 20}" if fact else f"mc_{session}",
             sender_ids=("ana" if n % 2 else "bo",),
             sender_name="Ana" if n % 2 else "Bo",
             ordinal=n % 20,
@@ -96,71 +118,110 @@ def timed(call: Callable[[str], object], queries: Sequence[str]) -> float:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="benchmarks search")
-    usual = "1000" if args.quick else "1000,10000,100000" if args.large else "1000,10000"
+    usual = "1000" if args.quick else "1000,10000,100000,1000000" if args.large else "1000,10000"
     parser.add_argument("--sizes", default=usual)
-    sizes = [int(size) for size in parser.parse_args(args.rest).sizes.split(",")]
+    parser.add_argument("--keep", help="leave the index of the last size in this folder")
+    given = parser.parse_args(args.rest)
     figures: dict[str, Any] = {}
-    for size in sizes:  # memory is only told apart in a fresh process
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            figures[str(size)] = pool.submit(measure, size).result()
-    print(f"{'':36}" + "".join(f"{size:>12}" for size in figures))
-    for name, value in next(iter(figures.values())).items():
-        for part in [""] if not isinstance(value, dict) else value:
-            found = [figure[name][part] if part else figure[name] for figure in figures.values()]
-            print(f"{name + (': ' + part if part else ''):36}" + "".join(f"{one:>12.2f}" for one in found))
+    for size in [int(size) for size in given.sizes.split(",")]:
+        folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
+        try:
+            figures[str(size)] = _apart(filled, folder, size)
+            if size < HELD:
+                figures[str(size)] |= _apart(from_memory, folder, size)
+            figures[str(size)] |= _apart(from_lancedb, folder, size)
+            if given.keep:
+                shutil.rmtree(given.keep, ignore_errors=True)
+                shutil.move(folder, given.keep)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{'':44}" + "".join(f"{size:>12}" for size in figures))
+    for name in dict.fromkeys(name for figure in figures.values() for name in figure):
+        found = [figure.get(name) for figure in figures.values()]
+        if not any(isinstance(one, dict) for one in found):
+            print(f"{name:44}" + "".join(f"{'' if one is None else f'{one:.2f}':>12}" for one in found))
     return figures
 
 
-def measure(size: int) -> dict[str, Any]:
-    folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
+def _apart(work: Callable[[Path, int], dict[str, Any]], folder: Path, size: int) -> dict[str, Any]:
+    """Memory is only told apart in a fresh process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, folder, size).result()
+
+
+def _opened(folder: Path, size: int) -> tuple[SqliteIndex, Embedder, config.Settings]:
     settings = config.load(folder, environ={})
     embedder = choose(settings) or HashingEmbedder(384)
     index = SqliteIndex(folder / ".index", memory_rows=max(settings.index.memory_rows, size))
     index.begin_model(embedder.id)
+    return index, embedder, settings
+
+
+def filled(folder: Path, size: int) -> dict[str, Any]:
+    """An index of `size` rows with their vectors, and the tables of LanceDB beside it."""
+    index, embedder, _ = _opened(folder, size)
     talk = Talk()
-    rows = rows_of(talk, size)
-    matrix = talk.random.standard_normal((size, embedder.dimensions)).astype(np.float32)
-    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    for start in range(0, size, 2000):
-        index.apply(rows[start : start + 2000])
-        waiting = index.pending(4000)
-        index.put_vectors(waiting, {one.key: matrix[one.rowid % size] for one in waiting})
+    spent, said = 0.0, 0
+    for start in range(0, size, BATCH):
+        rows = rows_of(talk, start, min(BATCH, size - start))
+        vectors = talk.vectors(len(rows), embedder.dimensions)
+        said += sum(len(new.row.text) for new in rows)
+        began = time.perf_counter()
+        index.apply(rows)
+        waiting = index.pending(BATCH)
+        index.put_vectors(waiting, {one.key: vectors[n] for n, one in enumerate(waiting)})
+        spent += time.perf_counter() - began
+    tables = LanceTables(folder / ".index")
+    tables.load(wait=True)
+    began = time.perf_counter()
+    tables.fold(index)
+    folding = time.perf_counter() - began
+    index.maintain()
+    index.close()
+    return {
+        "rows indexed, vectors given (rows/s)": size / spent,
+        "lancedb: rows folded in, indexes made (rows/s)": size / folding,
+        "index bytes per byte of text and vectors": size_of(folder / ".index")
+        / (said + 4.0 * size * embedder.dimensions),
+    }
+
+
+def _questions(
+    index: SearchIndex, settings: config.Settings, embedder: Embedder
+) -> Callable[..., Callable[[str], object]]:
     searcher = Searcher(index, settings=settings, clock=SystemClock(), embedder=lambda: embedder)
 
-    def ask(method: str, evidence: int = 10) -> Callable[[str], object]:
+    def ask(method: str, **more: Any) -> Callable[[str], object]:
         return lambda query: searcher.search(
-            SearchRequest(query, user_id="bench", method=method, evidence=evidence)
+            SearchRequest(query, user_id="bench", method=method, evidence=10, **more)
         )
 
+    return ask
+
+
+def from_memory(folder: Path, size: int) -> dict[str, Any]:
+    index, embedder, settings = _opened(folder, size)
+    talk = Talk()
+    ask = _questions(index, settings, embedder)
+
     def queries() -> list[str]:
-        return [talk.text(6) for _ in range(QUERIES)]
+        return talk.questions(QUERIES)
 
     began = time.perf_counter()
-    ask("hybrid")(talk.text(6))
+    ask("hybrid")(talk.question())
     first = (time.perf_counter() - began) * 1000
-    floor = sqlite3.connect(":memory:")
-    floor.execute("CREATE VIRTUAL TABLE t USING fts5(body)")
-    floor.executemany("INSERT INTO t VALUES (?)", [(" ".join(tokens(new.row.text)),) for new in rows])
-
-    def bare(query: str) -> object:
-        terms = " OR ".join(f'"{token}"' for token in tokens(query))
-        return floor.execute(
-            "SELECT rowid FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (terms,)
-        ).fetchall()
-
-    def product(_: str) -> object:
-        return np.argpartition(-(matrix @ matrix[0]), 10)[:10]
-
+    half = {"timestamp": {"gte": BEGAN + size // 2 * 60_000}}
     out: dict[str, Any] = {
         "first hybrid, loading (ms)": first,
         "keyword (ms)": timed(ask("keyword"), queries()),
         "vector (ms)": timed(ask("vector"), queries()),
         "hybrid (ms)": timed(ask("hybrid"), queries()),
-        "hybrid, question asked before (ms)": timed(ask("hybrid"), [talk.text(6)] * QUERIES),
-        "4,000-word question (ms)": timed(ask("hybrid"), [talk.text(4000) for _ in range(5)]),
+        "hybrid with a filter (ms)": timed(ask("hybrid", filters=half), queries()),
+        "hybrid, question asked before (ms)": timed(ask("hybrid"), talk.questions(1) * QUERIES),
+        "4,000-word question (ms)": timed(
+            ask("hybrid"), [f"the garden and {text}" for text in talk.texts([4000] * 5)]
+        ),
         "embedding the question alone (ms)": timed(lambda q: embedder.embed([q]), queries()),
-        "floor: bare FTS5, top 10 (ms)": timed(bare, queries()),
-        "floor: matrix product, top 10 (ms)": timed(product, queries()),
     }
     asked = {
         str(count): _together(ask("hybrid"), queries() * (4 if size <= 10_000 else 1), count)
@@ -169,10 +230,100 @@ def measure(size: int) -> dict[str, Any]:
     out["hybrid queries/s by clients"] = {count: round(rate, 1) for count, rate in asked.items()}
     out["hybrid queries/s, 8 clients"] = asked["8"]
     out["peak memory of the process (MB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    index.close()
-    floor.close()
-    shutil.rmtree(folder, ignore_errors=True)
-    return out
+    return out | _floors(index, talk, queries)
+
+
+def from_lancedb(folder: Path, size: int) -> dict[str, Any]:
+    index, embedder, settings = _opened(folder, size)
+    tables = LanceTables(folder / ".index")
+    talk = Talk()
+    large = LargeIndex(index, tables)
+    ask = _questions(large, settings, embedder)
+
+    def queries() -> list[str]:
+        return talk.questions(QUERIES)
+
+    embedder.embed(["loaded before the first question"])
+    began = time.perf_counter()
+    tables.load(wait=True)
+    loading = (time.perf_counter() - began) * 1000
+    began = time.perf_counter()
+    ask("hybrid")(talk.question())
+    first = (time.perf_counter() - began) * 1000
+    half = {"timestamp": {"gte": BEGAN + size // 2 * 60_000}}
+    session = {"session_id": f"s{size // 40}"}
+    out = {
+        "lancedb: loading it (ms)": loading,
+        "lancedb: first hybrid (ms)": first,
+        "lancedb: keyword (ms)": timed(ask("keyword"), queries()),
+        "lancedb: vector (ms)": timed(ask("vector"), queries()),
+        "lancedb: hybrid (ms)": timed(ask("hybrid"), queries()),
+        "lancedb: hybrid with a filter (ms)": timed(ask("hybrid", filters=half), queries()),
+        "lancedb: hybrid within a session (ms)": timed(ask("hybrid", filters=session), queries()),
+        "lancedb: a row written is found (ms)": statistics.median(_found_after(index, large, embedder, talk)),
+        "lancedb: peak memory of the process (MB)": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "lancedb: recall@10 of exact": _recall(index, large, talk, embedder.dimensions),
+    }
+    return out if size < HELD else out | _floors(index, talk, queries)
+
+
+def _found_after(index: SqliteIndex, large: LargeIndex, embedder: Embedder, talk: Talk) -> Iterator[float]:
+    """Milliseconds from a row to the answer that has it, by its words and its vector."""
+    for number in range(20):
+        [new] = rows_of(talk, 10_000_000 + 20 * number + 1, 1)
+        vector = talk.vectors(1, embedder.dimensions)[0]
+        began = time.perf_counter()
+        index.apply([new])
+        waiting = index.pending(1)
+        index.put_vectors(waiting, {waiting[0].key: vector})
+        found = large.legs(OWNER, Ask(terms=tokens(new.row.text)[:5], plain=vector))
+        assert waiting[0].rowid in found.corpus.rowid
+        yield (time.perf_counter() - began) * 1000
+
+
+def _recall(index: SqliteIndex, large: LargeIndex, talk: Talk, dimensions: int) -> float:
+    """The share of the ten nearest messages that LanceDB finds, for questions that lie where texts do."""
+    asked = talk.vectors(20, dimensions)
+    best: list[list[tuple[float, int]]] = [[] for _ in asked]
+    messages = index.database.read(
+        lambda db: {row[0] for row in db.execute("SELECT id FROM rows WHERE kind = 'message'")}
+    )
+    for rowids, vectors in index.stored_vectors(OWNER):
+        kept = np.fromiter((int(rowid) in messages for rowid in rowids), bool, len(rowids))
+        scores = vectors[kept] @ asked.T
+        for n in range(len(asked)):
+            top = np.argsort(-scores[:, n])[:10]
+            pairs = zip(scores[top, n].tolist(), rowids[kept][top].tolist(), strict=True)
+            best[n] = sorted([*best[n], *pairs], reverse=True)[:10]
+    hit = 0
+    for vector, exact in zip(asked, best, strict=True):
+        found = set(large.legs(OWNER, Ask(plain=vector)).corpus.rowid.tolist())
+        hit += sum(rowid in found for _, rowid in exact)
+    return hit / (10 * len(asked))
+
+
+def _floors(index: SqliteIndex, talk: Talk, queries: Callable[[], list[str]]) -> dict[str, float]:
+    """A bare full-text table and a bare matrix product over the same rows."""
+    floor = sqlite3.connect(":memory:")
+    floor.execute("CREATE VIRTUAL TABLE t USING fts5(body)")
+    texts = index.database.read(lambda db: db.execute("SELECT text FROM rows").fetchall())
+    floor.executemany("INSERT INTO t VALUES (?)", texts)
+    matrix = np.concatenate([vectors for _, vectors in index.stored_vectors(OWNER)])
+
+    def bare(query: str) -> object:
+        terms = " OR ".join(f'"{word}"' for word in query.split())
+        return floor.execute(
+            "SELECT rowid FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (terms,)
+        ).fetchall()
+
+    def product(_: str) -> object:
+        return np.argpartition(-(matrix @ matrix[0]), 10)[:10]
+
+    del talk
+    return {
+        "floor: bare FTS5, top 10 (ms)": timed(bare, queries()),
+        "floor: matrix product, top 10 (ms)": timed(product, queries()),
+    }
 
 
 def _together(call: Callable[[str], object], queries: list[str], clients: int) -> float:

@@ -16,6 +16,7 @@ from cairn.engines.large import Answering, LargeIndex
 from cairn.engines.rows import SqliteIndex
 from cairn.index.corpus import Ask, Moved
 from cairn.notes.notebook import Draft
+from tests.chaos import engines
 from tests.index_world import ALICE, BOB, DAY, World, by_meaning, by_words
 from tests.waiting import until
 
@@ -251,3 +252,9 @@ def test_a_reader_sees_what_another_process_folded_in(world):
     world.fold()
     assert len(by_words(large, ALICE, ["quartz"])) == 1, "and after"
     other.close()
+
+
+def test_both_engines_and_an_index_made_anew_agree_after_any_history(tmp_path):
+    """P1, P2: edits, folding, damage, lost tables, a lost `.index`; `make chaos PART=engines` draws more and kills -9."""
+    happened = engines.history(tmp_path / "root", seed=8, steps=12)
+    assert sum(happened.values()) == 12

@@ -203,7 +203,7 @@ class RowVectors:
         rows = self._db.read(ask) if rowids else []
         return {rowid: np.frombuffer(data, np.int8).reshape(-1, TOKEN_DIMENSIONS) for rowid, data in rows}
 
-    def _stored_vectors(self, scope: Scope) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def stored_vectors(self, scope: Scope) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The rowids and vectors of a scope, read from disk block by block, a snapshot each."""
         import numpy as np
 

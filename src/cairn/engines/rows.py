@@ -126,7 +126,7 @@ class SqliteIndex(RowVectors):
             near = dot(corpus.vectors, plain)
             return near if voiced is None else np.where(corpus.sender >= 0, dot(corpus.vectors, voiced), near)
         near = np.zeros(len(corpus), np.float32)
-        for rowids, vectors in self._stored_vectors(corpus.scope) if corpus.has_vector.any() else ():
+        for rowids, vectors in self.stored_vectors(corpus.scope) if corpus.has_vector.any() else ():
             at = corpus.positions(rowids)
             vectors, at = vectors[at >= 0], at[at >= 0]
             near[at] = dot(vectors, plain)
