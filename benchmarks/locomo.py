@@ -61,7 +61,10 @@ class Cairn:
         """Take in a conversation: `speakers`, and `turns` with `dia_id`, `speaker`, `body`, `session` and `date`."""
         self.close()
         self.folder = Path(tempfile.mkdtemp(prefix="cairn-locomo-"))
-        self.memory = BlockingMemory(config.load(self.folder, environ={})).__enter__()
+        chosen = {"CAIRN_INDEX__ENGINE": self.opts.get("engine", "auto")}
+        if chosen["CAIRN_INDEX__ENGINE"] == "lancedb":
+            chosen["CAIRN_INDEX__MEMORY_ROWS"] = "0"  # whoever asks waits for LanceDB to be loaded
+        self.memory = BlockingMemory(config.load(self.folder, environ=chosen)).__enter__()
         self.owner = _id(conv.speakers[0])
         self.ids: dict[str, list[str]] = {}
         sessions = defaultdict(list)
@@ -89,6 +92,8 @@ class Cairn:
             result = self.memory.search("anything", user_id=self.owner, consistency="strong")
             if not any("vector" in note for note in result.freshness.notes):
                 break
+        if self.opts.get("engine") == "lancedb":
+            self.memory.sync()
 
     def search(self, query: str, k: int) -> list[list[str]]:
         assert self.memory is not None
@@ -165,7 +170,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     scored: list[tuple[str, int, dict[str, float]]] = []
     seconds: list[float] = []
     ingest = 0.0
-    system = Cairn()
+    parser = argparse.ArgumentParser(prog="benchmarks locomo")
+    parser.add_argument("--engine", default="auto", help="who answers: auto, memory or lancedb")
+    system = Cairn({"engine": parser.parse_args(args.rest).engine})
     turns = 0
     for conversation in load(Path(args.data)):
         began = time.perf_counter()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cairn.engines.lance import MANY_ROWS
 from cairn.engines.tree import trouble_writing
 from cairn.errors import CairnError
 from cairn.notes.conflicts import conflict_copies
@@ -255,6 +256,22 @@ def _index(parts: Parts) -> Finds:
             "info",
             f"the index is {fresh.state}: {fresh.pending} changes pending",
             "run `cairn cascade sync`",
+        )
+    yield from _tables(parts)
+
+
+def _tables(parts: Parts) -> Finds:
+    """Owners too large for memory whose rows LanceDB does not hold: they are answered, and slowly."""
+    chosen = parts.settings.index
+    if chosen.engine == "memory":
+        return
+    large = [scope for scope, kinds in parts.index.scopes() if sum(kinds.values()) > chosen.memory_rows]
+    waiting = parts.folder.told()["waiting"]
+    if large and waiting > MANY_ROWS:
+        yield finding(
+            "info",
+            f"{waiting} rows are not in the tables of LanceDB yet: {len(large)} large owners are answered slowly",
+            "run `cairn cascade sync`, or let the server fold them in",
         )
 
 

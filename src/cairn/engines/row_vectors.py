@@ -129,19 +129,16 @@ class RowVectors:
 
         def mark(db: sqlite3.Connection) -> int:
             version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
+            touched: set[int] = set()
             for row in rows:
                 # A row that was rewritten meanwhile has another text and stays pending.
                 db.execute(
                     "UPDATE rows SET pending = 0, version = ? WHERE id = ? AND embed_key = ?",
                     (version, row.rowid, row.key),
                 )
-            db.execute(
-                "UPDATE scopes SET version = ? WHERE id IN (SELECT scope_id FROM rows WHERE version = ?)",
-                (version, version),
-            ) if len(rows) > 200 else db.executemany(
-                "UPDATE scopes SET version = ? WHERE id = (SELECT scope_id FROM rows WHERE id = ?)",
-                [(version, row.rowid) for row in rows],
-            )
+                there = db.execute("SELECT scope_id FROM rows WHERE id = ?", (row.rowid,)).fetchone()
+                touched.update(there or ())
+            db.executemany("UPDATE scopes SET version = ? WHERE id = ?", [(version, one) for one in touched])
             db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
             return version
 

@@ -226,8 +226,8 @@ class SqliteIndex(RowVectors):
 
         def ask(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             return db.execute(
-                "SELECT s.app, s.project, s.track, s.owner, r.kind, count(*) FROM rows r JOIN scopes s"
-                " ON s.id = r.scope_id GROUP BY s.id, r.kind ORDER BY 1, 2, 3, 4, 5"
+                "SELECT s.app, s.project, s.track, s.owner, t.kind, t.rows FROM tallies t JOIN scopes s"
+                " ON s.id = t.scope_id WHERE t.rows > 0 ORDER BY 1, 2, 3, 4, 5"
             ).fetchall()
 
         found: dict[Scope, dict[str, int]] = {}

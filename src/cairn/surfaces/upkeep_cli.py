@@ -50,7 +50,11 @@ def say_standing(told: Any, output: Output) -> int:
 
 
 def say_status(status: Any, output: Output) -> None:
-    output.fields({name: value for name, value in status.items() if not isinstance(value, list | dict)})
+    tables = status["lancedb"]
+    shown = {name: value for name, value in status.items() if not isinstance(value, list | dict)}
+    output.fields(
+        shown | {"lancedb": f"{tables['rows']} rows, {tables['waiting']} changes not folded in yet"}
+    )
     for one in status["set_aside"]:
         output.line(f"set aside  {one['path']}: {one['trouble']}")
     for one in status["waiting"]:
