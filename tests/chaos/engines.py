@@ -20,9 +20,9 @@ from pathlib import Path
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.lance import LanceTables
 from cairn.engines.large import Answering, LargeIndex
-from cairn.language.words import tokens
 from cairn.index.corpus import Ask, Moved, SearchIndex
 from cairn.index.filters import parse
+from cairn.language.words import tokens
 from cairn.types import Scope, Space
 from tests.index_world import ALICE, BOB, World
 
