@@ -265,6 +265,8 @@ def world(tmp_path_factory):
         said = [{**SAID[0], "content": f"My open {CANARY} is blue."}]
         assert made.v1("all", "POST", "/memory/add", {"session_id": "hers", "messages": said})[0] == 200
         assert made.v1("all", "POST", "/memories", {"content": f"The project's {CANARY}."})[0] == 200
+        # The first sweep would come by itself half a minute after the start, in the middle of a case.
+        assert made.v1("all", "POST", "/memories/sweep", {})[0] == 200
         assert made.v1("all", "POST", "/checkpoints", {"label": "start"})[0] == 200
         yield made
 
