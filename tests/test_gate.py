@@ -75,5 +75,6 @@ def test_a_word_that_is_broken_up_is_not_grasped():
 def test_without_trust_only_words_count():
     """Nearness that is not believed neither lifts nor lowers a row."""
     near, covered = np.array([0.9, 0.0], np.float32), np.array([0.2, 0.6], np.float32)
-    assert fits_of(near, covered, 0.0).tolist() == pytest.approx([0.2, 0.6])
-    assert fits_of(near, covered, 1.0)[0] > 0.7
+    assert fits_of(near, covered, trust=0.0).tolist() == pytest.approx(fits_of(None, covered).tolist())
+    assert fits_of(near, covered, trust=0.0)[0] < 0.2 < fits_of(near, covered, trust=0.0)[1]
+    assert fits_of(near, covered, trust=1.0)[0] > 0.7

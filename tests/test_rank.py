@@ -14,6 +14,7 @@ from cairn.retrieval.rank import (
     date_match,
     mean_of_best,
     message_scores,
+    newer_first,
     read_question,
     standout,
     talk_of,
@@ -275,7 +276,7 @@ def test_priors_of_talk_among_people_are_silent_where_a_machine_speaks(world):
     )
     mixed = talk.among_people == 0
     assert mixed.sum() == 2
-    for prior in ("form", "length", "neighbours"):
+    for prior in ("form", "length", "before"):
         assert not parts[prior][mixed].any()
         assert parts[prior][~mixed].any()
     assert parts["person"][mixed].tolist() != [0.0, 0.0]
@@ -306,3 +307,24 @@ def test_who_asks_about_themselves_is_answered_with_their_own_words(world):
     assert world.ask("When does my first sprint end?", evidence=1).evidence[0].sender_id == "alice"
     assert question(world, "What did you recommend for the sprint?").wants_advice
     assert question(world, "When does the sprint end?").asker == -1
+
+
+def test_what_was_said_later_on_one_matter_comes_first(world):
+    """Of two messages of one sender that lie near each other and answer alike, the newer is first; scores go with places."""
+    world.talk("old", [("maria", "The trip is on 12 June.")], day="2026-05-01")
+    world.talk("new", [("maria", "The trip is on 13 June, that is final.")], day="2026-05-09")
+    world.talk("else", [("john", "The trip is on my mind.")], day="2026-05-10")
+    corpus = world.index.corpus(ALICE)
+    talk = talk_of(corpus)
+    by_day = np.argsort(talk.day).tolist()
+    vectors = np.zeros((len(corpus), 2), np.float32)
+    vectors[talk.at] = [1, 0]
+    scores = np.zeros(len(talk), np.float32)
+    scores[by_day] = [3.0, 2.5, 2.0]
+    order, moved = newer_first(by_day, scores, talk, vectors)
+    assert order == [by_day[1], by_day[0], by_day[2]], "another person's words are another matter"
+    assert moved[order].tolist() == [3.0, 2.5, 2.0]
+    vectors[talk.at[by_day[1]]] = [0, 1]
+    assert newer_first(by_day, scores, talk, vectors)[0] == by_day
+    vectors[talk.at], scores[by_day[0]] = [1, 0], 9.0
+    assert newer_first(by_day, scores, talk, vectors)[0] == by_day

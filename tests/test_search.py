@@ -13,7 +13,7 @@ from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM
 from cairn.errors import Invalid, Unavailable
 from cairn.retrieval.answers import METHODS, SearchRequest, tokens_of
-from cairn.retrieval.fitting import coverage, fit, shown_score
+from cairn.retrieval.fitting import coverage, fits_of, shown_score
 from cairn.retrieval.lexical import ScannedScope
 from cairn.seams import Completion, Embedder
 from cairn.types import Freshness, Message, Scope, Space
@@ -562,9 +562,17 @@ def test_injection_says_nothing_rather_than_junk(tmp_path):
 
 def test_fit_is_absolute():
     """Either leg can carry alone, both together carry further, and neither means nothing."""
-    assert fit(0.0, 0.0) == 0 and fit(None, 1.0) == 1
+
+    def fit(cosine, covered, late=0.0):
+        near = None if cosine is None else np.array([cosine], np.float32)
+        return float(fits_of(near, np.array([covered], np.float32), np.array([late], np.float32))[0])
+
+    assert fit(0.0, 0.0) < 0.01 and fit(None, 1.0) == 1
     assert fit(0.7, 0.0) > 0.6 and fit(0.1, 1.0) > 0.6
-    assert fit(0.7, 1.0) == pytest.approx(1)
+    assert fit(0.7, 1.0) == pytest.approx(1, abs=0.01)
+    assert fit(0.4, 0.3, 0.7) > fit(0.4, 0.3, 0.2), (
+        "what the word pieces say counts where they were looked at"
+    )
     values = [fit(float(c), 0.3) for c in np.linspace(-1, 1, 50)]
     assert values == sorted(values)
     assert coverage(("owl", "cat"), {"owl": 1.0, "cat": 0.1}, "an owl at night") > 0.9

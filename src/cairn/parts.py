@@ -378,7 +378,6 @@ class Parts:
             clock=self.clock,
             embedder=self.embedder,
             freshness=self.freshness,
-            waiting=self.indexer.waiting_for_vectors,
             wait=self._wait_for_index,
             unprocessed=self._unprocessed,
             writer=self.writer,

@@ -84,6 +84,7 @@ class MiniLM(Embedder):
 
     id = minilm.MODEL_ID
     dimensions = minilm.DIMENSIONS
+    language = "en"
 
     def __init__(self, folder: Path, *, threads: int = 2) -> None:
         self._folder = folder

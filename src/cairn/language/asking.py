@@ -92,4 +92,10 @@ def asks_for_advice_given(query: str) -> bool:
 
 def fillers(query: str) -> frozenset[str]:
     """Tokens that ask nothing by themselves in the language of `query`; those of English always."""
-    return of_language(tongues.DEFAULT).fillers | words.STOP_WORDS | read(query).fillers
+    return _fillers(tongues.spoken_in(query[:_QUERY_CHARS]).code)
+
+
+@functools.cache
+def _fillers(code: str) -> frozenset[str]:
+    stems = {words.stem(word) for word in words.STOP_WORDS}
+    return of_language(tongues.DEFAULT).fillers | words.STOP_WORDS | stems | of_language(code).fillers

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from cairn.seams import TokenVectors
 
 
-def late_scores(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> np.ndarray:
-    """For each row the mean of its best matches with the question's pieces, rare pieces counting more; 0 without any."""
+def late_matches(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> np.ndarray:
+    """For each row and each piece of the question the best match of that piece in the row, 0 where there is none."""
     import numpy as np
 
-    out = np.zeros(len(rows), np.float32)
+    out = np.zeros((len(rows), len(question.vectors)), np.float32)
     have = [n for n, row in enumerate(rows) if row is not None and len(row)]
     if not have or not len(question.vectors):
         return out
@@ -27,7 +27,12 @@ def late_scores(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> np
     flat = np.concatenate(said).astype(np.float32)  # type: ignore[arg-type]  # only rows that are there
     starts = np.cumsum([0, *(len(row) for row in said[:-1])])  # type: ignore[arg-type]
     near = flat @ question.vectors.astype(np.float32).T
-    best = np.maximum.reduceat(near, starts, axis=0)
-    weights = question.weights / question.weights.sum()
-    out[have] = (best @ weights) / (127.0 * 127.0)
+    out[have] = np.maximum.reduceat(near, starts, axis=0) / (127.0 * 127.0)
     return out
+
+
+def weighed(question: TokenVectors, matches: np.ndarray) -> np.ndarray:
+    """For each row the mean of its matches, rare pieces of the question counting more."""
+    import numpy as np
+
+    return np.asarray(matches @ (question.weights / question.weights.sum()), np.float32)

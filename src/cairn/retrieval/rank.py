@@ -38,7 +38,6 @@ WEIGHTS: Mapping[str, float] = {
     "cosine": 0.62,
     "bm25": 0.25,
     "many": -0.9,
-    "cosine_before": 0.05,
     "cosine_after": 0.17,
     "bm25_before": 0.14,
     "answers": 0.30,
@@ -57,11 +56,13 @@ WEIGHTS: Mapping[str, float] = {
 }
 # What each part counts for once the word pieces have spoken: they know better than one vector, and than length, what a
 # text is about.
-LATE_WEIGHT = 1.0
+LATE_WEIGHTS: Mapping[str, float] = {"late": 0.1, "late_context": 0.9, "late_talk": 0.1}
 LATE_SHARES: Mapping[str, float] = {
     "cosine": 0.46,
     "bm25": 0.4,
+    "before": 0.35,
     "length": 0.0,
+    "session": 0.25,
     "talk": 0.75,
     "author": 0.9,
     "asker": 0.7,
@@ -71,7 +72,11 @@ LATE_SHARES: Mapping[str, float] = {
     "date": 0.6,
 }
 _LATE_USUAL, _LATE_SPREAD = 0.35, 0.08
+# A turn is read with the one before it: what that one said counts nearly as if it were said again.
+_LATE_BEFORE = 0.9
 CANDIDATES = 100
+# From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same.
+_ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
 _AUTHOR_MIN_SHARE = 0.1
 _AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
@@ -311,24 +316,22 @@ def message_scores(
         before = talk.before(cosine)
         parts["cosine"] = WEIGHTS["cosine"] * cosine
         parts["neighbours"] = people * (
-            WEIGHTS["cosine_before"] * before
-            + WEIGHTS["cosine_after"] * talk.after(cosine)
+            WEIGHTS["cosine_after"] * talk.after(cosine)
             + WEIGHTS["answers"] * before * talk.before(talk.question)
         )
-        parts["talk"] = WEIGHTS["talk_cosine"] * talk.best_of_session(cosine)
+        parts["session"] = WEIGHTS["talk_cosine"] * talk.best_of_session(cosine)
     if legs.bm25 is not None:
         bm25 = standout(legs.bm25[talk.at], 0.0, 1.0, corpus.standing_at(talk.at))
         # Alone, the words carry what the two legs carry together.
         parts["bm25"] = bm25 * (WEIGHTS["bm25"] if legs.cosine is not None else WEIGHTS["cosine"])
-        parts["neighbours"] = parts.get("neighbours", zero) + people * WEIGHTS["bm25_before"] * talk.before(
-            bm25
-        )
-        if len(talk.episodes):
+        parts["before"] = people * WEIGHTS["bm25_before"] * talk.before(bm25)
+        # What a whole talk is about tells talks of people apart; a long run of one is not about one thing.
+        if len(talk.episodes) and len(talk.starts) > 1:
             told = corpus.standing_at(talk.episodes)
             whole = np.append(standout(legs.bm25[talk.episodes], 0.0, 1.0, told), np.float32(0))
-            parts["talk"] = parts.get("talk", zero) + WEIGHTS["talk_bm25"] * whole[talk.episode]
-        else:
-            parts["talk"] = parts.get("talk", zero) + 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
+            parts["talk"] = people * WEIGHTS["talk_bm25"] * whole[talk.episode]
+        elif not len(talk.episodes):
+            parts["talk"] = 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
     parts["length"] = people * WEIGHTS["length"] * talk.length
     parts["form"] = people * WEIGHTS["question"] * talk.only_asks
     if question.author >= 0:
@@ -353,8 +356,20 @@ def message_scores(
     return total, parts
 
 
+def with_before(talk: Talk, chosen: np.ndarray) -> np.ndarray:
+    """The `chosen` places, ascending, and the places before them that they are read with, among people."""
+    import numpy as np
+
+    context = chosen[(chosen > 0) & (talk.among_people[chosen] > 0)]
+    return np.union1d(chosen, context[talk.same[context - 1] > 0] - 1)
+
+
 def reranked(
-    scores: np.ndarray, parts: Mapping[str, np.ndarray], chosen: np.ndarray, late: np.ndarray
+    scores: np.ndarray,
+    parts: Mapping[str, np.ndarray],
+    talk: Talk,
+    chosen: np.ndarray,
+    late: LateMatches,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """`scores` and `parts` with the late interaction of the `chosen` places in them; all others come after these."""
     import numpy as np
@@ -365,12 +380,42 @@ def reranked(
     for name, part in parts.items():
         shares[name] = part * np.float32(LATE_SHARES.get(name, 1.0))
         total += shares[name][chosen]
-    shares["late"] = np.zeros(len(scores), np.float32)
-    shares["late"][chosen] = LATE_WEIGHT * standout(late, _LATE_USUAL, _LATE_SPREAD)
-    total += shares["late"][chosen]
+    for name, values in late.features(talk, chosen).items():
+        shares[name] = np.zeros(len(scores), np.float32)
+        shares[name][chosen] = LATE_WEIGHTS[name] * standout(values, _LATE_USUAL, _LATE_SPREAD)
+        total += shares[name][chosen]
     out += float(total.min(initial=0.0)) - 1.0
     out[chosen] = total
     return out, shares
+
+
+@dataclass(frozen=True, slots=True)
+class LateMatches:
+    """How well each piece of the question is matched (columns) at some places of the talk (rows, ascending)."""
+
+    places: np.ndarray
+    matches: np.ndarray
+    weights: np.ndarray
+
+    def features(self, talk: Talk, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """For each chosen place how well it matches alone, read with the turn before it, and its talk at its best."""
+        import numpy as np
+
+        at = np.searchsorted(self.places, chosen)
+        own = self.matches[at]
+        before = np.zeros_like(own)
+        reads = (chosen > 0) & (talk.among_people[chosen] > 0)
+        reads[reads] = talk.same[chosen[reads] - 1] > 0
+        before[reads] = self.matches[np.searchsorted(self.places, chosen[reads] - 1)]
+        alone = own @ self.weights
+        segment = talk.segment[chosen]
+        starts = np.flatnonzero(np.r_[True, segment[1:] != segment[:-1]])
+        groups = np.cumsum(np.r_[0, segment[1:] != segment[:-1]])
+        return {
+            "late": alone,
+            "late_context": np.maximum(own, np.float32(_LATE_BEFORE) * before) @ self.weights,
+            "late_talk": mean_of_best(alone, starts, groups)[groups],
+        }
 
 
 def entry_scores(
@@ -498,6 +543,33 @@ def top(scores: np.ndarray, count: int) -> np.ndarray:
         chosen = np.arange(len(scores))
     chosen = chosen[np.isfinite(scores[chosen])]
     return np.asarray(chosen[np.argsort(-scores[chosen], kind="stable")][:count])
+
+
+def newer_first(
+    ranked: Sequence[int], scores: np.ndarray, talk: Talk, vectors: np.ndarray
+) -> tuple[list[int], np.ndarray]:
+    """The places `ranked`, best first, with what one sender said later before what they said earlier on the same matter.
+
+    On one matter are two messages that lie near each other; they change places only where they answer about as well.
+    The scores they get are those of their new places.
+    """
+    order = list(ranked)
+    for start in range(1, len(order)):
+        at = start
+        while at > 0:
+            early, late = order[at - 1], order[at]
+            if (
+                talk.day[late] <= talk.day[early]
+                or talk.sender[late] != talk.sender[early]
+                or float(scores[early] - scores[late]) >= _ALIKE_SCORES
+                or float(vectors[talk.at[early]] @ vectors[talk.at[late]]) < _ONE_MATTER
+            ):
+                break
+            order[at - 1], order[at] = late, early
+            at -= 1
+    out = scores.copy()
+    out[order] = scores[list(ranked)]
+    return order, out
 
 
 def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: float = 0.7) -> list[int]:

@@ -34,12 +34,13 @@ from cairn.index.corpus import (
     SearchIndex,
 )
 from cairn.index.rows import TOKEN_DIMENSIONS
+from cairn.language import tongues, words
 from cairn.language.asking import fillers
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.retrieval import rank
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.fitting import expired, fits_of, says_nothing, shown_score, standing
-from cairn.retrieval.late import late_scores
+from cairn.retrieval.late import late_matches, weighed
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder, TokenVectors, Writer
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
@@ -58,6 +59,8 @@ _SOLE_ROWS = 6
 # Below the first share of words it knows, a model's nearness is chance; from the second on it is fully believed when
 # something is to be let through. In order to rank, any meaning is better than none.
 _GRASPED, _UNSURE, _SURE = 0.02, 0.45, 0.65
+# Languages share words with the model's own ("table", "moment"); what lies near by them is half chance.
+_ANOTHER_LANGUAGE = 0.5
 _EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
 _GAP = "[…]"
 _HYBRID_FLOOR = 0.2
@@ -110,7 +113,6 @@ class Searcher:
         clock: What "now" is.
         embedder: Gives the embedder, or None where there is none: search is then lexical and says so.
         freshness: How far the index is behind the files of a scope.
-        waiting: How many rows of a scope wait for their vector.
         wait: Waits until a change (None: every change of the scope so far) is searchable, by meaning too if told so,
             at most so many seconds; False where it is not.
         unprocessed: The messages of a session that are not extracted yet, for a caller limited to some owners;
@@ -129,7 +131,6 @@ class Searcher:
         clock: Clock,
         embedder: Callable[[], Embedder | None] = lambda: None,
         freshness: Callable[[Scope], Freshness] = lambda _: Freshness(0, 0, "fresh"),
-        waiting: Callable[[Scope], int] = lambda _: 0,
         wait: Callable[[int | None, float, Scope, bool], object] | None = None,
         unprocessed: Callable[[Space, str, Collection[str] | None], Sequence[Message]] | None = None,
         writer: Writer | None = None,
@@ -142,7 +143,6 @@ class Searcher:
         self._clock = clock
         self._embedder = embedder
         self._freshness = freshness
-        self._waiting = waiting
         self._wait = wait
         self._unprocessed = unprocessed
         self._writer = writer
@@ -180,9 +180,9 @@ class Searcher:
 
     def _once(self, request: SearchRequest) -> SearchResult:
         scope, method, where = checked(request, self._settings)
-        fresh = self._behind(self._freshness(scope), scope, method)
-        notes = list(fresh.notes)
         index = self._index(scope)
+        fresh = self._behind(self._freshness(scope), index, scope, method)
+        notes = list(fresh.notes)
         if fresh.state == "rebuilding" and self._fallback is not None:
             scanned = self._fallback(scope)
             if scanned is not None:
@@ -220,9 +220,14 @@ class Searcher:
             return self._once(request)
         return within_budget(result, request.token_budget) if request.token_budget is not None else result
 
-    def _behind(self, fresh: Freshness, scope: Scope, method: str) -> Freshness:
+    def _behind(self, fresh: Freshness, index: SearchIndex, scope: Scope, method: str) -> Freshness:
         """What is said of an answer by meaning: rows that wait for their vector are behind as well."""
-        waiting = self._waiting(scope) if method != "keyword" and fresh.state != "rebuilding" else 0
+        if method == "keyword" or fresh.state == "rebuilding" or self._embedder() is None:
+            return fresh
+        try:
+            waiting = index.about(scope).waiting
+        except Moved:
+            return fresh
         return replace(fresh, pending=fresh.pending + waiting, state="behind") if waiting else fresh
 
     def _asked(
@@ -245,8 +250,11 @@ class Searcher:
             known = [term for term in question.terms if term in counts]
             kept = set(sorted(known, key=lambda term: counts[term])[:limit])
             question = replace(question, terms=tuple(term for term in question.terms if term in kept))
+        question = replace(question, terms=_without_parts(question.terms, counts))
         empty = fillers(request.query)
-        telling = [term for term in question.terms if term not in empty] or question.terms
+        telling = [
+            term for term in question.terms if not _is_empty(term, empty, is_known=term in counts)
+        ] or question.terms
         rarity = {term: 1.0 / (1.0 + counts.get(term, 0)) ** 0.3 for term in telling}
         rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
         pieces: dict[str, TokenVectors] = {}
@@ -275,6 +283,8 @@ class Searcher:
         embedder = None if cosine is None else self._embedder()
         grasp = 1.0 if embedder is None else embedder.grasps(question.text)
         trust = min(1.0, max(0.0, (grasp - _UNSURE) / (_SURE - _UNSURE)))
+        if cosine is not None and not _speaks_it(self._embedder(), question.text):
+            trust *= _ANOTHER_LANGUAGE
         part = _best_part(corpus, cosine, bm25)
         legs = Legs(
             None if cosine is None else corpus.folded(cosine),
@@ -321,13 +331,18 @@ class Searcher:
         talk = rank.talk_of(asked.corpus, self._zone)
         usable = np.where(asked.allowed[talk.at], scores, -np.inf)
         chosen = np.sort(rank.top(usable, max(rank.CANDIDATES, 2 * asked.request.evidence)))
-        late = self._late(asked, talk.at[chosen], pieces)
-        if not late.any():
+        places = rank.with_before(talk, chosen)
+        matches = self._late(asked, talk.at[places], pieces)
+        if not matches.any():
             return scores, parts
-        return rank.reranked(scores, parts, chosen, late)
+        late = rank.LateMatches(places, matches, pieces.weights / pieces.weights.sum())
+        return rank.reranked(scores, parts, talk, chosen, late)
 
     def _late(self, asked: _Asked, at: np.ndarray, pieces: TokenVectors) -> np.ndarray:
-        """Late interaction of the rows at `at`, each by the best of its passages, which is noted in `asked.part`."""
+        """How the rows at `at` match each piece of the question, each by the best of its passages.
+
+        That passage is noted in `asked.part`, how well it matches in all in `asked.late`.
+        """
         import numpy as np
 
         corpus = asked.corpus
@@ -344,14 +359,26 @@ class Searcher:
                 kept = corpus.derived["pieces"] = {}
                 found = {**found, **asked.index.token_vectors(asked.scope, rowids)}
             kept.update(found)
-        scores = late_scores(pieces, [kept.get(rowid) for rowid in rowids])
+        matches = late_matches(pieces, [kept.get(rowid) for rowid in rowids])
+        scores = weighed(pieces, matches)
         best = np.zeros(len(corpus), np.float32)
         np.maximum.at(best, of, scores)
-        for place, row, score in zip(every.tolist(), of.tolist(), scores.tolist(), strict=True):
-            if score > 0 and score >= best[row]:
-                asked.part[row] = place
+        chosen = np.zeros(len(corpus), np.int64)
+        for number, (place, row, score) in enumerate(
+            zip(every.tolist(), of.tolist(), scores.tolist(), strict=True)
+        ):
+            if score >= best[row]:
+                chosen[row] = number
+                if score > 0:
+                    asked.part[row] = place
         asked.late[at] = best[at]
-        return np.asarray(best[at])
+        return np.asarray(matches[chosen[at]])
+
+    def _look_closer(self, asked: _Asked, at: np.ndarray) -> None:
+        """Match the entries at `at` with the question word piece by word piece, for how well they fit."""
+        pieces = asked.pieces.get(asked.question.text)
+        if pieces is not None and len(at):
+            self._late(asked, at, pieces)
 
     def _meant(
         self,
@@ -428,7 +455,10 @@ class Searcher:
         # A long text fits by the best of what was said in it; what was written about it counts as well.
         np.maximum.at(fits, talk.episode[linked], self._fits(asked, talk.at[linked]))
         alone = np.bincount(talk.episode[linked], minlength=len(fits)) == 0
-        fits[alone] = self._fits(asked, talk.episodes[alone])
+        if alone.any():
+            best = rank.top(np.where(alone, scores, -np.inf), 2 * asked.count)
+            self._look_closer(asked, talk.episodes[best])
+            fits[alone] = self._fits(asked, talk.episodes[alone])
         hits = self._hits(asked, talk.episodes, scores, parts, asked.count, touched=touched, fits=fits)
         hits = self._excerpts(asked, talk, messages, hits)
         return tuple(self._with_facts(asked, hits))
@@ -555,6 +585,8 @@ class Searcher:
         # Only memories expire between being indexed and being asked for: a few more make up for those.
         spare = count + 10 if (asked.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
         ranked = rank.top(np.where(usable, scores, -np.inf), count + spare)
+        if fits is None:
+            self._look_closer(asked, at[ranked])
         rows = self._rows(asked, asked.corpus.rowid[at[ranked]].tolist())
         fitting = fits[ranked] if fits is not None else self._fits(asked, at[ranked])
         kept: list[tuple[int, float, float, Row]] = []
@@ -611,7 +643,9 @@ class Searcher:
     def _fits(self, asked: _Asked, at: np.ndarray) -> np.ndarray:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
         near = None if asked.legs.cosine is None else asked.legs.cosine[at]
-        return fits_of(near, asked.covered[at], asked.trust)
+        return fits_of(
+            near, asked.covered[at], asked.late[at], words_asked=len(asked.rarity), trust=asked.trust
+        )
 
     def _explained(
         self, asked: _Asked, position: int, parts: Mapping[str, np.ndarray], place: int, fitting: float
@@ -664,12 +698,16 @@ class Searcher:
             np.where(loud if asked.legs.cosine is None else usable, scores, -np.inf), max(count, 1)
         )
         chosen = best[:count].tolist()
+        first = int(best[0]) if len(best) else -1
+        if asked.method != "vector" and asked.legs.cosine is not None and asked.corpus.vectors is not None:
+            chosen, scores = rank.newer_first(chosen, scores, talk, asked.corpus.vectors)
+            first = chosen[0] if chosen else first
         more = [
             place
             for place in rank.top(np.where(usable & speaks & is_open, scores, -np.inf), asked.count).tolist()
             if place not in chosen
         ]
-        found = self._evidence(asked, [*chosen, *more], int(best[0]) if len(best) else -1, scores, parts)
+        found = self._evidence(asked, [*chosen, *more], first, scores, parts)
         return {
             "evidence": tuple(found[place] for place in chosen if place in found) if count else None,
             "unflushed": tuple(found[place] for place in more if place in found),
@@ -765,6 +803,12 @@ class Searcher:
             )
 
 
+def _speaks_it(embedder: Embedder | None, text: str) -> bool:
+    """Whether a text is in the language the embedder was made for; one that names none is believed to know all."""
+    language = getattr(embedder, "language", None)
+    return language is None or tongues.spoken_in(text[:2000]).code == language
+
+
 def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:
     """For each row the place of the passage of it that speaks best to the question; its own where it was not cut."""
     import numpy as np
@@ -782,6 +826,27 @@ def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | Non
     better = worth[at] >= most[whole]
     best[whole[better]] = at[better]
     return best
+
+
+def _is_empty(term: str, empty: Collection[str], *, is_known: bool) -> bool:
+    """Whether a token asks nothing: a filler, a compound of fillers, or a pair of characters of two words.
+
+    Among Chinese characters a pair with a filler in it that nobody ever wrote is no word at all.
+    """
+    if len(term) == 2 and all("\u3400" <= letter <= "\u9fff" for letter in term):
+        return (all if is_known else any)(letter in empty for letter in term)
+    return all(part in empty or words.stem(part) in empty for part in term.split("_"))
+
+
+def _without_parts(terms: Sequence[str], counts: Mapping[str, int]) -> tuple[str, ...]:
+    """The words to look for; those of a number or name from code only where it is not known as a whole.
+
+    >>> _without_parts(["status", "4_2_17", "4", "2", "17"], {"4_2_17": 1, "4": 5, "status": 2})
+    ('status', '4_2_17')
+    """
+    known = [term for term in terms if "_" in term and counts.get(term) and any(ch.isdigit() for ch in term)]
+    parts = {part for term in known for part in term.split("_")}
+    return tuple(term for term in terms if term not in parts) if parts else tuple(terms)
 
 
 def _sole_words(found: Found, question: Question, counts: Mapping[str, int], rows: int) -> np.ndarray | None:
