@@ -195,6 +195,14 @@ TARGETS: dict[str, list[Line]] = {
         Line("resolvable dates resolved", ["dates", "resolved"], "", 0.7, at_least=True),
     ],
     "variety": [],  # its table has columns of its own
+    "transfer": [
+        Line("MRR above the best baseline, least of all kinds", ["worst", "MRR above the best baseline"], "", 0, at_least=True),
+        Line("hit@10 above the best baseline, least of all kinds", ["worst", "hit@10 above the best baseline"], "", 0, at_least=True),
+        Line("answerable questions let through, least of all kinds", ["worst", "answerable let through"], "", 0.95, at_least=True),
+        Line("questions of another memory answered, most of all kinds", ["worst", "foreign answered"], "", 0.25),
+        Line("unrelated prompts answered, most of six languages", ["worst", "unrelated answered"], "", 0.03),
+        Line("prompts of 800 tokens that are empty, most of all kinds", ["worst", "empty prompts"], "", 0.02),
+    ],
     "locomo": [
         Line("evidence recall at 10", ["table", "all", "R@10"], "", 0.819, at_least=True),
         Line("mean reciprocal rank", ["table", "all", "MRR"], "", 0.665, at_least=True),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import __main__ as bench
-from benchmarks import extraction
+from benchmarks import extraction, transfer
 from benchmarks._client import Client, Server, milliseconds, together
 from benchmarks._targets import TARGETS, rows, summary
 from benchmarks.locomo import judge
@@ -141,3 +141,25 @@ def test_extraction_is_measured_with_and_without_a_model(monkeypatch):
         told = extraction.measured(small, {"llm__model": "fake"})
     assert any("You extract facts" in request["messages"][0]["content"] for request in model.requests)
     assert told["held by their source"] == 1.0
+
+
+def test_a_memory_of_ones_own_is_read_and_judged(tmp_path):
+    """`transfer --data`: one memory a line; recall, rank and budget are what a hand would count."""
+    unit = {"id": "1", "session": "s", "speaker": "Sam", "role": "user", "ts": 1, "text": "Tea is at four."}
+    line = {
+        "id": "m",
+        "owner": "Sam",
+        "units": [unit],
+        "questions": [{"text": "When is tea?", "gold": ["1"]}],
+    }
+    (tmp_path / "chats.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    [memory] = transfer.load(tmp_path)["chats"]
+    assert memory.units[0].text == "Tea is at four." and memory.questions[0].gold == ("1",)
+    cost = {"a": 300, "b": 250, "c": 10}
+    found = transfer.judged(["a", "b", "c"], ["b", "c"], cost)
+    assert (found["MRR"], found["R@5"], found["R@500t"]) == (0.5, 1.0, 0.0)
+    small = transfer.needles(31)
+    assert len(small.units) == 31 == len(small.questions) == len({q.text for q in small.questions})
+    assert set(transfer.shipped()) == {
+        "31 identifiers", "200 identifiers", "coding agent", "user and assistant", "group of six", "four languages"
+    }  # fmt: skip

@@ -1,0 +1,397 @@
+"""Ranking and gate on memories of other kinds, over HTTP, beside plain baselines: `python -m benchmarks transfer`.
+
+    memories ─> a real server (add, flush, search) ┐
+             ─> BM25 and cosine over the same units ┴─> one table for each kind
+
+`--data FOLDER` reads memories of your own: one file for each kind, `<kind>.jsonl`, a memory in each line,
+
+    {"id": "m1", "owner": "Sam",
+     "units": [{"id": "1", "session": "s1", "speaker": "Sam", "role": "user", "ts": 1760000000000, "text": "..."}],
+     "questions": [{"text": "...", "gold": ["1"], "cat": "single"}]}
+
+where `gold` names the units that answer and no gold means that nothing does. Without data the small made-up sets of
+`_variety_sets.py` and identifiers among near-identical lines stand in. Beside the ranking stand the gate (questions of
+another memory of the same kind, and unrelated prompts in six languages) and prompts of 800 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._client import Client, Server
+from benchmarks._gate_sets import EVERY
+from benchmarks._variety_sets import assistant, coding, group, tongues
+from cairn import config
+from cairn.engines.embedders import choose
+from cairn.engines.postings import Postings
+from cairn.language import words
+from cairn.retrieval.answers import tokens_of
+
+ASKED, BUDGET = 20, 500
+PROMPT_TOKENS = 800
+FOREIGN = 40  # questions of other memories that each memory is asked
+MEASURES = ("R@5", "R@10", "hit@10", "MRR", "R@500t")
+_START = 1_760_000_000_000
+
+
+@dataclass
+class Unit:
+    id: str
+    session: str
+    speaker: str
+    role: str
+    ts: int
+    text: str
+
+
+@dataclass
+class Question:
+    text: str
+    gold: tuple[str, ...]
+    cat: str = ""
+
+
+@dataclass
+class Memory:
+    id: str
+    owner: str
+    units: list[Unit]
+    questions: list[Question] = field(default_factory=list)
+
+
+# ---- memories ---------------------------------------------------------------------------------------------------
+
+
+def load(folder: Path) -> dict[str, list[Memory]]:
+    """The memories of every `<kind>.jsonl` in a folder."""
+    found: dict[str, list[Memory]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        with path.open(encoding="utf-8") as lines:
+            found[path.stem] = [_memory(json.loads(line)) for line in lines if line.strip()]
+    return found
+
+
+def _memory(data: Mapping[str, Any]) -> Memory:
+    return Memory(
+        str(data["id"]),
+        str(data["owner"]),
+        [Unit(**unit) for unit in data["units"]],
+        [Question(q["text"], tuple(q["gold"]), str(q.get("cat", ""))) for q in data["questions"]],
+    )
+
+
+def shipped() -> dict[str, list[Memory]]:
+    """Small memories of our own: other seeds of the sets of `variety`, and identifiers."""
+    out = {f"{count} identifiers": [needles(count)] for count in (31, 200)}
+    for make in (coding, assistant, group, tongues):
+        for number, seed in enumerate((11, 12)):
+            chosen = make(seed)
+            units = [
+                Unit(
+                    f"{s}-{n}",
+                    f"s{s}",
+                    said.sender,
+                    said.role,
+                    _START + 86_400_000 * s + 30_000 * n,
+                    said.text,
+                )
+                for s, session in enumerate(chosen.sessions)
+                for n, said in enumerate(session)
+            ]
+            places: dict[str, list[str]] = defaultdict(list)
+            for unit in units:
+                places[unit.text].append(unit.id)
+            asked = [Question(text, tuple(places[answer])) for text, answer in chosen.questions]
+            out.setdefault(chosen.name, []).append(Memory(f"{number}", chosen.owner, units, asked))
+    return out
+
+
+def needles(count: int, seed: int = 3) -> Memory:
+    """Lines of a log that differ in one identifier, and a question for every third of them."""
+    pick = random.Random(seed)
+    makes = (
+        lambda: f"E{pick.randint(100, 999)}-{pick.randint(10, 99)}",
+        lambda: f"{pick.getrandbits(32):08x}",
+        lambda: f"lib/{pick.choice(('net', 'disk', 'auth'))}/part_{pick.randint(10, 99)}.c",
+        lambda: f"{pick.randint(1, 9)}.{pick.randint(0, 20)}.{pick.randint(0, 20)}",
+        lambda: f"zone{pick.randint(10, 9999)}",
+    )
+    units: list[Unit] = []
+    asked: list[Question] = []
+    seen: set[str] = set()
+    while len(units) < count:
+        name = makes[len(units) % len(makes)]()
+        if name in seen:
+            continue
+        seen.add(name)
+        who, role = (("Ada", "user"), ("assistant", "assistant"))[len(units) % 2]
+        text = (
+            f"During the evening shift we looked into {name} once more; it had been reported by the second team, "
+            "the log was long and said little, and after a restart everything went through as it should."
+        )
+        units.append(
+            Unit(str(len(units)), f"d{len(units) // 20}", who, role, _START + 60_000 * len(units), text)
+        )
+        asked.append(Question(f"What did we find out about {name}?", (units[-1].id,)))
+    return Memory(f"{count}", "Ada", units, asked if count < 50 else asked[::3])
+
+
+# ---- systems ----------------------------------------------------------------------------------------------------
+
+
+class Served:
+    """The product behind HTTP: each memory is a project of its own."""
+
+    def __init__(self, client: Client, kind: str) -> None:
+        self.client = client
+        self.kind = re.sub(r"[^a-z0-9]+", "-", kind.lower())
+
+    def project(self, memory: Memory) -> str:
+        return f"{self.kind}-{_id(memory.id)}".replace("_", "-")
+
+    def ingest(self, memory: Memory) -> None:
+        sessions: dict[str, list[Unit]] = defaultdict(list)
+        for unit in memory.units:
+            sessions[unit.session].append(unit)
+        for session, said in sessions.items():
+            where = {"session_id": f"{memory.id}-{session}", "project_id": self.project(memory)}
+            messages = [
+                {
+                    "sender_id": _id(unit.speaker),
+                    "sender_name": unit.speaker,
+                    "role": unit.role,
+                    "timestamp": unit.ts,
+                    "content": unit.text,
+                }
+                for unit in said
+            ]
+            for start in range(0, len(messages), 100):
+                self.client.post("add", **where, messages=messages[start : start + 100])
+            self.client.post("flush", **where)
+
+    def settle(self, limit: float = 3600.0) -> None:
+        """Wait until nothing is pending: neither a change nor a vector."""
+        deadline = time.monotonic() + limit
+        quiet = 0
+        while quiet < 3 and time.monotonic() < deadline:
+            _, body = self.client.request("GET", "/health")
+            cascade = json.loads(body)["cascade"]
+            quiet = quiet + 1 if cascade["pending"] == 0 and cascade["state"] == "fresh" else 0
+            time.sleep(0.3)
+
+    def ask(self, memory: Memory, query: str, **more: Any) -> dict[str, Any]:
+        body = {"user_id": _id(memory.owner), "project_id": self.project(memory), "query": query, **more}
+        return self.client.post("search", **body)
+
+    def search(self, memory: Memory, query: str) -> list[str]:
+        by_time = {unit.ts: unit.id for unit in memory.units}
+        found = self.ask(memory, query, evidence=ASKED, top_k=10)["evidence"]
+        return [by_time.get(_moment(item["timestamp"]), "?") for item in found]
+
+
+class Plain:
+    """BM25 and cosine over the same units, each as "speaker: text"."""
+
+    def __init__(self, memory: Memory, embedder: Any) -> None:
+        self.memory, self.embedder = memory, embedder
+        texts = [f"{unit.speaker}: {unit.text}" for unit in memory.units]
+        self.postings = Postings.empty().updated(
+            [(n, "message", " ".join(words.tokens(text))) for n, text in enumerate(texts)]
+        )
+        self.vectors = embedder.embed(texts)
+
+    def bm25(self, query: str) -> list[str]:
+        rows, scores = self.postings.scores(words.query_terms(query, limit=64))
+        return [self.memory.units[int(rows[i])].id for i in np.argsort(-scores, kind="stable")[:ASKED]]
+
+    def cosine(self, query: str) -> list[str]:
+        near = self.vectors @ self.embedder.embed([query])[0]
+        return [self.memory.units[int(i)].id for i in np.argsort(-near, kind="stable")[:ASKED]]
+
+
+def _id(name: str) -> str:
+    return re.sub(r"[^a-z0-9_.@+-]", "_", name.lower()) or "someone"
+
+
+def _moment(text: str) -> int:
+    return round(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+
+
+# ---- judging ----------------------------------------------------------------------------------------------------
+
+
+def judged(found: Sequence[str], gold: Sequence[str], cost: Mapping[str, int]) -> dict[str, float]:
+    """Recall, hit, reciprocal rank and recall within a token budget of one answer.
+
+    >>> judged(["a", "b"], ["b"], {"a": 10, "b": 600})["MRR"], judged(["a", "b"], ["b"], {"a": 10, "b": 600})["R@500t"]
+    (0.5, 0.0)
+    """
+    right = set(gold)
+    ranks = [place for place, unit in enumerate(found[:ASKED], 1) if unit in right]
+    spent, within = 0, 0
+    for unit in found[:ASKED]:
+        spent += cost.get(unit, 0)
+        if spent > BUDGET:
+            break
+        within += unit in right
+    return {
+        "R@5": sum(rank <= 5 for rank in ranks) / len(right),
+        "R@10": sum(rank <= 10 for rank in ranks) / len(right),
+        "hit@10": float(any(rank <= 10 for rank in ranks)),
+        "MRR": 1 / ranks[0] if ranks else 0.0,
+        "R@500t": within / len(right),
+    }
+
+
+def means(judgements: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: statistics.fmean(one[name] for one in judgements) for name in MEASURES}
+
+
+def measure(kind: str, memories: Sequence[Memory], client: Client, embedder: Any) -> dict[str, Any]:
+    """One kind of memory: ranking beside the baselines, the gate, and bounded prompts."""
+    served = Served(client, kind)
+    for memory in memories:
+        served.ingest(memory)
+    served.settle()
+    scored: dict[str, list[dict[str, float]]] = defaultdict(list)
+    by_cat: dict[str, list[dict[str, float]]] = defaultdict(list)
+    let_in: list[bool] = []
+    empty: list[bool] = []
+    for memory in memories:
+        cost = {unit.id: tokens_of(f"{unit.speaker}: {unit.text}") for unit in memory.units}
+        plain = Plain(memory, embedder)
+        for question in memory.questions:
+            if not question.gold:
+                continue
+            systems = {"cairn": served.search(memory, question.text)}
+            systems |= {"bm25": plain.bm25(question.text), "cosine": plain.cosine(question.text)}
+            for name, found in systems.items():
+                scored[name].append(judged(found, question.gold, cost))
+            by_cat[question.cat].append(scored["cairn"][-1])
+            let_in.append(answered(served, memory, question.text))
+            bounded = served.ask(
+                memory, question.text, evidence=5, token_budget=PROMPT_TOKENS, for_injection=True
+            )
+            empty.append(not bounded["prompt"])
+    foreign = [answered(served, memory, text) for memory, text in other_peoples_questions(memories)]
+    out: dict[str, Any] = {name: means(ones) for name, ones in scored.items()}
+    out["questions"] = len(let_in)
+    out["categories"] = {cat: means(ones) for cat, ones in by_cat.items() if cat}
+    out["gate"] = {"answerable": statistics.fmean(let_in), "foreign_asked": len(foreign)}
+    out["gate"] |= {"foreign": statistics.fmean(foreign)} if foreign else {}
+    out["empty_prompts"] = statistics.fmean(empty)
+    return out
+
+
+def answered(served: Served, memory: Memory, query: str) -> bool:
+    """Whether anything at all would be put into a prompt."""
+    data = served.ask(memory, query, evidence=5, top_k=5, for_injection=True)
+    return bool(data["prompt"])
+
+
+def other_peoples_questions(memories: Sequence[Memory]) -> Iterator[tuple[Memory, str]]:
+    """For each memory an even choice of what the others of its kind are asked."""
+    for memory in memories:
+        others = [
+            question.text
+            for other in memories
+            if other is not memory
+            for question in other.questions
+            if question.gold
+        ]
+        own = {question.text for question in memory.questions}
+        others = [text for text in others if text not in own]
+        yield from ((memory, text) for text in others[:: max(1, len(others) // FOREIGN)][:FOREIGN])
+
+
+def silence(client: Client) -> dict[str, dict[str, float]]:
+    """For each language how much of what is unrelated is answered, and how much of what is known."""
+    out = {}
+    for language, kept in EVERY.items():
+        units = [
+            Unit(str(n), f"s{n}", "Alice", "user", _START + 86_400_000 * n, text)
+            for n, text in enumerate(kept.notes)
+        ]
+        memory = Memory(language, "Alice", units)
+        served = Served(client, "silence")
+        served.ingest(memory)
+        served.settle()
+        own = [
+            any(
+                item["text"] == kept.notes[place]
+                for item in served.ask(memory, text, evidence=5, for_injection=True)["evidence"]
+            )
+            for text, place in kept.questions
+        ]
+        out[language] = {
+            "answered": statistics.fmean(own),
+            "unrelated_answered": statistics.fmean(answered(served, memory, text) for text in kept.unrelated),
+        }
+    return out
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    kinds = load(Path(args.data)) if args.data else shipped()
+    if args.quick:
+        kinds = {name: memories[:1] for name, memories in list(kinds.items())[:1]}
+    table: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="cairn-transfer-") as folder:
+        root = Path(folder) / "root"
+        embedder = choose(config.load(root, environ={}))
+        if embedder is None:
+            raise SystemExit("it needs the local model: run `cairn model install`")
+        with Server.cairn(root) as server:
+            client = server.client()
+            for kind, memories in kinds.items():
+                table[kind] = measure(kind, memories, client, embedder)
+                _tell(kind, table[kind])
+            quiet = {} if args.quick else silence(client)
+    for language, shares in quiet.items():
+        print(f"{language}: answered {shares['answered']:.3f}, unrelated {shares['unrelated_answered']:.3f}")
+    return {"kinds": table, "silence": quiet, "worst": worst(table, quiet)}
+
+
+def worst(table: Mapping[str, Any], quiet: Mapping[str, Any]) -> dict[str, float]:
+    """The least favourable figure over all kinds, for the lines that hold for each of them."""
+    out = {}
+    for name in ("MRR", "R@10", "hit@10"):
+        gains = [
+            row["cairn"][name] - max(row[one][name] for one in ("bm25", "cosine")) for row in table.values()
+        ]
+        out[f"{name} above the best baseline"] = min(gains)
+    out["answerable let through"] = min(row["gate"]["answerable"] for row in table.values())
+    foreign = [row["gate"]["foreign"] for row in table.values() if "foreign" in row["gate"]]
+    if foreign:
+        out["foreign answered"] = max(foreign)
+    out["empty prompts"] = max(row["empty_prompts"] for row in table.values())
+    if quiet:
+        out["unrelated answered"] = max(one["unrelated_answered"] for one in quiet.values())
+    return out
+
+
+def _tell(kind: str, row: Mapping[str, Any]) -> None:
+    print(f"\n{kind}: {row['questions']} questions")
+    for name in ("cairn", "bm25", "cosine"):
+        print(f"  {name:8}" + "".join(f"{measure:>9} {row[name][measure]:.3f}" for measure in MEASURES))
+    for cat, one in row["categories"].items():
+        print(f"    {cat:24}" + "".join(f"{measure:>9} {one[measure]:.3f}" for measure in MEASURES))
+    gate = row["gate"]
+    print(
+        f"  gate: answerable {gate['answerable']:.3f}, of another memory {gate.get('foreign', float('nan')):.3f} of"
+        f" {gate['foreign_asked']}; prompts of {PROMPT_TOKENS} tokens empty {row['empty_prompts']:.3f}",
+        flush=True,
+    )
