@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from tests.surfaces.served import serving
-from tests.waiting import LONG
+from tests.waiting import LONG, until
 
 NOW = 1_780_000_000_000
 pytestmark = pytest.mark.xdist_group("http")
@@ -94,7 +94,7 @@ def test_search_has_five_arrays_and_the_item_shape(server):
     assert item["id"].startswith("alice_ep_")
     assert item["type"] == "Conversation"
     assert item["app_id"] == item["project_id"] == "default"
-    assert data["freshness"]["state"] == "fresh"
+    until(lambda: find(server, "violin", method="keyword")["freshness"]["state"] == "fresh")
     evidence = data["evidence"][0]
     assert "violin" in evidence["text"]
     assert evidence["entry_ids"]

@@ -20,6 +20,7 @@ from cairn.engines.lance import LanceTables, Wish, marks_of
 from cairn.engines.postings import GROUPS, gain, group_of, norm, rarity
 from cairn.engines.row_tables import FULL_TEXT, SAID, full_text, model_number, parts, scope_number
 from cairn.engines.rows import SqliteIndex, dot
+from cairn.errors import Unavailable
 from cairn.index.corpus import (
     KIND_CODES,
     PASSAGE,
@@ -120,7 +121,10 @@ class Answering:
         """
         if self._engine == "memory":
             return self._memory
-        count = self._large.count(scope)
+        try:
+            count = self._large.count(scope)
+        except Unavailable:
+            return self._memory  # which cannot be asked either: the answer then comes from the notes
         if (self._engine == "auto" and count <= self._memory_rows) or not self._large.is_ready(scope):
             return self._memory
         return self._large if self._tables.load(wait=count > self._memory_rows) else self._memory
