@@ -173,7 +173,8 @@ def test_every_write_answers_with_a_growing_lsn(tmp_path):
         assert numbers == sorted(set(numbers))
         hits = memory.search("swift", user_id="alice", method="keyword", min_lsn=numbers[-1]).episodes
         assert len(hits) == 3
-        assert memory.parts.state.known([hits[0].path])[hits[0].path].status == "done"
+        path = hits[0].path  # a strategy may write to it again: done for now
+        until(lambda: memory.parts.state.known([path])[path].status == "done")
 
 
 def test_search_as_of_a_time_answers_from_what_was_known_then(tmp_path):
