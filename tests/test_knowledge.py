@@ -30,6 +30,8 @@ def notes(tmp_path):
     (folder / "harbour.md").write_text(HARBOUR)
     (folder / "deep" / "knots.html").write_text(KNOTS)
     (folder / ".git" / "hidden.md").write_text("# Hidden\n\nA narwhal hides.\n")
+    for file in (folder / "harbour.md", folder / "deep" / "knots.html"):
+        os.utime(file, (1_780_000_000, 1_780_000_000))  # what was written this very moment is looked at twice
     (folder / "way-out.md").symlink_to(tmp_path / "outside.md")
     (folder / "folder-out").symlink_to(tmp_path)
     return folder

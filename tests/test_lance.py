@@ -258,3 +258,16 @@ def test_both_engines_and_an_index_made_anew_agree_after_any_history(tmp_path):
     """P1, P2: edits, folding, damage, lost tables, a lost `.index`; `make chaos PART=engines` draws more and kills -9."""
     happened = engines.history(tmp_path / "root", seed=8, steps=12)
     assert sum(happened.values()) == 12
+
+
+def test_numpy_is_whole_before_lancedb_is_loaded():
+    """Two threads that import numpy from its two ends get a half-made module: whoever loads LanceDB begins with its name."""
+    code = (
+        "import importlib, sys\n"
+        "from cairn.engines import lance_import\n"
+        "def load(name):\n"
+        "    sys.exit(0 if name == 'lancedb' and 'numpy' in sys.modules else 1)\n"
+        "importlib.import_module = load\n"
+        "lance_import.imported()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -33,6 +33,7 @@ class Machine:
             "storage__cache": str(folder / f"cache-{name}"),
             "embedding__provider": "none",
             "strategies__enabled": False,
+            "index__engine": "memory",  # what is merged are files
             "background": False,
         }
         self.memory = None

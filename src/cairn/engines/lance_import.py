@@ -22,6 +22,10 @@ _lock = threading.Lock()
 
 def imported() -> Any:
     """The module `lancedb`; the first call loads it."""
+    # LanceDB's libraries ask for numpy's innermost module first. Beside a thread that imports numpy by its name the two
+    # would wait for each other, and Python then hands out a module that is half made.
+    import numpy  # noqa: F401, ICN001
+
     # Without this LanceDB writes a warning to the terminal for each query.
     os.environ.setdefault("LANCEDB_LOG", "error")
     with _lock:

@@ -22,6 +22,7 @@ def hush() -> None:
 def runtime() -> Any:
     """onnxruntime, switched off before it is loaded."""
     hush()
+    import numpy  # noqa: F401, ICN001 -- before who asks for its inside: see lance_import
     import onnxruntime
 
     return onnxruntime
