@@ -144,9 +144,13 @@ def test_a_question_may_lean_where_a_statement_may_not():
     assert [m.start for m in dates.mentions("in March", MONDAY, lean=1)] == [date(2024, 3, 1)]
 
 
+def _dated(text: str, said_at: datetime) -> str:
+    return dates.beside(text, dates.mentions(text, said_at))
+
+
 def test_a_word_is_not_cut_in_two():
     """ "Next Wednesday" is one word in Chinese: never "next week" and a number behind it."""
-    told = dates.with_absolute("我下周三要去上海出差", datetime(2026, 2, 12, tzinfo=UTC))
+    told = _dated("我下周三要去上海出差", datetime(2026, 2, 12, tzinfo=UTC))
 
     assert told == "我下周三 (18 February 2026)要去上海出差"
 
@@ -155,10 +159,10 @@ def test_absolute_dates_stand_beside_the_original_words():
     """The original words are kept, the date follows in brackets, and what is absolute already is left alone."""
     text = "I saw Ann yesterday and on 3 May 2021; next month we fly."
 
-    told = dates.with_absolute(text, MONDAY)
+    told = _dated(text, MONDAY)
 
     assert told == "I saw Ann yesterday (7 May 2023) and on 3 May 2021; next month (June 2023) we fly."
-    assert dates.with_absolute(told, MONDAY) == told
+    assert _dated(told, MONDAY) == told
 
 
 def test_the_day_follows_the_zone_of_the_speaker():
@@ -193,7 +197,7 @@ def test_any_text_said_at_any_time_keeps_its_words(text, said):
     said = datetime(said.year, said.month, said.day, 12, tzinfo=UTC)
 
     found = dates.mentions(text + " yesterday, in a few weeks, last winter, on the 31st", said)
-    told = dates.with_absolute(text, said)
+    told = _dated(text, said)
 
     assert all(a.stop <= b.begin for a, b in itertools.pairwise(found))
     assert all(m.start <= m.end for m in found)
@@ -248,4 +252,4 @@ def test_splitting_loses_only_blanks(text):
 )
 def test_a_present_tense_that_plans_looks_ahead(text, when):
     """A scheduled present means the next such day; any past tense in the sentence keeps it behind."""
-    assert f"({when})" in dates.with_absolute(text, datetime(2026, 4, 13, 9, 30, tzinfo=UTC))
+    assert f"({when})" in _dated(text, datetime(2026, 4, 13, 9, 30, tzinfo=UTC))

@@ -16,7 +16,6 @@ from cairn.governed import (
     checks,
     consolidation,
     core,
-    corrections,
     derived,
     forget,
     ledger,
@@ -69,14 +68,18 @@ def _fill(world: World) -> None:
 
 
 def _dump(conn: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
-    return {t: sorted(map(tuple, conn.execute(f"select * from {t}")), key=repr) for t in derived.TABLES}
+    """Every table but the legacy one, which is there for readers who ask for it and stays empty."""
+    tables = {table for (table,) in conn.execute("select name from pragma_table_list where type = 'table'")}
+    ours = {table for table in tables if not table.startswith("sqlite_")} - {"memories"}
+    return {t: sorted(map(tuple, conn.execute(f"select * from {t}")), key=repr) for t in sorted(ours)}
 
 
 def test_every_table_of_the_set_exists_and_is_filled(world: World, conn: sqlite3.Connection) -> None:
     """A1, A3, A25, A27-A29, A31, A34, A35, A39, A41: same names and columns, from notes and journals."""
     _fill(world)
-    derived.rebuild(conn, world.keeper, embedder=_Hashing("model-a"))
+    derived.fill(conn, world.keeper, embedder=_Hashing())
     dump = _dump(conn)
+    assert len(dump) == 12
     assert all(dump.values()), [table for table, rows in dump.items() if not rows]
     columns = [row[1] for row in conn.execute("pragma table_info(unified_memories)")]
     assert tuple(columns) == derived.MEMORY_COLUMNS
@@ -129,42 +132,38 @@ def test_the_six_indexes_are_there(conn: sqlite3.Connection) -> None:
 
 def test_full_text_follows_insert_update_and_delete(world: World, conn: sqlite3.Connection) -> None:
     """A23, A24, A26, A70, Y6: FTS5 by four triggers that exist before the first row; no vector needed."""
-    verdict = world.keeper.remember("Deploys need two reviews.", status="promoted")
-    assert verdict.memory is not None
-    derived.rebuild(conn, world.keeper)
+    world.keeper.remember("Deploys need two reviews.", status="promoted")
+    derived.fill(conn, world.keeper)
     triggers = {row[0] for row in conn.execute("select name from sqlite_master where type = 'trigger'")}
     assert triggers == {f"unified_memories_fts_{end}" for end in ("ai", "bd", "bu", "au")}
     assert (
         "fts5"
         in conn.execute("select sql from sqlite_master where name = 'unified_memories_fts'").fetchone()[0]
     )
-    assert len(derived.search(conn, "default/default", ["two", "reviews"])) == 1
-    corrections.edit(world.keeper, SPACE, str(verdict.memory["id"]), content="Deploys need three approvals.")
-    derived.sync(conn, world.keeper, SPACE)
-    assert derived.search(conn, "default/default", ["reviews"]) == []
-    assert len(derived.search(conn, "default/default", ["approvals"])) == 1
-    assert derived.search(conn, "default/other", ["approvals"]) == []
-    (world.path / str(verdict.memory["path"])).unlink()
-    derived.sync(conn, world.keeper, SPACE)
-    assert derived.search(conn, "default/default", ["approvals"]) == []
+
+    def found(words: str) -> int:
+        rows = conn.execute(
+            "select rowid from unified_memories_fts where unified_memories_fts match ?", (words,)
+        )
+        return len(rows.fetchall())
+
+    assert found("two reviews") == 1
+    conn.execute("update unified_memories set content = 'Deploys need three approvals.'")
+    assert (found("reviews"), found("approvals")) == (0, 1)
+    conn.execute("delete from unified_memories")
+    assert found("approvals") == 0
     conn.execute("insert into unified_memories_fts(unified_memories_fts) values ('integrity-check')")
 
 
-def test_incremental_tables_equal_a_fresh_build(
-    world: World, tmp_path: Path, conn: sqlite3.Connection
-) -> None:
-    """P2, C1: after edits, merges and sweeps, and with the first database thrown away."""
-    derived.rebuild(conn, world.keeper)
+def test_tables_made_anew_are_the_same(world: World, tmp_path: Path, conn: sqlite3.Connection) -> None:
+    """C1: after edits, merges, sweeps and forgetting, from the files alone."""
     _fill(world)
-    for space in world.keeper.root.spaces():
-        derived.sync(conn, world.keeper, space)
     world.journals.replace(world.root.journal(SPACE, "skill-index"), [])
     for record in world.keeper.records(PROJECT)[:2]:
         forget.forget(world.keeper, SPACE, record.id)
-    for space in world.keeper.root.spaces():
-        derived.sync(conn, world.keeper, space)
+    derived.fill(conn, world.keeper)
     with closing(sqlite3.connect(tmp_path / "fresh.db")) as fresh:
-        derived.rebuild(fresh, world.reopen())
+        derived.fill(fresh, world.reopen())
         assert _dump(fresh) == _dump(conn)
 
 
@@ -172,16 +171,16 @@ def test_owners_with_the_same_id_do_not_collide(world: World, conn: sqlite3.Conn
     """E54, trap 7: user dana and agent dana each have a first memory of the day."""
     world.keeper.remember("Dana likes tea.", scope="user", owner="dana")
     world.keeper.remember("The agent dana logs at info.", scope="agent", owner="dana")
-    assert derived.rebuild(conn, world.keeper) == 2
+    assert derived.fill(conn, world.keeper) == 2
     found = conn.execute("select scope, scope_owner_id from unified_memories order by scope").fetchall()
     assert found == [("agent", "dana"), ("user", "dana")]
 
 
 class _Hashing:
     dimensions = 384
+    id = "model-a"
 
-    def __init__(self, name: str) -> None:
-        self.id = name
+    def __init__(self) -> None:
         self.calls: list[int] = []
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -192,27 +191,18 @@ class _Hashing:
         return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-def test_vectors_are_made_once_per_model_and_text(world: World, conn: sqlite3.Connection) -> None:
-    """A25, A83, A84: float32 blobs with their norm, batches of 50; another model counts as not embedded."""
+def test_every_live_memory_gets_a_vector(world: World, conn: sqlite3.Connection) -> None:
+    """A25, A84: float32 blobs with their norm and model, made in batches of 50."""
     for n in range(60):
         world.keeper.remember(f"Fact {n} about thing{n} and place{n}.")
-    first = _Hashing("model-a")
-    derived.rebuild(conn, world.keeper, embedder=first)
-    assert first.calls == [50, 10]
-    blob, size, norm = conn.execute(
-        "select embedding_blob, dimensions, norm from unified_memory_embeddings"
+    embedder = _Hashing()
+    derived.fill(conn, world.keeper, embedder=embedder)
+    assert embedder.calls == [50, 10]
+    blob, size, norm, model = conn.execute(
+        "select embedding_blob, dimensions, norm, embedding_model from unified_memory_embeddings"
     ).fetchone()
-    assert (len(blob), size) == (384 * 4, 384)
+    assert (len(blob), size, model) == (384 * 4, 384, "model-a")
     assert norm == pytest.approx(1.0, abs=1e-5)
-    derived.sync(conn, world.keeper, SPACE, embedder=first)
-    assert first.calls == [50, 10]
-    world.clock.move(minutes=1)
-    corrections.edit(world.keeper, SPACE, "mem_20260601_00000001", content="Something new.")
-    derived.sync(conn, world.keeper, SPACE, embedder=first)
-    assert first.calls == [50, 10, 1]
-    second = _Hashing("model-b")
-    derived.sync(conn, world.keeper, SPACE, embedder=second)
-    assert sum(second.calls) == 60
 
 
 # --- imports ------------------------------------------------------------------------------------------------------
@@ -329,7 +319,6 @@ def _hand(world: World, entry_id: str, body: str, day: str = "2026-05-01") -> No
 def test_doctor_reports_what_the_gate_would_have_refused_and_deletes_nothing(world: World) -> None:
     """A37, C4, C15: hand-written oddities are named, each with its place."""
     assert checks.check(world.keeper, SPACE) == []
-    assert checks.summary([]) == "nothing found"
     _hand(world, "mem_20260501_00000001", "**category**: rumour\n\n### Content\nWe keep bees on the roof.")
     _hand(world, "mem_20260501_00000002", "### Content\ndiff --git a/x b/x\n@@ -1,2 +1,3 @@\n+a")
     _hand(world, "mem_20260501_00000003", "### Content\nwe keep bees on the roof.")

@@ -80,7 +80,11 @@ def test_each_kind_has_its_place_and_the_place_names_the_kind(kind: str, track: 
 
 def test_derived_kinds_are_hidden_and_the_rest_visible():
     """E18: facts, foresights and cases live in dot folders."""
-    assert {kind.name for kind in KINDS.values() if kind.hidden} == {"atomic_fact", "foresight", "agent_case"}
+    assert {kind.name for kind in KINDS.values() if kind.dir_name.startswith(".")} == {
+        "atomic_fact",
+        "foresight",
+        "agent_case",
+    }
 
 
 def test_prefixes_and_types_are_those_of_the_format():

@@ -82,11 +82,7 @@ def test_places_of_a_space():
     assert root.journal(shop).key == "shop/web/journal"
     assert root.journal(shop, "access").key == "shop/web/journal/access.jsonl"
     assert root.note("episode", bot, "2026-06-01").key == "shop/web/agents/bot/episodes/episode-2026-06-01.md"
-    assert root.skill(bot, "fix").key == "shop/web/agents/bot/skills/skill_fix/SKILL.md"
-    assert (
-        root.skill(bot, "fix", "references", "a.md").key
-        == "shop/web/agents/bot/skills/skill_fix/references/a.md"
-    )
+    assert root.note("agent_skill", bot, "fix").key == "shop/web/agents/bot/skills/skill_fix/SKILL.md"
     with pytest.raises(Invalid, match="memcell"):
         root.note("memcell", bot, "2026-06-01")
 

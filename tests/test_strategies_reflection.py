@@ -126,7 +126,7 @@ def test_undo_restores_every_byte(world: World):
     assert world.tree() != before
 
     for owner in ("ana", "bo"):
-        done = world.engine.undo_reflection(Space(), owner)
+        done = undo(Scope(Space(), "user", owner), world.engine.kit)
         assert done.mended == ()
     assert world.tree() == before
     world.clock.forward(days=7)

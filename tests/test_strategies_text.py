@@ -18,7 +18,7 @@ from cairn.strategies.facts import KnownFacts, most_specific
 from cairn.strategies.foresight import foresights_of
 from cairn.strategies.profile import claims_of, merged, with_block
 from cairn.strategies.statements import Statement, statements_of
-from cairn.talk.messages import parse_messages
+from cairn.talk.messages import parse_message
 from cairn.types import Message, Scope, Space
 from tests.strategies_kit import START, ScriptedWriter, World, case_steps, trajectory
 
@@ -235,8 +235,8 @@ def test_what_is_no_plan_is_left_out(text: str):
 def test_what_an_agent_is_about_to_do_is_no_memory():
     """An announcement beside its own tool call is neither a fact nor a plan; a finding in the same message is."""
     call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
-    told = parse_messages(
-        [
+    told = [
+        parse_message(
             {
                 "sender_id": "coder",
                 "sender_name": "Coder",
@@ -245,8 +245,8 @@ def test_what_an_agent_is_about_to_do_is_no_memory():
                 "content": "I will look at the log of the importer first. The importer crashed at 02:00 on 7 May 2023.",
                 "tool_calls": [call],
             }
-        ]
-    )
+        )
+    ]
     assert [s.text for s in statements_of(told, UTC)] == [
         "Coder: The importer crashed at 02:00 on 7 May 2023."
     ]

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.errors import Invalid
-from cairn.talk import MAX_MESSAGES, parse_message, parse_messages
+from cairn.talk import MAX_MESSAGES, foreign, parse_message
 from cairn.talk.lines import message_from, message_to
+from cairn.talk.messages import checked_batch
 from cairn.types import ContentItem, Message, ToolCall
 from tests.talk_kit import MAY_8
 
@@ -103,7 +104,7 @@ def test_harmless_oddities_are_kept(content):
 def test_bad_input_gets_a_named_error(fields, complaint):
     """P6: the message names the field, the trouble and, where there is one, the value to send instead."""
     with pytest.raises(Invalid, match=complaint) as caught:
-        parse_messages([raw(), raw(**fields)])
+        parse_message(raw(**fields), "messages[1]")
     assert "messages[1]" in str(caught.value)
 
 
@@ -113,22 +114,22 @@ def test_a_missing_field_is_named(missing):
     message = raw()
     del message[missing]
     with pytest.raises(Invalid, match=rf"messages\[0\].{missing} is missing"):
-        parse_messages([message])
+        parse_message(message, "messages[0]")
 
 
 @pytest.mark.parametrize("count", [0, MAX_MESSAGES + 1])
 def test_a_call_takes_1_to_500_messages(count):
     """E113: 1 to 500 messages, all or nothing."""
     with pytest.raises(Invalid, match=f"messages holds {count} messages"):
-        parse_messages([raw()] * count)
-    assert len(parse_messages([raw()] * MAX_MESSAGES)) == MAX_MESSAGES
+        checked_batch([parse_message(raw())] * count)
+    assert len(checked_batch([parse_message(raw())] * MAX_MESSAGES)) == MAX_MESSAGES
 
 
 @pytest.mark.parametrize("value", [None, "text", {"a": 1}, 7, b"[]"])
 def test_messages_must_be_a_list(value):
     """Anything else is refused before it is looked into."""
     with pytest.raises(Invalid, match="messages must be a list"):
-        parse_messages(value)
+        foreign.taken(value, user_id="ana", now_ms=MAY_8)
 
 
 _json = st.recursive(

@@ -91,10 +91,6 @@ class LanceTables:
         self._connection: Any = None
         self._open: dict[str, tuple[Mapping[str, Any], Any]] = {}
 
-    @property
-    def folder(self) -> Path:
-        return self._folder
-
     def state(self) -> dict[str, Any]:
         """What the tables hold, and of which index and model; empty where there is nothing to rely on."""
         try:

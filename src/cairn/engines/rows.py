@@ -269,20 +269,12 @@ class SqliteIndex(RowVectors):
             for row in self._db.read(ask)
         }
 
-    def cursor(self, path: str) -> str | None:
-        """What was noted for a session log when it was last read; None where nothing was."""
-        found = self._db.read(
-            lambda db: db.execute("SELECT cursor FROM paths WHERE path = ?", (path,)).fetchone()
-        )
-        return found[0] if found else None
-
     def apply(
         self,
         rows: Sequence[NewRow],
         *,
         removed: Sequence[int] = (),
         damaged: Sequence[int] = (),
-        cursors: Mapping[str, str] | None = None,
     ) -> int:
         """Make `rows` the truth about their entries and drop `removed`, in one transaction; return the version.
 
@@ -320,9 +312,6 @@ class SqliteIndex(RowVectors):
                 "UPDATE rows SET damaged = 1, source = x'', version = ? WHERE id = ?",
                 [(version, i) for i in damaged],
             )
-            for path, cursor in (cursors or {}).items():
-                path_made(db, path, paths)
-                db.execute("UPDATE paths SET cursor = ? WHERE path = ?", (cursor, path))
             db.executemany(
                 "UPDATE scopes SET version = ?, worded = ? WHERE id = ?",
                 [(version, version, i) for i in touched],

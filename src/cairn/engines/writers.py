@@ -63,11 +63,6 @@ class OpenAIWriter:
     def id(self) -> str:
         return self._settings.model
 
-    @property
-    def rung(self) -> str:
-        """How JSON is asked for: the highest way this endpoint has not refused."""
-        return RUNGS[self._rung]
-
     def complete(self, system: str, prompt: str, schema: Mapping[str, Any], *, purpose: str) -> Completion:
         """Ask once, within the time and token budgets.
 

@@ -6,7 +6,7 @@ Hand-written entries skip the gate, so what the gate would have refused is repor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cairn.errors import CairnError
@@ -197,9 +197,3 @@ def _is_json(line: str) -> bool:
 
 def _where(record: Record) -> str:
     return f"{record.locator.key}#{record.entry_id}"
-
-
-def summary(found: Sequence[Finding]) -> str:
-    """One line for people."""
-    failed = sum(one.status == "fail" for one in found)
-    return f"{failed} to mend, {len(found) - failed} to look at" if found else "nothing found"

@@ -1,8 +1,8 @@
 """ADE's tables: same names and columns, filled from notes and journals into a file that `cairn export --sqlite` writes.
 
 The tables, the indexes and the full-text triggers are made first, then filled, so that no row is ever written past a
-trigger. `sync` brings a file up to date by writing only what differs. Nothing here reads these tables. One file holds
-every space, so keys name the space, too; whatever refers to a memory does so by that key.
+trigger. The file is always a new one, and nothing here reads it. One file holds every space, so keys name the space,
+too; whatever refers to a memory does so by that key.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MEMORY_COLUMNS = (
 )  # fmt: skip
 
 SCHEMA = """
-create table if not exists projects (id text primary key, app_id text not null, name text not null);
-create table if not exists unified_memories (
+create table projects (id text primary key, app_id text not null, name text not null);
+create table unified_memories (
   id text primary key,
   project_id text not null references projects(id),
   scope text not null,
@@ -61,28 +61,28 @@ create table if not exists unified_memories (
   access_count integer not null default 0,
   promoted_at text
 );
-create index if not exists idx_unified_memories_project_scope_tier on unified_memories(project_id, scope, tier);
-create index if not exists idx_unified_memories_scope_owner on unified_memories(project_id, scope, scope_owner_id);
-create index if not exists idx_unified_memories_project_status on unified_memories(project_id, status);
-create index if not exists idx_unified_memories_project_pinned on unified_memories(project_id, pinned, tier);
-create index if not exists idx_unified_memories_project_accessed on unified_memories(project_id, last_accessed_at);
-create index if not exists idx_unified_memories_project_dedupe on unified_memories(project_id, scope, scope_owner_id, dedupe_key);
-create virtual table if not exists unified_memories_fts using fts5(
+create index idx_unified_memories_project_scope_tier on unified_memories(project_id, scope, tier);
+create index idx_unified_memories_scope_owner on unified_memories(project_id, scope, scope_owner_id);
+create index idx_unified_memories_project_status on unified_memories(project_id, status);
+create index idx_unified_memories_project_pinned on unified_memories(project_id, pinned, tier);
+create index idx_unified_memories_project_accessed on unified_memories(project_id, last_accessed_at);
+create index idx_unified_memories_project_dedupe on unified_memories(project_id, scope, scope_owner_id, dedupe_key);
+create virtual table unified_memories_fts using fts5(
   content, content='unified_memories', content_rowid='rowid'
 );
-create trigger if not exists unified_memories_fts_ai after insert on unified_memories begin
+create trigger unified_memories_fts_ai after insert on unified_memories begin
   insert into unified_memories_fts(rowid, content) values (new.rowid, new.content);
 end;
-create trigger if not exists unified_memories_fts_bd before delete on unified_memories begin
+create trigger unified_memories_fts_bd before delete on unified_memories begin
   insert into unified_memories_fts(unified_memories_fts, rowid, content) values ('delete', old.rowid, old.content);
 end;
-create trigger if not exists unified_memories_fts_bu before update on unified_memories begin
+create trigger unified_memories_fts_bu before update on unified_memories begin
   insert into unified_memories_fts(unified_memories_fts, rowid, content) values ('delete', old.rowid, old.content);
 end;
-create trigger if not exists unified_memories_fts_au after update on unified_memories begin
+create trigger unified_memories_fts_au after update on unified_memories begin
   insert into unified_memories_fts(rowid, content) values (new.rowid, new.content);
 end;
-create table if not exists unified_memory_embeddings (
+create table unified_memory_embeddings (
   id text primary key,
   memory_id text not null references unified_memories(id) on delete cascade,
   project_id text not null,
@@ -93,7 +93,7 @@ create table if not exists unified_memory_embeddings (
   created_at text not null,
   updated_at text not null
 );
-create table if not exists memory_procedure_details (
+create table memory_procedure_details (
   memory_id text primary key references unified_memories(id) on delete cascade,
   trigger text not null,
   procedure_markdown text not null,
@@ -106,13 +106,13 @@ create table if not exists memory_procedure_details (
   created_at text not null,
   updated_at text not null
 );
-create table if not exists memory_procedure_sources (
+create table memory_procedure_sources (
   procedure_memory_id text not null,
   episode_memory_id text not null,
   created_at text not null,
   primary key (procedure_memory_id, episode_memory_id)
 );
-create table if not exists memory_procedure_history (
+create table memory_procedure_history (
   id text primary key,
   procedure_memory_id text not null,
   confidence real not null,
@@ -120,7 +120,7 @@ create table if not exists memory_procedure_history (
   reason text,
   recorded_at text not null
 );
-create table if not exists memory_skill_index (
+create table memory_skill_index (
   id text primary key,
   path text not null,
   kind text not null,
@@ -132,7 +132,7 @@ create table if not exists memory_skill_index (
   created_at text not null,
   updated_at text not null
 );
-create table if not exists memory_capture_ledger (
+create table memory_capture_ledger (
   id text primary key,
   project_id text not null,
   source_type text not null,
@@ -143,8 +143,8 @@ create table if not exists memory_capture_ledger (
   created_at text not null,
   updated_at text not null
 );
-create unique index if not exists idx_ledger_key on memory_capture_ledger(project_id, source_type, source_key);
-create table if not exists memory_sweep_log (
+create unique index idx_ledger_key on memory_capture_ledger(project_id, source_type, source_key);
+create table memory_sweep_log (
   id text primary key,
   project_id text not null,
   started_at text not null,
@@ -157,7 +157,7 @@ create table if not exists memory_sweep_log (
   entries_orphaned integer not null,
   duration_ms integer not null
 );
-create table if not exists memory_consolidation_log (
+create table memory_consolidation_log (
   id text primary key,
   project_id text not null,
   started_at text not null,
@@ -167,13 +167,13 @@ create table if not exists memory_consolidation_log (
   entries_merged integer not null,
   undone_at text
 );
-create table if not exists cto_core_memory_state (
+create table cto_core_memory_state (
   project_id text primary key,
   version integer not null,
   payload_json text not null,
   updated_at text not null
 );
-create table if not exists agent_identities (
+create table agent_identities (
   id text not null,
   project_id text not null,
   name text not null,
@@ -187,7 +187,7 @@ create table if not exists agent_identities (
   updated_at text not null,
   primary key (project_id, id)
 );
-create table if not exists memories (
+create table memories (
   id text primary key,
   project_id text not null,
   scope text not null,
@@ -207,11 +207,6 @@ create table if not exists memories (
 );
 """
 # `memories` is the legacy table: it is there for readers who ask for it, and nothing is written to it.
-TABLES = (
-    "unified_memory_embeddings", "memory_procedure_details", "memory_procedure_sources", "memory_procedure_history",
-    "memory_skill_index", "memory_capture_ledger", "memory_sweep_log", "memory_consolidation_log",
-    "cto_core_memory_state", "agent_identities", "unified_memories", "projects",
-)  # fmt: skip
 
 
 def table_id(record: Record) -> str:
@@ -220,86 +215,35 @@ def table_id(record: Record) -> str:
 
 
 def create(conn: sqlite3.Connection) -> None:
-    """Tables, indexes and triggers; harmless where they exist."""
+    """Tables, indexes and triggers."""
     conn.execute("pragma foreign_keys = on")
     conn.executescript(SCHEMA)
 
 
-def rebuild(conn: sqlite3.Connection, keeper: Keeper, *, embedder: Embedder | None = None) -> int:
-    """Fill every table anew from notes and journals; returns how many memories there are."""
+def fill(conn: sqlite3.Connection, keeper: Keeper, *, embedder: Embedder | None = None) -> int:
+    """Make and fill every table of a new file from notes and journals; returns how many memories there are."""
     create(conn)
-    with conn:
-        for table in TABLES:
-            conn.execute(f"delete from {table}")
-    return sum(sync(conn, keeper, space, embedder=embedder) for space in keeper.root.spaces())
+    return sum(_fill_space(conn, keeper, space, embedder) for space in keeper.root.spaces())
 
 
-def sync(conn: sqlite3.Connection, keeper: Keeper, space: Space, *, embedder: Embedder | None = None) -> int:
-    """Bring the rows of one space up to date, writing only what differs; returns its number of memories."""
-    create(conn)
+def _fill_space(conn: sqlite3.Connection, keeper: Keeper, space: Space, embedder: Embedder | None) -> int:
     project = f"{space.app}/{space.project}"
     stats = keeper.access.stats(space)
     records = [record for scope in keeper.scopes(space) for record in keeper.records(scope)]
-    rows: dict[str, tuple[Any, ...]] = {}
-    for record in records:
-        row = keeper.row(record, stats.get(ref(record), Stat()))
-        row |= {"id": table_id(record), "scope_owner_id": record.scope.owner or None}
-        for column in ("created_at", "updated_at", "last_accessed_at"):
-            row[column] = row[column] or stamp(born(record))
-        rows[row["id"]] = tuple(row[column] for column in MEMORY_COLUMNS)
-    names = ", ".join(MEMORY_COLUMNS)
     with conn:
-        conn.execute("insert or ignore into projects values (?, ?, ?)", (project, space.app, space.project))
-        found = conn.execute(f"select {names} from unified_memories where project_id = ?", (project,))
-        known = {row[0]: tuple(row) for row in found}
-        conn.executemany(
-            "delete from unified_memories where id = ?", [(gone,) for gone in known.keys() - rows.keys()]
-        )
-        changes = ", ".join(f"{column} = excluded.{column}" for column in MEMORY_COLUMNS[1:])
-        conn.executemany(
-            f"insert into unified_memories ({names}) values ({', '.join('?' * len(MEMORY_COLUMNS))}) "
-            f"on conflict(id) do update set {changes}",
-            [row for key, row in rows.items() if known.get(key) != row],
-        )
-        _clear_small(conn, project)
+        _insert(conn, "projects", (project, space.app, space.project))
+        for key, record in {table_id(record): record for record in records}.items():
+            row = keeper.row(record, stats.get(ref(record), Stat()))
+            row |= {"id": key, "scope_owner_id": record.scope.owner or None}
+            for column in ("created_at", "updated_at", "last_accessed_at"):
+                row[column] = row[column] or stamp(born(record))
+            _insert(conn, "unified_memories", [row[column] for column in MEMORY_COLUMNS])
         keys = {record.id: table_id(record) for record in records}
-        _sync_procedures(conn, keeper, space, records, keys)
-        _sync_logs(conn, keeper, space, project, keys)
-    if embedder is not None:
-        _embed(conn, keeper, project, records, embedder)
+        _fill_procedures(conn, keeper, space, records, keys)
+        _fill_logs(conn, keeper, space, project, keys)
+        if embedder is not None:
+            _embed(conn, keeper, project, records, embedder)
     return len(records)
-
-
-def search(
-    conn: sqlite3.Connection, project: str, words: Sequence[str], limit: int = 10
-) -> list[tuple[str, float]]:
-    """Rows that hold all words, by BM25; lexical search needs no embedding (A26)."""
-    query = " AND ".join('"' + word.replace('"', '""') + '"' for word in words)
-    if not query:
-        return []
-    found = conn.execute(
-        "select m.id, bm25(unified_memories_fts) from unified_memories_fts f "
-        "join unified_memories m on m.rowid = f.rowid "
-        "where unified_memories_fts match ? and m.project_id = ? and m.status <> 'archived' order by 2, 1 limit ?",
-        (query, project, limit),
-    )
-    return [(row[0], -row[1]) for row in found]
-
-
-def _clear_small(conn: sqlite3.Connection, project: str) -> None:
-    """The small tables are filled anew each time, so that what left the journals leaves them too."""
-    start = f"{project}/"
-    for table, column in (
-        ("memory_procedure_details", "memory_id"),
-        ("memory_procedure_sources", "procedure_memory_id"),
-        ("memory_procedure_history", "procedure_memory_id"),
-        ("memory_skill_index", "id"),
-    ):
-        conn.execute(f"delete from {table} where substr({column}, 1, ?) = ?", (len(start), start))
-    for table in (
-        "memory_capture_ledger", "memory_sweep_log", "memory_consolidation_log", "cto_core_memory_state", "agent_identities",
-    ):  # fmt: skip
-        conn.execute(f"delete from {table} where project_id = ?", (project,))
 
 
 def _key(keys: Mapping[str, str], memory_id: str | None) -> str | None:
@@ -307,7 +251,7 @@ def _key(keys: Mapping[str, str], memory_id: str | None) -> str | None:
     return keys.get(memory_id, memory_id) if memory_id is not None else None
 
 
-def _sync_procedures(
+def _fill_procedures(
     conn: sqlite3.Connection, keeper: Keeper, space: Space, records: Iterable[Record], keys: Mapping[str, str]
 ) -> None:
     known = procedures.details(keeper, space)
@@ -317,32 +261,32 @@ def _sync_procedures(
         key = table_id(record)
         told = known.get(ref(record), procedures.Details())
         created = stamp(born(record))
-        _replace(
+        _insert(
             conn, "memory_procedure_details",
             (key, record.trigger, record.procedure, told.success_count, told.failure_count, told.last_used_at,
              told.exported_skill_path, told.exported_at, _key(keys, record.superseded_by), created,
              stamp(record.updated_at) or created),
         )  # fmt: skip
         for episode, at in told.sources:
-            _replace(conn, "memory_procedure_sources", (key, _key(keys, episode), at))
+            _insert(conn, "memory_procedure_sources", (key, _key(keys, episode), at))
         for row in told.history:
-            _replace(
+            _insert(
                 conn, "memory_procedure_history",
                 (f"{key}#{row['id']}", key, row["confidence"], row["outcome"], row["reason"], row["recorded_at"]),
             )  # fmt: skip
 
 
-def _sync_logs(
+def _fill_logs(
     conn: sqlite3.Connection, keeper: Keeper, space: Space, project: str, keys: Mapping[str, str]
 ) -> None:
     for skill in skills.index(keeper, space):
-        _replace(
+        _insert(
             conn, "memory_skill_index",
             (f"{project}/{skill.id}", skill.path, skill.kind, skill.source, _key(keys, skill.memory_id), skill.content_hash,
              skill.last_modified_at, skill.archived_at, skill.created_at, skill.updated_at),
         )  # fmt: skip
     for row in CaptureLedger(keeper).rows(space):
-        _replace(
+        _insert(
             conn, "memory_capture_ledger",
             (f"{project}/{row.id}", project, row.source_type, row.source_key, _key(keys, row.memory_id),
              _key(keys, row.episode_memory_id),
@@ -351,7 +295,7 @@ def _sync_logs(
     for sweep in lifecycle.sweeps(keeper, space):
         names = ("sweep_id", "project_id", "started_at", "completed_at", "trigger_reason", "entries_decayed",
                  "entries_demoted", "entries_promoted", "entries_archived", "entries_orphaned", "duration_ms")  # fmt: skip
-        _replace(conn, "memory_sweep_log", [sweep.get(name) for name in names])
+        _insert(conn, "memory_sweep_log", [sweep.get(name) for name in names])
     for run in consolidation.runs(keeper, space):
         kept = (
             "run_id",
@@ -362,47 +306,41 @@ def _sync_logs(
             "clusters",
             "entries_merged",
         )
-        _replace(conn, "memory_consolidation_log", (*(run[name] for name in kept), run.get("undone_at")))
+        _insert(conn, "memory_consolidation_log", (*(run[name] for name in kept), run.get("undone_at")))
     document = core.show(keeper, core.core_scope(space))
     if document.version:
         payload = json.dumps(document.payload(), ensure_ascii=False, sort_keys=True)
-        _replace(conn, "cto_core_memory_state", (project, document.version, payload, document.updatedAt))
+        _insert(conn, "cto_core_memory_state", (project, document.version, payload, document.updatedAt))
     for one in core.identities(keeper, space):
         values = [
             json.dumps(v, sort_keys=True)
             for v in (one.profile, one.persona, one.tool_policy, one.user_preferences)
         ]
         beat = json.dumps(one.heartbeat, sort_keys=True) if one.heartbeat is not None else None
-        _replace(
+        _insert(
             conn, "agent_identities",
             (one.id, project, one.name, *values, beat, one.model_preference, one.created_at, one.updated_at),
         )  # fmt: skip
 
 
-def _replace(conn: sqlite3.Connection, table: str, values: Sequence[Any]) -> None:
+def _insert(conn: sqlite3.Connection, table: str, values: Sequence[Any]) -> None:
     conn.execute(f"insert or replace into {table} values ({', '.join('?' * len(values))})", tuple(values))
 
 
 def _embed(
     conn: sqlite3.Connection, keeper: Keeper, project: str, records: Sequence[Record], embedder: Embedder
 ) -> None:
-    """Vectors for live rows that have none of this model; those of another model count as missing (A83)."""
-    found = conn.execute(
-        "select memory_id, updated_at from unified_memory_embeddings where project_id = ? and embedding_model = ?",
-        (project, embedder.id),
-    )
-    have = dict(found.fetchall())
-    missing = [r for r in records if r.is_live and have.get(table_id(r)) != stamp(r.updated_at or born(r))]
-    for start in range(0, len(missing), 50):
-        batch = missing[start : start + 50]
-        vectors = embedder.embed([record.content for record in batch])
-        now = stamp(keeper.clock.now())
-        with conn:
-            for record, vector in zip(batch, vectors.tolist(), strict=True):
-                key = table_id(record)
-                norm = math.sqrt(sum(x * x for x in vector))
-                _replace(
-                    conn, "unified_memory_embeddings",
-                    (f"emb/{key}", key, project, embedder.id, array.array("f", vector).tobytes(), len(vector), norm,
-                     now, stamp(record.updated_at or born(record))),
-                )  # fmt: skip
+    """Vectors of the live rows, fifty at a time."""
+    live = [record for record in records if record.is_live]
+    now = stamp(keeper.clock.now())
+    for start in range(0, len(live), 50):
+        batch = live[start : start + 50]
+        vectors = embedder.embed([record.content for record in batch]).tolist()
+        for record, vector in zip(batch, vectors, strict=True):
+            key = table_id(record)
+            norm = math.sqrt(sum(x * x for x in vector))
+            _insert(
+                conn, "unified_memory_embeddings",
+                (f"emb/{key}", key, project, embedder.id, array.array("f", vector).tobytes(), len(vector), norm,
+                 now, stamp(record.updated_at or born(record))),
+            )  # fmt: skip

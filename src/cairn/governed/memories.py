@@ -50,7 +50,7 @@ from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
 from cairn.talk.sessions import SessionLog
-from cairn.types import Entry, Scope, Space, Track, Verdict, split_public_id, with_texts
+from cairn.types import Entry, Scope, Space, Verdict, split_public_id, with_texts
 
 _log = logging.getLogger(__name__)
 MAX_CHARACTERS = 65_536
@@ -722,8 +722,3 @@ def check_fields(
             raise Invalid(f'{name} "{str(value)[:60]}" is not one of {names}.', field=name)
     if confidence is not None and not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
         raise Invalid(f"confidence {confidence!r:.60} is not between 0 and 1.", field="confidence")
-
-
-def tracks() -> tuple[Track, ...]:
-    """Every track that can hold memories."""
-    return tuple(SCOPE_DIRS)

@@ -69,10 +69,6 @@ class Shelf:
     def __iter__(self) -> Iterator[Record]:
         return iter(self._records.values())
 
-    @property
-    def live(self) -> list[Record]:
-        return [record for record in self._records.values() if record.is_live]
-
     def get(self, entry_id: str) -> Record | None:
         """The record with that id; should a hand copy have doubled it, the one in its own day's note."""
         return min(

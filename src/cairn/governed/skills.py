@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
@@ -315,13 +315,3 @@ def _find(keeper: Keeper, space: Space, memory_id: str) -> Record | None:
         return keeper.find(space, memory_id)
     except (Invalid, FileNotFoundError):
         return None
-
-
-def summary(rows: Sequence[SkillRow]) -> Mapping[str, int]:
-    """Counts for the card that stands for the hidden memories (A33)."""
-    live = [row for row in rows if row.archived_at is None]
-    return {
-        "skills": sum(r.kind == "skill" for r in live),
-        "commands": sum(r.kind == "command" for r in live),
-        "archived": len(rows) - len(live),
-    }

@@ -73,15 +73,12 @@ class RowStore(Protocol):
 
     def stored(self, path: str) -> dict[tuple[Scope, str], Stored]: ...
 
-    def cursor(self, path: str) -> str | None: ...
-
     def apply(
         self,
         rows: Sequence[NewRow],
         *,
         removed: Sequence[int] = (),
         damaged: Sequence[int] = (),
-        cursors: Mapping[str, str] | None = None,
     ) -> int: ...
 
     def forget_paths(self, paths: Sequence[str]) -> None: ...

@@ -20,7 +20,7 @@ from cairn.language import sentences, spans, tongues
 from cairn.language.spans import Days, shown
 from cairn.language.tongues import Tongue, choice, compiled
 
-__all__ = ["TimeMention", "mentions", "shown", "with_absolute"]
+__all__ = ["TimeMention", "beside", "mentions", "shown"]
 
 _BEFORE, _AFTER = 240, 160
 _YEAR = r"(?:1[89]|20|21)\d\d"
@@ -81,16 +81,6 @@ def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention
         for at, end, days, is_absolute in _read(sentence, words, today, lean):
             found.append(TimeMention(sentence[at:end], *days, begin + at, begin + end, is_absolute))
     return found
-
-
-def with_absolute(text: str, said_at: datetime) -> str:
-    """`text` with the date beside each relative time; every original word is kept.
-
-    >>> from datetime import UTC, datetime
-    >>> with_absolute("We met yesterday.", datetime(2023, 5, 8, tzinfo=UTC))
-    'We met yesterday (7 May 2023).'
-    """
-    return beside(text, mentions(text, said_at))
 
 
 def beside(text: str, found: Sequence[TimeMention]) -> str:

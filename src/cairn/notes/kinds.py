@@ -55,11 +55,6 @@ class Kind:
     main: str = ""
 
     @property
-    def hidden(self) -> bool:
-        """Whether the kind lives in a dot folder, out of a reader's way."""
-        return self.dir_name.startswith(".")
-
-    @property
     def main_section(self) -> str:
         return self.main or (self.sections[0] if self.sections else "Content")
 

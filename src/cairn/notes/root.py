@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cairn.errors import Conflict
-from cairn.notes.kinds import KINDS, kind_named, scope_locator, space_locator, space_of
+from cairn.notes.kinds import kind_named, scope_locator, space_locator, space_of
 from cairn.seams import Locator, StorageBackend
 from cairn.types import Scope, Space
 
@@ -67,11 +67,6 @@ class MemoryRoot:
     def note(self, kind: str, scope: Scope, which: str = "") -> Locator:
         """The note of a kind; `which` is the day of a daily note or the name of a skill."""
         return kind_named(kind).locator(scope, which)
-
-    def skill(self, scope: Scope, name: str, *parts: str) -> Locator:
-        """A file in a skill's folder (`references/...`, `scripts/...`); SKILL.md without `parts`."""
-        document = KINDS["agent_skill"].locator(scope, name)
-        return document.parent.child(*parts) if parts else document
 
     def knowledge(self, space: Space) -> Locator:
         """The shared library of a space."""

@@ -482,7 +482,7 @@ class Upkeep(Room):
         if not path.parent.is_dir():
             raise NotFound(f"{path.parent} is no folder.", target=target)
         embedder = self.parts.embedder()
-        done = write_database(path, lambda db: derived.rebuild(db, self.parts.keeper, embedder=embedder))
+        done = write_database(path, lambda db: derived.fill(db, self.parts.keeper, embedder=embedder))
         return {"target": str(path), "memories": done, "bytes": path.stat().st_size}
 
     @operation(writes=True, answers=answers.BackupData, allow=rules.root(write=True), apart=True)

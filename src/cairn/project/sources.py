@@ -174,6 +174,3 @@ class Ledger:
         }
         self._journals.append(IMPORTS, [compact(line)])
         self._keep(row)
-
-    def count(self) -> int:
-        return sum(len(rows) for rows in self._known.values())

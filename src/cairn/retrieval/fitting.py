@@ -5,7 +5,7 @@ Ranking says which row is best; only an absolute measure can say that even the b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -82,14 +82,6 @@ def _sure(weights: Sequence[float], *signals: np.ndarray) -> np.ndarray:
     for weight, signal in zip(weights, signals, strict=False):
         total += np.float32(weight) * signal
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(total, -30.0, 30.0))), np.float32)
-
-
-def coverage(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> float:
-    """The share of the question's terms that `text` holds; rare terms weigh more than common ones."""
-    if not terms:
-        return 0.0
-    have = _token_set(text)
-    return sum(rarity[term] for term in terms if term in have) / sum(rarity[term] for term in terms)
 
 
 def standing(hit: Hit, now: datetime) -> float:

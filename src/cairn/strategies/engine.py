@@ -26,10 +26,9 @@ from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
 from cairn.strategies.cells import Cells
 from cairn.strategies.cron import Cron
 from cairn.strategies.options import LiveOptions, Options
-from cairn.strategies.reflection import Undone, undo
 from cairn.strategies.registry import all_strategies
 from cairn.talk.sessions import SessionLog
-from cairn.types import Queued, Run, Scope, Space
+from cairn.types import Queued, Run, Space
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -465,11 +464,6 @@ class Engine:
             self.jobs.prune(self._now() - KEEP_RECORDS_SECONDS)
             return back + self._discover(everything=self.jobs.is_new)
 
-    def discover(self) -> int:
-        """Find every input in the notes and session logs that was never worked on; return how many are new."""
-        with self._one_at_a_time, self._locks.lease(LEASE) as mine:
-            return self._discover(everything=True) if mine else 0
-
     def _discover(self, *, only: str = "", everything: bool) -> int:
         if self.jobs.is_new:
             # A queue made anew knows of nothing, so everything is looked for, whoever asked.
@@ -611,15 +605,6 @@ class Engine:
         return TriggerResult(
             name, status, max(gained["done"], 0), max(gained["skipped"], 0), counts.get("dead", 0), left
         )
-
-    def undo_reflection(self, space: Space, user_id: str, *, run: str = "", cluster: str = "") -> Undone:
-        """Take back a reflection of one user: a run, a cluster of it, or the latest run if neither is named.
-
-        Raises:
-            NotFound: no such run is on record.
-            Invalid: a bad id, or a run and a cluster both named.
-        """
-        return undo(Scope(space, "user", user_id), self._kit, run=run, cluster=cluster)
 
     def _named_strategy(self, name: str) -> Strategy:
         if name not in self._strategies:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from cairn.talk.capture import AddOutcome, Capture, FlushOutcome
-from cairn.talk.messages import MAX_MESSAGES, parse_message, parse_messages
+from cairn.talk.messages import MAX_MESSAGES, parse_message
 
-__all__ = ["MAX_MESSAGES", "AddOutcome", "Capture", "FlushOutcome", "parse_message", "parse_messages"]
+__all__ = ["MAX_MESSAGES", "AddOutcome", "Capture", "FlushOutcome", "parse_message"]

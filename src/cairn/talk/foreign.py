@@ -16,24 +16,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cairn.errors import Invalid
+from cairn.talk.messages import MAX_MESSAGES, MESSAGE_FIELDS
 from cairn.types import Message
 
 ASSISTANT = "assistant"
 """The sender of an assistant's turn that names none."""
 
-_OURS = frozenset(
-    {
-        "sender_id",
-        "sender_name",
-        "role",
-        "timestamp",
-        "content",
-        "tool_calls",
-        "tool_call_id",
-        "tags",
-        "metadata",
-    }
-)
 _OWN = ("sender_id", "sender_name", "timestamp", "tags", "metadata")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
 _NO_TALK = ("system", "developer")
@@ -66,8 +54,10 @@ def taken(raw: Sequence[Any], *, user_id: str, now_ms: int) -> Taken:
     """All of one call. Without a time of its own a message has the time of the one before it, or now.
 
     Raises:
-        Invalid: nothing is left to add.
+        Invalid: `raw` is no list, or nothing is left to add.
     """
+    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
+        raise Invalid(f"messages must be a list of 1 to {MAX_MESSAGES} messages.", field="messages")
     found: list[tuple[str, dict[str, Any] | Message]] = []
     skipped: list[str] = []
     last = 0
@@ -143,7 +133,7 @@ def _kept(one: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     more = {"sender_name": name} if isinstance(name, str) and name and fields.get("role") != "tool" else {}
     if fields.get("tool_calls") is not None and "arguments" in one:
         more = {}
-    known = _OURS | _PASSED_OVER | {"call_id", "arguments", "input", "output", "namespace"}
+    known = MESSAGE_FIELDS | _PASSED_OVER | {"call_id", "arguments", "input", "output", "namespace"}
     rest = {key: value for key, value in one.items() if key not in known}
     own = {key: one[key] for key in _OWN if one.get(key) is not None}
     return {**more, **own, **fields, **rest}

@@ -1,6 +1,6 @@
 """Messages as they come in: parsed once, with a named error for everything that is wrong.
 
-Every surface hands its JSON to `parse_messages`; library callers who build `Message` values themselves pass
+Every surface hands its JSON to `parse_message`; library callers who build `Message` values themselves pass
 through the same checks in `checked_batch`. What gets past here can be written, dated and read back.
 """
 
@@ -26,7 +26,7 @@ LATEST_MS = 253_402_128_000_000
 
 _ROLES = get_args(Role)
 _ITEM_TYPES = ("text", "image", "audio", "doc", "pdf", "html", "email")
-_MESSAGE_FIELDS = frozenset(
+MESSAGE_FIELDS = frozenset(
     {
         "sender_id",
         "sender_name",
@@ -44,21 +44,13 @@ _ITEM_FIELDS = frozenset({"type", "text", "uri", "base64", "ext", "name", "extra
 _Redact = Callable[[str], str]
 
 
-def parse_messages(raw: object) -> tuple[Message, ...]:
-    """The messages of one add call, as JSON gave them. Raises `Invalid` naming the message and the field."""
-    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
-        raise Invalid(f"messages must be a list of 1 to {MAX_MESSAGES} messages.", field="messages")
-    _check_count(len(raw))
-    return tuple(parse_message(one, f"messages[{n}]") for n, one in enumerate(raw))
-
-
 def parse_message(raw: object, where: str = "message") -> Message:
     """One message, as JSON gave it, checked in full.
 
     Raises:
         Invalid: a missing, unknown or malformed field; `where` and the field are in the message.
     """
-    fields = _object(raw, where, _MESSAGE_FIELDS)
+    fields = _object(raw, where, MESSAGE_FIELDS)
     for name in ("sender_id", "role", "timestamp", "content"):
         if name not in fields:
             raise Invalid(f"{where}.{name} is missing.", field=f"{where}.{name}")

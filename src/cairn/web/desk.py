@@ -74,12 +74,6 @@ class Desk:
         return [one for one in self.overview["owners"] if (one["app_id"], one["project_id"]) == here]
 
     @property
-    def spaces(self) -> list[str]:
-        """Every space there is, this one first of all."""
-        named = {f"{one['app_id']}/{one['project_id']}" for one in self.overview["owners"]}
-        return sorted(named | {self.space})
-
-    @property
     def space(self) -> str:
         """The name of this space."""
         return f"{self.app}/{self.project}"
