@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
 import cairn
+from cairn.retrieval import fitting
 from cairn.surfaces.cli import main
+from cairn.types import Scope, Space
 from tests.waiting import until
 
 OPTIONS = {"embedding__provider": "none", "strategies__enabled": False}
@@ -185,6 +188,40 @@ def test_plans_and_facts_are_listed_and_searched(tmp_path, capsys):
     plain = told(capsys, tmp_path, "search", "--user", "alice", "--method", "keyword", "dinghy", code=1)
     assert "foresights" not in plain
     assert main(["--root", str(tmp_path), "search", "--user", "alice", "--kinds", "dream", "x"]) == 2
+
+
+def test_what_is_coming_up_says_when_it_is_due(tmp_path, capsys):
+    """E37: of a deadline the day itself, of a stay its first day, of a promise without a day only its window; a plan of
+    today is not over yet.
+    """
+    now = datetime.now(UTC)
+    first, last, due = (now + timedelta(days=n) for n in (20, 23, 40))
+    texts = (
+        f"My tax return is due by {due.day} {due:%B %Y}.",
+        f"I'm in Rome from {first.day} {first:%B %Y} to {last.day} {last:%B %Y}.",
+        "I promised my sister to repair the old bicycle.",
+    )
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        said = {"sender_id": "alice", "role": "user", "timestamp": int(now.timestamp() * 1000)}
+        memory.add("s", [{**said, "content": text} for text in texts])
+        memory.flush("s")
+        until(lambda: len(memory.upcoming(ahead=60)["entries"]) == 3)
+        plans = memory.upcoming(scope="user", owner="alice", ahead=60)["entries"]
+        days = [one.date().isoformat() for one in (first, due)]
+        assert [one["due"] for one in plans if one["due"]] == days
+        by_day = {one["due"]: one for one in plans}
+        assert by_day[days[0]]["ends"] == last.date().isoformat()
+        assert by_day[days[1]]["starts"] < days[1] == by_day[days[1]]["ends"]
+        assert "bicycle" in by_day[""]["text"]
+        noon = datetime.combine(due.date(), time(12), UTC)
+        listed = memory.parts.listing.upcoming(Scope(Space(), "user", "alice"), noon, noon)
+        assert ["tax return" in row.text for row in listed] == [True]
+        assert not fitting.expired(listed[0], noon)
+        assert fitting.expired(listed[0], noon + timedelta(days=1))
+    assert main(["--root", str(tmp_path), "upcoming", "--ahead", "60"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{days[1]}  foresight" in shown
+    assert f"until {by_day['']['ends']}  foresight" in shown
 
 
 def test_what_was_done_can_be_asked(tmp_path, capsys):

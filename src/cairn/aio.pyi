@@ -580,7 +580,7 @@ class AsyncMemory:
         project_id: ProjectId = "default",
         sees: Sees = None,
     ) -> dict[str, Any]:
-        """What is coming up: plans whose time falls into the next days, the soonest first."""
+        """What is coming up: plans whose time falls into the next days, those that are due soonest first."""
 
 class AsyncMemories:
     """`memory.memories`, each call awaited."""

@@ -861,7 +861,9 @@ class TimelineData:
 class UpcomingItem(EntryCard):
     """A plan."""
 
-    starts: Annotated[str, says("when its time begins", "2026-06-12")]
+    starts: Annotated[str, says("when its time begins; of a deadline the day it was told", "2026-06-01")]
+    ends: Annotated[str, says("when its time ends", "2026-06-12")]
+    due: Annotated[str, says("the day to be shown: when it is due; empty where none was told", "2026-06-12")]
 
 
 class UpcomingData:

@@ -143,17 +143,28 @@ class Browse(Room):
         project_id: ProjectId = "default",
         sees: Sees = None,
     ) -> dict[str, Any]:
-        """What is coming up: plans whose time falls into the next days, the soonest first."""
+        """What is coming up: plans whose time falls into the next days, those that are due soonest first."""
+        from cairn.retrieval.listing import due_of
+
         parts, now = self.parts, self.parts.clock.now()
         _settle(parts)
         scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
+        zone = self.settings.zone
         found = [
-            {**card(row, self.settings.zone), "starts": str(row.fields.get("start_time", ""))}
+            {
+                **card(row, zone),
+                "starts": str(row.fields.get("start_time", "")),
+                "ends": str(row.fields.get("end_time", "")),
+                "due": due_of(row, zone),
+            }
             for one in scopes
             if one.track in {"user", "agent"}
             for row in parts.listing.upcoming(one, now, now + timedelta(days=ahead))
         ]
-        return {"entries": sorted(found, key=lambda one: one["starts"]), "freshness": _freshness(parts, left)}
+        return {
+            "entries": sorted(found, key=lambda one: one["due"] or one["ends"]),
+            "freshness": _freshness(parts, left),
+        }
 
     @operation(http="POST /find", answers=answers.FoundData, allow=rules.seen)
     def find(

@@ -6,7 +6,7 @@ Ranking says which row is best; only an absolute measure can say that even the b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cairn.budget import kept
@@ -122,13 +122,24 @@ def shown_score(score: float, best: float, best_fit: float) -> float:
 
 def expired(row: Row, now: datetime) -> bool:
     """Whether the row's time is over; a time that cannot be read never ends."""
-    for name in ("expires_at", "end_time"):
-        value = row.fields.get(name)
-        if isinstance(value, str) and value:
-            try:
-                moment = datetime.fromisoformat(value)
-            except ValueError:
-                continue
-            if (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < now:
-                return True
-    return False
+    over = (moment_of(row.fields.get("expires_at")), end_of(row.fields.get("end_time")))
+    return any(moment is not None and moment < now for moment in over)
+
+
+def moment_of(value: object) -> datetime | None:
+    """A time as an entry has it, if it can be read."""
+    try:
+        moment = datetime.fromisoformat(str(value or ""))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def end_of(value: object) -> datetime | None:
+    """When a time is over: a bare day counts to its end.
+
+    >>> str(end_of("2026-11-30"))
+    '2026-12-01 00:00:00+00:00'
+    """
+    moment = moment_of(value)
+    return moment and (moment + timedelta(days=1) if len(str(value)) == len("2026-11-30") else moment)

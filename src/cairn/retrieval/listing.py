@@ -12,6 +12,7 @@ from cairn.errors import Invalid
 from cairn.index import filters as filter_language
 from cairn.index.corpus import Row
 from cairn.index.rows import PAGE_ORDER, Pages
+from cairn.retrieval import fitting
 from cairn.retrieval.lexical import ScannedScope
 from cairn.retrieval.showing import ARRAYS, ROWS_OF, shown, shown_freshness
 from cairn.types import Freshness, Scope, Space
@@ -152,21 +153,24 @@ class Listing:
         for offset in range(0, _MOST_PLANS, MAX_PAGE_SIZE):
             page = self._pages.page(scope, ["foresight"], offset=offset, limit=MAX_PAGE_SIZE)
             for row in self._pages.rows(scope, page.rowids):
-                begins, ends = _window(row, "start_time"), _window(row, "end_time")
+                begins = fitting.moment_of(row.fields.get("start_time"))
+                ends = fitting.end_of(row.fields.get("end_time") or row.fields.get("start_time"))
                 if begins is not None and begins <= end and (ends or begins) >= start:
-                    found.append((begins, row))
+                    found.append((due_of(row, self._zone) or str(row.fields.get("end_time", "")), row))
             if len(page.rowids) < MAX_PAGE_SIZE:
                 break
         return [row for _, row in sorted(found, key=itemgetter(0))[:limit]]
 
 
-def _window(row: Row, name: str) -> datetime | None:
-    """The time a plan begins or ends, if it can be read."""
-    try:
-        moment = datetime.fromisoformat(str(row.fields.get(name, "")))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def due_of(row: Row, zone: tzinfo) -> str:
+    """The day a plan is due: the one it begins on, or the last of what counts from the day it was told (a deadline,
+    "this week"). Empty where no day was told and its window is only assumed.
+    """
+    begins, ends = (str(row.fields.get(name, "")) for name in ("start_time", "end_time"))
+    if row.fields.get("window") == "assumed":
+        return ""
+    told = datetime.fromtimestamp(row.timestamp_ms / 1000, zone).date().isoformat()
+    return begins if begins[:10] > told else ends or begins
 
 
 def _whole(name: str, value: object, low: int, high: int | None) -> None:

@@ -25,9 +25,16 @@ def say_owners(data: Any, output: Output) -> None:
     output.table(("space", "scope", "owner", "entries"), rows)
 
 
+def _day_of(one: dict[str, Any]) -> str:
+    """When an entry is from; of a plan when it is due, or until when it matters where no day was told."""
+    if "due" in one:
+        return str(one["due"] or f"until {one['ends']}")
+    return str(one["timestamp"])[:16].replace("T", " ")
+
+
 def say_entries(data: Any, output: Output) -> int:
     for one in data.get("entries", data.get("hits", ())):
-        day = (one.get("starts") or one["timestamp"])[:16].replace("T", " ")
+        day = _day_of(one)
         output.line(
             f"{day}  {one['kind']:11} {one['owner'] or 'project'}: {short(one['title'] or one['text'])}"
         )
