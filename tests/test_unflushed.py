@@ -6,6 +6,7 @@ import cairn
 from cairn.retrieval.answers import SearchRequest
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving
+from tests.waiting import until
 
 NOW = 1_780_000_000_000
 CAR = "I parked the car in bay C17."
@@ -95,3 +96,21 @@ def test_rows_without_their_vector_are_pending(tmp_path):
         assert (early.freshness.state, early.freshness.pending) == ("behind", 1)
         assert memory.health()["cascade"]["pending"] == 1 and memory.health()["cascade"]["state"] == "behind"
         assert asked(memory).freshness.state == "fresh" and memory.health()["cascade"]["state"] == "fresh"
+
+
+def test_open_talk_gets_its_vectors_when_nobody_is_served_and_a_note_at_once(tmp_path, monkeypatch):
+    """An add does not share the processor with the vectors of the one before; its words are found meanwhile."""
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as memory:
+        indexer, embedded = memory.parts.indexer, []
+        embed = indexer.embed
+        with memory.parts.foreground():
+            monkeypatch.setattr(indexer, "embed", lambda limit: embedded.append(limit) or embed(limit))
+            memory.add("diary", [said(CAR)])
+            until(lambda: memory.search("car", user_id="ana", method="keyword").unflushed)
+            assert embedded == []
+            memory.add("other", [said("The lighthouse is painted white.")])
+            memory.flush("other")
+            until(lambda: embedded and not indexer.waiting_for_vectors())
+        memory.add("diary", [said("The pier closes at dusk.", at=NOW + 1)])
+        until(lambda: memory.search("pier", user_id="ana", method="keyword").unflushed)
+        until(lambda: not indexer.waiting_for_vectors())

@@ -5,6 +5,10 @@
     enqueue─┘                        └─> chores (strategies, sweep, maintenance)
                        embed thread  ──> vectors, then tables follow
 
+A note that was written is indexed at once. Talk that is still going on is taken in at the next poll, a tenth of a second's
+worth together, and gets its vectors when nobody is being served: an add that had to share the interpreter with the
+indexing of the one before would take three times as long. Whoever searches or waits for it ends the waiting.
+
 Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
 which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
 """
@@ -14,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +37,8 @@ UNHEALTHY_DRAINS = 3
 UNHEALTHY_MAINTENANCE = 5
 _EMBED_AT_ONCE, _EMBED_BESIDE_PEOPLE = 128, 32
 _DRAIN_AT_ONCE = 500
+_EMBED_LOOK_SECONDS = 1.0
+_TALK_PUT_OFF = 30  # looks; then open talk gets its vectors beside people
 
 Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
 
@@ -111,13 +117,15 @@ class Daemon:
         self._drained_since_maintenance = 0
         self._failed_drains = 0
         self._failed_maintenance = 0
+        self._notes_queued = self._vectors_due = False
         self._last_kind = ""
         self._told = Told(_log)
 
     def start(self) -> None:
         if self._threads:
             raise Invalid("This daemon is running already.")
-        self._signals.on_enqueue = self._wake.set
+        self._signals.on_enqueue = self._queued
+        self._indexer.on_wanted = self._wanted
         for name, run in (("index", self._index_life), ("embed", self._embed_life)):
             self._spawn(name, run)
 
@@ -149,6 +157,18 @@ class Daemon:
             "watching": self._watching,
             "running": any(thread.is_alive() for thread in self._threads),
         }
+
+    def _queued(self, kinds: Collection[str]) -> None:
+        if any(kind != "session" for kind in kinds):
+            self._notes_queued = True
+            self._wake.set()
+
+    def _wanted(self, vectors: bool) -> None:
+        """Somebody asks for what is queued."""
+        self._wake.set()
+        if vectors:
+            self._vectors_due = True
+            self._embed_wake.set()
 
     def _spawn(self, name: str, run: Callable[[], None]) -> None:
         thread = threading.Thread(target=run, name=f"cairn-{name}", daemon=True)
@@ -219,9 +239,11 @@ class Daemon:
 
     def _drain(self) -> None:
         while not self._stop.is_set():
+            notes, self._notes_queued = self._notes_queued, False
             count = self._indexer.drain(_DRAIN_AT_ONCE)
             self._drained_since_maintenance += count
-            if count:
+            if count and notes:
+                self._vectors_due = True
                 self._embed_wake.set()
             if count < _DRAIN_AT_ONCE:
                 break
@@ -270,22 +292,33 @@ class Daemon:
     # ---- the embed thread ---------------------------------------------------------------------------------------
 
     def _embed_life(self) -> None:
+        put_off = 0
         while not self._stop.is_set():
-            self._embed_wake.wait(1.0)
+            self._embed_wake.wait(_EMBED_LOOK_SECONDS)
             self._embed_wake.clear()
             if not self._holding or self._stop.is_set():
                 continue
+            due, self._vectors_due = self._vectors_due or put_off >= _TALK_PUT_OFF, False
             try:
-                while not self._stop.is_set() and self._indexer.embed(
-                    _EMBED_BESIDE_PEOPLE if self._step_aside() else _EMBED_AT_ONCE
-                ):
-                    pass
-                if self._follow is not None and not self._stop.is_set():
+                done = self._embed_all(beside_people=due)
+                put_off = 0 if done or due else put_off + 1
+                if done and self._follow is not None and not self._stop.is_set():
                     self._follow()
                 self._told.went_well("embed")
             except Exception as error:
+                self._vectors_due = True
                 self._record("embed", error)
                 self._stop.wait(2.0)
+
+    def _embed_all(self, *, beside_people: bool) -> bool:
+        """Give every row its vector; False where people are being served and should not be disturbed."""
+        while not self._stop.is_set():
+            busy = self._step_aside()
+            if busy and not (beside_people or self._vectors_due):
+                return False
+            if not self._indexer.embed(_EMBED_BESIDE_PEOPLE if busy else _EMBED_AT_ONCE):
+                break
+        return True
 
     # ---- the watch thread ---------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -704,8 +704,8 @@ class State(Protocol):
     It lives in the index directory and may be lost with it: a scan of the files finds the same work.
     """
 
-    on_enqueue: Callable[[], None] | None
-    """Called after each `enqueue` of this process, so that its indexer need not poll."""
+    on_enqueue: Callable[[Collection[str]], None] | None
+    """Called with the kinds of what was queued after each `enqueue` of this process: its indexer need not poll."""
 
     def enqueue(self, changes: Sequence[Noticed]) -> int:
         """Queue `changes` and return the highest LSN given. Never raises: a lost queue costs a scan."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -72,11 +72,15 @@ class SqliteState:
     Args:
         directory: The index directory; the file is `sqlite/system.db` below it.
         clock: Time for the stamps and the retry pauses.
-        on_enqueue: Called after each `enqueue` of this process, so that its indexer need not poll.
+        on_enqueue: Called with the kinds of what was queued, after each `enqueue` of this process.
     """
 
     def __init__(
-        self, directory: Path, *, clock: Clock | None = None, on_enqueue: Callable[[], None] | None = None
+        self,
+        directory: Path,
+        *,
+        clock: Clock | None = None,
+        on_enqueue: Callable[[Collection[str]], None] | None = None,
     ) -> None:
         self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=3)
         self._clock = clock or SystemClock()
@@ -129,7 +133,7 @@ class SqliteState:
             with self._lock:
                 self._lsn = max(self._lsn, lsn)
         if self.on_enqueue is not None:
-            self.on_enqueue()
+            self.on_enqueue({change.kind for change in changes})
         return lsn
 
     def take_lost(self) -> bool:
@@ -268,7 +272,7 @@ class SqliteState:
 
         count = self._db.write(free)
         if count and self.on_enqueue is not None:
-            self.on_enqueue()
+            self.on_enqueue(("failed before",))
         return count
 
     def failures(self) -> list[dict[str, Any]]:

@@ -134,6 +134,8 @@ class Indexer(DerivedMaintenance):
         self._embed_again_at = 0.0
         self._wanted: Counter[str] = Counter()
         self._unreadable: dict[str, str] = {}
+        self.on_wanted: Callable[[bool], None] = lambda _vectors: None
+        """Told when somebody asks for what is queued, and whether for its vectors, too: whoever indexes need not poll."""
 
     # ---- queueing: anyone, any time --------------------------------------------------------------------------
 
@@ -519,6 +521,8 @@ class Indexer(DerivedMaintenance):
             generation = self._index.generation
         except Unavailable:
             return Freshness(0, 0, "rebuilding")
+        if now.pending:
+            self.on_wanted(False)
         notes = self._unread(scope, now) if scope is not None else ()
         if now.ready_for != generation:
             return Freshness(now.applied_lsn, now.pending, "rebuilding", notes, generation)
@@ -556,6 +560,7 @@ class Indexer(DerivedMaintenance):
         within = places_of(scope) if scope is not None else ()
         with self._progress:
             self._wanted.update(within)
+        self.on_wanted(False)
         try:
             return self._wait(target, within, deadline)
         finally:
@@ -593,6 +598,8 @@ class Indexer(DerivedMaintenance):
         """
         deadline = time.monotonic() + timeout
         reached = self.wait(self.scan(scope).lsn, timeout, scope)
+        if embed:
+            self.on_wanted(True)
         while embed and self._embedder() is not None and time.monotonic() < deadline:
             with self.lease() as mine:
                 if mine and not self.embed():

@@ -97,8 +97,8 @@ def check_state_ready(state: State) -> None:
 
 def check_state_many_threads(state: State) -> None:
     """Many threads queue and claim: each change is given to one of them, none is lost, `on_enqueue` is called."""
-    calls: list[int] = []
-    state.on_enqueue = lambda: calls.append(1)
+    calls: list[str] = []
+    state.on_enqueue = calls.extend
     got: list[str] = []
 
     def work(who: int) -> None:
