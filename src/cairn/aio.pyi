@@ -381,6 +381,8 @@ class AsyncMemory:
         project_id: ProjectId = "default",
     ) -> builtins.list[dict[str, Any]]:
         """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
+    async def move_to(self, target: str, *, database: str = "", endpoint: str = "") -> dict[str, Any]:
+        """Copy this memory to another storage while it is in use, read everything back, and say what is there."""
     async def overview(self, *, sees: Sees = None) -> dict[str, Any]:
         """Who has a memory here and how much of each kind: every owner of every space the caller may see."""
     async def project_preview(
@@ -399,6 +401,10 @@ class AsyncMemory:
         """A repository's memory to read: its pages, newest events and checkpoints, and what changed between two of them."""
     async def project_validate(self, path: Folder) -> builtins.list[Finding]:
         """Whether a repository's record is whole."""
+    async def pull(self, folder: str, *, under: str | None = None) -> dict[str, Any]:
+        """Bring the notes into a folder to edit them there; edits in it stay, and theirs is put beside a conflict."""
+    async def push(self, folder: str, *, delete: bool = False) -> dict[str, Any]:
+        """Take the edits of a pulled folder back; a note that changed meanwhile is a conflict and stays as it is."""
     async def quiesce(self, *, timeout: float = 30.0) -> dict[str, Any]:
         """Wait until every change so far is indexed, and say whether that is so."""
     async def rebuild(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from cairn.operations.browse import Browse
 from cairn.operations.keeping import Keeping
 from cairn.operations.knowledge import Knowledge
 from cairn.operations.memories import Remember, Single
+from cairn.operations.moving import Moving
 from cairn.operations.persons import Persons
 from cairn.operations.recall import Recall
 from cairn.operations.repositories import Repositories
@@ -41,7 +42,7 @@ log = logging.getLogger("cairn")
 
 
 class Memory(
-    Talk, Remember, Recall, Browse, Knowledge, Time, Repositories, Upkeep, Standing, Access, Persons
+    Talk, Remember, Recall, Browse, Knowledge, Time, Repositories, Upkeep, Moving, Standing, Access, Persons
 ):
     """One open memory root; use it inside a `with` statement.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,9 @@ from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of, space_of
 from cairn.seams import Journals, Locator, StorageBackend, content_hash, iterate_files
 
-_LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git"})
+LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git", ".cairn-move.jsonl"})
+# Copies of the settings that editors and sync programs leave beside them, and environment files.
+MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
 _ARCHIVES = (".tar.gz", ".tgz")
 _MAX_MEMBERS = 1_000_000
 _MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -55,7 +58,7 @@ class Transfer:
 def truth_files(storage: StorageBackend) -> Iterator[Locator]:
     """Every file of the root that is not derived."""
     for top in storage.list(Locator("")):
-        if top.name in _LEFT_OUT:
+        if top.name in LEFT_OUT:
             continue
         if storage.info(top).is_dir:
             yield from iterate_files(storage, top)
@@ -124,7 +127,7 @@ def _copy(source: StorageBackend, target: StorageBackend, keep: Keep) -> Transfe
     seen: dict[Locator, str] = {}
     for _ in range(_ROUNDS):
         before, seen = seen, {}
-        for locator in sorted(truth_files(source), key=_claims_first):
+        for locator in sorted(truth_files(source), key=claims_first):
             try:
                 text = keep(locator, source.read(locator))
             except NotFound:
@@ -145,7 +148,8 @@ def _copy(source: StorageBackend, target: StorageBackend, keep: Keep) -> Transfe
     return done
 
 
-def _claims_first(locator: Locator) -> tuple[bool, str]:
+def claims_first(locator: Locator) -> tuple[bool, str]:
+    """The order of a copy that a power cut could have left: what tells of work done before the notes that hold it."""
     return not (len(locator.parts) > 3 and locator.parts[2] in _CLAIMS), locator.key
 
 

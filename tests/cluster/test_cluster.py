@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from tools import cluster as many
@@ -20,6 +22,7 @@ from cairn.engines.objects import ObjectBackend
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
 from cairn.errors import Misconfigured, StorageSelectionError, Unavailable
 from cairn.seams import Locator
+from cairn.surfaces.cli import main
 from cairn.testing import JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
 from cairn.testing.suite import run_checks
 from tests.waiting import until
@@ -140,6 +143,44 @@ def test_a_new_machine_asks_from_the_command_line(options, tmp_path):
     cairn_says("--root", new, "export", str(tmp_path / "all.tar.gz"), **env)
     cairn_says("--root", copy, "import", str(tmp_path / "all.tar.gz"))
     assert "Zaphodine" in cairn_says("--root", copy, "search", "heron", "--user", "alice")
+
+
+def test_a_memory_moves_to_a_bucket_and_back(engines, options, tmp_path, capsys):
+    """A folder that serves becomes a bucket and a database; its notes are edited in a folder; it becomes a folder again."""
+    plain = {"embedding__provider": "none", "background": False}
+    bucket_at, database_at = options["storage__url"], options["storage__database"]
+    more = ["--database", database_at, "--endpoint", options["storage__endpoint"], "--json"]
+
+    def cairn_does(*words: str) -> dict[str, Any]:
+        assert main([*words]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    with cairn.open_blocking(tmp_path / "one", **plain) as one:
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        one.flush("s")
+        first = cairn_does("move", str(tmp_path / "one"), bucket_at, *more)
+        one.add("s", [message("She likes anchovies.", 1)])
+    second = cairn_does("move", str(tmp_path / "one"), bucket_at, *more)
+    assert (
+        first["verified"] == first["files"] and second["verified"] == second["files"] > second["copied"] > 0
+    )
+    with cairn.open_blocking(tmp_path / "two", background=False, **options) as two:
+        two.flush("s")
+        assert finds(two, "Zaphodine", consistency="strong") and finds(two, "anchovies", consistency="strong")
+        two.pull(str(tmp_path / "notes"))
+        [note] = [at for at in (tmp_path / "notes").rglob("episodes/*.md") if "Zaphodine" in at.read_text()]
+        note.write_text(note.read_text().replace("Zaphodine", "Trilliane"))
+        assert len(two.push(str(tmp_path / "notes"))["written"]) == 1
+        assert finds(two, "Trilliane", consistency="strong")
+        two.remember("We deploy with make ship.")
+    third = cairn_does("--root", str(tmp_path / "two"), "move", bucket_at, str(tmp_path / "three"), *more)
+    assert third["verified"] == third["files"] >= second["files"]
+    with cairn.open_blocking(tmp_path / "three", **plain) as three:
+        assert finds(three, "Trilliane", consistency="strong") and finds(
+            three, "anchovies", consistency="strong"
+        )
+    assert main(["move", str(tmp_path / "one"), bucket_at, *more]) == 4
+    assert "was written to since the move" in capsys.readouterr().out
 
 
 def test_the_database_is_lost_and_read_back_from_the_bucket(engines, options, tmp_path):

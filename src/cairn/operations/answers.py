@@ -1465,6 +1465,51 @@ class BroughtData:
     problems: Annotated[list[str], says("what could not be taken", [])]
 
 
+class MovedData:
+    """What a move did."""
+
+    target: Annotated[str, says("where the memory is now, too", "s3://bucket/prefix")]
+    files: Annotated[int, says("how many files the source holds", 42)]
+    bytes: Annotated[int, says("how many bytes", 123456)]
+    copied: Annotated[int, says("files that were brought over by this call", 42)]
+    removed: Annotated[int, says("files that are gone since an earlier call", 0)]
+    verified: Annotated[int, says("files that were read back from the target and are the same", 42)]
+    still: Annotated[bool, says("whether nothing more was written to the source meanwhile", True)]
+    problems: Annotated[list[str], says("what could not be brought over, and why", [])]
+
+
+class EditConflict:
+    """A note that changed on both sides."""
+
+    path: Annotated[str, says("the note", "default_app/default_project/users/alice/user.md")]
+    diff: Annotated[str, says("from theirs to yours", "-theirs\n+yours\n")]
+
+
+class PulledData:
+    """What a pull did, by path."""
+
+    brought: Annotated[list[str], says("new in the folder, or as it is there now", [])]
+    removed: Annotated[list[str], says("gone there, and so here", [])]
+    yours: Annotated[list[str], says("edited here only: a push takes them", [])]
+    conflicts: Annotated[
+        list[EditConflict], says("edited on both sides: theirs lies beside as NAME.theirs", [])
+    ]
+    problems: Annotated[list[str], says("what cannot be read", [])]
+    same: Annotated[int, says("notes that were the same", 40)]
+
+
+class PushedData:
+    """What a push did, by path."""
+
+    written: Annotated[list[str], says("edits that are there now", [])]
+    removed: Annotated[list[str], says("removed there, since they were here", [])]
+    missing: Annotated[list[str], says("removed here and left there: `delete` removes them", [])]
+    conflicts: Annotated[
+        list[EditConflict], says("changed there, too: theirs lies beside as NAME.theirs", [])
+    ]
+    problems: Annotated[list[str], says("what was not taken, and why", [])]
+
+
 class Capabilities:
     """What this server can do."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
@@ -21,9 +20,6 @@ from cairn.version import VERSION
 if TYPE_CHECKING:
     from cairn import transfer
     from cairn.parts import Parts
-
-# Copies of the settings that editors and sync programs leave beside them, and environment files.
-_MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
 
 
 def _named(name: str) -> Callable[[Any, Room, Mapping[str, Any]], dict[str, Any]]:
@@ -583,6 +579,7 @@ def _without_secrets(name: str, text: str, left_out: list[str]) -> str | None:
     """A file at the top of the root without keys and tokens; None for one that stays here as a whole."""
     from cairn.governed.secrets import redact
     from cairn.settings_files import without_secrets
+    from cairn.transfer import MAY_HOLD_KEYS
 
     if name == "cairn.toml":
         found = without_secrets(text)
@@ -590,7 +587,7 @@ def _without_secrets(name: str, text: str, left_out: list[str]) -> str | None:
             rest = redact(found[0])  # a password in an address, a key that was commented out
             left_out += [*found[1], *(f"{name}: {kind}" for kind in rest.kinds)]
             return rest.text
-    elif not _MAY_HOLD_KEYS.search(name):
+    elif not MAY_HOLD_KEYS.search(name):
         return text
     left_out.append(name)
     return None

@@ -95,6 +95,7 @@ HOMES = {
     "upkeep_cli": (
         "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "fold", "restore",
     ),
+    "moving_cli": ("move", "pull", "push"),
     "access_cli": ("token", "audit"),
     "persons_cli": ("person", "session"),
     "project_cli": ("project",),
