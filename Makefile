@@ -53,6 +53,7 @@ lint: $(VENV)/.ready ## ruff, types, layers, gates (seam, zones, stopwatches, de
 	@$(BIN)/python tools/check_clock.py
 	@$(BIN)/python tools/check_waits.py
 	@$(BIN)/python tools/check_calls.py
+	@$(BIN)/python -m tools.mutations --check
 	@$(BIN)/python -m tools.make_docs --check
 	@$(BIN)/python tools/check_commits.py
 

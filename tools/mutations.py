@@ -2,7 +2,8 @@
 
 Each mutation changes one place of a copy of the tree; the named checks run on that copy and one of them must
 fail. `python -m tools.mutations` runs all and prints a table; a name or part of one picks some. A mutation that
-nobody finds means a check is missing, not that the bug is harmless.
+nobody finds means a check is missing, not that the bug is harmless. `--check` only looks whether each still has its
+place in the source; it is part of `make lint`, so that whoever moves the place moves the planted bug along.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,10 +109,10 @@ MUTATIONS = (
         ("tests/test_talk_capture.py", WORLD),
     ),
     Mutation(
-        "full text search forgets the scope",
-        "engines/rows.py",
-        """query = f'scope : "s{number}" AND tokens : ({" OR ".join(_quoted(term) for term in terms)})'""",
-        """query = f'tokens : ({" OR ".join(_quoted(term) for term in terms)})'""",
+        "words are read without their scope",
+        "engines/warm_words.py",
+        "WHERE r.scope_id = ? AND r.worded > ? ORDER BY r.id",
+        "WHERE r.scope_id >= min(0, ?) AND r.worded > ? ORDER BY r.id",
         ("tests/test_isolation.py",),
     ),
     Mutation(
@@ -222,16 +224,24 @@ MUTATIONS = (
 )
 
 
+def misplaced(mutations: Iterable[Mutation]) -> list[str]:
+    """What of these cannot be planted: the text that goes does not stand exactly once, or a check is gone."""
+    out = []
+    for one in mutations:
+        file = ROOT / "src" / "cairn" / one.file
+        count = file.read_text(encoding="utf-8").count(one.old) if file.exists() else 0
+        if count != 1:
+            out.append(f'"{one.name}": its text stands {count} times in {one.file}')
+        out += [f'"{one.name}": there is no {check}' for check in one.checks if not (ROOT / check).exists()]
+    return out
+
+
 def planted(mutation: Mutation, into: Path) -> None:
     """A copy of the tree with the bug in it."""
     keep = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "node_modules")
     shutil.copytree(ROOT, into, ignore=keep)
     file = into / "src" / "cairn" / mutation.file
     text = file.read_text(encoding="utf-8")
-    if text.count(mutation.old) != 1:
-        raise SystemExit(
-            f'"{mutation.name}": its text stands {text.count(mutation.old)} times in {mutation.file}'
-        )
     file.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
 
 
@@ -269,7 +279,14 @@ def tried(mutation: Mutation) -> tuple[str, float]:
 
 
 def main(wanted: list[str]) -> int:
+    if wanted == ["--check"]:
+        lost = misplaced(MUTATIONS)
+        for line in lost:
+            print(line)
+        return 1 if lost else 0
     chosen = [one for one in MUTATIONS if not wanted or any(word in one.name for word in wanted)]
+    if lost := misplaced(chosen):
+        raise SystemExit("\n".join(lost))
     missed = 0
     print("| Planted bug | In | Found by |\n|---|---|---|", flush=True)
     for mutation in chosen:
