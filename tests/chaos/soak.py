@@ -38,6 +38,7 @@ FLAT_AFTER = 1000  # cycles; from there on memory has to stay level
 FLAT_CYCLES = 1000  # so many more are needed to tell
 MAX_SLOPE = 1024.0  # bytes a cycle
 SAMPLE_EVERY = 50
+BLOCK = 20  # calls
 MAX_HANDLE_GROWTH = 48  # every thread of the pools opens its SQLite files once, when its turn first comes
 MAX_THREAD_GROWTH = 6
 MAX_SLOWDOWN = 3.0
@@ -111,13 +112,20 @@ class Soak:
             " ".join("".join(self.rng.choices("abcdefghik", k=8)) for _ in range(6)) for _ in range(60)
         ]
         self.queries = [" ".join(self.rng.choices(TALK, k=4)) for _ in range(30)]
-        self.took: dict[str, list[float]] = defaultdict(list)
+        self.took: dict[str, list[float]] = defaultdict(
+            list
+        )  # medians of `BLOCK` calls: the watcher must not grow
+        self._last: dict[str, list[float]] = defaultdict(list)
         self.cycles = 0
 
     def timed(self, what: str, call: Any) -> Any:
         begin = time.perf_counter()
         out = call()
-        self.took[what].append(time.perf_counter() - begin)
+        last = self._last[what]
+        last.append(time.perf_counter() - begin)
+        if len(last) == BLOCK:
+            self.took[what].append(statistics.median(last))
+            last.clear()
         return out
 
     def cycle(self, memory: cairn.BlockingMemory) -> None:

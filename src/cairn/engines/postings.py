@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 GROUPS = ("message", "episode")
 _K1, _B = 1.2, 0.75
 _MAX_SEGMENTS = 6
+_GONE_ROWS = 1024
 
 
 def group_of(kind: str) -> int:
@@ -66,10 +67,15 @@ class _Segment:
 
 @dataclass(frozen=True)
 class Postings:
-    """The words of one scope's rows. `vocabulary` only ever grows and is shared by all that came of one another."""
+    """The words of one scope's rows.
+
+    `vocabulary` only grows and is shared by all that came of one another, until so many rows are `gone` that it is
+    made anew from the words that are left.
+    """
 
     segments: tuple[_Segment, ...]
     vocabulary: dict[str, int]
+    gone: int = 0
 
     @staticmethod
     def empty() -> Postings:
@@ -80,9 +86,10 @@ class Postings:
         import numpy as np
 
         dropped = np.array(sorted({*gone, *(row[0] for row in rows)}), np.int64)
-        kept = []
+        kept, away = [], self.gone
         for segment in self.segments:
             hit = np.isin(segment.rowid, dropped) if len(dropped) else np.zeros(0, bool)
+            away += int((hit & segment.alive).sum()) if hit.any() else 0
             kept.append(replace(segment, alive=segment.alive & ~hit) if hit.any() else segment)
         kept = [segment for segment in kept if segment.alive.any()]
         if rows:
@@ -91,7 +98,9 @@ class Postings:
         while len(kept) > 1 and (len(kept) > _MAX_SEGMENTS or len(kept[-2].rowid) < 4 * len(kept[-1].rowid)):
             last = kept.pop()
             kept[-1] = _joined(kept[-1], last)
-        return Postings(tuple(kept), self.vocabulary)
+        if away > max(_GONE_ROWS, sum(len(segment.rowid) for segment in kept)):
+            return _renumbered(kept, self.vocabulary)
+        return Postings(tuple(kept), self.vocabulary, away)
 
     def _made(self, rows: Sequence[tuple[int, str, str]]) -> _Segment:
         import numpy as np
@@ -195,6 +204,18 @@ class Postings:
         return arrays + 120 * len(self.vocabulary)
 
 
+def _renumbered(segments: Sequence[_Segment], vocabulary: Mapping[str, int]) -> Postings:
+    """The same postings in one segment, and only the words that its rows hold."""
+    import numpy as np
+
+    if not segments:
+        return Postings.empty()
+    whole = _joined(*segments)
+    words = dict(zip(vocabulary.values(), vocabulary, strict=True))
+    fresh = {words[number]: place for place, number in enumerate(whole.terms.tolist())}
+    return Postings((replace(whole, terms=np.arange(len(whole.terms))),), fresh)
+
+
 def _segment(
     rowid: np.ndarray,
     group: np.ndarray,
@@ -226,20 +247,21 @@ def _segment(
     )
 
 
-def _joined(first: _Segment, second: _Segment) -> _Segment:
+def _joined(*segments: _Segment) -> _Segment:
+    """One segment of the rows that are alive in these."""
     import numpy as np
 
     parts = []
     base = 0
-    for segment in (first, second):
+    for segment in segments:
         new = np.cumsum(segment.alive) - 1 + base
         term = np.repeat(segment.terms, np.diff(segment.starts))
         live = segment.alive[segment.row]
         parts.append((term[live], new[segment.row[live]], segment.count[live]))
         base += int(segment.alive.sum())
     return _segment(
-        np.concatenate([first.rowid[first.alive], second.rowid[second.alive]]),
-        np.concatenate([first.group[first.alive], second.group[second.alive]]),
-        np.concatenate([first.length[first.alive], second.length[second.alive]]),
+        np.concatenate([one.rowid[one.alive] for one in segments]),
+        np.concatenate([one.group[one.alive] for one in segments]),
+        np.concatenate([one.length[one.alive] for one in segments]),
         *(np.concatenate([part[i] for part in parts]) for i in range(3)),
     )

@@ -26,6 +26,7 @@ _COLUMNS = (
     " m.scope_id = r.scope_id AND m.entry_id = r.parent_id AND m.path_id = r.path_id) END"
 )
 _GROW = 1.25
+_GONE_ROWS = 1024
 
 
 class WarmScopes:
@@ -72,6 +73,7 @@ class _Warm:
         self._names: dict[str, list[Any]] = {}
         self._episode_cells: dict[str, int] = {}
         self._orphans: dict[int, str] = {}
+        self._gone = 0
         self._buffer: np.ndarray | None = None
         self.bytes = 0
 
@@ -100,6 +102,7 @@ class _Warm:
         self._names = {"session": [], "sender": [], "cell": []}
         self._episode_cells = {}
         self._orphans = {}
+        self._gone = 0
         self._buffer = None
 
     def _load(self, db: sqlite3.Connection) -> Corpus:
@@ -176,8 +179,11 @@ class _Warm:
             arrays, at, kept = _joined(old, fresh, gone)
             for rowid in gone:
                 self._orphans.pop(rowid, None)
+            self._gone += len(gone)
         held = self._vectors(rows, at, arrays, kept, dimensions)
         self._adopt(arrays)
+        if self._gone > max(_GONE_ROWS, len(arrays["rowid"])):
+            self._renumber(arrays)
         return Corpus(
             scope=self._scope,
             version=version,
@@ -264,6 +270,23 @@ class _Warm:
         arrays["cell"][at[found]] = codes[found]
         for rowid in ready:
             del self._orphans[rowid]
+
+    def _renumber(self, arrays: dict[str, np.ndarray]) -> None:
+        """Number anew the sessions, senders and cells that rows still name: the others' are gone with their rows."""
+        import numpy as np
+
+        for what, names in self._names.items():
+            live = np.unique(arrays[what])
+            live = live[live >= 0]
+            place = np.full(len(names) + 1, -1, np.int32)  # the last is for "none", which is -1
+            place[live] = np.arange(len(live), dtype=np.int32)
+            arrays[what] = place[arrays[what]]
+            self._names[what] = [names[code] for code in live.tolist()]
+            self._codes[what] = {name: code for code, name in enumerate(self._names[what])}
+            if what == "cell":
+                kept = {episode: int(place[code]) for episode, code in self._episode_cells.items()}
+                self._episode_cells = {episode: code for episode, code in kept.items() if code >= 0}
+        self._gone = 0
 
     def _measure(self) -> None:
         corpus = self._corpus

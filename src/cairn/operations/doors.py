@@ -85,7 +85,7 @@ def check_id(value: str, name: str) -> None:
         )
 
 
-@kept("ids without a credential", 1024 * 1024)
+@kept("ids without a credential", 256 * 1024)
 def _credential_in(value: str) -> str:
     from cairn.governed.secrets import redact
 

@@ -63,7 +63,7 @@ _SAME_MTIME = 0.0005
 _UNSURE_SECONDS = 0.1
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 15.0
-_REMOVED_KEPT = 10_000
+_REMOVED_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +363,8 @@ class Indexer(DerivedMaintenance):
                 self._own.followed(path, look.mark)
         for path in batch.gone:
             self._recent.drop(path)  # should the same text come back, it has no rows any more
+            if not self._storage.exists(Locator(path)):
+                self._own.is_by_hand(path)
         if self._index.generation == batch.generation:
             for path, look in batch.looks.items():
                 self._recent.keep(path, look.memory)

@@ -74,8 +74,11 @@ _REMEMBERED_BATCHES = 256
 _TROUBLES_KEPT = 50
 _MAX_GAP = 1_000_000
 _SESSION_BYTES = 4 * 1024 * 1024
+_SESSIONS_KEPT = 512
+_LOCATORS_KEPT = 1024
 _MESSAGE_BYTES = 400
 _STATE_BYTES = 2000
+_WATCH_BYTES = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +429,9 @@ class SessionState:
         return not self.floor or all(cell.first >= self.floor for cell in self.cells[first_cell:])
 
     def let_go(self, limit: int = _SESSION_BYTES) -> None:
-        """Let go of the words of the oldest cells that are done, until the rest is small enough."""
+        """Let go of the watch where nothing is open, and of the oldest done cells' words until the rest is small enough."""
+        if self.cut_upto == self.next_ordinal:
+            self.watch = None
         if self.held_bytes <= limit:
             return
         needed = [first for first, _ in self.stranded]
@@ -516,6 +521,7 @@ class SessionLog:
     Args:
         journals: Where the logs are.
         budget_bytes: About how much memory all states together may take.
+        most: How many states there may be: most sessions are never asked for again once they are told.
         changed_at: When a log was last written, where another program may put one in the place of another.
     """
 
@@ -524,11 +530,12 @@ class SessionLog:
         journals: Journals,
         *,
         budget_bytes: int = 32 * 1024 * 1024,
+        most: int = _SESSIONS_KEPT,
         changed_at: Callable[[Locator], float] = lambda _: 0.0,
     ) -> None:
         self._journals = journals
         self._changed_at = changed_at
-        self._budget = budget_bytes
+        self._budget, self._most = budget_bytes, most
         self._held: OrderedDict[Locator, _Held] = OrderedDict()
         self._size = 0
         self._guard = threading.Lock()
@@ -665,16 +672,17 @@ class SessionLog:
         return state
 
     def _account(self, held: _Held) -> None:
-        size = held.state.held_bytes if held.state is not None else 0
+        state = held.state
+        size = 0 if state is None else state.held_bytes + (_WATCH_BYTES if state.watch is not None else 0)
         with self._guard:
             if held.counted is not None:
                 self._size += size - held.counted
                 held.counted = size
 
     def _shrink(self) -> None:
-        """Drop the states that were not asked for the longest, until the rest fits the budget."""
+        """Drop the states that were not asked for the longest, until the rest fits."""
         with self._guard:
-            while self._size > self._budget and len(self._held) > 1:
+            while len(self._held) > (1 if self._size > self._budget else self._most):
                 _, dropped = self._held.popitem(last=False)
                 self._size -= dropped.counted or 0
                 dropped.counted = None
@@ -692,7 +700,7 @@ class _Held:
         self.counted: int | None = 0
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=_LOCATORS_KEPT)
 def session_locator(space: Space, session_id: str) -> Locator:
     """Where the log of a session lives: one file per id, whatever the id holds.
 
@@ -751,7 +759,7 @@ def cell_id(space: Space, session_id: str, first: int, upto: int, *held: str) ->
     return "mc_" + hashlib.sha256(named.encode("utf-8")).hexdigest()[:12]
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=_LOCATORS_KEPT)
 def _session_hash(session_id: str) -> str:
     return hashlib.sha256(session_id.encode("utf-8")).hexdigest()[:16]
 

@@ -29,6 +29,7 @@ from cairn.seams import Clock, Journals, Locator, Locks
 WHOLE = "*"
 HEAD = "^"
 _FOLDER = ("journal", "history")
+_TEXTS_KNOWN = 2048
 
 
 def entries_of(text: str) -> dict[str, str]:
@@ -128,11 +129,11 @@ class TimeTravel:
         self._reset()
 
     def _reset(self) -> None:
-        # In memory is what stands now and which texts are kept; the changes themselves stay in their journal, for
-        # they grow for as long as the memory is used. Of a kept text its hash is known by a number, a fifth as large.
+        # In memory is what stands now and which texts were kept last; all else stays in the journals, for they grow
+        # for as long as the memory is used. A text of long ago that comes back is written once more.
         self._count = 0
         self._now: dict[str, dict[str, str]] = {}
-        self._texts: set[int] = set()
+        self._texts: dict[str, None] = {}
         self._ends = {"changes": 0, "texts": 0}
 
     # ------------------------------------------------------------ observing
@@ -171,7 +172,7 @@ class TimeTravel:
                 continue
             number = self._count + len(changes) + 1
             changes.append(EntryChange(f"ent-{number:06d}", now, path, entry, before, after, cause))
-            if after is not None and hash(after) not in self._texts:
+            if after is not None and after not in self._texts:
                 texts[after] = found[entry]
         if changes:
             # Texts first: a change must never name a text that is not there.
@@ -199,7 +200,9 @@ class TimeTravel:
             entries.pop(change.entry, None)
             if not entries:
                 del self._now[change.path]
-        self._texts.update(hash(str(row.get("hash"))) for row in _rows(texts.lines))
+        self._texts |= dict.fromkeys(str(row.get("hash")) for row in _rows(texts.lines))
+        for old in list(islice(self._texts, max(0, len(self._texts) - _TEXTS_KNOWN))):
+            del self._texts[old]
         self._ends = {"changes": changes.end, "texts": texts.end}
 
     # ------------------------------------------------------------ reading

@@ -1,0 +1,100 @@
+"""What a process holds follows what there is, not all there ever was: sessions, texts, words and names come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from cairn.engines import postings, warm
+from cairn.engines.postings import Postings
+from cairn.engines.rows import SqliteIndex
+from cairn.talk.sessions import SessionLog, session_locator
+from cairn.timetravel import changes
+from tests.index_world import ALICE, World
+from tests.talk_kit import SPACE, Kit, said
+from tests.test_timetravel import World as History
+
+
+def test_of_many_sessions_the_last_are_held_and_nothing_of_a_boundary_that_is_closed(tmp_path):
+    kit = Kit(tmp_path)
+    for number in range(6):
+        kit.add(f"s{number}", said("the lantern hangs in the attic"))
+    log = kit.capture._log
+    assert all(log.peek(session_locator(SPACE, f"s{number}")).watch is not None for number in range(6))
+    kit.flush("s0")
+    assert log.peek(session_locator(SPACE, "s0")).watch is None
+
+    few = SessionLog(kit.journals, most=2)
+    for number in range(6):
+        few.load(session_locator(SPACE, f"s{number}"))
+    held = [number for number in range(6) if few.peek(session_locator(SPACE, f"s{number}"))]
+    assert held == [4, 5]
+    assert [one.text for one in few.load(session_locator(SPACE, "s0")).messages] == [
+        "the lantern hangs in the attic"
+    ]
+
+
+def test_a_history_knows_the_last_texts_alone_and_brings_back_all(monkeypatch):
+    monkeypatch.setattr(changes, "_TEXTS_KNOWN", 4)
+    world = History()
+    entry = world.add("text 0")
+    first = world.travel.checkpoint()
+    for number in range(1, 20):
+        world.edit(entry, f"text {number}")
+    assert len(world.travel._texts) == 4
+    world.edit(entry, "text 0")  # known no more: written once more, and still one text
+    world.edit(entry, "text 20")
+    world.travel.restore(first.id)
+    assert world.texts() == {entry: "text 0"}
+
+
+def test_words_that_no_row_has_any_more_are_let_go(monkeypatch):
+    monkeypatch.setattr(postings, "_GONE_ROWS", 10)
+    held, stays = Postings.empty(), [(1000, "memory", "the lantern stays")]
+    held = held.updated(stays)
+    for number in range(200):
+        held = held.updated([(number, "message", f"word{number} lantern")], [number - 1])
+    anew = Postings.empty().updated([*stays, (199, "message", "word199 lantern")])
+    assert len(held.vocabulary) < 30
+    assert sum(len(segment.rowid) for segment in held.segments) < 30
+    for terms in (["lantern"], ["word199", "stays"], ["word5"]):
+        ours, theirs = (dict(zip(*map(list, one.scores(terms)), strict=True)) for one in (held, anew))
+        assert ours == pytest.approx(theirs)
+
+
+def test_sessions_and_cells_of_rows_that_went_are_let_go(tmp_path, monkeypatch):
+    """The codes of what stays are others afterwards; what they stand for is the same as in an index opened anew."""
+    monkeypatch.setattr(warm, "_GONE_ROWS", 5)
+    world = World(tmp_path)
+    try:
+        for number in range(20):
+            day = f"2026-06-{number + 1:02d}"
+            world.episode(f"walk {number}", day=day, session_id=f"s{number}", parent_id=f"mc_{number}")
+            world.sync()
+            world.index.corpus(ALICE)
+            if number >= 3:
+                world.path(day=f"2026-06-{number - 2:02d}").unlink()
+                world.indexer.scan()
+                world.sync()
+        held = world.index.corpus(ALICE)
+        assert len(held.sessions) < 12
+        other = SqliteIndex(tmp_path / ".index")
+        try:
+            anew = other.corpus(ALICE)
+        finally:
+            other.close()
+        assert held.rowid.tolist() == anew.rowid.tolist()
+        assert _named(held) == _named(anew)
+        assert {session for session, _ in _named(held)} == {"s17", "s18", "s19"}
+    finally:
+        world.close()
+
+
+def _named(corpus):
+    """Each row's session and cell, by name."""
+    return [
+        (
+            corpus.sessions[session] if session >= 0 else None,
+            corpus.cells[cell] if cell >= 0 else None,
+        )
+        for session, cell in zip(corpus.session.tolist(), corpus.cell.tolist(), strict=True)
+    ]
