@@ -1,6 +1,7 @@
 """What is made of talk: facts, profile, what is current, dates. `make bench PART=extraction MODEL=...` asks a model, too.
 
-The labelled talk stands in `_extraction.toml`, the sentences with dates in `tests/said_times.toml`. Everything goes in
+The labelled talk stands in `_extraction.toml`, the sentences with dates in `tests/said_times.toml` and
+`tests/said_elsewhen.toml`. Everything goes in
 through `add` and `flush`; what came of it is read from the Markdown. The rules run first; with `--model NAME` the same
 talk runs again with that model, at the endpoint of `[llm]` (`CAIRN_LLM__BASE_URL`, `CAIRN_LLM__API_KEY`), and the two
 stand beside each other. A fact is held to its source as in the product: every name, number and most words of it must be in
@@ -150,14 +151,21 @@ def marked(pairs: Mapping[str, str], overrides: Mapping[str, Any]) -> int:
 
 def dated() -> dict[str, float]:
     """Of sentences whose days are known: how many come out wrong, and how many of the resolvable ones come out."""
-    said = tomllib.loads((_HERE.parent / "tests" / "said_times.toml").read_text("utf-8"))
+    tests = _HERE.parent / "tests"
+    said = {f"{_SAID:%Y-%m-%d}": tomllib.loads((tests / "said_times.toml").read_text("utf-8"))}
+    said |= tomllib.loads((tests / "said_elsewhen.toml").read_text("utf-8"))
     total = wrong = resolvable = resolved = 0
-    for sentences in said.values():
-        for text, days in sentences.items():
-            found = [(m.start.isoformat(), m.end.isoformat()) for m in dates.mentions(text, _SAID)]
-            told = [start if start == end else f"{start}..{end}" for start, end in found]
-            total += 1
-            wrong += bool(told) and told != [days]
-            resolvable += bool(days)
-            resolved += bool(days) and told == [days]
+    for day, text, days in (
+        (day, text, days)
+        for day, languages in said.items()
+        for sentences in languages.values()
+        for text, days in sentences.items()
+    ):
+        at = datetime.fromisoformat(f"{day}T09:30:00+00:00")
+        found = [(m.start.isoformat(), m.end.isoformat()) for m in dates.mentions(text, at)]
+        told = " + ".join(start if start == end else f"{start}..{end}" for start, end in found)
+        total += 1
+        wrong += bool(told) and told != days
+        resolvable += bool(days)
+        resolved += bool(days) and told == days
     return {"sentences": total, "wrong": wrong, "resolved": resolved / resolvable}

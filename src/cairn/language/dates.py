@@ -450,7 +450,9 @@ def _nearest(options: Sequence[Days], which: int, how: _Reading) -> Days | None:
     around = [span for span in options if span[0] <= today <= span[1]]
     if around:
         return around[0]
-    return min(span for span in options if span[0].year == today.year)
+    named = min(span for span in options if span[0].year == today.year)
+    # "I learned it this summer", said in April, is not the summer ahead.
+    return None if how.way * (1 if named[0] > today else -1) < 0 and not how.lean else named
 
 
 def _by_tense(options: Sequence[Days], how: _Reading) -> Days | None:
