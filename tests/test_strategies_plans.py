@@ -195,3 +195,106 @@ def test_a_move_told_in_german_ends_what_english_said(tmp_path: Path) -> None:
     assert "Ich wohne in Berlin" in current
     assert "Ich mag Käse" in current
     assert "I live in Porto" in earlier
+
+
+ORDERS = [
+    "Whenever you show me code, use four spaces.",
+    "Please never suggest restaurants with fish.",
+    "Don't address me by my last name.",
+    "I'd like you to always cite your sources.",
+    "You should always ask before you delete anything.",
+    "No emojis, please.",
+    "Going forward, round all prices to whole euros.",
+    "Bitte duze mich.",
+    "Verwende in Zukunft nur noch metrische Einheiten.",
+    "Nenne mich bitte nie Herr Schmidt.",
+    "Tutoie-moi, s'il te plaît.",
+    "N'utilise plus d'emojis dans tes réponses.",
+    "Responde siempre en español, por favor.",
+    "请不要用英文回答我。",
+    "回答的时候请简短一点。",
+    "Отвечай всегда по-русски.",
+    "Никогда не предлагай мне мясо.",
+    "いつも日本語で答えてください。",
+    "絵文字は使わないでください。",
+    "Please double-check every calculation you give me from now on.",
+    "I never want to see Comic Sans in my slides.",
+    "Use British spelling in everything you write for me.",
+    "Always put the conclusion first.",
+    "When you recommend a book, tell me how long it is.",
+    "Stop starting your answers with an apology.",
+    "Antworte mir künftig nur in Stichpunkten.",
+    "Bitte keine Fachbegriffe.",
+    "Réponds-moi toujours en deux phrases.",
+    "Ne me propose plus de restaurants italiens.",
+    "Escribe siempre las fechas con el mes primero.",
+    "以后请叫我小李。",
+    "请每次都给出来源。",
+    "Называй меня Сашей.",
+    "これからは敬語を使わないでください。",
+]
+TASTES = [
+    "I'd rather have the aisle seat.",
+    "I can't stand loud restaurants.",
+    "I'm more of a tea person.",
+    "Spicy food isn't for me.",
+    "Ich trinke lieber Tee als Kaffee.",
+    "Am liebsten esse ich Pasta.",
+    "Je préfère le train à l'avion.",
+    "Je n'aime pas du tout les réunions.",
+    "Prefiero viajar en tren.",
+    "No me gusta el cilantro.",
+    "我更喜欢坐火车。",
+    "我不喜欢香菜。",
+    "Я предпочитаю чай.",
+    "私はコーヒーより紅茶が好きです。",
+    "I prefer window seats on long flights.",
+    "I hate being called on the phone.",
+    "My go-to drink is an espresso.",
+    "I don't like surprises.",
+    "Ich kann Koriander nicht ausstehen.",
+    "J'adore la randonnée.",
+    "Me encanta el café solo.",
+    "我最喜欢的水果是芒果。",
+    "Я терпеть не могу лук.",
+    "辛い食べ物が苦手です。",
+]
+NO_WISHES = [
+    "ok",
+    "Thanks!",
+    "Danke dir",
+    "好的",
+    "Merci beaucoup !",
+    "Sounds good, go ahead.",
+    "What's the best way to always be on time?",
+    "Never mind.",
+    "Always happy to help.",
+    "I'd rather not say.",
+    "Never heard of it.",
+    "Always a pleasure!",
+    "Don't worry about it.",
+    "No problem, please go on.",
+    "Bitte nicht vergessen!",
+    "Ça ne marche pas.",
+]
+
+
+def wishes(text: str) -> list[str]:
+    """Under which heads of the profile a sentence said to an agent comes."""
+    answer = Message("bot", "assistant", int(SAID_AT.timestamp() * 1000), "Sure.", "Bot", id="m_2")
+    return [claim.category for claim in claims_of(statements_of([*said(text), answer], UTC), "ana")]
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [*((text, "Instruction") for text in ORDERS), *((text, "Preference") for text in TASTES)],
+)
+def test_standing_orders_and_tastes_reach_the_profile(text: str, category: str) -> None:
+    """In seven languages, however they are put."""
+    assert category in wishes(text)
+
+
+@pytest.mark.parametrize("text", NO_WISHES)
+def test_courtesies_and_questions_are_no_wishes(text: str) -> None:
+    """ "Never mind" orders nothing; "ok" is no memory."""
+    assert wishes(text) == []

@@ -69,8 +69,9 @@ def _tongue(code: str, tables: Mapping[str, Any]) -> Tongue:
 
 def _little_words(tables: Mapping[str, Any]) -> frozenset[str]:
     """The words a language calls little or empty, where its file lists them."""
-    talk = tables.get("talk", {})
-    return frozenset(_LETTERS.findall(f"{talk.get('stop', '')} {talk.get('empty', '')}"))
+    talk, asking = tables.get("talk", {}), tables.get("asking", {})
+    said = f"{talk.get('stop', '')} {talk.get('empty', '')} {asking.get('fillers', '')}"
+    return frozenset(word for word in _LETTERS.findall(said) if len(word) > 1)
 
 
 def _calendar_words(table: Mapping[str, Any]) -> frozenset[str]:
