@@ -13,7 +13,7 @@ from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM
 from cairn.errors import Invalid, Unavailable
 from cairn.retrieval.answers import METHODS, SearchRequest, tokens_of
-from cairn.retrieval.fitting import fits_of, shown_score
+from cairn.retrieval.fitting import falling, fit_by_words, fits_of
 from cairn.retrieval.lexical import ScannedScope
 from cairn.seams import Completion, Embedder
 from cairn.types import Freshness, Message, Scope, Space
@@ -575,7 +575,9 @@ def test_fit_is_absolute():
     )
     values = [fit(float(c), 0.3) for c in np.linspace(-1, 1, 50)]
     assert values == sorted(values)
-    assert shown_score(2.0, 4.0, 0.8) == 0.4
+    rare, common = (fit_by_words("owl cat", text, {"cat": 2000}) for text in ("an owl at night", "a cat"))
+    assert rare > 0.85 and common < 0.1 and fit_by_words("owl", "an owl", {}) == 1
+    assert falling([0.25, 0.75, 0.25, 0.0]) == [0.5, 0.5, 0.25, 0.0] and falling([]) == []
 
 
 def test_a_vector_that_arrives_does_not_reload_the_words(world):

@@ -196,10 +196,12 @@ class Browse(Room):
         found: list[dict[str, Any]] = []
         notes = list(left)
         with parts.foreground():
+            held = parts.searcher.held(query, scopes)
             for one in scopes:
                 request = SearchRequest(
                     query,
                     scope=one,
+                    held=held,
                     top_k=limit,
                     evidence=3,
                     filters=asked,

@@ -22,7 +22,8 @@ from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE
 from cairn.operations.library import at_home
-from cairn.retrieval.answers import SearchRequest, SearchResult, tokens_of
+from cairn.retrieval.answers import SearchRequest, SearchResult, checked, tokens_of
+from cairn.retrieval.fitting import fit_by_words
 from cairn.retrieval.library import knowledge_scope, passage_text
 from cairn.retrieval.showing import as_told
 from cairn.types import Evidence, Freshness, Hit, Scope, Space
@@ -96,14 +97,18 @@ def recall(
     passing = filters if open_talk else _settled(filters, person, agent_id)
     asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score, filters=passing)
     _settle(parts)
+    requests = list(_requests(asked, _spaces(app_id, project_id, project), person, agent_id, mission_id))
     with parts.foreground():
-        for request in _requests(asked, _spaces(app_id, project_id, project), person, agent_id, mission_id):
-            result = at_home(parts, parts.searcher.search(request))
+        held = parts.searcher.held(query, [checked(one, parts.settings)[0] for one in requests])
+        for request in requests:
+            result = at_home(parts, parts.searcher.search(replace(request, held=held)))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
             found += _items(result)
     if project is not None and not filters:
-        found += _from_project(project, query, notes)
+        least = parts.settings.search.injection_min_score
+        for item in _from_project(project, query, notes):
+            found.append(replace(item, score=max(least, fit_by_words(query, item.text, held))))
     return _told(found, token_budget, parts.settings.zone, freshness, notes)
 
 

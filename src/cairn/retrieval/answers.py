@@ -38,6 +38,8 @@ class SearchRequest:
     `evidence` asks for that many verbatim messages, `token_budget` bounds the words of the whole answer, and
     `for_injection` returns only what is surely about the question. A caller `limited_to` some owners sees what is
     not flushed yet only of sessions that hold nobody else's words. Hits count as uses of their memories with `is_use`.
+    `held` says in how many rows each word is where several scopes are asked at once (`Searcher.held`): what is rare in
+    a small scope may be common in all of them together.
     """
 
     query: str
@@ -65,6 +67,7 @@ class SearchRequest:
     limited_to: Collection[str] | None = None
     is_use: bool = True
     kinds: Sequence[str] = ()
+    held: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

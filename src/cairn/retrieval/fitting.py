@@ -5,14 +5,14 @@ Ranking says which row is best; only an absolute measure can say that even the b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cairn.budget import kept
 from cairn.index.corpus import Row
 from cairn.language import words
-from cairn.types import Hit
+from cairn.language.asking import fillers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,23 +84,43 @@ def _sure(weights: Sequence[float], *signals: np.ndarray) -> np.ndarray:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(total, -30.0, 30.0))), np.float32)
 
 
-def standing(hit: Hit, now: datetime) -> float:
+def fit_by_words(query: str, text: str, held: Mapping[str, int]) -> float:
+    """How surely a text answers by its words alone, on the scale of `fits_of`; `held` says how common each word is."""
+    import numpy as np
+
+    empty = fillers(query)
+    asked = words.query_terms(query, limit=_MOST_WORDS)
+    weights = {term: rarity(held.get(term, 0)) for term in asked if term not in empty} or dict.fromkeys(
+        asked, 1.0
+    )
+    have = _token_set(text)
+    covered = sum(weight for term, weight in weights.items() if term in have) / (sum(weights.values()) or 1.0)
+    return float(fits_of(None, np.array([covered], np.float32), words_asked=len(weights))[0])
+
+
+def rarity(rows: int) -> float:
+    """What a word counts for that so many rows hold."""
+    return float((1.0 + rows) ** -0.3)
+
+
+def standing(memory: Row, now: datetime) -> float:
     """What a governed memory is worth beside its fit, 0.7 to 1: recent, important, trusted and pinned ones more."""
-    age = (now - hit.timestamp).total_seconds() / 86_400 if hit.timestamp else 365.0
+    age = (now.timestamp() - memory.timestamp_ms / 1000) / 86_400 if memory.timestamp_ms else 365.0
     recency = float(0.5 ** (max(0.0, age) / 30))
     importance = {"low": 0.0, "medium": 0.5, "high": 1.0}.get(
-        str(hit.fields.get("importance", "medium")), 0.5
+        str(memory.fields.get("importance", "medium")), 0.5
     )
     try:
-        confidence = min(1.0, max(0.0, float(hit.fields.get("confidence", 0.5))))
+        confidence = min(1.0, max(0.0, float(memory.fields.get("confidence", 0.5))))
     except (TypeError, ValueError):
         confidence = 0.5
-    pinned = str(hit.fields.get("pinned", "")).lower() == "true"
+    pinned = str(memory.fields.get("pinned", "")).lower() == "true"
     worth = 0.3 * recency + 0.25 * importance + 0.25 * confidence + 0.2 * pinned
     return 0.7 + 0.3 * worth
 
 
 _SHORT_CHARS = 2000
+_MOST_WORDS = 64
 
 
 def _token_set(text: str) -> frozenset[str]:
@@ -113,11 +133,23 @@ def _kept_token_set(text: str) -> frozenset[str]:
     return frozenset(words.tokens(text))
 
 
-def shown_score(score: float, best: float, best_fit: float) -> float:
-    """A list's score: the best row shows its fit, the others their share of the evidence that ranked it."""
-    if best <= 1e-6:
-        return best_fit * (1.0 if score >= best else 0.5)
-    return best_fit * max(0.05, score / best)
+def falling(fits: Sequence[float]) -> list[float]:
+    """Fits of rows in the order they are ranked, as scores that never rise from one to the next.
+
+    Where a row fits better than those before it, they show the mean of all of them: the order is by more evidence than
+    the fit, which stays what lists are compared by.
+
+    >>> falling([0.5, 0.25, 0.75, 0.25])
+    [0.5, 0.5, 0.5, 0.25]
+    """
+    groups: list[tuple[float, int]] = []
+    for fit in fits:
+        total, count = fit, 1
+        while groups and groups[-1][0] * count < total * groups[-1][1]:
+            before, many = groups.pop()
+            total, count = total + before, count + many
+        groups.append((total, count))
+    return [total / count for total, count in groups for _ in range(count)]
 
 
 def expired(row: Row, now: datetime) -> bool:

@@ -80,7 +80,7 @@ _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
 _AUTHOR_MIN_SHARE = 0.1
 _AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
-_MAX_TERMS = 8192
+MAX_TERMS = 8192
 _DAY_MS = 86_400_000
 
 
@@ -143,7 +143,7 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
     return Question(
         text=query,
         voiced=voiced,
-        terms=tuple(words.query_terms(query, limit=_MAX_TERMS, without=without)),
+        terms=tuple(words.query_terms(query, limit=MAX_TERMS, without=without)),
         author=author,
         days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
         wants_time=asking.asks_when(query),

@@ -3,16 +3,17 @@
     request ─> checked ─> question read against the scope ─> legs: words (BM25), meaning (cosine)
             ─> ranked (rank.py) ─> filtered, gated, cut to size ─> SearchResult with freshness
 
-Scores lie in 0..1. Under `vector` a score is the cosine. Otherwise the best hit of a list has its absolute fit
-(how much of the question its words cover, how near its meaning is) and the others theirs relative to it, by
-the evidence that ranked them. Nothing fits, so nothing is returned: lists are never padded.
+Scores lie in 0..1. Under `vector` a score is the cosine. Otherwise it is how well a row fits in absolute terms (how
+much of the question its words cover, how near its meaning is), the same for every kind of row, so that lists can be put
+together. Nothing fits, so nothing is returned: lists are never padded.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ from cairn.language.asking import fillers
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.retrieval import rank
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
-from cairn.retrieval.fitting import expired, fits_of, says_nothing, shown_score, standing
+from cairn.retrieval.fitting import expired, falling, fits_of, rarity, says_nothing, standing
 from cairn.retrieval.late import late_matches, weighed
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder, TokenVectors, Writer
@@ -91,7 +92,7 @@ class _Asked:
     legs: Legs
     allowed: np.ndarray
     now: datetime
-    rarity: Mapping[str, float]
+    weights: Mapping[str, float]
     trust: float
     pieces: Mapping[str, TokenVectors]
     part: np.ndarray
@@ -99,9 +100,46 @@ class _Asked:
     late: np.ndarray
 
     @property
+    def by_cosine(self) -> np.ndarray | None:
+        """What rows are ranked by where only meaning was asked for; None where more was."""
+        return self.legs.cosine if self.method == "vector" else None
+
+    @property
     def idle(self) -> bool:
         """Small talk on its way into a prompt: there is nothing to look for."""
         return self.request.for_injection and says_nothing(self.request.query[:2000])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """A row in the order of its list: its place in the corpus and among the rows that were ranked, and how well it did.
+
+    `share` compares it with the best of its list by the evidence that ranked them, `fit` says how well it answers, and
+    `score` what is shown of that.
+    """
+
+    position: int
+    place: int
+    share: float
+    fit: float
+    score: float
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """What verbatim messages have to pass on their way into a prompt: the best of them by rank, and by fit."""
+
+    score: float
+    fit: float
+
+    def lets(self, score: float, fit: float, least: float) -> bool:
+        """Whether a message passes; where the best does not, none does.
+
+        An answer may share nothing with the question it follows; it passes on the strength of its rank.
+        """
+        share = score / self.score if self.score > 1e-6 else float(score >= self.score)
+        return self.fit >= least and (fit >= 0.6 * least or self.fit * share >= least)
 
 
 class Searcher:
@@ -175,6 +213,16 @@ class Searcher:
         if self._on_hits is not None and request.is_use and result.memories:
             self._on_hits(scope, result.memories)
         return result
+
+    def held(self, query: str, scopes: Iterable[Scope]) -> dict[str, int]:
+        """How many rows of `scopes` hold each word of a question: for requests whose answers are put together."""
+        terms = words.query_terms(query, limit=rank.MAX_TERMS)
+        total: Counter[str] = Counter()
+        for scope in scopes:
+            # A scope whose index moves away meanwhile is counted by whoever asks it next.
+            with contextlib.suppress(Moved):
+                total.update(self._index(scope).frequencies(scope, terms))
+        return total
 
     # ---- one round ------------------------------------------------------------------------------------------
 
@@ -252,10 +300,11 @@ class Searcher:
             question = replace(question, terms=tuple(term for term in question.terms if term in kept))
         question = replace(question, terms=_without_parts(question.terms, counts))
         empty = fillers(request.query)
+        held = counts if request.held is None else request.held
         telling = [
-            term for term in question.terms if not _is_empty(term, empty, is_known=term in counts)
+            term for term in question.terms if not _is_empty(term, empty, is_known=term in held)
         ] or question.terms
-        rarity = {term: 1.0 / (1.0 + counts.get(term, 0)) ** 0.3 for term in telling}
+        weights = {term: rarity(held.get(term, 0)) for term in telling}
         rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
         pieces: dict[str, TokenVectors] = {}
         plain, voiced = (
@@ -266,7 +315,7 @@ class Searcher:
             scope,
             Ask(
                 terms=question.terms,
-                weights=rarity,
+                weights=weights,
                 rare=rare,
                 plain=plain,
                 voiced=voiced,
@@ -294,10 +343,10 @@ class Searcher:
         allowed = found.passing
         if request.limited_to is not None:
             allowed = allowed & self._within_reach(corpus, request.limited_to)
-        covered = corpus.folded(found.covered / np.float32(sum(rarity.values()) or 1.0))
+        covered = corpus.folded(found.covered / np.float32(sum(weights.values()) or 1.0))
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
-            legs, allowed, now, rarity, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
+            legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
         )  # fmt: skip
 
     def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
@@ -459,8 +508,8 @@ class Searcher:
             best = rank.top(np.where(alone, scores, -np.inf), 2 * asked.count)
             self._look_closer(asked, talk.episodes[best])
             fits[alone] = self._fits(asked, talk.episodes[alone])
-        hits = self._hits(asked, talk.episodes, scores, parts, asked.count, touched=touched, fits=fits)
-        hits = self._excerpts(asked, talk, messages, hits)
+        ranked = self._ranked(asked, talk.episodes, scores, asked.count, touched=touched, fits=fits)
+        hits = self._excerpts(asked, talk, messages, self._hits(asked, ranked[: asked.count], parts))
         return tuple(self._with_facts(asked, hits))
 
     def _excerpts(
@@ -532,7 +581,9 @@ class Searcher:
                 mine.append(int(place))
         picked = np.array([place for mine in chosen.values() for place in mine], np.int64)
         shares = {name: part[picked] for name, part in parts.items()}
-        found = dict(self._hits(asked, facts[picked], scores[picked], shares, len(picked)))
+        found = dict(
+            self._hits(asked, self._ranked(asked, facts[picked], scores[picked], len(picked)), shares)
+        )
         out = []
         for position, hit in hits:
             mine = chosen.get(int(corpus.cell[position]), [])
@@ -550,28 +601,31 @@ class Searcher:
             return ()
         scores, parts = rank.entry_scores(asked.corpus, asked.legs, asked.question, at, zone=self._zone)
         if kind != "memory":
-            return tuple(hit for _, hit in self._hits(asked, at, scores, parts, asked.count))
-        pool = self._hits(asked, at, scores, parts, max(40, 8 * asked.count))
-        weighed = [(p, replace(hit, score=round(hit.score * standing(hit, asked.now), 6))) for p, hit in pool]
-        weighed.sort(key=lambda pair: -pair[1].score)
-        if len(weighed) > asked.count and asked.corpus.vectors is not None:
-            vectors = asked.corpus.vectors[[position for position, _ in weighed]]
-            kept = rank.diverse(np.array([hit.score for _, hit in weighed], np.float32), vectors, asked.count)
-            weighed = [weighed[place] for place in sorted(kept)]
-        return tuple(hit for _, hit in weighed[: asked.count])
+            ranked = self._ranked(asked, at, scores, asked.count)
+            return tuple(hit for _, hit in self._hits(asked, ranked[: asked.count], parts))
+        pool = [
+            replace(one, share=one.share * worth, score=one.score * worth)
+            for one in self._ranked(asked, at, scores, max(40, 8 * asked.count))
+            for worth in [standing(one.row, asked.now)]
+        ]
+        pool.sort(key=lambda one: -one.share)
+        if len(pool) > asked.count and asked.corpus.vectors is not None:
+            vectors = asked.corpus.vectors[[one.position for one in pool]]
+            kept = rank.diverse(np.array([one.share for one in pool], np.float32), vectors, asked.count)
+            pool = [pool[place] for place in sorted(kept)]
+        return tuple(hit for _, hit in self._hits(asked, pool[: asked.count], parts))
 
-    def _hits(
+    def _ranked(
         self,
         asked: _Asked,
         at: np.ndarray,
         scores: np.ndarray,
-        parts: Mapping[str, np.ndarray],
         count: int,
         *,
         touched: np.ndarray | None = None,
         fits: np.ndarray | None = None,
-    ) -> list[tuple[int, Hit]]:
-        """The best `count` of the rows at `at`, as (position, hit), after every rule that can drop one.
+    ) -> list[_Ranked]:
+        """The best `count` of the rows at `at`, best first, after every rule that can drop one; a few to spare.
 
         `fits` says how well each of them answers, where that is not judged by the rows' own words and meaning.
         """
@@ -580,8 +634,8 @@ class Searcher:
         if asked.idle:
             return []
         usable = asked.allowed[at] & (self._speaks(asked, at) if touched is None else touched)
-        if asked.method == "vector" and asked.legs.cosine is not None:
-            scores = asked.legs.cosine[at]
+        if asked.by_cosine is not None:
+            scores = asked.by_cosine[at]
         # Only memories expire between being indexed and being asked for: a few more make up for those.
         spare = count + 10 if (asked.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
         ranked = rank.top(np.where(usable, scores, -np.inf), count + spare)
@@ -589,32 +643,36 @@ class Searcher:
             self._look_closer(asked, at[ranked])
         rows = self._rows(asked, asked.corpus.rowid[at[ranked]].tolist())
         fitting = fits[ranked] if fits is not None else self._fits(asked, at[ranked])
-        kept: list[tuple[int, float, float, Row]] = []
-        for place, fit in zip(ranked, fitting, strict=True):
+        best = max(1e-6, float(scores[ranked[0]])) if len(ranked) else 1.0
+        out = []
+        for place, fit in zip(ranked.tolist(), fitting.tolist(), strict=True):
             row = rows.get(int(asked.corpus.rowid[at[place]]))
-            if row is not None and not expired(row, asked.now):
-                kept.append((int(place), float(scores[place]), float(fit), row))
-        out: list[tuple[int, Hit]] = []
-        best_fit = max((fit for _, _, fit, _ in kept[:3]), default=0.0)
-        best_score = max((score for _, score, _, _ in kept), default=0.0)
-        for place, score, fit, row in kept:
-            shown = (
-                shown_score(score, best_score, best_fit)
-                if asked.method != "vector" or asked.legs.cosine is None
-                else score
-            )
-            shown = min(1.0, max(0.0, shown))
-            if asked.request.min_score is not None and shown < asked.request.min_score:
+            if row is None or expired(row, asked.now):
                 continue
             if asked.request.for_injection and (
                 fit < self._settings.search.injection_min_score or says_nothing(row.text)
             ):
                 continue
+            share = max(0.05, float(scores[place]) / best)
+            score = fit if asked.by_cosine is None else min(1.0, max(0.0, float(scores[place])))
+            out.append(_Ranked(int(at[place]), place, share, fit, score, row))
+        return out
+
+    def _hits(
+        self, asked: _Asked, ranked: Sequence[_Ranked], parts: Mapping[str, np.ndarray]
+    ) -> list[tuple[int, Hit]]:
+        """Ranked rows as (position, hit), with scores that fall in their order."""
+        out = []
+        for one, shown in zip(ranked, falling([one.score for one in ranked]), strict=True):
+            if asked.request.min_score is not None and shown < asked.request.min_score:
+                continue
             explain = (
-                self._explained(asked, int(at[place]), parts, place, fit) if asked.request.explain else None
+                self._explained(asked, one.position, parts, one.place, one.fit)
+                if asked.request.explain
+                else None
             )
-            out.append((int(at[place]), _hit(row, shown, explain)))
-        return out[:count]
+            out.append((one.position, _hit(one.row, shown, explain)))
+        return out
 
     def _rows(self, asked: _Asked, rowids: Sequence[int]) -> dict[int, Row]:
         """Rows by rowid. They stay with the corpus, which is another one as soon as a row changes."""
@@ -644,7 +702,7 @@ class Searcher:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
         near = None if asked.legs.cosine is None else asked.legs.cosine[at]
         return fits_of(
-            near, asked.covered[at], asked.late[at], words_asked=len(asked.rarity), trust=asked.trust
+            near, asked.covered[at], asked.late[at], words_asked=len(asked.weights), trust=asked.trust
         )
 
     def _explained(
@@ -689,8 +747,8 @@ class Searcher:
         talk = rank.talk_of(asked.corpus, self._zone)
         if not len(talk) or asked.idle:
             return {"evidence": () if count else None}
-        if asked.method == "vector" and asked.legs.cosine is not None:
-            scores = asked.legs.cosine[talk.at]
+        if asked.by_cosine is not None:
+            scores = asked.by_cosine[talk.at]
         usable, speaks = asked.allowed[talk.at], self._speaks(asked, talk.at)
         is_open = talk.cell < 0
         loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
@@ -707,25 +765,26 @@ class Searcher:
             for place in rank.top(np.where(usable & speaks & is_open, scores, -np.inf), asked.count).tolist()
             if place not in chosen
         ]
-        found = self._evidence(asked, [*chosen, *more], first, scores, parts)
+        if first < 0:
+            return {"evidence": () if count else None}
+        lead = talk.at[[*(chosen or more)[:3], first]]
+        gate = _Gate(float(scores[first]), float(self._fits(asked, lead).max()))
         return {
-            "evidence": tuple(found[place] for place in chosen if place in found) if count else None,
-            "unflushed": tuple(found[place] for place in more if place in found),
+            "evidence": self._evidence(asked, chosen, gate, scores, parts) if count else None,
+            "unflushed": self._evidence(asked, more, gate, scores, parts),
         }
 
     def _evidence(
         self,
         asked: _Asked,
         places: Sequence[int],
-        first: int,
+        best: _Gate,
         scores: np.ndarray,
         parts: Mapping[str, np.ndarray],
-    ) -> dict[int, Evidence]:
-        """The messages at `places` of the talk that pass every rule; `first` is the place of the best of all."""
+    ) -> tuple[Evidence, ...]:
+        """The messages at `places` of the talk, best first, that pass every rule."""
         import numpy as np
 
-        if first < 0:
-            return {}
         corpus, talk = asked.corpus, rank.talk_of(asked.corpus, self._zone)
         at = talk.at[np.array(places, np.int64)]
         about = {
@@ -736,46 +795,43 @@ class Searcher:
         wanted = corpus.rowid[at].tolist()
         inside = corpus.rowid[asked.part[at]].tolist()
         rows = self._rows(asked, [*wanted, *inside, *sorted(set(about.values()))])
-        best = float(scores[first])
         fits = self._fits(asked, at).tolist()
-        best_fit = max([*fits[:3], float(self._fits(asked, talk.at[[first]])[0])])
-        least = self._settings.search.injection_min_score
-        out: dict[int, Evidence] = {}
-        for place, rowid, part, fit in zip(places, wanted, inside, fits, strict=True):
+        shown = falling(fits if asked.by_cosine is None else np.clip(asked.by_cosine[at], 0.0, 1.0).tolist())
+        out = []
+        for place, rowid, part, fit, score in zip(places, wanted, inside, fits, shown, strict=True):
             row = rows.get(rowid)
-            if row is None:
+            if row is None or (asked.request.min_score is not None and score < asked.request.min_score):
                 continue
-            text, passage = _passage(row, rows.get(part, row))
-            shown = shown_score(float(scores[place]), best, best_fit)
-            if asked.method == "vector" and asked.legs.cosine is not None:
-                shown = float(scores[place])
-            shown = min(1.0, max(0.0, shown))
-            if asked.request.min_score is not None and shown < asked.request.min_score:
-                continue
-            # An answer may share nothing with the question it follows; it passes on the strength of its rank.
             if asked.request.for_injection and (
-                best_fit < least or (fit < 0.6 * least and shown < least) or says_nothing(row.text)
+                not best.lets(float(scores[place]), fit, self._settings.search.injection_min_score)
+                or says_nothing(row.text)
             ):
                 continue
+            text, passage = _passage(row, rows.get(part, row))
             linked = rows.get(about.get(place, -1))
-            out[place] = Evidence(
-                session_id=row.session_id or "",
-                message_id=row.entry_id,
-                timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC),
-                sender_id=row.sender_ids[0] if row.sender_ids else "",
-                sender_name=row.sender_name,
-                text=text,
-                score=round(shown, 6),
-                passage=passage,
-                entry_ids=(linked.entry_id,) if linked is not None else (),
-                tags=row.fields.get("tags") or (),
-                metadata=row.fields.get("metadata"),
-                explain=self._explained(asked, int(talk.at[place]), parts, place, fit)
+            explain = (
+                self._explained(asked, int(talk.at[place]), parts, place, fit)
                 if asked.request.explain
-                else None,
-                unflushed=row.cell_id is None,
+                else None
             )
-        return out
+            out.append(
+                Evidence(
+                    session_id=row.session_id or "",
+                    message_id=row.entry_id,
+                    timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC),
+                    sender_id=row.sender_ids[0] if row.sender_ids else "",
+                    sender_name=row.sender_name,
+                    text=text,
+                    score=round(score, 6),
+                    passage=passage,
+                    entry_ids=(linked.entry_id,) if linked is not None else (),
+                    tags=row.fields.get("tags") or (),
+                    metadata=row.fields.get("metadata"),
+                    explain=explain,
+                    unflushed=row.cell_id is None,
+                )
+            )
+        return tuple(out)
 
     # ---- checks ---------------------------------------------------------------------------------------------
 
