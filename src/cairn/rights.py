@@ -76,6 +76,14 @@ class Grant:
                 'token the word "share".'
             )
 
+    def sees(self, scope: Scope) -> bool:
+        """Whether memories of `scope` may be read."""
+        try:
+            self.reach_scope(scope)
+        except Forbidden:
+            return False
+        return True
+
     def reach_space(self, space: Space, *, write: bool = False) -> None:
         """Raise `Forbidden` unless everybody's memory in `space` may be reached."""
         self._reach(space, write=write)
