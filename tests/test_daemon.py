@@ -187,9 +187,7 @@ def test_failing_chores_and_drains_are_recorded_and_life_goes_on(live, monkeypat
     def bad() -> None:
         raise RuntimeError("no good")
 
-    world, daemon = live(
-        watch=None, chores=[Chore("bad", 0.05, bad), Chore("good", 0.05, ran.set, apart=True)]
-    )
+    world, daemon = live(watch=None, chores=[Chore("bad", 0.05, bad), Chore("good", 0.05, ran.set)])
     until(lambda: daemon.health()["indexing"])
     whole = world.state.claim
     monkeypatch.setattr(

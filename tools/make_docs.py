@@ -1,6 +1,6 @@
 """Write the parts of the documentation that are made from the code: `make docs`.
 
-docs/openapi.json from the route table, the reference in docs/cli.md from the argument parser, docs/settings.md
+docs/openapi.json from the route table, the threads and chores in docs/architecture.md, the reference in docs/cli.md from the argument parser, docs/settings.md
 from the settings classes. With `--check` nothing is written: what differs is named and the exit code is 1; `make lint`
 runs that, so none of them can drift.
 """
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import get_type_hints
 
+from cairn.background import CHORES, WORKERS
 from cairn.config import SECTIONS, Settings
 from cairn.surfaces.cli import build_parser
 from cairn.surfaces.http import VERSIONS
@@ -130,6 +131,21 @@ def with_reference(name: str, reference: str) -> str:
     return f"{before}{START}\n\n{reference}\n{END}{after}"
 
 
+def background_table() -> str:
+    """Every thread and chore of the background: when it runs, who waits for it, how it gives way to calls."""
+    lines = ["| Thread | Does | When | Who waits for it | Gives way |", "|---|---|---|---|---|"]
+    lines += [
+        f"| `{one.name}` | {one.does} | {one.when} | {one.waits} | {one.gives_way} |" for one in WORKERS
+    ]
+    lines += ["", "| Chore | Every | Who waits for it |", "|---|---|---|"]
+    for task in CHORES:
+        every = (
+            f"{task.every_seconds:g} s" if task.every_seconds < 3600 else f"{task.every_seconds / 3600:g} h"
+        )
+        lines.append(f"| {task.name} | {every} | {task.waits} |")
+    return "\n".join(lines) + "\n"
+
+
 def made() -> dict[str, str]:
     """File name -> the text it should have."""
     document = json.dumps(describe(ROUTES, VERSIONS), indent=1, ensure_ascii=False) + "\n"
@@ -137,6 +153,7 @@ def made() -> dict[str, str]:
         "openapi.json": document,
         "../src/cairn/aio.pyi": formatted(twin()),
         "settings.md": settings_page(),
+        "architecture.md": with_reference("architecture.md", background_table()),
         "cli.md": with_reference("cli.md", cli_reference()),
         "http.md": with_reference("http.md", http_reference()),
         "python.md": python_page(),

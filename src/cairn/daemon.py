@@ -2,8 +2,9 @@
 
     watch ──┐                        ┌─> drain ──> searchable by words
     poll  ──┼─> wake ─> index thread ┼─> scan, every `scan_seconds` (the guarantee)
-    enqueue─┘                        └─> chores (strategies, sweep, maintenance)
+    enqueue─┘                        └─> maintenance, every minute
                        embed thread  ──> vectors, then tables follow
+                       chores thread ──> what is due, one after another (the table is in background.py)
 
 A note that was written is indexed at once. Talk that is still going on is taken in at the next poll, a tenth of a second's
 worth together, and gets its vectors when nobody is being served: an add that had to share the interpreter with the
@@ -45,12 +46,11 @@ Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something the holder of the lease does now and then, in the index thread unless `apart`."""
+    """Something the holder of the lease does now and then, in the thread for chores."""
 
     name: str
     every_seconds: float
     run: Callable[[], object]
-    apart: bool = False
 
 
 class Told:
@@ -86,7 +86,7 @@ class Daemon:
         scan_seconds: Time between whole scans.
         chores: What else is due now and then.
         follow: Called by the embed thread when no vector is missing (tables of LanceDB).
-        step_aside: Called before each batch of vectors; waits while people are served and says whether any were.
+        step_aside: Called before each batch of vectors and each chore; waits while people are served and says whether any were.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Daemon:
         self._signals = signals
         self._watch = watch
         self._scan_seconds = max(scan_seconds, 0.05)
-        self._chores = [*chores, Chore("maintain", MAINTAIN_SECONDS, self._maintain)]
+        self._chores = chores
         self._follow = follow
         self._step_aside = step_aside
         self._stop = threading.Event()
@@ -187,8 +187,9 @@ class Daemon:
                 return
             if self._watch is not None:
                 self._spawn("watch", self._watch_life)
-            due = {chore.name: time.monotonic() + chore.every_seconds for chore in self._chores}
-            scanned = time.monotonic()
+            if self._chores:
+                self._spawn("chores", self._chores_life)
+            scanned = maintained = time.monotonic()
             pause = 0.0
             version: tuple[int, int] | None = None
             while not self._stop.is_set():
@@ -215,7 +216,9 @@ class Daemon:
                     self._failed_drains += 1
                     self._record("index", error)
                     self._stop.wait(min(0.2 * self._failed_drains, 5.0))
-                self._run_due(due)
+                if time.monotonic() - maintained >= MAINTAIN_SECONDS:
+                    maintained = time.monotonic()
+                    self._run("maintain", self._maintain)
         self._holding = False
 
     def _take_lease(self, held: ExitStack) -> bool:
@@ -248,29 +251,12 @@ class Daemon:
             if count < _DRAIN_AT_ONCE:
                 break
 
-    def _run_due(self, due: dict[str, float]) -> None:
-        for chore in self._chores:
-            if time.monotonic() < due[chore.name] or self._stop.is_set():
-                continue
-            due[chore.name] = time.monotonic() + chore.every_seconds
-            if chore.apart:
-                self._apart(chore)
-            else:
-                self._run(chore)
-
-    def _apart(self, chore: Chore) -> None:
-        name = f"cairn-{chore.name}"
-        if any(thread.name == name and thread.is_alive() for thread in self._threads):
-            return
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        self._spawn(chore.name, lambda: self._run(chore))
-
-    def _run(self, chore: Chore) -> None:
+    def _run(self, name: str, run: Callable[[], object]) -> None:
         try:
-            chore.run()
-            self._told.went_well(chore.name)
+            run()
+            self._told.went_well(name)
         except Exception as error:
-            self._record(chore.name, error)
+            self._record(name, error)
 
     def _maintain(self) -> None:
         if not self._drained_since_maintenance:
@@ -319,6 +305,17 @@ class Daemon:
             if not self._indexer.embed(_EMBED_BESIDE_PEOPLE if busy else _EMBED_AT_ONCE):
                 break
         return True
+
+    # ---- the chores thread --------------------------------------------------------------------------------------
+
+    def _chores_life(self) -> None:
+        due = {chore.name: time.monotonic() + chore.every_seconds for chore in self._chores}
+        while not self._stop.wait(max(min(due.values()) - time.monotonic(), 0.0)):
+            for chore in self._chores:
+                if time.monotonic() >= due[chore.name] and not self._stop.is_set():
+                    self._step_aside()
+                    self._run(chore.name, chore.run)
+                    due[chore.name] = time.monotonic() + chore.every_seconds
 
     # ---- the watch thread ---------------------------------------------------------------------------------------
 

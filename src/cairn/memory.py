@@ -63,7 +63,9 @@ class Memory(
         parts = Parts(self.settings, clock=self._clock, patient=not self._background)
         try:
             if self._background:
-                parts.start()
+                from cairn import background
+
+                background.start(parts)
         except BaseException:
             parts.close()
             raise

@@ -9,7 +9,7 @@ Each part is a named stage, opened when it is first asked for and closed in reve
     thinking    engine, writer, embedder
 
 So a call opens what it needs: to remember a fact takes the notebook, its queue and the keeper, and neither the
-index, the strategies nor a model. `Parts.start` opens all and begins background life.
+index, the strategies nor a model. `background.start` opens all and begins background life.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -29,11 +28,11 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.locks import FileLocks
 from cairn.engines.selection import select_backend
 from cairn.engines.vault import locks_directory
-from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFailed
+from cairn.errors import Invalid, Misconfigured, NotFound, StorageFailed
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Clock, Embedder, Locator, Locks, State, StorageBackend, SystemClock, Watch, Writer
+from cairn.seams import Clock, Embedder, Locator, Locks, State, StorageBackend, SystemClock, Writer
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
 from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from cairn.engines.large import Answering
     from cairn.engines.links import LinkedStorage
     from cairn.engines.rows import SqliteIndex
-    from cairn.governed.lifecycle import Trigger
     from cairn.governed.memories import Keeper
     from cairn.index.corpus import Row, SearchIndex
     from cairn.notes.conflicts import Merge
@@ -62,9 +60,6 @@ if TYPE_CHECKING:
     from cairn.timetravel.changes import TimeTravel
 
 log = logging.getLogger("cairn")
-
-ARCHIVE_SECONDS = 120.0
-QUIET_SECONDS = 0.03  # vectors wait until nobody has asked for so long: calls come in rows
 
 T = TypeVar("T")
 
@@ -142,7 +137,7 @@ class Parts:
         self.opening = threading.RLock()
         self.closing = ExitStack()
         self.daemon: Daemon | None = None
-        self._swept = False
+        self.swept = False
         self.storage: StorageBackend = select_backend(settings)
         self.root = MemoryRoot(self.storage)
         try:
@@ -151,15 +146,16 @@ class Parts:
             if not patient:
                 raise
         self.index_dir = _checked_index_dir(settings, self.storage)
-        self._closed_by(self.storage.close)
-        self._local_locks = FileLocks(_lock_dir(settings, self.storage))
-        self.locks: Locks = self.storage.locks(self._local_locks)
+        self.closing.callback(self.storage.close)
+        self.local_locks = FileLocks(_lock_dir(settings, self.storage))
+        self.locks: Locks = self.storage.locks(self.local_locks)
         self.journals = self.storage.journals
         # A sync program may put another log in the place of one, as long as it was: its time tells them apart.
         is_replicated = self.storage.capabilities.sync
         self.sessions = SessionLog(self.journals, changed_at=self._mtime if is_replicated else lambda _: 0.0)
         try:
-            self._merge_copies()
+            if self.storage.capabilities.conflict_files:
+                self.merge_copies()
         except BaseException:
             self.close()
             raise
@@ -175,18 +171,13 @@ class Parts:
         """Whether somebody has asked for this part yet."""
         return stage in vars(self)
 
-    def _closed_by(self, close: Callable[[], object]) -> None:
-        self.closing.callback(close)
-
-    # ------------------------------------------------------------ writing
-
     @Stage
     def state(self) -> State:
         """The queue of changes that wait to be indexed."""
         from cairn.engines.sqlite import SqliteState
 
         made = SqliteState(self.index_dir, clock=self.clock)
-        self._closed_by(made.close)
+        self.closing.callback(made.close)
         return made
 
     @Stage
@@ -200,7 +191,7 @@ class Parts:
     def observer(self) -> Observer:
         """Records what entries were before they changed."""
         made = Observer(self.storage, self._travel, self._changed_since)
-        self._closed_by(made.stop)
+        self.closing.callback(made.stop)
         return made
 
     @Stage
@@ -231,7 +222,7 @@ class Parts:
             sessions=self.sessions,
             on_event=self._tell_of_memory,
         )
-        self._closed_by(made.close)
+        self.closing.callback(made.close)
         return made
 
     @Stage
@@ -311,7 +302,7 @@ class Parts:
         from cairn.engines.rows import SqliteIndex
 
         made = SqliteIndex(self.index_dir, memory_rows=self.settings.index.memory_rows)
-        self._closed_by(made.close)
+        self.closing.callback(made.close)
         return made
 
     @Stage
@@ -327,7 +318,7 @@ class Parts:
         from cairn.engines.lance import Folder
 
         made = Folder(self.index_dir, self.index, self.lance, enabled=self.settings.index.engine != "memory")
-        self._closed_by(made.stop)
+        self.closing.callback(made.stop)
         return made
 
     @Stage
@@ -431,7 +422,7 @@ class Parts:
             redact=self.redact,
             sessions=self.sessions,
         )
-        self._closed_by(made.close)
+        self.closing.callback(made.close)
         return made
 
     # ------------------------------------------------------------ what one part tells another
@@ -520,86 +511,6 @@ class Parts:
             self.folder.after(before)
         return reached
 
-    # ------------------------------------------------------------ background life
-
-    def start(self) -> None:
-        """Open everything and begin background life: notice edits, index, run what is due."""
-        from cairn.daemon import Chore, Daemon
-        from cairn.engines import allocator
-
-        for name, stage in vars(type(self)).items():
-            if isinstance(stage, Stage):
-                getattr(self, name)
-        self.daemon = Daemon(
-            self.indexer,
-            self.state,
-            watch=self._watch() if self.settings.index.watch else None,
-            scan_seconds=self.settings.index.scan_seconds,
-            follow=self.folder,
-            step_aside=partial(self.engine.step_aside, QUIET_SECONDS),
-            chores=[
-                Chore("merge conflict copies", 60.0, self._merge_copies),
-                Chore("write episodes that wait", 1.0, self.capture.retry, apart=True),
-                Chore("close silent sessions", 30.0, self.capture.close_silent, apart=True),
-                Chore("sweep temporary files", 6 * 3600.0, self._sweep_leftovers, apart=True),
-                Chore("sweep memories", 30.0, self.sweep_due, apart=True),
-                Chore("record edits", 60.0, self.observer.look_around, apart=True),
-                Chore("give memory back", 60.0, allocator.trim, apart=True),
-                Chore("archive journals", ARCHIVE_SECONDS, self.storage.archive, apart=True),
-            ],
-        )
-        self.daemon.start()
-        threading.Thread(target=self._finish_everywhere, name="cairn-recover", daemon=True).start()
-        self._closed_by(self.daemon.stop)
-        thinking = _Thinking(self.engine)
-        thinking.start()
-        self._closed_by(thinking.stop)
-        self.observer.start()
-
-    def _watch(self) -> Watch:
-        """What tells of changes: the storage itself where other machines write it, else the folder."""
-        from cairn.engines.watching import TreeWatch
-
-        return self.storage.watch() or TreeWatch(self.settings.root, self.linked.folders)
-
-    def sweep_due(self) -> int:
-        """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
-        from cairn.governed import maintenance
-
-        trigger: Trigger = "schedule" if self._swept else "startup"
-        done = 0
-        for space in self.root.spaces():
-            try:
-                if self.keeper.scopes(space) and maintenance.run(
-                    self.keeper, space, trigger=trigger, writer=self.writer
-                ):
-                    done += 1
-            except CairnError as error:
-                log.warning("the sweep of %s/%s failed: %s", space.app, space.project, error)
-        self._swept = True
-        return done
-
-    def _finish_everywhere(self) -> None:
-        """What changed while nothing ran: core memory is settled, and every session looked through once, since a power
-        cut may take the ledger of cells under way.
-        """
-        from cairn.governed import core
-
-        for space in self.root.spaces():
-            try:
-                core.reconcile_all(self.keeper, space)
-            except CairnError as error:
-                log.warning("core memory of %s/%s is left as it is: %s", space.app, space.project, error)
-        try:
-            self.capture.recover(everywhere=True)
-        except Exception:
-            log.exception("recovery of unfinished cells failed; each session's next call tries again")
-
-    def _merge_copies(self) -> None:
-        """What a sync program left beside a file is brought into it."""
-        if self.storage.capabilities.conflict_files:
-            self.merge_copies()
-
     def merge_copies(self) -> list[Merge]:
         """Merge every conflict copy there is, and settle what two machines told of the same talk."""
         done = self.copies.merge()
@@ -608,45 +519,9 @@ class Parts:
                 self.capture.settle_session(space, session_id)
         return done
 
-    def _sweep_leftovers(self) -> None:
-        """Temporary files of killed writers and lock files nobody uses go away."""
-        self.storage.sweep()
-        self._local_locks.sweep()
-
     def close(self) -> None:
         """Stop what runs, then close what is open, in reverse order."""
         self.closing.close()
-
-
-class _Thinking(threading.Thread):
-    """Runs strategies as their work comes in, in a thread of its own; a failure is logged and life goes on."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(name="cairn-strategies", daemon=True)
-        self._engine = engine
-        self._stopping = threading.Event()
-        from cairn.daemon import Told
-
-        self._told = Told(log)
-
-    def run(self) -> None:
-        try:
-            self._engine.recover()
-        except Exception as error:
-            self._told.failed("strategies: recovery, tried again with the next work", error)
-        while not self._stopping.is_set():
-            try:
-                self._engine.run_due(seconds=2.0)
-                self._told.went_well("strategies: a round")
-            except Exception as error:
-                self._told.failed("strategies: a round", error)
-                self._stopping.wait(1.0)
-            self._engine.wait(0.5)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._engine.handle_many(())
-        self.join(15.0)
 
 
 def edits_of(rows: Sequence[Row]) -> list[EditEvent]:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 import pytest
 
 import cairn
+from cairn.background import sweep_due
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Single
 from cairn.operations.prompt import prompt
@@ -209,8 +210,8 @@ def test_due_spaces_are_swept_in_the_background_once(tmp_path):
     async def tell():
         async with cairn.open(tmp_path / "root", embedding__provider="none") as memory:
             await memory.remember("Lamps go out at ten.", "convention", mode="strict")
-            assert memory.parts.sweep_due() == 1
-            assert memory.parts.sweep_due() == 0
+            assert sweep_due(memory.parts) == 1
+            assert sweep_due(memory.parts) == 0
             from cairn.governed.lifecycle import sweeps
             from cairn.types import Space
 
