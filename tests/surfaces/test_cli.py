@@ -54,6 +54,17 @@ def test_first_minutes(cli):
     assert "alice: I keep bees" in out
 
 
+def test_a_person_alone_with_the_memory_names_nobody(cli):
+    """What is said and asked without an owner is the person's of the settings."""
+    cli("init")
+    assert cli("add", "--session", "s1", "I keep bees")[0] == 0
+    assert cli("flush", "--session", "s1")[0] == 0
+    code, out, _ = cli("search", "bees")
+    assert code == 0
+    assert "I keep bees" in out
+    assert len(json.loads(cli("get", "episode", "--json")[1])["episodes"]) == 1
+
+
 def test_nothing_found_is_an_answer_with_exit_code_one(cli):
     """Silence is an answer: exit code 1 and a sentence."""
     cli("init")
@@ -375,7 +386,7 @@ def test_usage_errors_are_one_sentence_and_json_when_asked(cli):
     assert len(err.splitlines()) == 1
     assert "--top-k" in err
     assert "`cairn search --help`" in err
-    code, out, err = cli("search", "--json", "x")
+    code, out, err = cli("search", "--json", "--user", "a", "--agent", "b", "x")
     assert (code, err) == (2, "")
     assert "--user" in json.loads(out)["error"]["message"]
 

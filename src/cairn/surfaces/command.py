@@ -48,7 +48,9 @@ class Call:
         return opened(self.args, reading=self.command.reading)
 
     def ask(self, memory: Memory) -> Any:
-        """Run the operation; its answer as data."""
+        """Run the operation; its answer as data. Where no owner was named, the person of the settings is meant."""
+        if self.command.one_of and not any(self.fields[name] for name in self.command.one_of):
+            self.fields[self.command.one_of[0]] = memory.settings.memory.person
         return told(memory, self.command.operation, self.fields)
 
 
@@ -66,7 +68,7 @@ class Command:
         prints: Shows the answer and returns the exit code (None for 0).
         positional: Fields that stand without an option, with their number as argparse takes it.
         short: Other names for options.
-        one_of: Fields of which exactly one is given.
+        one_of: Fields of which at most one is given; the first is the person of the settings where none is.
         without: Fields that `more` arguments stand for.
         more: Declares arguments that are no fields.
         fill: Fills in fields from those.
@@ -119,7 +121,7 @@ class Command:
         for name, number in self.positional.items():
             one = next(one for one in self.fields if one.name == name)
             _positional(parser, one, number)
-        group = parser.add_mutually_exclusive_group(required=True) if self.one_of else None
+        group = parser.add_mutually_exclusive_group() if self.one_of else None
         for one in self.fields:
             if one.name not in self.positional:
                 home = group if group is not None and one.name in self.one_of else parser

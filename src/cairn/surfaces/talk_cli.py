@@ -158,7 +158,7 @@ def search(call: Call) -> int:
     _show_hits(data, output)
     found = any(value for name, value in data.items() if isinstance(value, list) and name not in _BESIDE)
     if not found and not data.get("evidence"):
-        output.line("Nothing fits.")
+        output.line("Nothing fits. `cairn recall` also asks what was kept by `cairn remember`.")
     state = data["freshness"]
     if state["state"] != "fresh" or state["notes"]:
         remarks = "; ".join(state["notes"])
@@ -347,6 +347,7 @@ COMMANDS = (
         fill=fill_prompt,
         run=search,
         examples=(
+            'cairn search "where do I live"',
             'cairn search --user alice "where does Alice live"',
             'cairn search --user alice --method keyword --json "Lisbon"',
             'cairn search --user alice --evidence 5 "what did she say about work"',
