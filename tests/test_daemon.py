@@ -15,6 +15,7 @@ import pytest
 from cairn.daemon import Chore, Daemon
 from cairn.engines.watching import TreeWatch
 from cairn.errors import Unavailable
+from cairn.seams import Noticed
 from tests.index_world import ALICE, World
 from tests.waiting import LONG, until
 
@@ -246,3 +247,21 @@ def test_vectors_wait_for_people_and_come_in_small_batches_beside_them(live, mon
     until(lambda: embedded(world) and len(asked) > 1)
     assert asked[0] == 32
     assert asked[1] > 32
+
+
+def test_open_talk_wakes_no_embedder_beside_people_but_a_note_and_a_question_do(live, monkeypatch):
+    """An add does not share the processor with the vectors of the one before."""
+    monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
+    world, daemon = live(step_aside=lambda: True)
+    asked, embed = [], world.indexer.embed
+    monkeypatch.setattr(world.indexer, "embed", lambda limit: asked.append(limit) or embed(limit))
+    until(lambda: daemon.health()["indexing"])
+    world.state.enqueue([Noticed("default_app/default_project/sessions/s.jsonl", "session", "modified")])
+    until(lambda: not world.state.waiting())
+    assert asked == []
+    world.indexer.on_wanted(True)
+    until(lambda: asked)
+    asked.clear()
+    world.episode("The boat is in the harbour.")
+    until(lambda: embedded(world))
+    assert asked

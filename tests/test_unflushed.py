@@ -98,19 +98,14 @@ def test_rows_without_their_vector_are_pending(tmp_path):
         assert asked(memory).freshness.state == "fresh" and memory.health()["cascade"]["state"] == "fresh"
 
 
-def test_open_talk_gets_its_vectors_when_nobody_is_served_and_a_note_at_once(tmp_path, monkeypatch):
-    """An add does not share the processor with the vectors of the one before; its words are found meanwhile."""
+def test_open_talk_gets_its_vectors_beside_people_who_ask_by_meaning(tmp_path):
+    """It waits for a quiet moment otherwise; its words are found meanwhile."""
     with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as memory:
-        indexer, embedded = memory.parts.indexer, []
-        embed = indexer.embed
+        waiting = memory.parts.indexer.waiting_for_vectors
         with memory.parts.foreground():
-            monkeypatch.setattr(indexer, "embed", lambda limit: embedded.append(limit) or embed(limit))
             memory.add("diary", [said(CAR)])
             until(lambda: memory.search("car", user_id="ana", method="keyword").unflushed)
-            assert embedded == []
-            memory.add("other", [said("The lighthouse is painted white.")])
-            memory.flush("other")
-            until(lambda: embedded and not indexer.waiting_for_vectors())
+            until(lambda: memory.search("car", user_id="ana").freshness.state == "fresh" and not waiting())
         memory.add("diary", [said("The pier closes at dusk.", at=NOW + 1)])
         until(lambda: memory.search("pier", user_id="ana", method="keyword").unflushed)
-        until(lambda: not indexer.waiting_for_vectors())
+        until(lambda: not waiting())

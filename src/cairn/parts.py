@@ -375,6 +375,7 @@ class Parts:
             fallback=self.scan.of,
             on_hits=self._count_hits,
             past=self._known_at,
+            on_behind=lambda: self.indexer.on_wanted(True),
         )
 
     @Stage

@@ -159,6 +159,7 @@ class Searcher:
         fallback: An index scanned from the notes, for the time the real one is being rebuilt.
         on_hits: Told which governed memories were returned.
         past: An index of what a scope held at a time; None where nothing was recorded by then.
+        on_behind: Told that somebody asks by meaning where rows wait for their vector.
     """
 
     def __init__(
@@ -175,7 +176,9 @@ class Searcher:
         fallback: Callable[[Scope], ScannedScope | None] | None = None,
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
         past: Callable[[Scope, datetime], SearchIndex | None] | None = None,
+        on_behind: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_behind = on_behind
         self._index: Callable[[Scope], SearchIndex] = index if callable(index) else lambda _: index
         self._settings = settings
         self._clock = clock
@@ -276,7 +279,10 @@ class Searcher:
             waiting = index.about(scope).waiting
         except Moved:
             return fresh
-        return replace(fresh, pending=fresh.pending + waiting, state="behind") if waiting else fresh
+        if not waiting:
+            return fresh
+        self._on_behind()
+        return replace(fresh, pending=fresh.pending + waiting, state="behind")
 
     def _asked(
         self,
