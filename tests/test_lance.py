@@ -14,7 +14,8 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.lance import Folder, LanceTables, Wish
 from cairn.engines.large import Answering, LargeIndex
 from cairn.engines.rows import SqliteIndex
-from cairn.index.corpus import Ask, Moved
+from cairn.index.corpus import Ask, Moved, Row
+from cairn.index.rows import NewRow
 from cairn.notes.notebook import Draft
 from tests.chaos import engines
 from tests.index_world import ALICE, BOB, DAY, World, by_meaning, by_words
@@ -84,11 +85,21 @@ def test_a_table_holds_whole_rows_and_answers_for_them(world):
     table = lancedb.connect(world.folder / ".index" / "lancedb").open_table("episode")
     [row] = table.search().where(f"entry_id = '{world.ids[3].entry_id}' AND owner = 'bob'").to_list()
     assert (row["text"], row["session_id"], row["app"], row["track"]) == (text(3), "s3", "default", "user")
-    assert {"topic3", "item21"} <= set(row["tokens"].split())
+    assert {"topic3", "item21"} <= {word.removeprefix(f"{row['scope']}:") for word in row["tokens"].split()}
     assert (len(row["vector"]), row["tags"], row["senders"]) == (64, [], [])
     assert text(3) in row["metadata"]
     indexed = {column for index in table.list_indices() for column in index.columns}
-    assert indexed == {"id", "scope", "session_id", "timestamp_ms", "senders", "labels", "tokens", "vector"}
+    assert indexed == {
+        "id",
+        "scope",
+        "hidden",
+        "session_id",
+        "timestamp_ms",
+        "senders",
+        "labels",
+        "tokens",
+        "vector",
+    }
     assert world.top(text(123))[0] == text(123)
     assert world.top(text(5), BOB)[0] == text(5)
     assert [r.text for r in world.index.rows(ALICE, by_words(world.large, ALICE, ["item70"]))] == [text(10)]
@@ -177,13 +188,35 @@ def test_filters_mean_the_same_to_lancedb(world):
     number = world.index.database.read(
         lambda db: db.execute("SELECT id FROM scopes WHERE owner = ?", (scope.owner,)).fetchone()[0]
     )
+    words = {f"{number}:{word}": 1.0 for word in ("concern", "concerns", "item")}
     for case in cases:
         where = parse(case)
-        wish = Wish("episode", f"scope = {number} AND {where.to_lance()}", 400, True, None)
-        [(_, found)] = world.tables.best(state, [wish], "concern concerns item", 1000)
+        wish = Wish("episode", f"scope = {number} AND {where.to_lance()}", 400, True, words, None)
+        [(_, found)] = world.tables.best(state, [wish], 1000)
         expected = set(by_words(world.index, ALICE, ["concern", "concerns", "item"], where=where))
         assert set(found) == expected, case
         assert set(found) <= everyone.keys()
+
+
+def test_what_others_say_does_not_decide_what_is_proposed(tmp_path):
+    """A word that everybody else uses is as rare for an owner as it is in his own texts."""
+    index, tables = SqliteIndex(tmp_path), LanceTables(tmp_path)
+    said = [(ALICE, f"meeting budget report number{n}") for n in range(200)]
+    said += [(BOB, f"zebra zebra number{n}") for n in range(600)] + [(ALICE, "a zebra")]
+    made = [
+        Row(0, "episode", scope, f"e{n}", "a.md", words, timestamp_ms=n)
+        for n, (scope, words) in enumerate(said)
+    ]
+    index.apply([NewRow(row, bytes(2)) for row in made])
+    tables.fold(index)
+    large = LargeIndex(index, tables, whole_rows=0, best=20)
+    found = large.legs(ALICE, Ask(terms=("zebra", "meeting", "budget", "report")))
+    exact = index.legs(ALICE, Ask(terms=("zebra", "meeting", "budget", "report")))
+    best, place = int(exact.corpus.rowid[exact.bm25.argmax()]), int(found.bm25.argmax())
+    assert index.rows(ALICE, [best])[0].text == "a zebra"
+    assert (int(found.corpus.rowid[place]), bool(found.passing[place])) == (best, True)
+    assert found.bm25[place] == pytest.approx(exact.bm25.max())
+    index.close()
 
 
 def test_rows_are_folded_in_by_a_process_that_starts_when_due(tmp_path):

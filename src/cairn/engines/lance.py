@@ -38,21 +38,25 @@ MANY_ROWS = 1000
 _STATE = "state.json"
 _BATCH = 20_000
 # From here on comparing with every vector costs more than an index over them; it is trained anew as a table grows.
-_INDEX_ROWS = 20_000
+_INDEX_ROWS = 2000
 _RETRAIN = 4
 _PARTITION_ROWS = 4000
 _OPTIMIZE_ROWS = 2000
 _OPTIMIZE_FRAGMENTS = 20
 # Old versions live this long: a reader in another process may still be in one of them.
 _KEEP_SECONDS = 60.0
-# So few rows that pass are all compared: an index would look for them in vain among the many that do not.
-_FLAT_ROWS = 5000
+# So many parts of the index over vectors are looked through. Where there are more, so few rows that pass are all
+# compared: the index would look for them in vain among the many that do not.
 _PROBES = 24
+_FLAT_ROWS = 5000
+# Bump when a table is made differently: the tables are then made anew.
+_FORM = 2
 _CACHE_BYTES = 768 * 1024 * 1024
 _TEXT = ("app", "project", "track", "owner", "entry_id", "session_id", "cell_id", "parent_type", "parent_id")
 _SCALAR_INDEXES = {
     "id": "BTree",
     "scope": "Bitmap",
+    "hidden": "Bitmap",
     "session_id": "BTree",
     "timestamp_ms": "BTree",
     "senders": "LabelList",
@@ -64,13 +68,15 @@ _SCALAR_INDEXES = {
 class Wish:
     """What is asked of one table: rows that pass `where`, best by words, and best by nearness to `vector`.
 
-    `rows` says how many rows the scope has of this kind.
+    `words` are words of the scope and what each weighs among its texts, `rows` says how many rows the scope has of
+    this kind.
     """
 
     kind: str
     where: str
     rows: int
     filtered: bool
+    words: Mapping[str, float]
     vector: np.ndarray | None
 
 
@@ -119,7 +125,7 @@ class LanceTables:
             _log.warning("LanceDB cannot be loaded, so answers come from memory: %s", error)
 
     def best(
-        self, state: Mapping[str, Any], wishes: Sequence[Wish], words: str, limit: int
+        self, state: Mapping[str, Any], wishes: Sequence[Wish], limit: int
     ) -> list[tuple[str, list[int]]]:
         """Ids of the rows that fit best, best first: up to `limit` of each kind by words and as many by meaning.
 
@@ -128,40 +134,43 @@ class LanceTables:
         """
         from lancedb.background_loop import LOOP
 
-        found: list[tuple[str, list[int]]] = LOOP.run(self._best(state, wishes, words, limit))
+        found: list[tuple[str, list[int]]] = LOOP.run(self._best(state, wishes, limit))
         return found
 
     async def _best(
-        self, state: Mapping[str, Any], wishes: Sequence[Wish], words: str, limit: int
+        self, state: Mapping[str, Any], wishes: Sequence[Wish], limit: int
     ) -> list[tuple[str, list[int]]]:
         kinds, asked = [], []
         for wish in wishes:
             table = await self._table(state, wish.kind)
-            if words:
+            if wish.words:
                 kinds.append(wish.kind)
-                asked.append(self._by_words(table, wish, words, limit))
+                asked.append(self._by_words(table, wish, limit))
             if wish.vector is not None:
                 kinds.append(wish.kind)
                 asked.append(self._by_meaning(state["kinds"][wish.kind], table, wish, limit))
         return list(zip(kinds, await asyncio.gather(*asked), strict=True))
 
-    async def _by_words(self, table: Any, wish: Wish, words: str, limit: int) -> list[int]:
-        from lancedb.query import MatchQuery
+    async def _by_words(self, table: Any, wish: Wish, limit: int) -> list[int]:
+        """The best rows by BM25 in which a word weighs what it weighs among the owner's texts."""
+        from lancedb.query import BooleanQuery, MatchQuery, Occur
 
-        query = table.query().nearest_to_text(MatchQuery(words, "tokens")).where(wish.where)
+        words = [
+            (Occur.SHOULD, MatchQuery(word, "tokens", boost=weight)) for word, weight in wish.words.items()
+        ]
+        query = table.query().nearest_to_text(BooleanQuery(words)).where(wish.where)
         return _ids(await query.select(["id", "_score"]).limit(limit).to_arrow())
 
     async def _by_meaning(self, kind: Mapping[str, Any], table: Any, wish: Wish, limit: int) -> list[int]:
         query = (
             table.query().nearest_to(wish.vector).column("vector").distance_type("cosine").where(wish.where)
         )
-        few = wish.rows <= _FLAT_ROWS
-        if kind["trained"] and wish.filtered and not few:
-            few = await table.count_rows(wish.where) <= _FLAT_ROWS
-        if few or not kind["trained"]:
-            query = query.bypass_vector_index()
-        else:
-            query = query.maximum_nprobes(0).minimum_nprobes(_PROBES)
+        flat = not kind["trained"]
+        if _partitions(kind["trained"]) > _PROBES:
+            flat = wish.rows <= _FLAT_ROWS or (
+                wish.filtered and await table.count_rows(wish.where) <= _FLAT_ROWS
+            )
+        query = query.bypass_vector_index() if flat else query.maximum_nprobes(0).minimum_nprobes(_PROBES)
         return _ids(await query.select(["id", "_distance"]).limit(limit).to_arrow())
 
     async def _table(self, state: Mapping[str, Any], kind: str) -> Any:
@@ -243,7 +252,7 @@ class LanceTables:
         (self._folder / _STATE).unlink(missing_ok=True)
         for path in self._folder.glob("*.lance"):
             shutil.rmtree(path, ignore_errors=True)
-        return {**stamp, "kinds": {}}
+        return {**stamp, "form": _FORM, "kinds": {}}
 
     def _fold(self, index: SqliteIndex, state: dict[str, Any], kind: str) -> int:
         mark = state["kinds"].get(kind)
@@ -257,19 +266,20 @@ class LanceTables:
             mark |= {"unindexed": 0, "trained": 0, "written": 0, "prune_at": 0.0}
         done = 0
         while True:
-            upto, rows, gone = index.since(kind, mark["version"], state["model"], _BATCH)
+            upto, columns, gone = index.since(kind, mark["version"], state["model"], _BATCH)
             if upto == mark["version"]:
                 break
-            stale = [row["id"] for row in rows if row["id"] <= mark["highest"]] + gone
-            if rows or stale:
-                self._write(kind, rows, stale, state["dimensions"])
+            ids = columns["id"]
+            stale = [rowid for rowid in ids if rowid <= mark["highest"]] + gone
+            if ids or stale:
+                self._write(kind, columns, stale, state["dimensions"])
             mark |= {
                 "version": upto,
-                "highest": max([mark["highest"], *(row["id"] for row in rows)]),
-                "unindexed": mark["unindexed"] + len(rows) + len(gone),
+                "highest": max([mark["highest"], *ids]),
+                "unindexed": mark["unindexed"] + len(ids) + len(gone),
                 "written": mark["written"] + 1,
             }
-            done += len(rows) + len(gone)
+            done += len(ids) + len(gone)
             if mark["rows"]:
                 self._save(state | {"kinds": {**state["kinds"], kind: mark}})
         if (self._folder / f"{kind}.lance").exists():
@@ -295,7 +305,7 @@ class LanceTables:
         fresh.replace(self._folder / _STATE)
 
     def _write(
-        self, kind: str, rows: Sequence[Mapping[str, Any]], stale: Sequence[int], dimensions: int
+        self, kind: str, columns: Mapping[str, Sequence[Any]], stale: Sequence[int], dimensions: int
     ) -> None:
         connection = self._lancedb.connect(self._folder)
         there = (self._folder / f"{kind}.lance").exists()
@@ -303,12 +313,12 @@ class LanceTables:
         if table is not None:
             for start in range(0, len(stale), 5000):
                 table.delete(f"id IN ({', '.join(map(str, stale[start : start + 5000]))})")
-        if not rows:
+        if not columns["id"]:
             return
         if table is None:
-            connection.create_table(kind, _arrow(rows, dimensions), on_bad_vectors="null")
+            connection.create_table(kind, _arrow(columns, dimensions), on_bad_vectors="null")
         else:
-            table.add(_arrow(rows, dimensions), on_bad_vectors="null")
+            table.add(_arrow(columns, dimensions), on_bad_vectors="null")
 
     def _optimize(self, kind: str, mark: dict[str, Any]) -> None:
         """Index what is new, compact, and drop old versions, by how much was written since."""
@@ -328,7 +338,7 @@ class LanceTables:
                 table.create_index(column, config=makers[sort]())
             mark["unindexed"] = 0
         if "vector" in table.schema.names and count >= max(self._index_rows, _RETRAIN * mark["trained"]):
-            parts = max(2, count // _PARTITION_ROWS)
+            parts = _partitions(count)
             table.create_index("vector", config=IvfSq(distance_type="cosine", num_partitions=parts))
             mark["trained"] = count
         fragments = table.stats()["fragment_stats"]["num_fragments"]
@@ -444,7 +454,8 @@ def marks_of(state: Mapping[str, Any], index: SqliteIndex) -> dict[str, int]:
 
 
 def _fits(state: Mapping[str, Any], stamp: Mapping[str, Any]) -> bool:
-    return "kinds" in state and all(state.get(name) == value for name, value in stamp.items())
+    known = "kinds" in state and state.get("form") == _FORM
+    return known and all(state.get(name) == value for name, value in stamp.items())
 
 
 def _ids(found: Any) -> list[int]:
@@ -452,7 +463,12 @@ def _ids(found: Any) -> list[int]:
     return ids
 
 
-def _arrow(rows: Sequence[Mapping[str, Any]], dimensions: int) -> Any:
+def _partitions(trained: int) -> int:
+    """Into how many parts an index over the vectors of so many rows is divided."""
+    return max(2, trained // _PARTITION_ROWS)
+
+
+def _arrow(given: Mapping[str, Sequence[Any]], dimensions: int) -> Any:
     """Rows as an Arrow table. The vectors of rows that wait for theirs are null; without a model there is no column."""
     import numpy as np
     import pyarrow as pa
@@ -467,10 +483,9 @@ def _arrow(rows: Sequence[Mapping[str, Any]], dimensions: int) -> Any:
     types |= dict.fromkeys(("timestamp_ms", "updated_ms", "ordinal"), pa.int64())
     types |= {"status": pa.string(), "hidden": pa.bool_()}
     types |= dict.fromkeys(("text", "tokens", "metadata"), pa.string())
-    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
+    columns = {name: pa.array(given[name], kind) for name, kind in types.items()}
     if dimensions:
-        found = [row["vector"] for row in rows]
-        blank = bytes(2 * dimensions)
+        found, blank = given["vector"], bytes(2 * dimensions)
         flat = np.frombuffer(b"".join(one or blank for one in found), np.float16).astype(np.float32)
         missing = pa.array([one is None for one in found], pa.bool_())
         columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(flat), dimensions, mask=missing)

@@ -238,10 +238,11 @@ class LargeIndex:
         marks = marks_of(state, self._rows)
         held = self._db.read(lambda db: _counted(db, scope))
         if held is None:
-            return self._scored(about, _Scope(-1, 0, {}, {}), ask, {}, {})
+            return _scored(about, _Words(_Scope(-1, 0, {}, {}), {}), ask, {}, {})
         large = [kind for kind, count in held.rows.items() if count > self._whole_rows and kind in KIND_CODES]
-        wishes = [self._wish(kind, held, ask) for kind in large if kind in marks]
-        lists = self._proposed(state, wishes, ask)
+        words = _Words(held, self._db.read(lambda db: _spread(db, held, [*ask.terms, *ask.weights])))
+        wishes = [self._wish(state, kind, words, ask) for kind in large if kind in marks]
+        lists = self._proposed(state, wishes)
         found = {rowid for _, ids in lists for rowid in ids}
         first = {rowid for kind, ids in lists if kind == "message" for rowid in ids[:_BESIDE]}
 
@@ -261,29 +262,30 @@ class LargeIndex:
             return rows, standing
 
         rows, standing = self._db.read(read)
-        return self._scored(about, held, ask, rows, standing)
+        return _scored(about, words, ask, rows, standing)
 
-    def _proposed(
-        self, state: Mapping[str, Any], wishes: Sequence[Wish], ask: Ask
-    ) -> list[tuple[str, list[int]]]:
+    def _proposed(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
         if not wishes:
             return []
         try:
-            return self._tables.best(state, wishes, " ".join(ask.terms), self._best)
+            return self._tables.best(state, wishes, self._best)
         except Exception as error:  # a table may be dropped or half written at any moment
             self._tables.distrust(error)
             raise Moved(str(error)) from error
 
-    def _wish(self, kind: str, held: _Scope, ask: Ask) -> Wish:
-        tests = [f"scope = {held.number}"]
+    def _wish(self, state: Mapping[str, Any], kind: str, words: _Words, ask: Ask) -> Wish:
+        number, rows = words.held.number, words.held.rows[kind]
+        tests = [f"scope = {number}"]
         if not ask.hidden:
-            tests.append("NOT hidden")
+            tests.append("hidden = false")
         if ask.until_ms is not None:
             tests.append(f"timestamp_ms <= {ask.until_ms}")
         if ask.where:
             tests.append(ask.where.to_lance())
         vector = ask.voiced if kind in SAID and ask.voiced is not None else ask.plain
-        return Wish(kind, " AND ".join(tests), held.rows[kind], len(tests) > 1, vector)
+        weights = words.weights_in(kind, ask.terms, int(state["kinds"][kind]["rows"]))
+        filtered = bool(ask.where) or ask.until_ms is not None
+        return Wish(kind, " AND ".join(tests), rows, filtered, weights, vector)
 
     def _sample(
         self, db: sqlite3.Connection, held: _Scope, kind: str, model: int | None
@@ -310,56 +312,78 @@ class LargeIndex:
         self._samples[key] = _Sample(count, ids, held.version, model, list(rows))
         return self._samples[key].rows
 
-    def _scored(
-        self,
-        about: About,
-        held: _Scope,
-        ask: Ask,
-        rows: Mapping[int, Sequence[Any]],
-        standing: Mapping[int, float],
-    ) -> Found:
-        """The rows as a corpus, with what the question finds in each."""
-        import numpy as np
 
-        chosen = [rows[rowid] for rowid in sorted(rows)]
-        corpus = _corpus(about, chosen, standing)
-        spread = self._db.read(lambda db: _spread(db, held, [*ask.terms, *ask.weights])) if chosen else {}
-        sizes = _groups(held)
-        weight = {
-            term: [float(rarity(count, by_part.get(part, 0))) for part, (count, _) in enumerate(sizes)]
-            for term, by_part in spread.items()
-        }
-        asked, known = frozenset(ask.terms), frozenset(spread)
-        bm25, covered = np.zeros(len(chosen), np.float32), np.zeros(len(chosen), np.float32)
-        holding: dict[str, list[int]] = {term: [] for term in ask.rare}
-        for at, row in enumerate(chosen):
-            words = (row[-3] or "").split()
-            hit = known.intersection(words)
-            if not hit:
-                continue
-            part = group_of(row[1])
-            usual = norm(len(words), sizes[part][1])
-            for word in hit:
-                if word in asked:
-                    bm25[at] += weight[word][part] * gain(words.count(word), usual)
-                covered[at] += ask.weights.get(word, 0.0)
-                if word in holding:
-                    holding[word].append(at)
-        cosine = None
-        if ask.plain is not None:
-            cosine = np.zeros(len(chosen), np.float32)
-            if corpus.vectors is not None:
-                cosine = dot(corpus.vectors, ask.plain)
-                if ask.voiced is not None:
-                    cosine = np.where(corpus.sender >= 0, dot(corpus.vectors, ask.voiced), cosine)
-        return Found(
-            corpus=corpus,
-            passing=np.fromiter((bool(row[-1]) for row in chosen), bool, len(chosen)),
-            bm25=bm25,
-            cosine=cosine,
-            covered=covered,
-            holding={term: np.array(places, np.int64) for term, places in holding.items()},
-        )
+class _Words:
+    """What words weigh among the texts of a scope: in how many rows of each group of kinds they occur."""
+
+    def __init__(self, held: _Scope, spread: Mapping[str, Mapping[int, int]]) -> None:
+        self.held = held
+        self.spread = spread
+        self.groups = _groups(held)
+
+    def weight(self, term: str, part: int) -> float:
+        return float(rarity(self.groups[part][0], self.spread[term].get(part, 0)))
+
+    def weights_in(self, kind: str, terms: Sequence[str], rows: int) -> dict[str, float]:
+        """The words of a question as the table of a kind has them, and how much more each counts than it would there.
+
+        The table weighs a word by how rare it is among all its `rows`; divided by that, it weighs what it does here.
+        """
+        part, out = group_of(kind), {}
+        for term in terms:
+            holding = self.spread.get(term, {}).get(part, 0)
+            if holding:
+                there = float(rarity(max(rows, holding), holding))
+                out[f"{self.held.number}:{term}"] = self.weight(term, part) / there
+        return out
+
+
+def _scored(
+    about: About,
+    words: _Words,
+    ask: Ask,
+    rows: Mapping[int, Sequence[Any]],
+    standing: Mapping[int, float],
+) -> Found:
+    """The rows as a corpus, with what the question finds in each."""
+    import numpy as np
+
+    chosen = [rows[rowid] for rowid in sorted(rows)]
+    corpus = _corpus(about, chosen, standing)
+    known = frozenset(words.spread)
+    numbers = {word: number for number, word in enumerate(words.spread)}
+    at, held, counts = [], [], []
+    for place, row in enumerate(chosen):
+        said = row[-3].split() if row[-3] else ()
+        for word in known.intersection(said):
+            at.append(place)
+            held.append(numbers[word])
+            counts.append(said.count(word))
+    places, terms = np.array(at, np.int64), np.array(held, np.int64)
+    part = np.array([group_of(row[1]) for row in chosen], np.int64)
+    asked = frozenset(ask.terms)
+    weights = np.zeros((len(numbers), len(words.groups)), np.float32)
+    for term, number in numbers.items():
+        if term in asked:
+            weights[number] = [words.weight(term, group) for group in range(len(words.groups))]
+    usual = norm(corpus.length, np.array([mean for _, mean in words.groups], np.float32)[part])
+    won = weights[terms, part[places]] * gain(np.array(counts, np.float32), usual[places])
+    share = np.array([ask.weights.get(term, 0.0) for term in numbers], np.float32)[terms]
+    cosine = None
+    if ask.plain is not None:
+        cosine = np.zeros(len(chosen), np.float32)
+        if corpus.vectors is not None:
+            cosine = dot(corpus.vectors, ask.plain)
+            if ask.voiced is not None:
+                cosine = np.where(corpus.sender >= 0, dot(corpus.vectors, ask.voiced), cosine)
+    return Found(
+        corpus=corpus,
+        passing=np.fromiter((bool(row[-1]) for row in chosen), bool, len(chosen)),
+        bm25=np.bincount(places, won, len(chosen)).astype(np.float32),
+        cosine=cosine,
+        covered=np.bincount(places, share, len(chosen)).astype(np.float32),
+        holding={term: places[terms == numbers.get(term, -1)] for term in ask.rare},
+    )
 
 
 def _counted(db: sqlite3.Connection, scope: Scope) -> _Scope | None:
@@ -466,52 +490,62 @@ def _corpus(about: About, rows: Sequence[Sequence[Any]], standing: Mapping[int, 
     import numpy as np
 
     count = len(rows)
-    senders = {(sender.id, sender.name or ""): place for place, sender in enumerate(about.senders)}
-    sessions: dict[str, int] = {}
-    cells: dict[str, int] = {}
+    (ids, kinds, times, sessions, ordinals, sent, names, cells, origins, parents, flags, lengths, _, paths,
+     _, data, _) = zip(*rows, strict=True) if rows else [()] * 17  # fmt: skip
+    speakers = {(sender.id, sender.name or ""): place for place, sender in enumerate(about.senders)}
     episodes = {row[12]: row[7] for row in rows if row[1] == "episode"}
-    wholes = {(row[12], row[13]): row[0] for row in rows if row[1] != PASSAGE}
-
-    def code(table: dict[str, int], key: str | None) -> int:
-        return table.setdefault(key, len(table)) if key else -1
-
-    def sender(row: Sequence[Any]) -> int:
-        return senders.get((row[5].strip("\n"), row[6] or ""), -1) if row[1] in SAID and row[5] else -1
-
-    def cell(row: Sequence[Any]) -> int:
-        return code(cells, row[7] or (episodes.get(row[9]) if row[8] == "episode" else None))
-
-    def whole(row: Sequence[Any]) -> int:
-        return int(wholes.get((row[9], row[13]), row[0]) if row[1] == PASSAGE else row[0])
-
-    def array(values: Iterable[Any], kind: Any) -> np.ndarray:
-        return np.fromiter(values, kind, count)
-
-    has = array((row[-2] is not None for row in rows), np.bool_)
+    wholes = {(row[12], row[13]): row[0] for row in rows if row[1] != PASSAGE} if PASSAGE in kinds else {}
+    of_cell = [
+        cell or (episodes.get(parent) if origin == "episode" else None)
+        for cell, origin, parent in zip(cells, origins, parents, strict=True)
+    ]
+    session, session_names = _coded(sessions)
+    cell, cell_names = _coded(of_cell)
+    has = np.fromiter((one is not None for one in data), np.bool_, count)
     vectors = None
     if has.any():
-        data = np.frombuffer(b"".join(row[-2] for row in rows if row[-2] is not None), np.float16)
-        data = data.reshape(int(has.sum()), -1)
-        vectors = np.zeros((count, data.shape[1]), np.float32)
-        vectors[has] = data
+        found = np.frombuffer(b"".join(one for one in data if one is not None), np.float16)
+        vectors = np.zeros((count, len(found) // int(has.sum())), np.float32)
+        vectors[has] = found.reshape(int(has.sum()), -1)
     return Corpus(
         scope=about.scope,
         version=-1,
-        rowid=array((row[0] for row in rows), np.int64),
-        kind=array((KIND_CODES[row[1]] for row in rows), np.int8),
-        timestamp_ms=array((row[2] for row in rows), np.int64),
-        session=array((code(sessions, row[3]) for row in rows), np.int32),
-        ordinal=array((row[4] for row in rows), np.int32),
-        sender=array((sender(row) for row in rows), np.int32),
-        cell=array((cell(row) for row in rows), np.int32),
-        flags=array((row[10] for row in rows), np.uint8),
-        length=array((row[11] for row in rows), np.int32),
-        whole=array((whole(row) for row in rows), np.int64),
+        rowid=np.array(ids, np.int64),
+        kind=np.array([KIND_CODES[kind] for kind in kinds], np.int8),
+        timestamp_ms=np.array(times, np.int64),
+        session=session,
+        ordinal=np.array(ordinals, np.int32),
+        sender=np.array(
+            [
+                speakers.get((one.strip("\n"), name or ""), -1) if kind in SAID and one else -1
+                for kind, one, name in zip(kinds, sent, names, strict=True)
+            ],
+            np.int32,
+        ),
+        cell=cell,
+        flags=np.array(flags, np.uint8),
+        length=np.array(lengths, np.int32),
+        whole=np.array(
+            [
+                wholes.get((parent, path), rowid) if kind == PASSAGE else rowid
+                for rowid, kind, parent, path in zip(ids, kinds, parents, paths, strict=True)
+            ],
+            np.int64,
+        ),
         has_vector=has,
         vectors=vectors,
-        sessions=tuple(sessions),
+        sessions=session_names,
         senders=about.senders,
-        cells=tuple(cells),
+        cells=cell_names,
         model=about.model,
-        standing=array((standing.get(row[0], 1.0) for row in rows), np.float32),
+        standing=np.array([standing.get(rowid, 1.0) for rowid in ids], np.float32),
     )
+
+
+def _coded(names: Iterable[str | None]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers in place of names (-1 where there is none), and the names in their order."""
+    import numpy as np
+
+    known: dict[str, int] = {}
+    codes = [known.setdefault(name, len(known)) if name else -1 for name in names]
+    return np.array(codes, np.int32), tuple(known)

@@ -259,9 +259,13 @@ class RowVectors:
 
     def since(
         self, kind: str, version: int, model: str, limit: int
-    ) -> tuple[int, list[dict[str, Any]], list[int]]:
-        """The next changes of a kind after `version`: up to which version they go, whole rows, ids gone."""
+    ) -> tuple[int, dict[str, Sequence[Any]], list[int]]:
+        """The next changes of a kind after `version`: up to which version they go, whole rows by column, ids gone.
+
+        A word in `tokens` has the number of its scope before it: whoever counts words counts those of one owner.
+        """
         text = full_text(kind)
+        tokens = f"coalesce(r.scope_id || ':' || replace(nullif({text}.c1, ''), ' ', ' ' || r.scope_id || ':'), '')"
 
         def ask(db: sqlite3.Connection) -> tuple[int, list[tuple[Any, ...]], list[tuple[int]]]:
             edge = db.execute(
@@ -273,7 +277,7 @@ class RowVectors:
             rows = db.execute(
                 "SELECT r.id, r.scope_id, s.app, s.project, s.track, s.owner, r.entry_id, r.session_id, r.cell_id,"
                 " r.parent_type, r.parent_id, r.sender_ids, r.labels, r.sender_name, r.timestamp_ms, r.updated_ms, r.ordinal,"
-                f" r.status, r.hidden, r.text, {text}.c1, r.fields, e.data FROM rows r JOIN scopes s"
+                f" r.status, r.hidden, r.text, {tokens}, r.fields, e.data FROM rows r JOIN scopes s"
                 f" ON s.id = r.scope_id LEFT JOIN {text}_content {text} ON {text}.id = r.id LEFT JOIN v.models m"
                 " ON m.name = ? LEFT JOIN v.vectors e ON e.model = m.id AND e.key = r.embed_key"
                 " WHERE r.kind = ? AND r.version > ? AND r.version <= ?",
@@ -285,7 +289,7 @@ class RowVectors:
             return upto, rows, gone
 
         upto, rows, gone = self._db.read(ask)
-        return upto, [_whole(row) for row in rows], [row[0] for row in gone]
+        return upto, _columns(rows), [row[0] for row in gone]
 
     def version(self) -> int:
         """The latest change of any scope."""
@@ -301,11 +305,16 @@ _WHOLE = (
 )  # fmt: skip
 
 
-def _whole(values: Sequence[Any]) -> dict[str, Any]:
-    row = dict(zip(_WHOLE, values, strict=True))
-    row["senders"], row["labels"] = unpacked(row["senders"]), unpacked(row["labels"])
-    row["hidden"] = bool(row["hidden"])
-    row["tokens"] = row["tokens"] or ""
-    tags = json.loads(row["metadata"]).get("tags") if '"tags"' in row["metadata"] else None
-    row["tags"] = [str(tag) for tag in tags] if isinstance(tags, list) else []
-    return row
+def _columns(rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    found: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(_WHOLE)
+    columns = dict(zip(_WHOLE, found, strict=True))
+    columns["senders"] = list(map(unpacked, columns["senders"]))
+    columns["labels"] = list(map(unpacked, columns["labels"]))
+    columns["hidden"] = list(map(bool, columns["hidden"]))
+    columns["tags"] = [_tags(metadata) if '"tags"' in metadata else [] for metadata in columns["metadata"]]
+    return columns
+
+
+def _tags(metadata: str) -> list[str]:
+    tags = json.loads(metadata).get("tags")
+    return [str(tag) for tag in tags] if isinstance(tags, list) else []
