@@ -2,14 +2,15 @@
 
 Rows of one owner are put straight into an index: a twentieth episodes, half messages, the rest facts, of generated
 talk, with vectors in 256 clusters. Every query is new, so the local model embeds each (where it is installed).
-`--large` adds 100,000 and 1,000,000 rows (most of an hour); `--sizes 1000,10000` chooses the sizes; `--keep FOLDER`
-leaves the index of the last size there, so that it can be looked at. Filling, memory and LanceDB run in a process each.
+`--large` adds 100,000 and 1,000,000 rows (most of an hour); `--sizes 1000,10000` chooses the sizes, `--add` keeps what
+an earlier run found of others; `--keep FOLDER` leaves the index of the last size there, so that it can be looked at. Filling, memory and LanceDB run in a process each.
 From `HELD` rows on only LanceDB is measured: that is what it is for.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import resource
 import shutil
@@ -43,6 +44,7 @@ OWNER = Scope(Space(), "user", "bench")
 QUERIES = 60
 CLIENTS = (1, 2, 4, 8, 16, 32)
 HELD = 500_000
+KEPT = Path(__file__).parent.parent / "docs" / "benchmarks" / "search.json"
 BEGAN = 1_760_000_000_000
 BATCH = 10_000
 
@@ -131,8 +133,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     usual = "1000" if args.quick else "1000,10000,100000,1000000" if args.large else "1000,10000"
     parser.add_argument("--sizes", default=usual)
     parser.add_argument("--keep", help="leave the index of the last size in this folder")
+    parser.add_argument("--add", action="store_true", help="keep the figures of sizes measured before")
     given = parser.parse_args(args.rest)
     figures: dict[str, Any] = {}
+    if given.add and KEPT.exists():
+        figures = json.loads(KEPT.read_text("utf-8"))["figures"]
     for size in [int(size) for size in given.sizes.split(",")]:
         folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
         try:
@@ -145,6 +150,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 shutil.move(folder, given.keep)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    figures = {size: figures[size] for size in sorted(figures, key=int)}
     print(f"{'':44}" + "".join(f"{size:>12}" for size in figures))
     for name in dict.fromkeys(name for figure in figures.values() for name in figure):
         found = [figure.get(name) for figure in figures.values()]
