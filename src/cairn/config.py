@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -345,7 +345,7 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
 
 
 def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
-    given: dict[str, dict[str, tuple[Any, str]]] = {}
+    given: dict[str, dict[str, Any]] = {}
     for dotted, (value, origin) in found.items():
         section, _, key = dotted.partition(".")
         if section not in SECTIONS or not key:
@@ -353,14 +353,12 @@ def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
                 f"{origin}: there is no setting [{section}] {key or ''}. Sections are: {', '.join(sorted(SECTIONS))}.",
                 setting=dotted,
             )
-        given.setdefault(section, {})[key] = (value, origin)
-    made = {
-        section: laid_over(
-            kind(), given.get(section, {}), section, [one.name for one in fields(kind)], spelled=True
-        )
-        for section, kind in SECTIONS.items()
-    }
-    return Settings(**made, origins={dotted: origin for dotted, (_, origin) in found.items()})
+        given.setdefault(section, {})[key] = value
+    origins = {dotted: origin for dotted, (_, origin) in found.items()}
+    base = Settings(origins=origins)
+    return laid_over(
+        base, given, "", lambda at, key: origins.get(f"{at}.{key}", ""), known=SECTIONS, spelled=True
+    )
 
 
 def _check(settings: Settings) -> None:

@@ -1,7 +1,8 @@
-"""Settings files taken apart with their line numbers, and the one check of what stands in them.
+"""Settings files taken apart with their line numbers, and laid over their defaults by one reader, `laid_over`.
 
-`cairn.toml` and `.env` are read here; `ome.toml` and a repository's `config.json`, which travel with what they are for,
-are read by their rooms through the seam. A value is checked against the kind of its default, wherever it stood.
+It takes `cairn.toml`, `.env` and variables, `ome.toml` and a repository's `config.json` alike: every name is known, and a
+value is checked against the kind of its default, in tables within tables, too. The last two travel with what they are
+for, so their rooms fetch the text through the seam.
 
 A `.env` in the working directory may have come with somebody else's repository. It may tune capture and search; an
 address, a key, a root or a token of it would send a user's words to its author, so those count only when the user
@@ -17,8 +18,8 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,26 +116,43 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
 
 def laid_over(
     base: T,
-    given: Mapping[str, tuple[Any, str]],
+    given: Mapping[str, Any],
     section: str,
-    known: Collection[str],
+    origin: Callable[[str, str], str],
     *,
+    known: Collection[str] = (),
     spelled: bool = False,
 ) -> T:
-    """The dataclass `base` with the values of a section, each with where it stood; see `fitted`.
+    """The defaults `base`, a dataclass or a dictionary, with the values of a section and of the tables in it.
+
+    `origin` says where a key of a section stands. A default of None takes anything; see `fitted` for the others. What
+    a dictionary holds comes from JSON, which knows no whole numbers, and stays as it was written.
 
     Raises:
-        Misconfigured: a name that is not `known`, or a value of the wrong kind.
+        Misconfigured: a name that is not `known` (those of `base` unless given), or a value of the wrong kind.
     """
-    updates = {}
-    for key, (value, origin) in given.items():
-        dotted = f"{section}.{key}"
-        if key not in known:
+    there = base if isinstance(base, dict) else {one.name: getattr(base, one.name) for one in fields(base)}  # type: ignore[arg-type]
+    updates: dict[str, Any] = {}
+    for key, value in given.items():
+        dotted, where = f"{section}.{key}".lstrip("."), origin(section, key)
+        if key not in (known or there):
+            inside = f"[{section}] has" if section else "there is"
             raise Misconfigured(
-                f'{origin}: [{section}] has no setting "{key}". It has: {", ".join(known)}.', setting=dotted
+                f'{where}: {inside} no setting "{key}". It has: {", ".join(known or there)}.', setting=dotted
             )
-        updates[key] = fitted(value, type(getattr(base, key)), dotted, origin, spelled=spelled)
-    return replace(base, **updates)  # type: ignore[type-var]
+        default = there[key]
+        if isinstance(default, dict) or is_dataclass(default):
+            if not isinstance(value, dict):
+                raise Misconfigured(f'{where}: "{dotted}" must be a table: write [{dotted}].', setting=dotted)
+            updates[key] = laid_over(default, value, dotted, origin, spelled=spelled)
+        elif default is None:
+            updates[key] = value
+        elif isinstance(base, dict):
+            fitted(value, float if type(default) is int else type(default), dotted, where)
+            updates[key] = value
+        else:
+            updates[key] = fitted(value, type(default), dotted, where, spelled=spelled)
+    return {**base, **updates} if isinstance(base, dict) else replace(base, **updates)  # type: ignore[return-value, type-var]
 
 
 def fitted(value: Any, kind: type, dotted: str, origin: str, *, spelled: bool = False) -> Any:

@@ -136,7 +136,7 @@ def _config(storage: StorageBackend, notes: list[str]) -> dict[str, Any] | None:
     for section in ("recall", "query", "automation", "retention"):
         if isinstance(data.get(section), dict):
             try:
-                settings.merge(kept, {section: data[section]})
+                kept[section] = settings.merged({section: data[section]})[section]
             except Misconfigured as error:
                 notes.append(f"{OLD_HOME}/config.json: {error}")
     troubles: list[str] = []

@@ -11,7 +11,7 @@ from cairn.errors import Invalid, Misconfigured
 from cairn.project.bundle import SECTIONS
 from cairn.project.layout import CONFIG, read_json
 from cairn.seams import StorageBackend
-from cairn.settings_files import check_choice, fitted
+from cairn.settings_files import check_choice, laid_over
 
 SECTION_NAMES = ("all", *SECTIONS)
 SOURCE_SCOPES = ("all", "local", "imports")
@@ -99,37 +99,24 @@ def load(storage: StorageBackend) -> Options:
         data = read_json(storage, CONFIG)
     except Invalid as error:
         raise Misconfigured(str(error), **error.facts) from None
-    merged = defaults()
-    if data is not None:
-        if not isinstance(data, dict):
-            raise Misconfigured(f"{CONFIG} must hold a JSON object.", setting=str(CONFIG))
-        merge(merged, data)
+    if data is not None and not isinstance(data, dict):
+        raise Misconfigured(f"{CONFIG} must hold a JSON object.", setting=str(CONFIG))
+    values = merged(data or {})
     for dotted, allowed in _CHOICES.items():
         section, _, key = dotted.partition(".")
-        check_choice(merged[section][key], allowed, dotted, str(CONFIG))
-    return Options(merged)
+        check_choice(values[section][key], allowed, dotted, str(CONFIG))
+    return Options(values)
 
 
-def merge(base: dict[str, Any], given: Mapping[str, Any], at: str = "") -> None:
-    """Lay `given` over `base`, in place; unknown names and wrong kinds raise."""
-    for key, value in given.items():
-        here = f"{at}{key}"
-        if key not in base:
-            if at == "query.templates." and isinstance(value, dict):
-                base[key] = value
-                continue
-            raise Misconfigured(
-                f'{CONFIG}: there is no setting "{here}". Known here: {", ".join(base)}.', setting=here
-            )
-        known = base[key]
-        if isinstance(known, dict):
-            if not isinstance(value, dict):
-                raise Misconfigured(f"{CONFIG}: {here} must be an object.", setting=here)
-            merge(known, value, f"{here}.")
-        else:
-            if known is not None:  # what has no default may be anything, or nothing
-                fitted(value, float if type(known) is int else type(known), here, str(CONFIG))
-            base[key] = value
+def merged(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults with `given` over them; unknown names and wrong kinds raise. A template may have any name."""
+    base = defaults()
+    query = given.get("query")
+    templates = query.get("templates") if isinstance(query, dict) else None
+    for name, template in templates.items() if isinstance(templates, dict) else ():
+        if isinstance(template, dict):
+            base["query"]["templates"].setdefault(name, dict.fromkeys(template))
+    return laid_over(base, given, "", lambda _section, _key: str(CONFIG))
 
 
 def settled(values: dict[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, Misconfigured, NotFound
 from cairn.seams import Locator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 FILE_NAME = "ome.toml"
 RELOAD_SECONDS = 1.0
-T = TypeVar("T")
 EVENT_FIELDS = ("owner_id", "session_id", "space")
 
 
@@ -122,10 +121,14 @@ def switched(text: str, name: str, *, enabled: bool) -> str:
 
 
 def _options(at: str, table: Any, base: Options, text: str) -> Options:
-    own = dict(table) if isinstance(table, dict) else table
-    gate = own.pop("gate", {}) if isinstance(own, dict) else {}
-    made = _table(at, own, base, text, sorted(_COMMON | _OWN.get(at.partition(".")[2], set())))
-    made = replace(made, gate=_gate(f"{at}.gate", gate, base.gate, text))
+    if not isinstance(table, dict):
+        raise _wrong(text, "", at.rpartition(".")[2], f'"{at}" must be a table: write [{at}]')
+
+    def origin(section: str, key: str) -> str:
+        return f"{FILE_NAME}, line {line_of(text, section, key)}"
+
+    known = [*sorted(_COMMON | _OWN.get(at.partition(".")[2], set())), "gate"]
+    made = laid_over(base, table, at, origin, known=known)
     if made.cron:
         try:
             Cron.parse(made.cron)
@@ -135,27 +138,11 @@ def _options(at: str, table: Any, base: Options, text: str) -> Options:
         raise _wrong(text, at, "similarity", f"[{at}] similarity must be above 0 and at most 1")
     if made.min_cases < 2 or made.min_steps < 1 or not 1 <= made.window_days <= 10**5:
         raise _wrong(text, at, "", f"[{at}] min_cases starts at 2, min_steps and window_days at 1")
+    gate = f"{at}.gate"
+    if made.gate.threshold < 1:
+        raise _wrong(text, gate, "threshold", f"[{gate}] threshold must be 1 or more")
+    check_choice(made.gate.event_field, EVENT_FIELDS, f"{gate}.event_field", origin(gate, "event_field"))
     return made
-
-
-def _gate(at: str, table: Any, base: Gate, text: str) -> Gate:
-    made = _table(at, table, base, text, [one.name for one in fields(Gate)])
-    if made.threshold < 1:
-        raise _wrong(text, at, "threshold", f"[{at}] threshold must be 1 or more")
-    check_choice(
-        made.event_field,
-        EVENT_FIELDS,
-        f"{at}.event_field",
-        f"{FILE_NAME}, line {line_of(text, at, 'event_field')}",
-    )
-    return made
-
-
-def _table(at: str, table: Any, base: T, text: str, known: Sequence[str]) -> T:
-    if not isinstance(table, dict):
-        raise _wrong(text, "", at.rpartition(".")[2], f'"{at}" must be a table: write [{at}]')
-    given = {key: (value, f"{FILE_NAME}, line {line_of(text, at, key)}") for key, value in table.items()}
-    return laid_over(base, given, at, known)
 
 
 def _wrong(text: str, section: str, key: str, trouble: str) -> Misconfigured:
