@@ -56,7 +56,7 @@ class SqliteJobs:
 
     def set_found(self, *, now: float) -> None:
         """The queue has been found again from the notes: `is_new` is over."""
-        self._write(
+        self._database.write(
             lambda db: db.execute(
                 "INSERT INTO found_again SELECT ? WHERE NOT EXISTS (SELECT 1 FROM found_again)", (now,)
             )
@@ -123,12 +123,12 @@ class SqliteJobs:
                 )
             return freed
 
-        return self._write(work)
+        return self._database.write(work)
 
     def free_held(self, strategy: str, *, dead_too: bool, now: float) -> int:
         """Make the held jobs of `strategy` pending and due, and its dead ones too if wanted."""
         which = "('held', 'pending', 'dead')" if dead_too else "('held', 'pending')"
-        return self._write(
+        return self._database.write(
             lambda db: (
                 db.execute(
                     f"UPDATE runs SET status = 'pending', due_at = min(due_at, ?),"
@@ -164,7 +164,7 @@ class SqliteJobs:
                     return [Job(r[0], Ask.of(strategy, r[1], json.loads(r[2])), r[3] + 1) for r in rows]
             return []
 
-        return self._write(work)
+        return self._database.write(work)
 
     def finish(self, ended: Iterable[tuple[int, str, str, Sequence[str]]], *, now: float) -> None:
         """Record (job id, status, reason, outputs) for jobs that are still running."""
@@ -180,12 +180,12 @@ class SqliteJobs:
                 rows,
             )
 
-        self._write(work)
+        self._database.write(work)
 
     def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
         """Put running jobs back: (job id, reason, due at). `count=False` takes the attempt back as well."""
         rows = [(due, reason, 0 if count else 1, job_id) for job_id, reason, due in failed]
-        self._write(
+        self._database.write(
             lambda db: db.executemany(
                 "UPDATE runs SET status = 'pending', due_at = ?, reason = ?, attempts = attempts - ?"
                 " WHERE id = ? AND status = 'running'",
@@ -214,7 +214,7 @@ class SqliteJobs:
                 dropped += len(doomed)
             return dropped
 
-        dropped = self._write(work)
+        dropped = self._database.write(work)
         if not self._database.scrub():
             raise Unavailable(
                 "the queue of the strategies is in use just now; forget again to remove the freed bytes"
@@ -223,7 +223,7 @@ class SqliteJobs:
 
     def revive(self) -> int:
         """Return every `running` job to the queue. For the lease holder at start: its predecessor is dead."""
-        return self._write(
+        return self._database.write(
             lambda db: (
                 db.execute("UPDATE runs SET status = 'pending', due_at = 0 WHERE status = 'running'").rowcount
             )
@@ -231,7 +231,7 @@ class SqliteJobs:
 
     def prune(self, before: float) -> int:
         """Drop records of runs that ended before `before`; the notes and the journal know of them."""
-        return self._write(
+        return self._database.write(
             lambda db: (
                 db.execute(
                     "DELETE FROM runs WHERE status IN ('done', 'skipped') AND finished_at < ?", (before,)
@@ -260,7 +260,7 @@ class SqliteJobs:
                     (strategy, cron, next_at, last_at),
                 )
 
-        self._write(work)
+        self._database.write(work)
 
     def seen(self) -> dict[str, int]:
         """How long each session log was when its cells were last looked at."""
@@ -268,10 +268,10 @@ class SqliteJobs:
 
     def forget_seen(self) -> None:
         """Let every session log be looked at again."""
-        self._write(lambda db: db.execute("DELETE FROM seen"))
+        self._database.write(lambda db: db.execute("DELETE FROM seen"))
 
     def set_seen(self, sizes: dict[str, int]) -> None:
-        self._write(
+        self._database.write(
             lambda db: db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", list(sizes.items()))
         )
 
@@ -316,6 +316,3 @@ class SqliteJobs:
 
     def _read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._database.read(lambda db: db.execute(sql, values).fetchall())
-
-    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return self._database.write(work)

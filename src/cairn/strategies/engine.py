@@ -174,7 +174,7 @@ class Engine:
         now = self._now()
         queued = []
         for ask in asks:
-            chosen = self._settings_of(ask.strategy)
+            chosen = self._live.of(ask.strategy)
             gate = chosen.gate
             key = {
                 "owner_id": f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.scope.track}/{ask.scope.owner}",
@@ -265,7 +265,7 @@ class Engine:
             return False
         now = self._now()
         # The read comes first: it is what notices that the queue vanished.
-        waiting = self.jobs.due([only] if only else self._active(), now=now, far=self._far(now))
+        waiting = self.jobs.due([only] if only else self._live.active(), now=now, far=self._far(now))
         lost = self.jobs.is_new or self._look_again
         return waiting or lost or (not only and self._clocks_due(now))
 
@@ -282,7 +282,9 @@ class Engine:
         """
         if not self._on or not self.has_due(only):
             return 0
-        names = (lambda: [name for name in self._active() if name == only]) if only else self._active
+        names = (
+            (lambda: [name for name in self._live.active() if name == only]) if only else self._live.active
+        )
         return self._drain(names, limit, time.monotonic() + seconds)
 
     def _drain(self, names: Callable[[], Sequence[str]], limit: int, deadline: float) -> int:
@@ -315,7 +317,7 @@ class Engine:
     def _run_batch(self, jobs: Sequence[Job]) -> int:
         name = jobs[0].ask.strategy
         strategy = self._strategies[name]
-        kit = replace(self._kit, options=self._settings_of(name))
+        kit = replace(self._kit, options=self._live.of(name))
         try:
             outcomes = [*strategy.run(jobs, kit)]
         except Unavailable as error:
@@ -377,7 +379,7 @@ class Engine:
         if isinstance(error, NotFound):
             self._record([Outcome(job, "skipped", f"what it consumes is gone: {error}")])
             return 1
-        if job.attempt > self._settings_of(job.ask.strategy).max_retries:
+        if job.attempt > self._live.of(job.ask.strategy).max_retries:
             self.jobs.finish([(job.id, "dead", _named(error), ())], now=now)
             return 1
         self.jobs.retry([(job.id, _named(error), now + min(2.0 ** (job.attempt - 1), LONGEST_BACKOFF))])
@@ -390,8 +392,8 @@ class Engine:
         self._last_look = now
         if was_set_back:
             return True
-        for name in self._active():
-            chosen = self._settings_of(name)
+        for name in self._live.active():
+            chosen = self._live.of(name)
             if chosen.cron:
                 row = self.jobs.schedule(name)
                 if row is None or row[0] != chosen.cron or row[1] <= now:
@@ -411,8 +413,8 @@ class Engine:
     def _turn_clocks(self) -> None:
         """Queue what schedules, scans and opened gates make due. One late cron time counts, not every missed one."""
         now = self._now()
-        for name in self._active():
-            chosen = self._settings_of(name)
+        for name in self._live.active():
+            chosen = self._live.of(name)
             if chosen.cron:
                 self._turn_cron(name, chosen.cron, now)
             elif (row := self.jobs.schedule(name)) is not None:
@@ -441,7 +443,7 @@ class Engine:
 
     def _asked_by_clock(self, name: str, due: datetime) -> builtins.list[Ask]:
         strategy = self._strategies[name]
-        kit = replace(self._kit, options=self._settings_of(name))
+        kit = replace(self._kit, options=self._live.of(name))
         if strategy.trigger == "schedule":
             return [*strategy.scheduled(Schedule(name, due), kit)]
         self._discover(only=name, everything=True)
@@ -475,7 +477,7 @@ class Engine:
             if only and name != only:
                 continue
             known = self.jobs.known(name)
-            kit = replace(self._kit, options=self._settings_of(name))
+            kit = replace(self._kit, options=self._live.of(name))
             fresh = [
                 ask
                 for ask in strategy.discover(events, kit)
@@ -507,7 +509,7 @@ class Engine:
         counts = self.jobs.counts()
         out = []
         for name, strategy in self._strategies.items():
-            chosen = self._settings_of(name)
+            chosen = self._live.of(name)
             row = self.jobs.schedule(name)
             last = [run for run in self.jobs.runs(strategy=name, limit=1) if run.finished_at]
             dead = self.jobs.runs(strategy=name, status="dead", limit=1)
@@ -574,7 +576,7 @@ class Engine:
         strategy = self._named_strategy(name)
         if not timeout > 0:
             raise Invalid(f"timeout = {timeout} is not a positive number of seconds.", field="timeout")
-        if not force and (not self._on or name not in self._active()):
+        if not force and (not self._on or name not in self._live.active()):
             return TriggerResult(name, "disabled")
         before = self.jobs.counts().get(name, {})
         deadline = time.monotonic() + timeout
@@ -585,7 +587,7 @@ class Engine:
                     if mine:
                         asked = True
                         if strategy.trigger == "schedule":
-                            kit = replace(self._kit, options=self._settings_of(name))
+                            kit = replace(self._kit, options=self._live.of(name))
                             self._enqueue(list(strategy.scheduled(Schedule(name, self._clock.now()), kit)))
                         else:
                             self._discover(only=name, everything=True)
@@ -613,12 +615,6 @@ class Engine:
             )
         return self._strategies[name]
 
-    def _settings_of(self, name: str) -> Options:
-        return self._live.of(name)
-
-    def _active(self) -> builtins.list[str]:
-        return self._live.active()
-
     # -- small things
 
     def _journal(self, space: Space) -> Locator:
@@ -628,7 +624,7 @@ class Engine:
         return self._clock.now().timestamp()
 
     def _far(self, now: float) -> float:
-        slowest = max((self._settings_of(name).idle_seconds for name in self._strategies), default=0.0)
+        slowest = max((self._live.of(name).idle_seconds for name in self._strategies), default=0.0)
         return now + max(slowest, LONGEST_BACKOFF) + 60
 
 
