@@ -228,7 +228,7 @@ class Single(Room):
         space = Space(app_id, project_id)
         rows, total = self.parts.keeper.list(
             space,
-            scope=self._scope(space, scope, owner),
+            scope=named_scope(self.parts, space, scope, owner),
             status=status,
             category=category,
             pinned=pinned,
@@ -251,7 +251,7 @@ class Single(Room):
     ) -> dict[str, Any]:
         """One memory as a row."""
         space = Space(app_id, project_id)
-        found = self.parts.keeper.find(space, memory_id, scope=self._scope(space, scope, owner))
+        found = self.parts.keeper.find(space, memory_id, scope=named_scope(self.parts, space, scope, owner))
         return self.parts.keeper.row(found)
 
     @operation(
@@ -324,8 +324,7 @@ class Single(Room):
         """Everything on record about a memory, oldest first."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.history(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -343,8 +342,7 @@ class Single(Room):
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.why(self.parts.keeper, space, memory_id, scope=where)
 
     # ------------------------------------------------------------ correcting
@@ -390,8 +388,7 @@ class Single(Room):
         changes = {name: value for name, value in named.items() if value is not None}
         if not changes:
             raise Invalid("Say what to change: content, category, importance, ...", field="content")
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.edit(self.parts.keeper, space, memory_id, scope=where, reason=reason, **changes)
 
     @operation(
@@ -420,8 +417,7 @@ class Single(Room):
         """Replace a memory by a new one; the old stays readable and says by what and why."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         named: dict[str, Any] = {"category": category, "importance": importance}
         fields = {name: value for name, value in named.items() if value is not None}
         return corrections.supersede(
@@ -454,8 +450,7 @@ class Single(Room):
         """Keep a memory at hand: promoted, tier 1, no decay."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.pin(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -477,8 +472,7 @@ class Single(Room):
         """Let a pinned memory age like any other, from now."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.pin(self.parts.keeper, space, memory_id, scope=where, pinned=False)
 
     @operation(
@@ -504,8 +498,7 @@ class Single(Room):
         """Put a memory away: it stays in its note, but out of answers, dedup and limits."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.archive(self.parts.keeper, space, memory_id, scope=where, reason=reason)
 
     @operation(
@@ -528,8 +521,7 @@ class Single(Room):
         """Bring an archived memory back."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.restore(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -551,8 +543,7 @@ class Single(Room):
         """Promote a candidate: a person vouches for it, whatever its origin."""
         from cairn.governed import corrections
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return corrections.promote(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -584,7 +575,7 @@ class Single(Room):
         from cairn.governed import procedures
 
         space, keeper = Space(app_id, project_id), self.parts.keeper
-        where = self._scope(space, scope, owner)
+        where = named_scope(self.parts, space, scope, owner)
         procedures.outcome(
             keeper,
             space,
@@ -614,8 +605,7 @@ class Single(Room):
         """A procedure as a whole: when and how, how often it worked, every outcome, and what it was learned from."""
         from cairn.governed import procedures
 
-        space = Space(app_id, project_id)
-        where = self._scope(space, scope, owner)
+        space, where = self._at(app_id, project_id, scope, owner)
         return procedures.show(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -674,7 +664,7 @@ class Single(Room):
 
         parts, space, entry = self.parts, Space(app_id, project_id), memory_id
         phrases, more = _texts(words, "words"), _texts(also, "also")
-        where = self._scope(space, scope, owner)
+        where = named_scope(self.parts, space, scope, owner)
         if memory_id is not None and where is None:
             entry, where = _entry_of(parts, space, memory_id)
 
@@ -700,8 +690,9 @@ class Single(Room):
         with parts.engine.paused() as paused:
             return run(paused=paused)
 
-    def _scope(self, space: Space, scope: str | None, owner: str) -> Scope | None:
-        return named_scope(self.parts, space, scope, owner)
+    def _at(self, app_id: str, project_id: str, scope: str | None, owner: str) -> tuple[Space, Scope | None]:
+        space = Space(app_id, project_id)
+        return space, named_scope(self.parts, space, scope, owner)
 
 
 def unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
