@@ -475,3 +475,15 @@ def test_what_strategies_share_of_a_batch_is_let_go_when_it_is_done(tmp_path: Pa
         world.run(world.talk([("Ana", f"I moved to town{number} last month.")], session=f"s{number}"))
     cells = world.engine._cells
     assert (len(cells._cells), len(cells._statements), cells._messages_kept) == (0, 0, 0)
+
+
+def test_steady_work_keeps_no_more_cells_than_a_batch(tmp_path: Path, monkeypatch):
+    """A long life: where work never ends, what strategies share is still bounded."""
+    monkeypatch.setattr("cairn.strategies.cells.CELLS_KEPT", 3)
+    world = World(tmp_path / "root")
+    monkeypatch.setattr(world.engine._cells, "let_go", lambda: None)  # there is always more to do
+    for number in range(8):
+        world.run(world.talk([("Ana", f"I moved to town{number} last month.")], session=f"s{number}"))
+    cells = world.engine._cells
+    assert (len(cells._cells), len(cells._statements)) == (3, 3)
+    assert cells._messages_kept == 3

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
     from cairn.strategies import Ask
 
+CELLS_KEPT = 512
 _MESSAGES_KEPT = 20_000
-_CELLS_KEPT = 1024
 _log = logging.getLogger(__name__)
 _Kept = tuple[int, Cell, dict[tuple[str, str], CellCorrections]]
 
 
 class Cells:
-    """Reads cells. Keeps those that several strategies ask for in one batch."""
+    """Reads cells. Keeps those that several strategies ask for in one batch, and no more under steady work."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Cells:
         kept = self._cells.get((locator, ask.cell_id))
         if kept is None or kept[0] != size:
             kept = self._cells[locator, ask.cell_id] = (size, *self._read(locator, ask, kept))
-            while self._messages_kept > _MESSAGES_KEPT:
+            while self._messages_kept > _MESSAGES_KEPT or len(self._cells) > CELLS_KEPT:
                 _, (_, oldest, _) = self._cells.popitem(last=False)
                 self._messages_kept -= len(oldest.messages)
         _, cell, corrections = kept
@@ -103,7 +103,7 @@ class Cells:
             return statements_of(corrected(cell.messages, mine.current), zone, self._step_aside)
         if key not in self._statements or self._statements[key][0] is not cell:
             self._statements[key] = (cell, statements_of(cell.messages, zone, self._step_aside))
-            while len(self._statements) > _CELLS_KEPT:
+            while len(self._statements) > CELLS_KEPT:
                 self._statements.popitem(last=False)
         return self._statements[key][1]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
-from cairn.strategies.cells import Cells
+from cairn.strategies.cells import CELLS_KEPT, Cells
 from cairn.strategies.cron import Cron
 from cairn.strategies.options import LiveOptions, Options
 from cairn.strategies.registry import all_strategies
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cairn.notes.root import MemoryRoot
 
 LEASE = "engine"
-BATCH = 1024
+BATCH = CELLS_KEPT  # what one strategy has read, the next still finds
 MODEL_BATCH = 8
 LONGEST_BACKOFF = 300.0
 WAIT_WHEN_UNAVAILABLE = 15.0
