@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 
 import cairn
-from cairn.agents import cold, hook, link, spool
+from cairn.agents import cold, hook, link
 from cairn.agents.hosts import HookEvent, answer, read_event
-from cairn.agents.taking import space_at, take_in
+from cairn.agents.taking import take_in
 from cairn.agents.warm import Warm, serve
 from cairn.agents.warm import main as warm_main
+from cairn.engines import spool
 from cairn.memory import Memory
+from cairn.projects import space_at
 from tests.waiting import until
 
 START = {"hook_event_name": "SessionStart", "session_id": "abc", "source": "startup", "transcript_path": ""}

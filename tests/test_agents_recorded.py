@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import cairn
-from cairn.agents import hook, spool
+from cairn.agents import hook
 from cairn.agents.warm import Warm
+from cairn.engines import spool
 from cairn.memory import Memory
 
 RECORDED = Path(__file__).parent / "golden" / "hooks"

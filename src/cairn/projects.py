@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.locks import FileLocks
-from cairn.errors import Invalid
+from cairn.errors import CairnError, Invalid
 from cairn.project import git
 from cairn.project.project import ProjectMemory
+from cairn.types import Space
 
 if TYPE_CHECKING:
     import os
@@ -44,3 +45,14 @@ def open_project(
         writer=writer,
         capture=capture,
     )
+
+
+def space_at(folder: str) -> Space:
+    """The space of the repository at `folder`; the general one where there is no repository."""
+    if not folder or not Path(folder).is_dir():
+        return Space()
+    try:
+        tree = git.top_of(Path(folder))
+        return open_project(folder).space if (tree / ".git").exists() else Space()
+    except CairnError:
+        return Space()

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import cairn
+from cairn.agents.warm import Warm
+from cairn.engines import spool
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving
 
@@ -203,3 +205,63 @@ def test_the_audit_log_forgets_too(tmp_path):
     lines = [json.loads(line) for line in (root / ".server" / "audit.jsonl").read_bytes().splitlines()]
     assert [line["operation"] for line in lines] == ["add", "search", "forget_person"]
     assert lines[1]["about"]["user_id"] == "[forgotten]"
+
+
+def hooked(session, words):
+    return {
+        "host": "claude",
+        "name": "Stop",
+        "moment": "turn",
+        "session": session,
+        "folder": "",
+        "prompt": words,
+    }
+
+
+def test_what_hooks_of_agents_left_is_handed_over_and_forgotten(tmp_path, monkeypatch):
+    """Words that no memory has taken in yet are kept all the same: they are in the export, and they go with the rest."""
+    for name, value in {**QUIET, "CAIRN_MEMORY__PERSON": "alicia"}.items():
+        monkeypatch.setenv(name, value)
+    root = tmp_path / "root"
+    by = ThroughPython(root)
+    spool.put(root, hooked("one", "I moved to Lisbon."))
+    spool.put(root, hooked("two", "My cat is called Plumkin. The sky is blue."))
+    (spool.folder(root) / "0-1.broken").write_text('{"prompt": "half a word of Porto')
+    spool.cursor(root, "claude-one").parent.mkdir()
+    spool.cursor(root, "claude-one").write_text('{"at": 7, "early": ["ab"], "seen": ["cd"]}')
+
+    assert [one["prompt"] for one in by.ask("export_session", session_id="claude-one")["waiting"]] == [
+        "I moved to Lisbon."
+    ]
+    assert by.ask("forget_session", session_id="claude-one", dry_run=True)["removed"] == {"waiting events": 1}
+    receipt = by.ask("forget_session", session_id="claude-one")
+    assert (receipt["complete"], receipt["removed"]["waiting events"]) == (True, 1), receipt["stays"]
+    assert holding(root, "Lisbon") == []
+    # How far the transcript was read stays, or it would all come back; what was said in it does not, hashed or not.
+    assert json.loads(spool.cursor(root, "claude-one").read_text()) == {"at": 7, "early": [], "seen": []}
+
+    with cairn.open_blocking(root) as memory:
+        assert memory.memories.forget(words=["Plumkin"]).complete
+    assert holding(root, "Plumkin") == []
+    assert "sky is blue" in str(by.ask("export_person", user_id="alicia")["waiting"])
+    with pytest.raises(cairn.NotFound):
+        by.ask("forget_person", user_id="bob")
+    assert by.ask("forget_person", user_id="alicia")["complete"]
+    assert holding(root, "sky is blue|Porto") == []
+
+
+def test_an_event_that_is_forgotten_while_it_is_taken_in_stays_away(tmp_path, monkeypatch):
+    root = tmp_path / "root"
+    waiting = spool.waiting
+
+    def forgotten(at):
+        for path, event in waiting(at):
+            path.unlink()
+            yield path, event
+
+    monkeypatch.setattr(spool, "waiting", forgotten)
+    monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", "none")
+    with cairn.open_blocking(root, background=False) as memory:
+        spool.put(root, hooked("one", "I moved to Lisbon."))
+        assert Warm(memory, root).drain() == 0
+    assert holding(root, "Lisbon") == []

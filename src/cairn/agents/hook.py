@@ -18,9 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn.agents import quick, spool
+from cairn.agents import quick
 from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.link import ask, start_warm
+from cairn.engines import spool
 
 if TYPE_CHECKING:
     from cairn.config import Settings

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cairn.agents import edits, spool
+from cairn.agents import edits
 from cairn.agents.edits import Inserted
+from cairn.engines import spool
 from cairn.errors import Invalid, NotFound
 
 HOSTS = ("claude", "codex", "cursor", "gemini", "opencode")

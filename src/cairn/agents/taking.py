@@ -19,12 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cairn.agents import lessons, spool
+from cairn.agents import lessons
 from cairn.agents.hosts import HookEvent
-from cairn.errors import CairnError, Invalid
+from cairn.engines import spool
+from cairn.errors import Invalid
 from cairn.governed.secrets import redact
 from cairn.memory import Memory
 from cairn.project.importers import Importer, Session, importer_for, said
+from cairn.projects import space_at
 from cairn.types import Message, Space
 
 _IMPORTERS = {"claude": "claude-local", "codex": "codex-local"}
@@ -52,7 +54,7 @@ def take_in(memory: Memory, event: HookEvent) -> int:
 
 def session_of(event: HookEvent) -> str:
     """The session of the memory that an event belongs to."""
-    return f"{event.host}-{event.session}"[:128]
+    return spool.session_of(event.to_json())
 
 
 def _add(memory: Memory, session: str, space: Space, host: str, message: Message) -> None:
@@ -78,26 +80,11 @@ def _key(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def space_at(folder: str) -> Space:
-    """The space of the repository at `folder`; the general one where there is no repository."""
-    if not folder or not os.path.isdir(folder):
-        return Space()
-    from cairn.project import git
-    from cairn.projects import open_project
-
-    try:
-        tree = git.top_of(Path(folder))
-        return open_project(folder).space if (tree / ".git").exists() else Space()
-    except CairnError:
-        return Space()
-
-
 class _Cursor:
     """How far a transcript was read, and the words that came from events before it had them."""
 
     def __init__(self, root: Path, session: str) -> None:
-        name = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-        self._path = spool.folder(root) / "read" / name
+        self._path = spool.cursor(root, session)
         self.at = 0
         self.early: list[str] = []
         self.seen: list[str] = []

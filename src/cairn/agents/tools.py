@@ -68,7 +68,7 @@ class Call:
     @property
     def spaces(self) -> list[Space]:
         """The repository's space (or the one that is named), then the general one of the same app."""
-        from cairn.agents.taking import space_at
+        from cairn.projects import space_at
 
         app, project = self.about.get("app_id", "default"), self.about.get("project_id")
         first = Space(app, project) if project else space_at(self.folder or "") if self.folder else Space(app)

@@ -22,12 +22,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.agents import spool, tools
+from cairn.agents import tools
 from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
 from cairn.config import load
+from cairn.engines import spool
 from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
 
@@ -122,7 +123,10 @@ class Warm:
         with self._drained:
             for path, data in spool.waiting(self.root):
                 try:
-                    take_in(self.memory, HookEvent.of(data))
+                    with self.memory.parts.local_locks.hold(spool.LOCK):
+                        if spool.read(path) != data:
+                            continue  # somebody forgot it, or part of it, meanwhile
+                        take_in(self.memory, HookEvent.of(data))
                 except Unavailable as error:
                     spool.trouble(self.root, f"a turn is not captured yet: {error}")
                     break

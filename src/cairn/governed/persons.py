@@ -149,8 +149,10 @@ def _logs(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str, list[tup
             )
 
 
-def export_person(keeper: Keeper, space: Space, user: str) -> dict[str, Any]:
-    """Everything kept of a person: notes as they stand, and what they said.
+def export_person(
+    keeper: Keeper, space: Space, user: str, *, waiting: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Everything kept of a person: notes as they stand, what they said, and what of it is not taken in yet.
 
     Raises:
         NotFound: nothing is.
@@ -169,20 +171,28 @@ def export_person(keeper: Keeper, space: Space, user: str) -> dict[str, Any]:
         }
         for one in sessions_with(keeper, space, user)
     ]
-    if not files and not sessions:
+    if not files and not sessions and not waiting:
         raise NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
-    return {"user_id": user, "at": stamp(keeper.clock.now()), "notes": files, "sessions": sessions}
+    return {
+        "user_id": user,
+        "at": stamp(keeper.clock.now()),
+        "notes": files,
+        "sessions": sessions,
+        "waiting": list(waiting),
+    }
 
 
-def export_session(keeper: Keeper, space: Space, session_id: str) -> dict[str, Any]:
-    """A session word for word, and the entries that were made from it.
+def export_session(
+    keeper: Keeper, space: Space, session_id: str, *, waiting: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """A session word for word, the entries that were made from it, and what of it is not taken in yet.
 
     Raises:
         NotFound: there is none of that name.
     """
     at = session_locator(space, session_id)
     said = next((said for place, _, said in _logs(keeper, space) if place == at), None)
-    if said is None:
+    if said is None and not waiting:
         raise NotFound(
             f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
         )
@@ -199,8 +209,9 @@ def export_session(keeper: Keeper, space: Space, session_id: str) -> dict[str, A
     return {
         "session_id": session_id,
         "at": stamp(keeper.clock.now()),
-        "messages": [dict(raw) for _, raw in said],
+        "messages": [dict(raw) for _, raw in said or ()],
         "entries": made,
+        "waiting": list(waiting),
     }
 
 
@@ -218,6 +229,7 @@ def forget_person(
     *,
     shared: bool,
     dry_run: bool,
+    waiting: Callable[[Going], int] = lambda _: 0,
     settle: Callable[[], Sequence[tuple[str, str]]],
     retell: Callable[[str], int],
     hooks: Hooks,
@@ -232,6 +244,7 @@ def forget_person(
         user: The person's id.
         shared: Take what they said out of sessions that others had a part in, too.
         dry_run: Only tell.
+        waiting: How much of theirs waits to be taken in.
         settle: Waits for whoever may still write what he read before; who was not done in time, and why.
         retell: Tells a session's episodes anew from what is left of it.
         hooks: By name, what takes them out of places this module cannot see; each returns how many things it removed.
@@ -247,11 +260,13 @@ def forget_person(
     with_others = [one for one in found if len(one.users) > 1]
     notes = _files_of(keeper, scope)
     lines = sum(1 for _, line in _journal_lines(keeper, space) if _is_about(line, going))
-    if not found and not notes and not lines:
+    waits = waiting(going)
+    if not found and not notes and not lines and not waits:
         raise NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
     if dry_run:
         _count(keeper, going, found, notes, shared=shared)
         going.add("journal lines", lines)
+        going.add("waiting events", waits)
     else:
         for _ in range(2):
             going.stays.clear()
@@ -277,6 +292,7 @@ def forget_session(
     session_id: str,
     *,
     dry_run: bool,
+    waiting: Callable[[Going], int] = lambda _: 0,
     settle: Callable[[], Sequence[tuple[str, str]]],
     hooks: Hooks,
     files: Files,
@@ -288,21 +304,24 @@ def forget_session(
         NotFound: there is none of that name.
     """
     at = session_locator(space, session_id)
-    found = next((one for one in _logs(keeper, space) if one[0] == at), None)
-    if found is None:
+    found = next((said for place, _, said in _logs(keeper, space) if place == at), None)
+    going = Going(space, sessions=[session_id])
+    waits = waiting(going)
+    if found is None and not waits:
         raise NotFound(
             f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
         )
-    going = Going(space, sessions=[session_id])
-    said = Session(session_id, at, frozenset(), tuple(found[2]))
-    wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=_cells_of(keeper, at))
+    said = Session(session_id, at, frozenset(), tuple(found or ()))
+    cells = _cells_of(keeper, at) if found is not None else set()
+    wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=cells)
     wanted.lost = _lost([said])
     going.wanted = wanted
     done = Tally(dry=dry_run)
     if dry_run:
-        going.add("messages", len(found[2]))
-        going.add("sessions")
-        going.paths.append(at.key)
+        going.add("messages", len(said.messages))
+        going.add("sessions", found is not None)
+        going.add("waiting events", waits)
+        going.paths += [at.key] if found is not None else []
         removal.from_notes(keeper, wanted, done, profile)
     else:
         for _ in range(2):

@@ -1762,6 +1762,9 @@ class PersonData:
     at: Annotated[str, says("when it was looked up", "2026-06-01T09:30:00+00:00")]
     notes: Annotated[list[PersonNote], says("their notes", [])]
     sessions: Annotated[list[PersonSession], says("what they said", [])]
+    waiting: Annotated[
+        list[dict[str, Any]], says("what hooks of agents have left and the memory has not taken in yet", [])
+    ]
 
 
 class SessionEntry:
@@ -1782,6 +1785,9 @@ class SessionData:
     at: Annotated[str, says("when it was looked up", "2026-06-01T09:30:00+00:00")]
     messages: Annotated[list[dict[str, Any]], says("what was said, word for word", [{"content": "I moved."}])]
     entries: Annotated[list[SessionEntry], says("what was made from it", [])]
+    waiting: Annotated[
+        list[dict[str, Any]], says("what hooks of agents have left and the memory has not taken in yet", [])
+    ]
 
 
 class FarewellData:

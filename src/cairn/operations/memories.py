@@ -712,6 +712,7 @@ def unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
 def purgers(parts: Parts) -> Mapping[str, Purger]:
     """What `forget` cannot see from the notes: former texts of entries, and the index to its last byte."""
     return {
+        "waiting events": lambda wanted: _purge_spool(parts, wanted),
         "history texts": lambda wanted: purge_history(parts, wanted),
         "index": lambda wanted: purge_index(parts, wanted.paths),
     }
@@ -730,6 +731,27 @@ def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | 
             continue
         return entry, scope
     raise NotFound(f"There is no entry {public_id[:80]} in {space.app}/{space.project}.", id=public_id)
+
+
+def _purge_spool(parts: Parts, wanted: Wanted) -> int:
+    """The words in what hooks of agents have left and nobody has taken in yet; all of it is one person's."""
+    from cairn.engines import spool
+    from cairn.projects import space_at
+
+    def change(event: dict[str, Any]) -> dict[str, Any] | None:
+        if "text" in event or "trouble" in event:
+            return None if wanted.found_in(str(event.get("text") or event.get("trouble"))) else event
+        if space_at(str(event.get("folder", ""))) != wanted.space:
+            return event
+        return {
+            name: wanted.without(value) if name in {"prompt", "reply"} and isinstance(value, str) else value
+            for name, value in event.items()
+        }
+
+    if not wanted.reaches(Scope(wanted.space, "user", parts.settings.memory.person)):
+        return 0
+    with parts.local_locks.hold(spool.LOCK):
+        return spool.clean(parts.settings.root, change)
 
 
 def purge_history(parts: Parts, wanted: Wanted) -> int:

@@ -46,9 +46,11 @@ class Persons(Room):
             NotFound: nothing is kept of them.
         """
         from cairn.governed import persons
+        from cairn.governed.persons import Going
 
         scope = Scope(Space(app_id, project_id), "user", user_id)
-        return persons.export_person(self.parts.keeper, scope.space, scope.owner)
+        waiting = _waiting(self.parts, Going(scope.space, scope.owner))
+        return persons.export_person(self.parts.keeper, scope.space, scope.owner, waiting=waiting)
 
     @operation(
         writes=True,
@@ -91,6 +93,7 @@ class Persons(Room):
                 scope.owner,
                 shared=shared,
                 dry_run=dry_run,
+                waiting=lambda going: len(_waiting(parts, going)),
                 settle=lambda: unsettled(parts, paused=paused),
                 retell=lambda session: parts.capture.reextract(scope.space, session),
                 hooks=_hooks(parts),
@@ -121,7 +124,9 @@ class Persons(Room):
         from cairn import rights
         from cairn.governed import persons
 
-        found = persons.export_session(self.parts.keeper, Space(app_id, project_id), session_id)
+        space = Space(app_id, project_id)
+        waiting = _waiting(self.parts, persons.Going(space, sessions=[session_id]))
+        found = persons.export_session(self.parts.keeper, space, session_id, waiting=waiting)
         turns = ((str(one.get("role")), str(one.get("sender_id"))) for one in found["messages"])
         rights.check_session(session_id, rights.session_owners(turns), limited_to)
         return found
@@ -159,6 +164,7 @@ class Persons(Room):
                 Space(app_id, project_id),
                 session_id,
                 dry_run=dry_run,
+                waiting=lambda going: len(_waiting(parts, going)),
                 settle=lambda: unsettled(parts, paused=paused),
                 hooks=_hooks(parts),
                 files=lambda: every_file(parts),
@@ -174,6 +180,7 @@ class Persons(Room):
 def _hooks(parts: Parts) -> Hooks:
     """What takes somebody out of the places that hold copies, in this order: the index comes last."""
     return {
+        "waiting events": lambda going: _from_spool(parts, going),
         "folders": lambda going: _prune(parts, going),
         "history": lambda going: _from_history(parts, going),
         "unfinished cells": lambda going: parts.capture.forget(going.space, going.sessions),
@@ -181,6 +188,37 @@ def _hooks(parts: Parts) -> Hooks:
         "audit lines": lambda going: _from_audit(parts, going),
         "index": lambda going: purge_index(parts, going.paths),
     }
+
+
+def _waits(parts: Parts, going: Going, event: dict[str, Any]) -> bool:
+    """Whether what an agent's hook has left is of who goes. What cannot be read is the person's whose agents they are."""
+    from cairn.engines import spool
+    from cairn.projects import space_at
+
+    is_theirs = bool(going.owner) and going.owner == parts.settings.memory.person
+    if "text" in event:
+        return is_theirs or any(one.partition("-")[2] in event["text"] for one in going.sessions)
+    if "trouble" in event:
+        return is_theirs or going.names(str(event["trouble"]))
+    named = is_theirs or spool.session_of(event) in going.sessions
+    return named and space_at(str(event.get("folder", ""))) == going.space
+
+
+def _waiting(parts: Parts, going: Going) -> list[dict[str, Any]]:
+    from cairn.engines import spool
+
+    found = (event for _, event in spool.kept(parts.settings.root))
+    return [event for event in found if _waits(parts, going, event)]
+
+
+def _from_spool(parts: Parts, going: Going) -> int:
+    from cairn.engines import spool
+
+    root = parts.settings.root
+    with parts.local_locks.hold(spool.LOCK):
+        for session in going.sessions:
+            spool.forget_marks(root, session)
+        return spool.clean(root, lambda event: None if _waits(parts, going, event) else event)
 
 
 def _prune(parts: Parts, going: Going) -> int:

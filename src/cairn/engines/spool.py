@@ -1,0 +1,167 @@
+"""Events of hooks on their way into memory: one small file each, durable before the hook returns.
+
+    <root>/.hooks/<time>-<pid>-<n>.json     an event that is still to be taken in
+    <root>/.hooks/<time>-<pid>-<n>.broken   one that cannot be taken in, set aside
+    <root>/.hooks/read/<session, hashed>    how far a transcript was read, and hashes of words that came before it
+    <root>/.hooks/troubles.jsonl            what went wrong since a session was last begun
+
+The hook writes, the warm process takes in and removes. Who forgets somebody takes what waits of them out of it, while
+he holds the lock `LOCK`; whoever takes an event in holds it, too, and looks at the event once more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+LOCK = "hooks"
+_MOST_TROUBLE_BYTES = 65_536
+
+
+def folder(root: Path) -> Path:
+    return root / ".hooks"
+
+
+def put(root: Path, event: dict[str, Any]) -> Path:
+    """Keep one event; it is on disk when this returns."""
+    at = folder(root)
+    at.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target = at / f"{time.time_ns():020d}-{os.getpid()}.json"
+    _write(target, event)
+    return target
+
+
+def _write(target: Path, event: dict[str, Any]) -> None:
+    made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(json.dumps(event).encode("utf-8", "surrogatepass"))
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(made, target)
+
+
+def session_of(event: dict[str, Any]) -> str:
+    """The session of the memory that an event belongs to."""
+    return f"{event.get('host', '')}-{event.get('session', '')}"[:128]
+
+
+def cursor(root: Path, session: str) -> Path:
+    """Where it is noted how far the transcript of a session was read."""
+    import hashlib  # a hook that only puts an event away does without
+
+    name = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return folder(root) / "read" / name
+
+
+def kept(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Everything that lies here with words in it: events, half written and broken ones, what was said of trouble.
+
+    What cannot be read as an event is given as `{"text": ...}`.
+    """
+    at = folder(root)
+    for name in sorted(os.listdir(at)) if at.is_dir() else ():
+        event = read(at / name)
+        if event is not None:
+            yield at / name, event
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """What a file here holds, as `kept` gives it; None for a folder, and for what was taken in meanwhile."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        event = json.loads(raw)
+    except (ValueError, RecursionError):
+        event = None
+    return event if isinstance(event, dict) else {"text": raw.decode("utf-8", "replace")}
+
+
+def clean(root: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> int:
+    """Put `change(event)` in the place of each (None: it goes); how many became others. The caller holds `LOCK`.
+
+    What cannot be read as an event goes where it would become another.
+    """
+    changed = 0
+    for path, event in kept(root):
+        made = change(event)
+        if made == event:
+            continue
+        changed += 1
+        if made is None or "text" in event:
+            path.unlink(missing_ok=True)
+        else:
+            _write(path, made)
+    return changed
+
+
+def forget_marks(root: Path, session: str) -> None:
+    """Keep how far the transcript of a session was read, so that it is not read again, and no hash of its words."""
+    path = cursor(root, session)
+    try:
+        at = int(json.loads(path.read_bytes())["at"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return
+    _write(path, {"at": at, "early": [], "seen": []})
+
+
+def waiting(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The events that are still to be taken in, oldest first; a broken file is set aside."""
+    at = folder(root)
+    names = sorted(name for name in os.listdir(at) if name.endswith(".json")) if at.is_dir() else []
+    for name in names:
+        path = at / name
+        try:
+            event = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, RecursionError):
+            with_name = path.with_suffix(".broken")
+            os.replace(path, with_name)
+            trouble(root, f"{name} could not be read and was set aside")
+            continue
+        if isinstance(event, dict):
+            yield path, event
+
+
+def trouble(root: Path, words: str) -> None:
+    """Note that something went wrong, for the next session to say; never raises."""
+    try:
+        at = folder(root)
+        at.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = at / "troubles.jsonl"
+        if path.exists() and path.stat().st_size > _MOST_TROUBLE_BYTES:
+            return
+        line = json.dumps({"at": int(time.time()), "trouble": words[:500]}) + "\n"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(handle, line.encode())
+        finally:
+            os.close(handle)
+    except OSError:
+        return
+
+
+def take_troubles(root: Path) -> list[str]:
+    """What went wrong since this was last asked, each once; it is said only once."""
+    path = folder(root) / "troubles.jsonl"
+    try:
+        aside = path.with_suffix(f".{os.getpid()}")
+        os.rename(path, aside)
+        lines = aside.read_text("utf-8", "replace").splitlines()
+        aside.unlink()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(str(json.loads(line)["trouble"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return list(dict.fromkeys(found))
