@@ -14,7 +14,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from cairn.agents import link, spool
+from cairn.agents import link
+from cairn.engines import spool
 from tests.agent_hosts import Host, Missing, StandIn, binary, stand_in
 from tests.waiting import until
 
