@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cairn.config import load
 from cairn.surfaces.cli import build_parser
+from cairn.surfaces.guard import _OPEN_PATHS
 from cairn.surfaces.hangup import RELOADED
 from tests.surfaces.served import serving
 
@@ -40,6 +42,28 @@ def values(unit, key):
 
 def section(title):
     return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_manifests_ask_what_a_server_answers(tmp_path):
+    """Their settings are settings, probes ask for pages that are open to all, and a server has time to drain."""
+    found = [*yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8"))]
+    by_kind = {one["kind"]: one for one in found}
+    assert set(by_kind) == {"ConfigMap", "Deployment", "Service", "PodDisruptionBudget"}
+    settings = load(tmp_path, environ=by_kind["ConfigMap"]["data"])
+    assert (settings.storage.backend, settings.storage.url) == ("s3", "s3://bucket/memory")
+    pod = by_kind["Deployment"]["spec"]["template"]["spec"]
+    (server,) = pod["containers"]
+    asked = {
+        server[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+    }
+    assert asked == {"/health", "/ready"} <= _OPEN_PATHS
+    assert pod["terminationGracePeriodSeconds"] > 20 + int(
+        server["lifecycle"]["preStop"]["exec"]["command"][1]
+    )
+    labels = by_kind["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert by_kind["Service"]["spec"]["selector"] == labels
+    assert str(server["ports"][0]["containerPort"]) == given("EXPOSE")
+    assert pod["securityContext"]["runAsUser"] == int(given("USER").partition(":")[0])
 
 
 @pytest.mark.parametrize("unit", UNITS)

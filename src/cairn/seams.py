@@ -325,6 +325,10 @@ class StorageBackend(ABC):
         """Put aside copies of what is kept elsewhere than with the notes, and say how many; nothing as a rule."""
         return 0
 
+    def trouble(self) -> str:
+        """What this storage cannot do just now, in a sentence for anybody to read; "" as a rule. Answers at once."""
+        return ""
+
     def close(self) -> None:  # noqa: B027 -- a default
         """Let go of connections, where there are any."""
 

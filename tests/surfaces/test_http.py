@@ -223,6 +223,8 @@ def test_health_and_metrics_and_docs(server):
     assert status == 200
     assert health["status"] == "ok"
     assert {"healthy", "reasons", "pending", "failed_permanent"} <= set(health["cascade"])
+    until(lambda: server.call("GET", "/ready")[0] == 200)  # alive is not ready: an index is made first
+    assert server.call("GET", "/ready")[1]["ready"] is True
     status, text = server.call("GET", "/metrics")
     assert status == 200
     assert 'cairn_requests_total{route="/health",status="200"}' in text

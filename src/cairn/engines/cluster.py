@@ -185,6 +185,9 @@ class ClusterBackend(ObjectBackend):
     def watch(self) -> Watch | None:
         return self.database.watch
 
+    def trouble(self) -> str:
+        return "" if self.database.answers else "PostgreSQL does not answer: what is said is not taken in"
+
     def close(self) -> None:
         for one in self._held:
             one.close()

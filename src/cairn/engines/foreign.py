@@ -92,6 +92,9 @@ class ForeignBackend(StorageBackend):
     def archive(self) -> int:
         return self._inner.archive()
 
+    def trouble(self) -> str:
+        return self._inner.trouble()
+
     def close(self) -> None:
         self._inner.close()
 

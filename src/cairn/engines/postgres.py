@@ -105,6 +105,7 @@ class Postgres:
             ) from None
         self.url, self.root = url, root
         self.writer = uuid.uuid4().hex
+        self.answers = True
         self.pool: ConnectionPool[Connection[Any]] = ConnectionPool(
             url,
             min_size=1,
@@ -130,8 +131,10 @@ class Postgres:
 
         try:
             with self.pool.connection() as one:
+                self.answers = True
                 yield one
         except (PoolTimeout, psycopg.OperationalError) as error:
+            self.answers = False
             raise no_answer(error) from error
         except psycopg.Error as error:
             raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error

@@ -1540,6 +1540,7 @@ class HealthAnswer:
     status: Annotated[str, says("ok or degraded", "ok")]
     version: Annotated[str, says("Cairn's version", "0.1.0")]
     reasons: Annotated[list[str], says("what is wrong, where something is", [])]
+    ready: Annotated[bool, says("whether calls should be sent here: not while the index is made anew", True)]
     capabilities: Annotated[Capabilities, says("what can be done here", {"llm": False, "embed": True})]
     disabled_features: Annotated[list[str], says("what cannot", ["llm", "rerank"])]
     cascade: Annotated[CascadeBlock | None, says("how the index is", {"healthy": True})] = None

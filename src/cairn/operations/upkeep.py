@@ -354,12 +354,15 @@ class Upkeep(Room):
             self.parts.settings.embedding.provider != "none" and not self.parts.embedder.trouble,
         )
         reasons = [*daemon["reasons"], *_unwritable(self.parts)]
+        if trouble := self.parts.storage.trouble():
+            reasons.append(trouble)
         waiting = self.parts.indexer.waiting_for_vectors()
         disabled = [name for name, on in (("llm", llm), ("embed", embed), ("rerank", llm)) if not on]
         return {
             "status": "ok" if not reasons else "degraded",
             "version": VERSION,
             "reasons": reasons,
+            "ready": fresh.state != "rebuilding",
             "capabilities": {
                 "llm": llm,
                 "embed": embed,

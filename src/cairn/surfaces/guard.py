@@ -49,7 +49,7 @@ log = logging.getLogger("cairn.http")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-_OPEN_PATHS = frozenset({"/health"})
+_OPEN_PATHS = frozenset({"/health", "/ready"})
 _ONCE = (b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type", b"content-length")
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9._-]{1,253}))(?::\d{1,5})?")
 _HUNG_UP = 499  # nobody reads this answer; the figure says that it was not the server's fault

@@ -69,6 +69,7 @@ class _Routes:
         routes = [
             StarletteRoute("/mcp", self.mcp),
             StarletteRoute("/health", self.health, methods=["GET"]),
+            StarletteRoute("/ready", self.ready, methods=["GET"]),
             StarletteRoute("/metrics", self.show_metrics, methods=["GET"]),
             StarletteRoute("/openapi.json", self.openapi, methods=["GET"]),
             StarletteRoute("/docs", self.docs, methods=["GET"]),
@@ -124,6 +125,13 @@ class _Routes:
         request.state.route = "/health"
         status = await self.memory.health()
         return as_json(status)
+
+    async def ready(self, request: Request) -> Response:
+        """200 when calls should be sent here, 503 while the index is made or the server is about to end."""
+        request.state.route = "/ready"
+        status = await self.memory.health()
+        is_ready = status["ready"] and not self.stopping()
+        return as_json(status | {"ready": is_ready}, 200 if is_ready else 503)
 
     async def show_metrics(self, request: Request) -> Response:
         request.state.route = "/metrics"

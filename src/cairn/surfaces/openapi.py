@@ -19,6 +19,11 @@ def describe(routes: Sequence[Route], prefixes: Sequence[str]) -> dict[str, Any]
     requests: dict[str, Any] = {}
     paths: dict[str, Any] = {
         "/health": {"get": _bare("health", "How the server and the index are.", _reference("HealthAnswer"))},
+        "/ready": {
+            "get": _bare(
+                "ready", "200 when calls should be sent here, 503 otherwise.", _reference("HealthAnswer")
+            )
+        },
         "/metrics": {
             "get": {
                 "operationId": "metrics",
