@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+import sqlite3
 import tarfile
 import threading
+from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
@@ -139,3 +143,111 @@ def test_an_entry_appended_during_the_merge_stays(tmp_path):
 
     transfer.bring_in(ours_files, FileJournals(here), str(there), merge)
     assert {entry.inline["said"] for entry in ours.read(NOTE).entries} == {"theirs", "ours", "late"}
+
+
+# The tables of EverOS 1.5.1, as far as they hold what it accepted and did not extract.
+EVEROS = """
+CREATE TABLE md_change_state (md_path VARCHAR NOT NULL PRIMARY KEY, status VARCHAR NOT NULL);
+CREATE TABLE unprocessed_buffer (
+    created_at DATETIME NOT NULL, updated_at DATETIME NOT NULL, message_id VARCHAR NOT NULL, app_id VARCHAR NOT NULL,
+    project_id VARCHAR NOT NULL, session_id VARCHAR NOT NULL, track VARCHAR NOT NULL, sender_id VARCHAR NOT NULL,
+    sender_name VARCHAR, role VARCHAR NOT NULL, timestamp DATETIME NOT NULL, content_items_json VARCHAR NOT NULL,
+    text VARCHAR NOT NULL, tool_calls_json VARCHAR, tool_call_id VARCHAR,
+    PRIMARY KEY (message_id, app_id, project_id));
+CREATE TABLE memorize_inbox (
+    id INTEGER PRIMARY KEY, app_id VARCHAR NOT NULL, project_id VARCHAR NOT NULL, session_id VARCHAR NOT NULL,
+    payload_json VARCHAR NOT NULL, status VARCHAR NOT NULL);
+"""
+
+
+def everos_root(root):
+    """A root as EverOS leaves it when it is killed: three messages buffered, one more request queued, a log beside it."""
+    (root / ".index/sqlite").mkdir(parents=True)
+    path = root / ".index/sqlite/system.db"
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.executescript(EVEROS)
+    for n, (who, role, items, text) in enumerate(
+        [
+            (
+                "dana",
+                "user",
+                [{"type": "text", "text": "The boiler is in the cellar."}],
+                "The boiler is in the cellar.",
+            ),
+            ("helper", "assistant", [{"type": "text", "text": "Noted."}], "Noted."),
+            ("dana", "user", [{"type": "hologram", "text": None, "uri": "x"}], "A picture of the boiler."),
+        ]
+    ):
+        at = f"2026-06-01 10:00:0{n}.250000"
+        row = (
+            at,
+            at,
+            f"m{n}",
+            "default",
+            "default",
+            "kitchen",
+            "memorize",
+            who,
+            None,
+            role,
+            at,
+            json.dumps(items),
+            text,
+            None,
+            None,
+        )
+        db.execute(f"INSERT INTO unprocessed_buffer VALUES ({', '.join('?' * len(row))})", row)
+    queued = {"session_id": "kitchen", "messages": [said("The valve is red.", 308_005_000)]}
+    db.execute(
+        "INSERT INTO memorize_inbox VALUES (1, 'default', 'default', 'kitchen', ?, 'queued')",
+        (json.dumps(queued),),
+    )
+    db.execute("INSERT INTO memorize_inbox VALUES (2, 'default', 'default', 'kitchen', '', 'success')")
+    db.commit()
+    with closing(sqlite3.connect(root / ".index/sqlite/ome.db")) as ome:
+        ome.executescript("CREATE TABLE run_record (id TEXT); INSERT INTO run_record VALUES ('r1');")
+    return db
+
+
+def test_a_root_that_everos_served_opens_with_its_buffer_as_inbox(tmp_path, caplog):
+    """E2, E10, E20, E62: foreign databases are set aside whole and said once; what was not extracted waits here, with times and
+    senders, once; a flush makes it an episode, and forgetting takes the set-aside files along.
+    """
+    root = tmp_path / "root"
+    with closing(everos_root(root)):
+        with opened(root) as memory:
+            waiting = memory.unprocessed("kitchen")
+    assert [(one.sender_id, one.text) for one in waiting] == [
+        ("dana", "The boiler is in the cellar."),
+        ("helper", "Noted."),
+        ("dana", "A picture of the boiler."),
+        ("alice", "The valve is red."),
+    ]
+    assert waiting[0].timestamp == datetime(2026, 6, 1, 10, 0, 0, 250_000, UTC).timestamp() * 1000
+    assert caplog.text.count("4 messages that EverOS had not extracted") == 1
+    assert caplog.text.count("system.db was set aside") == 1
+    caplog.clear()
+    with opened(root) as memory:
+        assert len(memory.unprocessed("kitchen")) == 4
+        memory.flush("kitchen")
+        assert len(list((root / "default_app/default_project/users/dana/episodes").iterdir())) == 1
+        assert memory.strategies()
+    with opened(root) as memory:
+        assert memory.unprocessed("kitchen") == []
+        assert "EverOS" not in caplog.text
+        names = {one.name for one in (root / ".index/sqlite").iterdir()}
+        assert {"system.db.taken", "ome.db.foreign"} <= names
+        memory.forget_session("kitchen")
+    assert not [one for one in (root / ".index/sqlite").iterdir() if b"boiler" in one.read_bytes()]
+
+
+def test_an_import_takes_the_buffer_of_another_program_along(tmp_path):
+    """A folder that EverOS served, or an archive of it: its waiting messages come in once, and its files stay as they are."""
+    source = tmp_path / "theirs"
+    with closing(everos_root(source)) as db, opened(tmp_path / "root") as memory:
+        first = memory.import_from(str(source))
+        assert (first["messages"], first["problems"]) == (4, [])
+        assert memory.import_from(str(source))["messages"] == 0
+        assert [one.text for one in memory.unprocessed("kitchen")][-1] == "The valve is red."
+        assert db.execute("SELECT count(*) FROM unprocessed_buffer").fetchone() == (3,)

@@ -28,7 +28,7 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.locks import FileLocks
 from cairn.engines.selection import select_backend
 from cairn.engines.vault import locks_directory
-from cairn.errors import Invalid, Misconfigured, NotFound, StorageFailed
+from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFailed
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
@@ -156,6 +156,7 @@ class Parts:
         try:
             if self.storage.capabilities.conflict_files:
                 self.merge_copies()
+            self._take_over()
         except BaseException:
             self.close()
             raise
@@ -519,6 +520,32 @@ class Parts:
             for session_id in self.copies.lately(space):
                 self.capture.settle_session(space, session_id)
         return done
+
+    def _take_over(self) -> None:
+        """Where EverOS served this root: what it had not extracted comes in as inbox, once, and is said once."""
+        from cairn.engines import everos
+
+        if not everos.is_there(self.index_dir):
+            return
+        with self.locks.hold("take over"):
+            self.state.counts()  # sets a file that is not ours aside
+            try:
+                count, problems = self.take_buffer(self.index_dir)
+            except CairnError as error:
+                log.warning("what EverOS had not extracted waits for the next open: %s", error)
+                return
+            everos.done_with(self.index_dir)
+        for problem in problems:
+            log.warning("%s", problem)
+        if count:
+            log.warning("%d messages that EverOS had not extracted are in the inbox.", count)
+
+    def take_buffer(self, directory: Path) -> tuple[int, list[str]]:
+        """The messages of EverOS's buffer, from an index directory of its, as inbox; how many, and what was refused."""
+        from cairn.engines import everos
+        from cairn.talk.carried import take_in
+
+        return take_in(self.capture, everos.buffered(directory))
 
     def close(self) -> None:
         """Stop what runs, then close what is open, in reverse order."""

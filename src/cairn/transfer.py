@@ -37,6 +37,7 @@ _ROUNDS = 5
 _CLAIMS = ("sessions", "journal")  # copied first: what they say was done is in the notes, which come after
 
 Merge = Callable[[Locator, str, str], str]
+Beside = Callable[[Path], list[str]]
 Keep = Callable[[Locator, str], str | None]
 
 
@@ -182,7 +183,8 @@ def check_copy(target: str, copied: Transfer) -> None:
     Raises:
         Unavailable: a file is not there or not what it was; the disk or what lies between is at fault.
     """
-    with _opened(target) as there:
+    with _opened(target) as place:
+        there = DeviceLocalBackend(place)
         found = {locator: content_hash(there.read(locator)) for locator in truth_files(there)}
     wrong = [at for at in copied.hashes.keys() | found.keys() if copied.hashes.get(at) != found.get(at)]
     if wrong:
@@ -193,7 +195,13 @@ def check_copy(target: str, copied: Transfer) -> None:
 
 
 def bring_in(
-    storage: StorageBackend, journals: Journals, source: str, merge: Merge, *, max_bytes: int = 0
+    storage: StorageBackend,
+    journals: Journals,
+    source: str,
+    merge: Merge,
+    *,
+    max_bytes: int = 0,
+    beside: Beside = lambda _: [],
 ) -> Transfer:
     """Bring the memory at `source` (a folder or archive) into `storage`; see the module for the rules.
 
@@ -203,19 +211,20 @@ def bring_in(
         source: A folder, or an archive made by `export`. Another program's memory root of the same form works.
         merge: Merges two versions of a daily note, theirs into ours.
         max_bytes: The most an archive may unpack to; 0 for no limit.
+        beside: Takes what another program keeps beside its notes, from the folder; returns what it could not take.
 
     Raises:
         NotFound: there is nothing at `source`.
         Invalid: it is not a memory root, not a readable archive, or one that unpacks to more than `max_bytes`.
     """
-    with _opened(source, max_bytes) as theirs:
-        done = Transfer()
+    with _opened(source, max_bytes) as place:
+        theirs, done = DeviceLocalBackend(place), Transfer()
         files = [
             at
             for at in truth_files(theirs)
             if len(at.parts) <= 1 or space_of(Locator("/".join(at.parts[:2])))
         ]
-        if not any(len(at.parts) > 2 for at in files):
+        if not any(len(at.parts) > 2 for at in files) and not (place / ".index" / "sqlite").is_dir():
             raise Invalid(
                 f"{source} does not look like a memory root: no <app>/<project>/ folder in it.", source=source
             )
@@ -226,6 +235,7 @@ def bring_in(
                 _take(storage, journals, theirs.read(locator), locator, merge, done)
             except CairnError as error:
                 done.problems.append(str(error))
+        done.problems += beside(place)
         return done
 
 
@@ -294,10 +304,11 @@ def _aside(storage: StorageBackend, locator: Locator) -> Locator:
 
 
 @contextmanager
-def _opened(source: str, max_bytes: int = 0) -> Iterator[StorageBackend]:
+def _opened(source: str, max_bytes: int = 0) -> Iterator[Path]:
+    """The folder at `source`, or one that an archive is unpacked to meanwhile."""
     place = _place(source)
     if place.is_dir():
-        yield DeviceLocalBackend(place)
+        yield place
         return
     if not place.is_file():
         raise NotFound(f"{source}: there is no such folder or archive.", source=source)
@@ -322,4 +333,4 @@ def _opened(source: str, max_bytes: int = 0) -> Iterator[StorageBackend]:
                 "`cairn export` made.",
                 source=source,
             ) from None
-        yield DeviceLocalBackend(scratch)
+        yield Path(scratch)

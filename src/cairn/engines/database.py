@@ -29,6 +29,7 @@ _VANISHING_SECONDS = 1.0
 _GIVEN_UP_SECONDS = 5.0
 _LOGS = ("-wal", "-shm")
 _SIDE_FILES = (*_LOGS, "-journal")
+_ASIDE = ("damaged", "foreign", "taken")  # what files are called that were set aside
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _LOST = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_INTERRUPT}
@@ -154,11 +155,12 @@ class Database:
     def scrub(self, seconds: float = 15.0) -> bool:
         """Write the file anew without what was deleted, so that none of its bytes remain; False if readers held on.
 
-        Deleted rows leave their text in free pages and in the write-ahead log. Files that were set aside as
-        broken go too.
+        Deleted rows leave their text in free pages and in the write-ahead log. Files that were set aside, as
+        broken or as another program's, go too.
         """
-        for old in self.path.parent.glob(f"{self.path.name}.damaged*"):
-            old.unlink(missing_ok=True)
+        for ending in _ASIDE:
+            for old in self.path.parent.glob(f"{self.path.name}.{ending}*"):
+                old.unlink(missing_ok=True)
 
         def once() -> bool:
             with self._lock:
@@ -377,8 +379,12 @@ class Database:
             with contextlib.suppress(OSError), self._guarded():
                 if mine not in {None, self._found()} or (mine is None and not self._unreadable()):
                     return
-                aside = f"{self.path}.{'foreign' if self._is_of_others() else 'damaged'}"
+                theirs = self._is_of_others()
+                aside = f"{self.path}.{'foreign' if theirs else 'damaged'}"
                 os.replace(self.path, aside)
+                for suffix in _SIDE_FILES if theirs else ():  # what is still in its log belongs to it
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")
                 self._unlink()
                 log.warning(
                     "%s was set aside as %s; it is made anew.", self.path.name, os.path.basename(aside)

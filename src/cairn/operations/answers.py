@@ -1462,6 +1462,7 @@ class BroughtData:
     imported: Annotated[int, says("files that are new", 40)]
     same: Annotated[int, says("files that were there already", 2)]
     merged: Annotated[int, says("files that were merged", 1)]
+    messages: Annotated[int, says("messages that waited there to be extracted, now in the inbox", 0)]
     problems: Annotated[list[str], says("what could not be taken", [])]
 
 

@@ -558,8 +558,12 @@ class Upkeep(Room):
             str, says("an export, a folder, or another program's memory root", "backup.tar.gz", here=True)
         ],
     ) -> dict[str, Any]:
-        """Bring in an export, a folder or another program's memory root; nothing here is overwritten."""
+        """Bring in an export, a folder or another program's memory root; nothing here is overwritten.
+
+        Messages that EverOS had accepted there and not extracted come in as inbox, each once.
+        """
         from cairn import transfer
+        from cairn.engines import everos
         from cairn.notes.conflicts import merged
 
         def merge(locator: Locator, ours: str, theirs: str) -> str:
@@ -568,9 +572,21 @@ class Upkeep(Room):
             return merged(place, ours, theirs).text
 
         most = self.settings.storage.max_import_bytes
-        done = transfer.bring_in(self.parts.storage, self.parts.journals, source, merge, max_bytes=most)
+        messages = 0
+
+        def buffered(place: Path) -> list[str]:
+            nonlocal messages
+            if not everos.is_there(place / ".index"):
+                return []
+            messages, problems = self.parts.take_buffer(place / ".index")
+            return problems
+
+        done = transfer.bring_in(
+            self.parts.storage, self.parts.journals, source, merge, max_bytes=most, beside=buffered
+        )
         self.parts.indexer.scan()
         return {
+            "messages": messages,
             "imported": done.imported,
             "same": done.same,
             "merged": done.merged,

@@ -254,6 +254,8 @@ def say_brought(done: Any, output: Output) -> int:
     output.line(
         f"{done['imported']} files brought in, {done['same']} were there already, {done['merged']} merged."
     )
+    if done["messages"]:
+        output.line(f"{done['messages']} messages that were not extracted there are in the inbox.")
     for problem in done["problems"]:
         output.line(f"- {problem}")
     return 0 if not done["problems"] else 1

@@ -1,0 +1,120 @@
+"""What EverOS had accepted and not yet extracted, read from its `system.db`: the buffer, and the queue of requests.
+
+The file is copied with its log before it is opened, so that nothing of it changes, whoever has it open.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cairn.errors import CairnError
+from cairn.types import Space
+
+FOREIGN = "foreign"  # the ending under which `Database` sets another program's file aside
+TAKEN = "taken"  # and the one it has once its messages are in the inbox
+_VERSION_AT = slice(60, 64)  # of the schema, in the header of every SQLite file
+_FIELDS = ("sender_id", "sender_name", "role", "timestamp", "content", "tool_calls", "tool_call_id")
+
+
+def is_there(directory: Path) -> bool:
+    """Whether an index directory holds, or held, a `system.db` that is not ours; no database is opened for it."""
+    path = _path(directory)
+    if Path(f"{path}.{FOREIGN}").exists():
+        return True
+    with suppress(OSError), path.open("rb") as file:
+        head = file.read(_VERSION_AT.stop)
+        return head.startswith(b"SQLite format 3\0") and not any(head[_VERSION_AT])
+    return False
+
+
+def buffered(directory: Path) -> list[tuple[Space, str, dict[str, Any], str]]:
+    """Every message that was accepted and not extracted, in order: space, session, message, readable words.
+
+    [] for another database. It is looked for where it was made, and where it was set aside.
+    """
+    path = _path(directory)
+    aside = Path(f"{path}.{FOREIGN}")
+    with tempfile.TemporaryDirectory(prefix="cairn-buffer-") as scratch:
+        copy = Path(scratch) / "system.db"
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{aside if aside.exists() else path}{suffix}", f"{copy}{suffix}")
+        try:
+            with closing(sqlite3.connect(copy)) as db:
+                db.row_factory = sqlite3.Row
+                names = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master")}
+                found = list(_buffer(db)) if "unprocessed_buffer" in names else []
+                return found + (list(_queue(db)) if "memorize_inbox" in names else [])
+        except (sqlite3.Error, IndexError):
+            return []
+
+
+def done_with(directory: Path) -> None:
+    """Give the file that was set aside the name of one that was looked through; it is kept."""
+    path = _path(directory)
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            Path(f"{path}.{FOREIGN}{suffix}").replace(f"{path}.{TAKEN}{suffix}")
+
+
+def _path(directory: Path) -> Path:
+    return directory / "sqlite" / "system.db"
+
+
+def _buffer(db: sqlite3.Connection) -> Iterator[tuple[Space, str, dict[str, Any], str]]:
+    for row in db.execute("SELECT * FROM unprocessed_buffer ORDER BY timestamp, message_id"):
+        fields = dict(row) | {
+            "timestamp": _milliseconds(row["timestamp"]),
+            "content": _json(row["content_items_json"]) or row["text"],
+            "tool_calls": _json(row["tool_calls_json"]),
+        }
+        yield from _told(row, fields, row["text"])
+
+
+def _queue(db: sqlite3.Connection) -> Iterator[tuple[Space, str, dict[str, Any], str]]:
+    """Requests that were accepted and not carried out."""
+    for row in db.execute("SELECT * FROM memorize_inbox WHERE status <> 'success' ORDER BY id"):
+        body = _json(row["payload_json"])
+        for fields in body.get("messages") or () if isinstance(body, dict) else ():
+            if isinstance(fields, dict):
+                said = fields.get("content")
+                yield from _told(row, fields, said if isinstance(said, str) else "")
+
+
+def _told(
+    row: sqlite3.Row, fields: Mapping[str, Any], words: str
+) -> Iterator[tuple[Space, str, dict[str, Any], str]]:
+    message = {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
+    if isinstance(message.get("content"), list):
+        message["content"] = [
+            {key: value for key, value in item.items() if value is not None}
+            if isinstance(item, dict)
+            else item
+            for item in message["content"]
+        ]
+    with suppress(CairnError):  # a space that no folder can be named after was never served
+        yield Space(row["app_id"], row["project_id"]), row["session_id"], message, words
+
+
+def _json(text: object) -> Any:
+    try:
+        return json.loads(text) if isinstance(text, str) and text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _milliseconds(text: object) -> int | None:
+    """A time as SQLite has it: UTC, without saying so."""
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
