@@ -245,3 +245,24 @@ def test_sources_of_a_cloned_tree_are_not_taken_over(project):
     git(project.tree, "commit", "-qm", "theirs")
     written = project.init(force=True)
     assert open_at(project.tree).sources() == [] and any("tracked" in note for note in written.notes)
+
+
+def test_an_update_that_changes_nothing_writes_nothing(project):
+    """M11, M44: where the repository says what it said, no byte and no time of a file changes; a change is written again."""
+    tree = project.tree
+    project.update()
+
+    def looked():
+        return {
+            path: (path.read_bytes(), path.stat().st_mtime_ns)
+            for path in tree.rglob("*")
+            if path.is_file() and not {".git", "locks"} & set(path.parts)
+        }
+
+    before = looked()
+    written = project.update()
+    assert looked() == before
+    assert (written.event_id, written.changed) == (None, ())
+    assert "nothing was written" in written.summary
+    (tree / "README.md").write_text("# Parcel\n\nA tracker of parcels with a new sentence.\n")
+    assert project.update().event_id is not None

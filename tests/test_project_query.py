@@ -289,3 +289,22 @@ def test_backlog_and_baseline_warn(tree):
         project.record(f"r{turn}", {"decisions": [f"We chose {turn}"]})
     warned = {finding.code for finding in project.validate() if finding.status == "warn"}
     assert {"recall.backlog", "validation.baseline"} <= warned
+
+
+def test_a_persons_own_steps_come_first(project, tree):
+    """M53: what somebody wrote on the page or recorded stands before what the tree asks for, wherever it is on the page."""
+    page = tree / "docs/cairn/next-steps.md"
+    page.write_text(
+        page.read_text()
+        + "\n## Call the carrier\n\n- **Why:** They changed their terms.\n- **Start:** the contract\n- **Done:** they signed\n"
+    )
+    lines = project.query("what should I do next?").answer.splitlines()
+    assert lines[0].startswith("Call the carrier")
+    assert len(lines) > 1
+    project.record("Talked to Ann", {"nextStepHints": ["Next step: sign the release"]})
+    project.consolidate()
+    lines = project.query("what should I do next?").answer.splitlines()
+    assert {lines[0].split(".")[0].lower(), lines[1].split(".")[0].lower()} == {
+        "call the carrier",
+        "sign the release",
+    }

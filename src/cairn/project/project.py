@@ -224,12 +224,18 @@ class ProjectMemory:
         return Story(root, tuple(events), 0)
 
     def update(self) -> Written:
-        """Read the repository again: what went stale follows it, what was learned or corrected stays."""
+        """Read the repository again: what went stale follows it, what was learned or corrected stays.
+
+        Where the repository says what it said last time, nothing is written.
+        """
         with self.locks.hold(LOCK):
             story = self.record_.ready()
             evidence = describe(survey(self.tree))
             before = story.checkpoint
             bundle = refreshed(before.evidence, before.bundle, evidence)
+            if (bundle, evidence) == (before.bundle, before.evidence):
+                told = "Nothing changed since the last look; nothing was written"
+                return Written(None, before.id, before.bundleHash, (), tuple(self.record_.notes), told)
             after = self._commit(
                 story, bundle, "update", "Read the repository again", self._signals(bundle), evidence
             )
@@ -469,6 +475,7 @@ class ProjectMemory:
             writer=self._writer,
             commits=git.recent_commits(self.tree, asking.COMMITS_READ) if changes else (),
             files=git.tracked_files(self.tree) or () if where else (),
+            evidence=view.story.checkpoint.evidence,
         )
 
     def status(self, *, checkpoint: str | None = None) -> dict[str, Any]:

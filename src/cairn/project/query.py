@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from cairn.canonical import moment
@@ -52,7 +53,14 @@ _WHERE = re.compile(
 # What a piece of evidence is worth by where it stands. The bundle is what history was condensed into, so it
 # outweighs the freshness of a single event unless the question is about change.
 _WEIGHTS: dict[str, dict[str, float]] = {
-    "next": {"nextSteps": 30, "nextStepHints": 20, "currentFocus": 12, "validationCommands": 6, "event": 4},
+    "next": {
+        "ownSteps": 40,
+        "nextSteps": 30,
+        "nextStepHints": 20,
+        "currentFocus": 12,
+        "validationCommands": 6,
+        "event": 4,
+    },
     "traps": {"gotchas": 30, "trapSignals": 20, "currentFocus": 10, "event": 6},
     "changes": {"event": 14, "commit": 13, "checkpoint": 10, "currentFocus": 8},
     "about": {"project": 30, "currentFocus": 12, "projectMap": 10},
@@ -63,13 +71,14 @@ _WEIGHTS: dict[str, dict[str, float]] = {
         "validationCommands": 20,
         "gotchas": 18,
         "currentFocus": 14,
+        "ownSteps": 14,
         "nextSteps": 14,
         "event": 6,
     },
 }
 # Kinds that answer a mode by being what they are, without a word in common with the question.
 _OWN = {
-    "next": {"nextSteps", "nextStepHints"},
+    "next": {"ownSteps", "nextSteps", "nextStepHints"},
     "traps": {"gotchas", "trapSignals"},
     "changes": {"event", "commit", "checkpoint", "currentFocus"},
     "about": {"project", "currentFocus"},
@@ -81,6 +90,7 @@ _PAGE_OF = {
     "projectMap": "project-map",
     "currentFocus": "current-focus",
     "gotchas": "gotchas",
+    "ownSteps": "next-steps",
     "nextSteps": "next-steps",
     "validationCommands": "readme",
 }
@@ -150,9 +160,11 @@ def query(
     writer: Writer | None = None,
     commits: Sequence[Commit] = (),
     files: Sequence[str] = (),
+    evidence: Bundle | None = None,
 ) -> QueryResult:
     """Answer `question` from what is given: a bundle, the newest checkpoints first, the active events, and what git
-    tells: the newest commits first, and the names of the files.
+    tells: the newest commits first, and the names of the files. `evidence` is what the repository alone says: a next
+    step that is neither in it nor from an imported session is a person's own, and comes first.
     """
     if not isinstance(question, str) or not question.strip():
         raise Invalid("A question needs some words.", field="question")
@@ -165,7 +177,7 @@ def query(
     mode = mode_of(question)
     found: list[Candidate] = []
     if scope in {"state", "all"}:
-        found += _from_bundle(bundle)
+        found += _from_bundle(bundle, partial(_is_own, evidence=evidence, events=events))
     if scope in {"history", "all"}:
         found += _from_checkpoints(checkpoints[:CHECKPOINTS_READ])
         found += _from_events(events[-EVENTS_READ:])
@@ -266,7 +278,18 @@ def _score(
     return score, words
 
 
-def _from_bundle(bundle: Bundle) -> Iterator[Candidate]:
+def _is_own(step: Mapping[str, str], *, evidence: Bundle | None, events: Sequence[Event]) -> bool:
+    """Whether a person wrote or recorded a next step: it stands neither in the tree nor in an imported session."""
+    if evidence is None or step in evidence["nextSteps"]:
+        return False
+    title = step["title"].casefold()
+    hints = (
+        hint for event in events if event.kind == "imported_session" for hint in event.signals.nextStepHints
+    )
+    return not any(title in hint.casefold() for hint in hints)
+
+
+def _from_bundle(bundle: Bundle, is_own: Callable[[Mapping[str, str]], bool]) -> Iterator[Candidate]:
     project, chart, focus = bundle["project"], bundle["projectMap"], bundle["currentFocus"]
     tools = f"{project['primaryEcosystem']} package manager {project['packageManager']} workspace {project['workspaceManager']}"
     yield Candidate(
@@ -341,7 +364,8 @@ def _from_bundle(bundle: Bundle) -> Iterator[Candidate]:
         yield Candidate("gotchas", f"gotcha:{index}", f"gotchas: {item['title']}", told, "gotcha")
     for index, item in enumerate(bundle["nextSteps"]):
         told = f"{item['title']}. {item['why']} Start: {item['start']}. Done when: {item['done']}"
-        yield Candidate("nextSteps", f"nextStep:{index}", f"nextSteps: {item['title']}", told, "next step")
+        kind = "ownSteps" if is_own(item) else "nextSteps"
+        yield Candidate(kind, f"nextStep:{index}", f"nextSteps: {item['title']}", told, "next step")
     for item in bundle["validationCommands"]:
         command = " ".join(item["command"])
         yield Candidate("validationCommands", f"command:{item['label']}", "validationCommands", f"`{command}` {item['purpose']}", f"validation command run test tests check how {item['label']}")  # fmt: skip
