@@ -122,13 +122,16 @@ def test_scope_words_of_ade_are_aliases() -> None:
 
 
 def test_a_user_with_an_owner_is_a_person_and_without_one_an_alias(world: World) -> None:
-    """A48, C3, A5, A6: both readings of "user" hold: users/<owner>, or the agent of an ADE call."""
+    """A48, C3, A5, A6: both readings of "user" hold: users/<owner>, or the agent of an ADE call; with neither it is the
+    person of the settings.
+    """
     keeper = world.keeper
     assert keeper.scope_of(SPACE, "user", "dana") == Scope(SPACE, "user", "dana")
     assert keeper.scope_of(SPACE, "user", agent_id="dev") == Scope(SPACE, "agent", "dev")
     assert keeper.scope_of(SPACE, "lane", "run-1") == Scope(SPACE, "mission", "run-1")
     assert keeper.scope_of(SPACE, "project") == PROJECT
-    for word in ("user", "agent", "mission", "lane"):
+    assert keeper.scope_of(SPACE, "user") == Scope(SPACE, "user", "me")
+    for word in ("agent", "mission", "lane"):
         with pytest.raises(Invalid, match="owner"):
             keeper.scope_of(SPACE, word)
     keeper.remember("Dana's desk faces the garden.", scope="user", owner="dana")

@@ -225,7 +225,9 @@ def test_what_is_coming_up_says_when_it_is_due(tmp_path, capsys):
 
 
 def test_what_was_done_can_be_asked(tmp_path, capsys):
-    """A35, A40, A46, A48: last sweep and consolidation, the daily log; core memory is settled at start; "lane" is a scope."""
+    """A35, A40, A46, A48: last sweep and consolidation, the daily log; core memory is settled at start; "lane" is a scope,
+    and "user" without an owner the person of the settings.
+    """
     assert main(["--root", str(tmp_path), "init"]) == 0
     capsys.readouterr()
     assert told(capsys, tmp_path, "runs", code=1)["last_sweep"] is None
@@ -233,6 +235,8 @@ def test_what_was_done_can_be_asked(tmp_path, capsys):
         capsys, tmp_path, "remember", "The run found a leak in the pool.", "--scope", "lane", "--owner", "r1"
     )
     assert kept["memory"]["scope"] == "mission"
+    kept = told(capsys, tmp_path, "remember", "I sail on Sundays.", "--scope", "user")
+    assert (kept["memory"]["scope"], kept["memory"]["scope_owner_id"]) == ("user", "me")
     told(capsys, tmp_path, "sweep")
     assert told(capsys, tmp_path, "runs")["last_sweep"]["entries_archived"] == 0
     days = told(capsys, tmp_path, "daily", "add", "Released 2.0.")["days"]

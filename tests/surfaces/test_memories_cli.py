@@ -80,7 +80,7 @@ def test_remember_says_accepted_merged_or_refused(cli):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        (["remember", "x", "--scope", "user"], 2, "owner"),
+        (["remember", "x", "--scope", "agent"], 2, "owner"),
         (["remember", "x", "--scope", "user", "--owner", "../x"], 2, "../x"),
         (["memories", "show", "nonsense"], 3, "nonsense"),
         (["memories", "show", "mem_20260101_00000001"], 3, "mem_20260101_00000001"),

@@ -353,7 +353,7 @@ def test_unknown_and_wrong_fields_are_refused_by_name(world):
         ("POST", "memories", {"content": "x", "colour": "red"}, "colour"),
         ("POST", "memories", {"content": 7}, "content"),
         ("POST", "memories", {"content": "x", "scope": "galaxy"}, "scope"),
-        ("POST", "memories", {"content": "x", "scope": "user"}, "owner"),
+        ("POST", "memories", {"content": "x", "scope": "agent"}, "owner"),
         ("POST", "memories", {"content": "x", "scope": "user", "owner": "../x"}, "../x"),
         ("POST", "memories", {"content": "x", "confidence": 2}, "confidence"),
         ("POST", "memories/search", {"query": ""}, "query"),

@@ -165,8 +165,8 @@ class Keeper:
             category: One of ten (`records.CATEGORIES`).
             space: The app and project.
             scope: "project", "agent", "mission" or "user" with its `owner`, or a `Scope`. "lane" means
-                mission. "user" means the user named by `owner`; without an owner it is ADE's alias for the
-                agent named by `agent_id`.
+                mission. "user" means the user named by `owner`; without an owner the agent named by `agent_id`
+                (ADE's alias), and with neither the person of the settings (`memory.person`).
             owner: The user, agent or run; empty at project scope.
             importance: low, medium or high.
             confidence: 0 to 1; by default 1, or 0.6 for what an agent notes without strict mode.
@@ -361,10 +361,8 @@ class Keeper:
         if isinstance(scope, Scope):
             return scope
         word = scope.strip().lower() if isinstance(scope, str) else ""
-        if word == "user" and owner:
-            return Scope(space, "user", owner)
-        if word == "user" and not agent_id:
-            raise Invalid('scope "user" needs an owner: the id of the user.', field="owner")
+        if word == "user" and (owner or not agent_id):
+            return Scope(space, "user", owner or self.settings.memory.person)
         track = gate.normalise_scope(word)
         if track == "project" and owner:
             raise Invalid(
