@@ -15,6 +15,8 @@ from cairn.engines.locks import FileLocks
 from cairn.governed.memories import Keeper
 from cairn.notes.notebook import Notebook
 from cairn.notes.root import MemoryRoot
+from cairn.timetravel.changes import TimeTravel
+from cairn.timetravel.runs import Runs
 from cairn.types import Scope, Space
 
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -44,6 +46,7 @@ class World:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     changes: list[Any] = field(default_factory=list)
+    history: bool = False
 
     def __post_init__(self) -> None:
         self.reopen()
@@ -58,8 +61,15 @@ class World:
             self.changes.extend(changes)
             return len(self.changes)
 
-        self.notebook = Notebook(self.storage, self.locks, clock=self.clock, on_change=on_change)
         self.root = MemoryRoot(self.storage)
+        self.runs = Runs(self.root, self.journals, self.clock, self.travel)
+        self.notebook = Notebook(
+            self.storage,
+            self.locks,
+            clock=self.clock,
+            on_change=on_change,
+            history=self.runs if self.history else None,
+        )
         self.keeper = Keeper(
             storage=self.storage,
             root=self.root,
@@ -71,6 +81,13 @@ class World:
             on_event=lambda name, row: self.events.append((name, row)),
         )
         return self.keeper
+
+    def travel(self, space: Space) -> TimeTravel:
+        return TimeTravel(self.root.space(space), self.notebook, self.journals, self.locks, self.clock)
+
+    def undo(self, run: str) -> list[str]:
+        """Take a run back, as the operation does; what became of each entry."""
+        return [one.action for one in self.runs.undo(self.notebook, SPACE, run).entries]
 
     def notes(self) -> list[str]:
         return sorted(

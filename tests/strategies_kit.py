@@ -23,6 +23,8 @@ from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, message_id, session_locator
+from cairn.timetravel.changes import TimeTravel
+from cairn.timetravel.runs import Runs
 from cairn.types import CellEvent, Message, Scope, Space, ToolCall
 
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -69,11 +71,15 @@ class World:
         self.journals = FileJournals(directory)
         self.locks = FileLocks(directory / ".tmp" / "locks")
         self.settings: Settings = load(directory, environ={})
-        self.notebook = Notebook(self.storage, self.locks, clock=self.clock)
         self.root = MemoryRoot(self.storage)
+        self.runs = Runs(self.root, self.journals, self.clock, self.travel)
+        self.notebook = Notebook(self.storage, self.locks, clock=self.clock, history=self.runs)
         self.root.ensure(ome.template())
         self.more = more
         self.engine = self.fresh_engine()
+
+    def travel(self, space: Space) -> TimeTravel:
+        return TimeTravel(self.root.space(space), self.notebook, self.journals, self.locks, self.clock)
 
     def fresh_engine(self, strategies: Sequence[Strategy] | None = None) -> Engine:
         engine = Engine(

@@ -28,7 +28,7 @@ ALIKE = [
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+    return World(tmp_path, history=True)
 
 
 def _kept(world: World, text: str, category: str = "fact", **fields: Any) -> Record:
@@ -95,12 +95,15 @@ def test_undoing_a_consolidation_restores_every_byte(world: World) -> None:
     before = _tree(world)
     run = consolidation.consolidate(world.keeper, SPACE).run_id
     assert _tree(world) != before
-    assert consolidation.undo(world.reopen(), SPACE, run) == 3
+    world.reopen()
+    assert sorted(world.undo(run)) == ["remove", "write", "write", "write"]
     assert _tree(world) == before
-    assert consolidation.undo(world.keeper, SPACE, run) == 0
-    assert consolidation.runs(world.keeper, SPACE)[0]["undone_at"]
-    with pytest.raises(NotFound):
-        consolidation.undo(world.keeper, SPACE, "con_nothing")
+    assert world.undo(run) == []
+    undoing, told = world.runs.runs(SPACE)
+    assert (told["run_id"], told["kind"], bool(told["undone_at"])) == (run, "consolidation", True)
+    assert undoing["kind"] == "undo"
+    with pytest.raises(NotFound, match="con_nothing"):
+        world.undo("con_nothing")
 
 
 def test_undo_keeps_what_was_written_since(world: World) -> None:
@@ -110,7 +113,7 @@ def test_undo_keeps_what_was_written_since(world: World) -> None:
     run = consolidation.consolidate(world.keeper, SPACE).run_id
     _kept(world, "A later note about gardens.")
     corrections.edit(world.keeper, SPACE, originals[0].id, content="db0 is backed up elsewhere now")
-    assert consolidation.undo(world.keeper, SPACE, run) == 2
+    assert sorted(world.undo(run)) == ["kept", "remove", "write", "write"]
     texts = {r.content for r in world.keeper.records(PROJECT) if r.is_live}
     assert texts == {ALIKE[1], ALIKE[2], "A later note about gardens.", "Dana likes green tea."}
 

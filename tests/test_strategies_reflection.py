@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.errors import NotFound
-from cairn.strategies.reflection import Fact, fates_of, narrative_of, patch, patched, undo
+from cairn.strategies.reflection import Fact, fates_of, narrative_of
+from cairn.timetravel.runs import TakenBack
 from cairn.types import Scope, Space
 from tests.strategies_kit import START, ScriptedWriter, World
 
@@ -48,6 +49,15 @@ def world(tmp_path: Path) -> World:
 
 def ledger(world: World) -> list[dict]:
     return [json.loads(line) for line in (world.directory / JOURNAL).read_text().splitlines()]
+
+
+def undo_all(world: World) -> list[TakenBack]:
+    """Take every reflection back; what became of each entry."""
+    found = []
+    for run in world.runs.runs(Space()):
+        if run["kind"] == "reflection":
+            found += world.runs.undo(world.notebook, Space(), run["run_id"]).entries
+    return found
 
 
 def test_a_week_of_one_thing_becomes_one_narrative(world: World):
@@ -125,15 +135,13 @@ def test_undo_restores_every_byte(world: World):
     reflected(world)
     assert world.tree() != before
 
-    for owner in ("ana", "bo"):
-        done = undo(Scope(Space(), "user", owner), world.engine.kit)
-        assert done.mended == ()
+    undo_all(world)
     assert world.tree() == before
     world.clock.forward(days=7)
     reflected(world)
     assert world.tree() == before
     with pytest.raises(NotFound, match="to undo"):
-        undo(ANA, world.engine._kit)
+        world.runs.undo(world.notebook, Space(), "reflection")
 
 
 def test_undo_keeps_what_a_person_wrote_since(world: World):
@@ -143,9 +151,9 @@ def test_undo_keeps_what_a_person_wrote_since(world: World):
     path = world.directory / "default_app/default_project/users/ana/episodes/episode-2023-05-08.md"
     path.write_text(path.read_text() + "\nA line of my own.\n")
 
-    done = undo(ANA, world.engine._kit)
+    done = undo_all(world)
 
-    assert done.mended and done.restored
+    assert "remove" in {one.action for one in done} and "kept" not in {one.action for one in done}
     assert "A line of my own." in path.read_text() and "deprecated_entries" not in path.read_text()
     assert not [e for e in world.entries("episode", "ana") if e.inline["parent_type"] == "cluster"]
 
@@ -154,7 +162,6 @@ def test_a_run_that_died_half_way_is_finished_and_undone_exactly(world: World, m
     """Killed between two files: the repeat completes it, and undo still knows what every file was."""
     story(world)
     before = world.tree()
-    kit = world.engine._kit
     real = world.notebook.update_frontmatter
     calls = []
 
@@ -172,8 +179,7 @@ def test_a_run_that_died_half_way_is_finished_and_undone_exactly(world: World, m
     world.engine.recover()
     reflected(world)
     assert len([e for e in world.entries("episode", "ana") if e.inline["parent_type"] == "cluster"]) == 1
-    for owner in ("ana", "bo"):
-        undo(Scope(Space(), "user", owner), kit)
+    undo_all(world)
     assert world.tree() == before
 
 
@@ -242,13 +248,6 @@ def test_reflection_conserves_every_fact_id(texts: list[str]):
             assert by_id[fate.id].text in story_text
 
 
-@given(st.text(max_size=300), st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
-def test_a_patch_turns_one_text_back_into_the_other(now: str, before: str):
-    """Whatever the line ends, the journalled patch restores the text exactly."""
-    assert patched(now, json.loads(json.dumps(patch(now, before)))) == before
-
-
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=5), st.integers(0, 2**16))
 @settings(max_examples=8, deadline=None)
 def test_undo_is_byte_identical_for_any_week(gaps: list[int], seed: int):
@@ -268,5 +267,5 @@ def test_undo_is_byte_identical_for_any_week(gaps: list[int], seed: int):
         before = world.tree()
         reflected(world)
         if world.tree() != before:
-            undo(ANA, world.engine._kit)
+            undo_all(world)
         assert world.tree() == before

@@ -80,6 +80,7 @@ from cairn.retrieval.answers import SearchResult
 from cairn.retrieval.listing import GetResult
 from cairn.seams import Clock
 from cairn.talk import AddOutcome, FlushOutcome
+from cairn.timetravel.runs import Undone
 from cairn.types import Message, Verdict
 
 _T = TypeVar("_T")
@@ -565,8 +566,15 @@ class AsyncMemory:
         """The tokens made by `add_token`, those that ended or were revoked included; none has its secret any more."""
     async def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
         """Run a strategy now over all it has not seen."""
-    async def undo_reflection(self, run_id: str = "") -> builtins.list[str]:
-        """Take back one reflection run; the notes are byte for byte as before it."""
+    async def undo(
+        self,
+        run_id: str,
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Undone:
+        """Take back exactly what a run wrote: a consolidation, sweep, reflection, correction, import, mission or undo."""
     async def unprocessed(
         self,
         session_id: SessionId,
@@ -641,11 +649,10 @@ class AsyncMemories:
         dry_run: DryRun = False,
         scope: AnyScope = None,
         owner: Owner = "",
-        undo: str | None = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> ConsolidationReport:
-        """Merge memories that say nearly the same; every run can be undone."""
+        """Merge memories that say nearly the same; `undo` takes a run back."""
     async def core(
         self, agent: str = "", *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
@@ -818,7 +825,7 @@ class AsyncMemories:
     async def runs(
         self, *, limit: int = 10, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
-        """When memories were last swept and consolidated, and what came of it."""
+        """What wrote many entries at once, newest first, to be taken back by `undo`; when memories were last swept and consolidated, and what came of it."""
     async def scan_skills(
         self, folders: Sequence[str] = (), *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> ScanReport:
@@ -912,10 +919,6 @@ class AsyncMemories:
         self, *, dry_run: DryRun = False, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> SweepReport:
         """Decay, demote, promote and archive what is due; consolidate crowded scopes; refresh the pages."""
-    async def undo_consolidation(
-        self, run_id: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
-    ) -> int:
-        """Take a consolidation back, as `consolidate(undo=...)` does; how many memories are as they were before."""
     async def unpin(
         self,
         memory_id: MemoryId,

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from cairn.talk import Capture
     from cairn.talk.copies import Copies
     from cairn.timetravel.changes import TimeTravel
+    from cairn.timetravel.runs import Runs
 
 log = logging.getLogger("cairn")
 
@@ -205,7 +206,14 @@ class Parts:
             observer.tell(changes)
             return queue(changes)
 
-        return Notebook(self.storage, self.locks, clock=self.clock, on_change=written)
+        return Notebook(self.storage, self.locks, clock=self.clock, on_change=written, history=self.runs)
+
+    @Stage
+    def runs(self) -> Runs:
+        """What consolidations, sweeps, reflections and the like wrote, to be taken back as a whole."""
+        from cairn.timetravel.runs import Runs
+
+        return Runs(self.root, self.journals, self.clock, self.observer.of)
 
     @Stage
     def keeper(self) -> Keeper:

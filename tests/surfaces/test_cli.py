@@ -230,7 +230,7 @@ def test_config_show_names_origins(cli):
 
 
 def test_cascade_commands(cli):
-    """E89, E90, E92: status, sync, fix and rebuild work on a lone root; a rebuild keeps every row."""
+    """E89-E92: status, sync, fix and rebuild work on a lone root; a rebuild keeps every row."""
     cli("add", "--session", "s", "--sender", "a", "pomegranate")
     cli("flush", "--session", "s")
     assert cli("cascade", "sync")[0] == 0
@@ -422,22 +422,22 @@ def test_lists_say_what_each_memory_is(cli):
 
 
 def test_a_reflection_run_is_undone_without_knowing_its_id(cli):
-    """`ome undo` takes back the latest run; without one it says that there is none."""
+    """`undo reflection` takes back the latest of them; without one it says that there is none."""
     for day in (1, 2):
         at = str(1_781_500_000_000 + day * 3_600_000)
         text = "The greenhouse heater broke again, so I ordered the spare valve from Berlin."
         cli("add", "--session", f"s{day}", "--sender", "ana", "--name", "Ana", "--at", at, text)
         cli("flush", "--session", f"s{day}")
-    code, _, err = cli("ome", "undo")
+    code, _, err = cli("undo", "reflection")
     assert code == 3
-    assert "None has been made" in err
+    assert "None has written anything yet" in err
     code, out, _ = cli("ome", "trigger", "reflect_episodes")
     assert code == 1
     assert "--force" in out
     before = {p: p.read_bytes() for p in cli.root.rglob("users/**/*.md")}
     assert cli("ome", "trigger", "reflect_episodes", "--force")[0] == 0
     assert {p: p.read_bytes() for p in cli.root.rglob("users/**/*.md")} != before
-    code, out, err = cli("ome", "undo")
+    code, out, err = cli("undo", "reflection")
     assert code == 0, err
     assert {p: p.read_bytes() for p in cli.root.rglob("users/**/*.md")} == before
 

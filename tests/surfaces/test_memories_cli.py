@@ -90,12 +90,11 @@ def test_remember_says_accepted_merged_or_refused(cli):
         (["memories", "edit", "mem_20260101_00000001"], 2, "change"),
         (["memories", "forget"], 2, "an id, or --words"),
         (["memories", "forget", "--words", "ab", "--yes"], 2, "too short"),
-        (["consolidate", "--undo", "con_nothing"], 3, "con_nothing"),
+        (["undo", "con_nothing"], 3, "con_nothing"),
         (["core", "set", "summary", "a", "--add"], 2, "--add"),
         (["skills", "scan", "no-such-folder"], 3, "no-such-folder"),
         (["skills", "import", "no-such-file.md"], 3, "no such file"),
         (["mission", "end", "../r", "--success"], 2, "../r"),
-        (["ome", "undo", "999"], 3, "999"),
     ],
 )
 def test_bad_input_has_a_named_error_and_an_exit_code(cli, words, code, part):

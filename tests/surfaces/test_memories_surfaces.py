@@ -378,7 +378,7 @@ def test_what_is_not_there_is_404(world):
         ("GET", "memories/mem_20200101_00000001", None),
         ("DELETE", "memories/mem_20200101_00000001", None),
         ("POST", "memories/mem_20200101_00000001/pin", None),
-        ("POST", "memories/consolidate", {"undo": "con_nothing"}),
+        ("POST", "undo", {"run_id": "con_nothing"}),
         ("POST", "memories/mem_20200101_00000001/praise", None),
     ]:
         status, error = world("all", method, path, body)
@@ -439,7 +439,7 @@ def test_grants_hold_on_every_route(world):
         ),
         ("reader", "POST", f"memories/{ours}/supersede", {"content": "x", "reason": "y"}),
         ("reader", "POST", "memories/sweep", {}),
-        ("reader", "POST", "memories/consolidate", {"dry_run": True, "undo": "con_1"}),
+        ("reader", "POST", "undo", {"run_id": "con_1"}),
         ("reader", "PUT", "core", {"notes": ["x"]}),
         ("reader", "POST", "refresh", {}),
     ]

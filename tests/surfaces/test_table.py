@@ -12,7 +12,7 @@ from cairn.memory import Memories, Memory
 from cairn.operations import answers
 from cairn.operations.check import checked, object_schema
 from cairn.operations.table import REQUIRED, fields_of, operations_of
-from cairn.surfaces.cli import HOMES, MEANT, SAME, build_parser, main
+from cairn.surfaces.cli import HOMES, SAME, build_parser, main
 from cairn.surfaces.command import EVERYWHERE
 from cairn.surfaces.http import VERSIONS
 from cairn.surfaces.openapi import describe
@@ -33,14 +33,13 @@ NOT_HTTP = {
     "import_from",
     "unprocessed",
     "session_owners",
-    "undo_consolidation",
     "health",
     "gauges",
 }
-# Not typed: events are those of a process that stays; `export --sqlite` stands for `export_sqlite`; `add --async-mode` and `search` show what waits, `consolidate --undo` and `log` stand for the others, and
+# Not typed: events are those of a process that stays; `export --sqlite` stands for `export_sqlite`; `add --async-mode` and `search` show what waits, `log` stands for the others, and
 # `cairn project` does more than ask.
 NOT_TYPED = {
-    "events", "export_sqlite", "unprocessed", "session_owners", "undo_consolidation", "health", "gauges", "checkpoint", "checkpoints", "repair",
+    "events", "export_sqlite", "unprocessed", "session_owners", "health", "gauges", "checkpoint", "checkpoints", "repair",
     "project_status", "project_story", "project_query", "project_validate", "project_preview",
 }  # fmt: skip
 
@@ -170,16 +169,6 @@ def test_a_word_that_people_type_is_the_command(word, tmp_path, capsys):
             main(["--root", str(tmp_path), *words, "x", "--help"])
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] == said[2] != ""
-
-
-def test_a_word_of_several_meanings_is_named(capsys):
-    """Where it is not clear what to do, nothing is done and the likeliest is told."""
-    for word, meant in MEANT.items():
-        assert main([word]) == 2
-        said = capsys.readouterr().err
-        assert f'"{word}"' in said
-        assert f"`cairn {meant}`" in said
-        assert any(meant.split()[0] in names for names in HOMES.values())
 
 
 def test_a_slip_of_the_fingers_is_understood(capsys):

@@ -1,9 +1,8 @@
-"""Consolidation: clusters of memories that say much the same become one; undoable to the byte.
+"""Consolidation: clusters of memories that say much the same become one; each is a run, which can be taken back.
 
 Per scope and category, unpinned, below tier 1 (A87): trigram Jaccard above 0.7, union-find, clusters of three
 and more. Without a model the merged text is the fullest wording plus what the others add; a writer, where
-given, may word it better. `journal/consolidations.jsonl` records what became of each original together with
-its exact former bytes, which is what `undo` puts back.
+given, may word it better. `journal/consolidations.jsonl` records what became of each original.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cairn.errors import CairnError, NotFound
+from cairn.errors import CairnError
 from cairn.governed import gate
 from cairn.governed.lifecycle import CONSOLIDATE_AT, limit_of
 from cairn.governed.memories import Keeper
@@ -23,7 +22,7 @@ from cairn.governed.secrets import redact
 from cairn.language.near import NearSets
 from cairn.language.words import word_set
 from cairn.notes.notebook import Draft
-from cairn.seams import Locator, Writer, content_hash
+from cairn.seams import Locator, Writer
 from cairn.types import Scope, Space
 
 SIMILARITY = 0.7
@@ -57,7 +56,6 @@ class ConsolidationReport:
     run_id: str
     merged: Sequence[Merged]
     dry_run: bool = False
-    restored: int | None = None  # of an undo: how many memories are as they were before
 
 
 def consolidate(
@@ -73,12 +71,13 @@ def consolidate(
     run_id = f"con_{uuid.uuid4().hex[:12]}"
     started = stamp(keeper.clock.now())
     merged: list[Merged] = []
-    for one in [scope] if scope is not None else keeper.scopes(space):
-        for cluster in list(clusters(keeper.records(one))):
-            if dry_run:
-                merged.append(Merged(one, cluster[0].category, "", [r.id for r in cluster]))
-            elif (done := _merge(keeper, run_id, cluster, writer)) is not None:
-                merged.append(done)
+    with keeper.notebook.run("consolidation", run_id):
+        for one in [scope] if scope is not None else keeper.scopes(space):
+            for cluster in list(clusters(keeper.records(one))):
+                if dry_run:
+                    merged.append(Merged(one, cluster[0].category, "", [r.id for r in cluster]))
+                elif (done := _merge(keeper, run_id, cluster, writer)) is not None:
+                    merged.append(done)
     if merged and not dry_run:
         line = {
             "t": "run", "run_id": run_id, "project_id": f"{space.app}/{space.project}", "trigger_reason": trigger,
@@ -101,14 +100,12 @@ def consolidate_crowded(
 
 
 def runs(keeper: Keeper, space: Space) -> list[Mapping[str, Any]]:
-    """The consolidation log, oldest first; undone runs say so."""
-    out: dict[str, dict[str, Any]] = {}
-    for value in _lines(keeper, space):
-        if value.get("t") == "run":
-            out[value["run_id"]] = {k: v for k, v in value.items() if k != "t"}
-        elif value.get("t") == "undone" and value.get("run_id") in out:
-            out[value["run_id"]]["undone_at"] = value["at"]
-    return list(out.values())
+    """The consolidation log, oldest first."""
+    return [
+        {k: v for k, v in value.items() if k != "t"}
+        for value in _lines(keeper, space)
+        if value.get("t") == "run"
+    ]
 
 
 def clusters(records: Sequence[Record]) -> Iterator[list[Record]]:
@@ -151,29 +148,6 @@ def merged_text(cluster: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def undo(keeper: Keeper, space: Space, run_id: str) -> int:
-    """Take a run back: originals as they were, the merged memories gone. Returns how many were restored.
-
-    Where nobody touched a note since, its bytes are exactly those from before the run. An original that was
-    changed meanwhile is left as it is.
-    """
-    found = [v for v in _lines(keeper, space) if v.get("run_id") == run_id]
-    if any(v.get("t") == "undone" for v in found):
-        return 0
-    steps = [v for v in found if v.get("t") == "merged"]
-    if not steps:
-        raise NotFound(f'There is no consolidation "{run_id}" to undo.', run_id=run_id)
-    restored = 0
-    for step in reversed(steps):
-        scope = Scope(space, step["track"], step["owner"])
-        with keeper.locked(scope):
-            for note in reversed(step["notes"]):
-                restored += _restore(keeper, Locator(note["path"]), note)
-    line = {"t": "undone", "run_id": run_id, "at": stamp(keeper.clock.now())}
-    keeper.journals.append(_journal(keeper, space), [json.dumps(line)])
-    return restored
-
-
 def _merge(keeper: Keeper, run_id: str, cluster: list[Record], writer: Writer | None) -> Merged | None:
     scope = cluster[0].scope
     now = keeper.clock.now()
@@ -206,9 +180,6 @@ def _merge(keeper: Keeper, run_id: str, cluster: list[Record], writer: Writer | 
         ]:
             return None  # somebody changed one of them just now; the next run looks again
         places = dict.fromkeys(r.locator for r in cluster)
-        day_note = keeper.root.note(KIND, scope, keeper.day())
-        before = {at: _text(keeper, at) for at in [*places, day_note]}
-        _note_intent(keeper, run_id, cluster)
         written = keeper.notebook.append(
             KIND, scope, keeper.day(), [Draft(fresh.inline(), fresh.sections())]
         )[0]
@@ -233,7 +204,6 @@ def _merge(keeper: Keeper, run_id: str, cluster: list[Record], writer: Writer | 
         step = {
             "t": "merged", "run_id": run_id, "track": scope.track, "owner": scope.owner, "new": kept.entry_id,
             "originals": [r.entry_id for r in cluster],
-            "notes": [_difference(keeper, at, text, _text(keeper, at) or "", kept.entry_id) for at, text in before.items()],
         }  # fmt: skip
         keeper.journals.append(_journal(keeper, scope.space), [json.dumps(step, ensure_ascii=False)])
     return Merged(scope, fresh.category, kept.id, [r.id for r in cluster])
@@ -253,87 +223,6 @@ def _worded(cluster: Sequence[Record], writer: Writer | None) -> str:
     return text if text and len(word_set(text) - known) <= 0.3 * len(word_set(text)) else ""
 
 
-def _note_intent(keeper: Keeper, run_id: str, cluster: Sequence[Record]) -> None:
-    scope = cluster[0].scope
-    line = {
-        "t": "intent", "run_id": run_id, "at": stamp(keeper.clock.now()), "track": scope.track, "owner": scope.owner,
-        "originals": [r.entry_id for r in cluster],
-    }  # fmt: skip
-    keeper.journals.append(_journal(keeper, scope.space), [json.dumps(line)])
-
-
-def _difference(keeper: Keeper, at: Locator, before: str | None, after: str, new_id: str) -> dict[str, Any]:
-    """What `undo` needs of one note: hashes, the former head, and the former bytes of each changed block."""
-    value: dict[str, Any] = {
-        "path": at.key, "after": content_hash(after), "existed": before is not None, "new": new_id,
-    }  # fmt: skip
-    if before is None:
-        return value
-    old, new = keeper.notebook.parse(at, before), keeper.notebook.parse(at, after)
-    blocks = {}
-    for entry in old.entries:
-        now = new.by_id.get(entry.id)
-        was = before[entry.start : entry.end]
-        if now is not None and after[now.start : now.end] != was:
-            blocks[entry.id] = [was, content_hash(after[now.start : now.end])]
-    first_old = min((e.start for e in old.entries), default=len(before))
-    added = new.by_id.get(new_id)
-    value |= {
-        "before": content_hash(before),
-        "head": before[:first_old],
-        "blocks": blocks,
-        "added": new_id if added is not None and new_id not in old.by_id else "",
-    }
-    return value
-
-
-def _restore(keeper: Keeper, at: Locator, note: Mapping[str, Any]) -> int:
-    count = 0
-    try:
-        text = keeper.notebook.text(at)
-    except NotFound:
-        return 0
-    untouched = content_hash(text) == note["after"]
-    if not note["existed"]:
-        parsed = keeper.notebook.read(at)
-        if added := [entry.id for entry in parsed.entries if entry.id == note["new"]]:
-            keeper.notebook.remove(at, added)
-        if untouched:
-            keeper.storage.remove(at)  # the run made the note; the removal above told the index
-        return 0
-
-    def edit(current: str | None) -> str | None:
-        nonlocal count
-        count = 0
-        if current is None:
-            return None
-        parsed = keeper.notebook.parse(at, current)
-        pieces, position = [], 0
-        for entry in sorted(parsed.entries, key=lambda e: e.start):
-            block = current[entry.start : entry.end]
-            if entry.id == note["added"]:
-                replacement = ""
-            elif entry.id in note["blocks"] and content_hash(block) == note["blocks"][entry.id][1]:
-                replacement = note["blocks"][entry.id][0]
-                count += 1
-            else:
-                continue
-            pieces += [current[position : entry.start], replacement]
-            position = entry.end
-        done = "".join(pieces) + current[position:]
-        if untouched:
-            again = keeper.notebook.parse(at, done)
-            first = min((e.start for e in again.entries), default=len(done))
-            exact = str(note["head"]) + done[first:]
-            for candidate in (exact, exact.removesuffix("\n")):
-                if content_hash(candidate) == note["before"]:
-                    return candidate
-        return done
-
-    keeper.notebook.rewrite(at, edit)
-    return count
-
-
 def _alike(grams: Sequence[frozenset[str]]) -> list[tuple[int, int]]:
     """Pairs above the threshold."""
     known: NearSets[int] = NearSets()
@@ -347,13 +236,6 @@ def _alike(grams: Sequence[frozenset[str]]) -> list[tuple[int, int]]:
 def _trigrams(text: str) -> frozenset[str]:
     plain = f"  {gate.dedupe_key(text)} "
     return frozenset(plain[n : n + 3] for n in range(len(plain) - 2))
-
-
-def _text(keeper: Keeper, at: Locator) -> str | None:
-    try:
-        return keeper.notebook.text(at)
-    except NotFound:
-        return None
 
 
 def _journal(keeper: Keeper, space: Space) -> Locator:

@@ -99,29 +99,30 @@ def supersede(
     old = keeper.find(space, memory_id, scope=scope)
     if not old.is_live:
         raise Invalid(f"{old.id} is archived; only a live memory can be superseded.", id=old.id)
-    verdict = keeper.remember(
-        content,
-        fields.pop("category", old.category),
-        scope=old.scope,
-        importance=fields.pop("importance", old.importance),
-        status=fields.pop("status", "promoted" if old.status == "promoted" and by == "human" else None),
-        pinned=fields.pop("pinned", old.pinned),
-        origin=fields.pop("origin", "human" if by == "human" else "agent"),
-        supersedes=old.id,
-        **fields,
-    )
-    if not verdict.accepted or verdict.memory is None:
+    with keeper.notebook.run("correction"):
+        verdict = keeper.remember(
+            content,
+            fields.pop("category", old.category),
+            scope=old.scope,
+            importance=fields.pop("importance", old.importance),
+            status=fields.pop("status", "promoted" if old.status == "promoted" and by == "human" else None),
+            pinned=fields.pop("pinned", old.pinned),
+            origin=fields.pop("origin", "human" if by == "human" else "agent"),
+            supersedes=old.id,
+            **fields,
+        )
+        if not verdict.accepted or verdict.memory is None:
+            return verdict
+        now = keeper.clock.now()
+        new_id = str(verdict.memory["id"])
+        _change(
+            keeper, space, old.id, "superseded",
+            lambda record: record.but(
+                status="archived", pinned=False, superseded_by=new_id, superseded_at=now, superseded_reason=reason
+            ),
+            scope=old.scope, by=by, reason=reason, told=("status", "superseded_by"),
+        )  # fmt: skip
         return verdict
-    now = keeper.clock.now()
-    new_id = str(verdict.memory["id"])
-    _change(
-        keeper, space, old.id, "superseded",
-        lambda record: record.but(
-            status="archived", pinned=False, superseded_by=new_id, superseded_at=now, superseded_reason=reason
-        ),
-        scope=old.scope, by=by, reason=reason, told=("status", "superseded_by"),
-    )  # fmt: skip
-    return verdict
 
 
 def pin(
@@ -303,7 +304,8 @@ def _change(
         after = after.but(updated_at=now)
         old, new = _told(current, told), _told(after, told)
         keeper.note_history(current, what, by=by, reason=reason, old=old, new=new)
-        keeper.rewrite(current, lambda found: change(found).but(updated_at=now))
+        with keeper.notebook.run("correction"):
+            keeper.rewrite(current, lambda found: change(found).but(updated_at=now))
     return keeper.row(after)
 
 

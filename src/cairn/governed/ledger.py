@@ -65,6 +65,7 @@ class CaptureLedger:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
+        self._undone: dict[Space, frozenset[str]] = {}
 
     def rows(self, space: Space) -> list[LedgerRow]:
         """Every row, oldest first; a later line for the same key has updated it."""
@@ -111,9 +112,12 @@ class CaptureLedger:
         After a crash between the two it may run again, and must find its own earlier work.
         """
         with self._keeper.locks.hold(f"ledger {space.app}/{space.project}", timeout=60.0):
-            if (known := self.find(space, source_type, source_key)) is not None:
+            known = self.find(space, source_type, source_key)
+            if known is not None and not self._is_undone(space, known):
                 return known, False
             memory_id, metadata = capture()
+            if (run := self._keeper.notebook.current_run) is not None:
+                metadata = {**metadata, "run": run.id}
             now = stamp(self._keeper.clock.now())
             row = LedgerRow(
                 _row_id(source_type, source_key),
@@ -122,6 +126,15 @@ class CaptureLedger:
             )  # fmt: skip
             self._append(space, row)
             return row, True
+
+    def _is_undone(self, space: Space, row: LedgerRow) -> bool:
+        """Whether the run that captured this was taken back, so that the source may come in again."""
+        history, run = self._keeper.notebook.history, row.metadata.get("run")
+        if run is None or history is None:
+            return False
+        if space not in self._undone:
+            self._undone[space] = history.undone(space)
+        return run in self._undone[space]
 
     def _append(self, space: Space, row: LedgerRow) -> None:
         value = {

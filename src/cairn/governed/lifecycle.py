@@ -120,9 +120,11 @@ def sweep(
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
         started, begin = keeper.clock.now(), time.monotonic()
         transitions, decayed, states = _plan(keeper, space)
-        done = _carry_out(keeper, space, transitions)
+        sweep_id = f"swp_{uuid.uuid4().hex[:12]}"
+        with keeper.notebook.run("sweep", sweep_id):
+            done = _carry_out(keeper, space, transitions)
         keeper.access.compact(space, states)
-        report = _report(keeper, space, trigger, started, begin, done, decayed)
+        report = _report(keeper, space, trigger, started, begin, done, decayed, sweep_id=sweep_id)
         keeper.journals.append(keeper.root.journal(space, "sweeps"), [json.dumps(report.columns())])
     if after is not None:
         after(keeper, space)
@@ -343,12 +345,13 @@ def _report(
     decayed: int,
     *,
     dry_run: bool = False,
+    sweep_id: str = "",
 ) -> SweepReport:
     def count(move: Move) -> int:
         return sum(one.move == move for one in done)
 
     return SweepReport(
-        f"swp_{uuid.uuid4().hex[:12]}",
+        sweep_id or f"swp_{uuid.uuid4().hex[:12]}",
         f"{space.app}/{space.project}",
         trigger,
         stamp(started),

@@ -87,8 +87,16 @@ def read(source: str, text: str, *, owner: str = "") -> list[Incoming]:
 def bring_in(
     keeper: Keeper, space: Space, source: str, items: Iterable[Incoming], *, trust: bool = False
 ) -> ImportReport:
-    """Pass `items` through the gate, each at most once per source and key."""
+    """Pass `items` through the gate, each at most once per source and key, as one run."""
     report = ImportReport()
+    with keeper.notebook.run("import"):
+        _bring_in(keeper, space, source, items, report, trust=trust)
+    return report
+
+
+def _bring_in(
+    keeper: Keeper, space: Space, source: str, items: Iterable[Incoming], report: ImportReport, *, trust: bool
+) -> None:
     ledger = CaptureLedger(keeper)
     for item in items:
         verdicts: list[Verdict] = []
@@ -108,7 +116,6 @@ def bring_in(
             report.merged.append(str(verdict.merged_into_id))
         else:
             report.kept.append(str(verdict.memory["id"]))
-    return report
 
 
 def _capture(

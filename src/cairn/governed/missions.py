@@ -35,6 +35,11 @@ class MissionEnd:
 
 def end(keeper: Keeper, space: Space, run_id: str, *, success: bool) -> MissionEnd:
     """End a mission. Idempotent: run twice, or after a crash, it promotes and archives nothing twice."""
+    with keeper.notebook.run("mission"):
+        return _end(keeper, space, run_id, success=success)
+
+
+def _end(keeper: Keeper, space: Space, run_id: str, *, success: bool) -> MissionEnd:
     scope = Scope(space, "mission", run_id)
     ledger = CaptureLedger(keeper)
     live = [record for record in keeper.records(scope) if record.is_live]

@@ -582,7 +582,7 @@ def journal_line(wanted: Wanted, refs: set[Ref], ids: set[str], name: str, line:
         return json.dumps({**value, "m": rest}, separators=(",", ":")) if rest else None
     if isinstance(mem, list) and all(isinstance(one, str) for one in mem) and tuple(mem) in refs:
         return None
-    if name == "consolidations.jsonl" and value.get("t") in {"merged", "intent"}:
+    if name == "consolidations.jsonl" and value.get("t") == "merged":
         named = {
             (value.get("track"), value.get("owner"), one)
             for one in [*value.get("originals", ()), value.get("new")]

@@ -15,10 +15,13 @@ import logging
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes import frontmatter
@@ -73,6 +76,27 @@ class Written:
     created: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One piece of work that writes many entries and can be taken back as a whole: its id, and what kind it is."""
+
+    id: str
+    kind: str
+
+
+class History(Protocol):
+    """Records what runs write, before they write it (`timetravel.runs`)."""
+
+    def ahead(self, run: Run, at: Locator, before: str | None, after: str | None) -> None:
+        """A run is about to put `after` in the place of `before`; None for no file."""
+
+    def undone(self, space: Space) -> frozenset[str]:
+        """The ids of the runs that were taken back."""
+
+
+_RUN: ContextVar[Run | None] = ContextVar("run", default=None)
+
+
 @dataclass(slots=True, eq=False)
 class _Request:
     """One call of `append`, waiting for the commit that carries it."""
@@ -123,6 +147,7 @@ class Notebook:
         on_change: Told of each durable change; returns its LSN. When it fails the write still stands (a scan
             finds the change later) and the LSN is 0.
         own: Remembers which files read as they were written here; shared with whoever looks for edits.
+        history: Told of what runs write.
     """
 
     def __init__(
@@ -134,8 +159,10 @@ class Notebook:
         on_change: OnChange | None = None,
         lock_seconds: float = 60.0,
         own: OwnTexts | None = None,
+        history: History | None = None,
     ) -> None:
         self.root = MemoryRoot(storage)
+        self.history = history
         self.own = own or OwnTexts()
         self.storage = storage
         self._locks = locks
@@ -232,7 +259,11 @@ class Notebook:
         )
         if not drafts:
             return []
-        self._commit_with_others(Place(scope, declared, day=day), locator, request)
+        place = Place(scope, declared, day=day)
+        if _RUN.get() is None:
+            self._commit_with_others(place, locator, request)
+        else:  # what a run writes is not mixed with what others write
+            self._append_batch(place, locator, [request])
         return [Written(entry_id, locator, request.lsn, created) for entry_id, created in request.ids]
 
     def _commit_with_others(self, place: Place, locator: Locator, request: _Request) -> None:
@@ -494,6 +525,8 @@ class Notebook:
     def drop(self, locator: Locator) -> int:
         """Remove a whole file durably; the LSN. Raises `NotFound`."""
         with self._locks.hold(locator.key, timeout=self._lock_seconds):
+            if (run := _RUN.get()) is not None and self.history is not None:
+                self.history.ahead(run, locator, self.storage.read(locator), None)
             self.storage.remove(locator)
             return self.announce(locator, "deleted")
 
@@ -501,6 +534,26 @@ class Notebook:
         if text is None:
             raise NotFound(f"There is no {locator}.", locator=locator.key)
         return self.parse(locator, text)
+
+    # --- runs ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def run(self, kind: str, run_id: str = "") -> Iterator[Run]:
+        """What this thread writes meanwhile is recorded as one run, which can be taken back as a whole.
+
+        Inside another run it is part of that one.
+        """
+        run = _RUN.get() or Run(run_id or f"{kind[:3]}_{uuid.uuid4().hex[:12]}", kind)
+        token = _RUN.set(run)
+        try:
+            yield run
+        finally:
+            _RUN.reset(token)
+
+    @property
+    def current_run(self) -> Run | None:
+        """The run that this thread writes for, if any."""
+        return _RUN.get()
 
     # --- the unit of work ------------------------------------------------------------------------------
 
@@ -516,6 +569,8 @@ class Notebook:
                 new = edit(text)
                 if new is None or new == text:
                     return 0
+                if (run := _RUN.get()) is not None and self.history is not None:
+                    self.history.ahead(run, locator, text, new)
                 before = None if text is None else hash(text)
                 del text  # a long note: its memory serves the write
                 try:

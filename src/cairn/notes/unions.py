@@ -11,7 +11,7 @@ import hashlib
 import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 _MARK = "forgotten"
@@ -118,20 +118,6 @@ def _by_moment(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "changes": -1}
 
 
-def _reflected(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Plans of reflection; the full copies of files are kept only for plans that did not end."""
-    lines = by_time(ours, theirs)
-    ended = {str(value.get("cluster")) for value in map(_value, lines) if value.get("t") in {"end", "undo"}}
-    return list(_without_copies(lines, ended))
-
-
-def _without_copies(lines: Sequence[str], ended: set[str]) -> Iterator[str]:
-    for line in lines:
-        value = _value(line)
-        if value.get("t") != "before" or str(value.get("cluster")) not in ended:
-            yield line
-
-
 def _by_hash(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     """Texts of entries: each by its hash, once; ours keep their places."""
     known = {str(_value(line).get("hash", line)) for line in ours}
@@ -148,5 +134,4 @@ _SPECIAL: Mapping[str, Callable[[Sequence[str], Sequence[str]], list[str]]] = {
     "changes.jsonl": _numbered("ent", lambda value: value),
     "checkpoints.jsonl": _numbered("chk", _by_moment),
     "texts.jsonl": _by_hash,
-    "reflection.jsonl": _reflected,
 }

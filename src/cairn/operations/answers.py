@@ -648,9 +648,22 @@ class AgentDocumentData:
     lsn: Annotated[int, says("the change to wait for with min_lsn; 0 if nothing changed", 12)]
 
 
-class KeepingRuns:
-    """When memories were kept in order."""
+class RunItem:
+    """A piece of work that wrote many entries."""
 
+    run_id: Annotated[str, says("its id, to undo it by", "con_0123456789ab")]
+    kind: Annotated[
+        str, says("consolidation, sweep, reflection, correction, import, mission or undo", "consolidation")
+    ]
+    at: Annotated[str, says("when it began to write", "2026-06-01T10:00:00+00:00")]
+    entries: Annotated[int, says("how many changes of entries it made", 4)]
+    undone_at: Annotated[str | None, says("when it was taken back, if it was", None)]
+
+
+class KeepingRuns:
+    """When memories were kept in order, and what else wrote many of them."""
+
+    runs: Annotated[list[RunItem], says("every kind of run, newest first", [])]
     last_sweep: Annotated[dict[str, Any] | None, says("the last sweep with its counts", None)]
     last_consolidation: Annotated[dict[str, Any] | None, says("the last consolidation", None)]
     sweeps: Annotated[list[dict[str, Any]], says("the sweeps, newest first", [])]
@@ -688,18 +701,11 @@ class Merged:
 
 
 class ConsolidateData:
-    """What was merged, or taken back."""
+    """What was merged."""
 
     run_id: Annotated[str, says("the run, to undo it by", "con_0123456789ab")]
     dry_run: Annotated[bool, says("whether nothing was changed, only told", False)]
     merged: Annotated[list[Merged], says("each cluster", [])]
-    restored: Annotated[int | None, says("with undo: how many memories are as they were before", 3)] = None
-
-
-class RestoredCount:
-    """What was taken back."""
-
-    restored: Annotated[int, says("how many memories are as they were before", 3)]
 
 
 class MissionEndData:
@@ -1034,16 +1040,29 @@ class StrategiesData:
     strategies: Annotated[list[StrategyItem], says("each with how its runs went", [])]
 
 
+class TakenBack:
+    """What became of one entry of a run."""
+
+    path: Annotated[str, says("its note", "default_app/default_project/shared/memories/memory-2026-06-01.md")]
+    entry: Annotated[str, says("its id", "mem_20260601_00000001")]
+    action: Annotated[
+        Literal["write", "remove", "kept", "purged"],
+        says(
+            "put back, taken out, kept because it was changed since, or gone because it was forgotten",
+            "write",
+        ),
+    ]
+
+
 class UndoneData:
     """What was taken back."""
 
-    restored: Annotated[
-        list[str],
-        says(
-            "the notes that are as they were",
-            ["default_app/default_project/users/alice/episodes/episode-2026-06-01.md"],
-        ),
-    ]
+    run_id: Annotated[str, says("the run", "con_0123456789ab")]
+    kind: Annotated[str, says("what it was", "consolidation")]
+    dry_run: Annotated[bool, says("whether nothing was changed, only told", False)]
+    restored: Annotated[int, says("how many entries are as they were before", 3)]
+    kept: Annotated[int, says("how many were changed since and stay", 0)]
+    entries: Annotated[list[TakenBack], says("each entry that was not as before the run", [])]
 
 
 class SetAside:

@@ -64,12 +64,7 @@ def _consolidated(report: ConsolidationReport, _room: Room, _asked: Mapping[str,
         }
         for one in report.merged
     ]
-    told = {"run_id": report.run_id, "dry_run": report.dry_run, "merged": merged}
-    return told if report.restored is None else told | {"restored": report.restored}
-
-
-def _restored(count: int, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"restored": count}
+    return {"run_id": report.run_id, "dry_run": report.dry_run, "merged": merged}
 
 
 def _imported(report: ImportReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,41 +252,17 @@ class Keeping(Room):
         dry_run: DryRun = False,
         scope: AnyScope = None,
         owner: Owner = "",
-        undo: Annotated[
-            str | None, says("take this run back instead", "con_0123456789ab", low=1, high=100)
-        ] = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> ConsolidationReport:
-        """Merge memories that say nearly the same; every run can be undone."""
+        """Merge memories that say nearly the same; `undo` takes a run back."""
         from cairn.governed import consolidation
 
         parts, space = self.parts, Space(app_id, project_id)
-        if undo is not None:
-            restored = consolidation.undo(parts.keeper, space, undo)
-            return consolidation.ConsolidationReport(undo, (), restored=restored)
         where = named_scope(parts, space, scope, owner)
         return consolidation.consolidate(
             parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run
         )
-
-    @operation(
-        writes=True,
-        answers=answers.RestoredCount,
-        data=_restored,
-        allow=rules.whole_space(write=True, promotes="consolidate"),
-    )
-    def undo_consolidation(
-        self,
-        run_id: Annotated[str, says("the run", "con_0123456789ab", low=1, high=100)],
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> int:
-        """Take a consolidation back, as `consolidate(undo=...)` does; how many memories are as they were before."""
-        from cairn.governed import consolidation
-
-        return consolidation.undo(self.parts.keeper, Space(app_id, project_id), run_id)
 
     @operation(
         writes=True,
@@ -470,13 +441,16 @@ class Keeping(Room):
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """When memories were last swept and consolidated, and what came of it."""
+        """What wrote many entries at once, newest first, to be taken back by `undo`; when memories were last swept and
+        consolidated, and what came of it.
+        """
         from cairn.governed import consolidation, lifecycle
 
         keeper, space = self.parts.keeper, Space(app_id, project_id)
         sweeps = [dict(one) for one in lifecycle.sweeps(keeper, space)][::-1]
         merged = [dict(one) for one in consolidation.runs(keeper, space)][::-1]
         return {
+            "runs": self.parts.runs.runs(space, limit=limit),
             "last_sweep": sweeps[0] if sweeps else None,
             "last_consolidation": merged[0] if merged else None,
             "sweeps": sweeps[:limit],

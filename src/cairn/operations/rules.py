@@ -191,7 +191,7 @@ def whole_space(*, write: bool, promotes: str = "") -> Rule:
     """Everybody's memory in the space; a dry run only reads. `promotes` names what lets memories in."""
 
     def rule(asked: Asked) -> None:
-        dry = bool(asked.fields.get("dry_run")) and not asked.fields.get("undo")
+        dry = bool(asked.fields.get("dry_run"))
         asked.grant.reach_space(space_of(asked), write=write and not dry)
         if promotes and not dry:
             asked.grant.may_promote(promotes)

@@ -6,6 +6,7 @@ everything is recorded, edits by hand included.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.timetravel.changes import TimeTravel
+    from cairn.timetravel.runs import Undone
 
 MAX_CHANGES = 10_000
 
@@ -29,6 +31,18 @@ def _named(name: str) -> Callable[[Any, Room, Mapping[str, Any]], dict[str, Any]
 
 def _plan(plan: list[dict[str, Any]], _room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"dry_run": asked["dry_run"], "entries": plan}
+
+
+def _undone(done: Undone, _room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+    actions = Counter(one.action for one in done.entries)
+    return {
+        "run_id": done.run_id,
+        "kind": done.kind,
+        "dry_run": asked["dry_run"],
+        "restored": actions["write"] + actions["remove"],
+        "kept": actions["kept"],
+        "entries": [{"path": one.path, "entry": one.entry, "action": one.action} for one in done.entries],
+    }
 
 
 class Time(Room):
@@ -171,6 +185,44 @@ class Time(Room):
         if not dry_run:
             self.parts.observer.settle()
         return [{"path": item.path, "entry": item.entry, "action": item.action} for item in plan]
+
+    @operation(
+        writes=True,
+        http="POST /undo",
+        answers=answers.UndoneData,
+        data=_undone,
+        allow=rules.whole_space(write=True, promotes="undo"),
+        apart=True,
+    )
+    def undo(
+        self,
+        run_id: Annotated[
+            str,
+            says(
+                "a run, one change (ent-000001), or a kind of run for the latest of it",
+                "con_0123456789ab",
+                low=1,
+                high=100,
+            ),
+        ],
+        *,
+        dry_run: DryRun = False,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+    ) -> Undone:
+        """Take back exactly what a run wrote: a consolidation, sweep, reflection, correction, import, mission or undo.
+
+        An entry that was changed since stays as it is and is told; a second time changes nothing. It is a run itself,
+        so an undo can be undone. `runs` lists them.
+
+        Raises:
+            NotFound: there is no such run; the message names the latest.
+        """
+        space = Space(app_id, project_id)
+        self._recorded(space)
+        done = self.parts.runs.undo(self.parts.notebook, space, run_id, dry_run=dry_run)
+        self.parts.observer.settle()
+        return done
 
     def _recorded(self, space: Space) -> TimeTravel:
         self.parts.observer.look_around()

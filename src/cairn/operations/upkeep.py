@@ -295,46 +295,6 @@ class Upkeep(Room):
             ],
         }
 
-    @operation(
-        writes=True,
-        http="POST /ome/undo",
-        answers=answers.UndoneData,
-        data=_named("restored"),
-        allow=rules.root(write=True),
-        apart=True,
-    )
-    def undo_reflection(
-        self,
-        run_id: Annotated[
-            str, says("which run; the latest where none is named", "rfl-000001", high=100)
-        ] = "",
-    ) -> list[str]:
-        """Take back one reflection run; the notes are byte for byte as before it."""
-        from cairn.strategies.reflection import runs_of, undo
-
-        restored: list[str] = []
-        scopes = {
-            place.scope
-            for at in self.parts.notebook.notes(kind="episode")
-            if (place := place_of(at)) is not None
-        }
-        known = sorted({run for scope in scopes for run in runs_of(scope, self.parts.engine.kit)})
-        run_id = run_id or (known[-1] if known else "")
-        for scope in sorted(scopes) if run_id in known else ():
-            try:
-                undone = undo(scope, self.parts.engine.kit, run=run_id)
-            except NotFound:
-                continue
-            restored.extend((*undone.restored, *undone.mended))
-        if not restored:
-            there = (
-                f"There are: {', '.join(known[-5:])}." if known else "None has been made, or all were undone."
-            )
-            raise NotFound(
-                f"There is no reflection run {run_id} to undo. ".replace("  ", " ") + there, run=run_id
-            )
-        return restored
-
     # ------------------------------------------------------------ health
 
     @operation(answers=answers.HealthAnswer)

@@ -64,7 +64,8 @@ class FollowCorrections(Strategy):
             episodes = _episodes(scope, day, kit)
             for job in group:
                 try:
-                    done = self._follow(job.ask, episodes, kit)
+                    with kit.notebook.run("correction"):
+                        done = self._follow(job.ask, episodes, kit)
                 except NotFound as gone:
                     yield Outcome(job, "skipped", str(gone))
                     continue

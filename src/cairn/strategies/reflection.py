@@ -2,14 +2,12 @@
 
 Nothing is lost silently. The originals stay and are marked in `deprecated_entries`; every fact that hangs on
 them gets exactly one fate in `journal/reflection.jsonl`: kept (its words are in the narrative), merged (another
-fact says the same), superseded (a later one replaces it) or dropped with a reason. What each touched file was
-before is journalled before it is touched, so `undo` restores it to the byte; a file that was changed since is
-put right entry by entry instead, and the person's change stays.
+fact says the same), superseded (a later one replaces it) or dropped with a reason. Each reflection is a run, which
+`undo` takes back; what was undone is not done again.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -18,13 +16,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cairn.errors import Invalid, NotFound
+from cairn.errors import NotFound
 from cairn.language import dates, words
 from cairn.language.traits import Trait, matter_of, replaces
 from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, place_of
 from cairn.notes.notebook import Draft
-from cairn.seams import Locator, content_hash
+from cairn.seams import Locator
 from cairn.strategies import Ask, Job, Kit, Outcome, Schedule, Strategy, asking
 from cairn.strategies.similarity import measured, particulars
 from cairn.talk import labels
@@ -99,7 +97,8 @@ class ReflectEpisodes(Strategy):
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         for job in jobs:
-            made = reflect(job.ask.scope, kit, run=job.ask.input)
+            name = hashlib.sha256(job.ask.input.encode()).hexdigest()[:12]
+            made = reflect(job.ask.scope, kit, run=f"rfl_{name}")
             why = "" if made else "no two episodes belong together"
             yield Outcome(job, "wrote" if made else "skipped", why, tuple(made))
 
@@ -112,12 +111,14 @@ def reflect(scope: Scope, kit: Kit, *, run: str) -> list[str]:
         for plan in ledger.unfinished():
             members = [e for e in episodes_of(scope, kit, every=True) if e.entry.id in plan["members"]]
             if len(members) >= 2:
-                made.append(_merge(scope, str(plan["cluster"]), members, ledger, str(plan["run"]), kit))
+                with kit.notebook.run("reflection", str(plan["run"])):
+                    made.append(_merge(scope, str(plan["cluster"]), members, ledger, str(plan["run"]), kit))
         for members in clusters_of(episodes_of(scope, kit), kit):
             named = "\n".join((scope.owner, *(m.entry.id for m in members)))
             cluster = "cl_" + hashlib.sha256(named.encode()).hexdigest()[:12]
             if cluster not in ledger.undone:
-                made.append(_merge(scope, cluster, members, ledger, run, kit))
+                with kit.notebook.run("reflection", run):
+                    made.append(_merge(scope, cluster, members, ledger, run, kit))
         return made
 
 
@@ -281,13 +282,11 @@ def _merge(scope: Scope, cluster: str, members: Sequence[Episode], ledger: Ledge
     when = dates.shown(members[0].at.date(), members[-1].at.date())
     title = f"{len(members)} conversations, {when}: {' '.join(subject.split())[:120]}"
     title, text, fates = _improved(title, text, members, facts, fates, kit)
-    touched = {KINDS["episode"].locator(scope, m.day) for m in members}
     deprecated_facts: dict[str, dict[str, str]] = {}
     for fact, fate in zip(facts, fates, strict=True):
         if fate.fate in {"merged", "superseded"}:
             deprecated_facts.setdefault(fact.day, {})[fact.id] = fate.by
-    touched |= {KINDS["atomic_fact"].locator(scope, day) for day in deprecated_facts}
-    ledger.begin(run, cluster, [m.entry.id for m in members], fates, sorted(touched))
+    ledger.begin(run, cluster, [m.entry.id for m in members], fates)
     last = members[-1]
     senders = dict.fromkeys(s for m in members for s in list_items(m.entry.inline.get("sender_ids", "[]")))
     draft = Draft(
@@ -313,7 +312,7 @@ def _merge(scope: Scope, cluster: str, members: Sequence[Episode], ledger: Ledge
         _deprecate(KINDS["episode"].locator(scope, day), old, kit)
     for day, old in sorted(deprecated_facts.items()):
         _deprecate(KINDS["atomic_fact"].locator(scope, day), old, kit)
-    ledger.end(run, cluster, written.entry_id, sorted(touched))
+    ledger.end(run, cluster, written.entry_id)
     return written.entry_id
 
 
@@ -349,40 +348,38 @@ def _improved(
 
 
 class Ledger:
-    """`journal/reflection.jsonl` of a space: plans with every fact's fate, what files were, and undone runs."""
+    """`journal/reflection.jsonl` of a space: plans with every fact's fate, and which of them were carried out."""
 
     def __init__(self, scope: Scope, kit: Kit) -> None:
         self._scope, self._kit = scope, kit
         self._at = kit.root.journal(scope.space, "reflection")
         self.lines = _lines(self._at, kit)
+        history = kit.notebook.history
+        undone = history.undone(scope.space) if history is not None else frozenset()
         self.undone = {
-            x["cluster"] for x in self.lines if x.get("t") == "undo" and x.get("owner") == scope.owner
+            x["cluster"]
+            for x in self.lines
+            if x.get("t") == "plan" and x.get("owner") == scope.owner and x.get("run") in undone
         }
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Plans of this owner that a crash cut short."""
-        ended = {x["cluster"] for x in self.lines if x.get("t") in {"end", "undo"}}
+        ended = {x["cluster"] for x in self.lines if x.get("t") == "end"} | self.undone
         return [
             x
             for x in self.lines
             if x.get("t") == "plan" and x.get("owner") == self._scope.owner and x["cluster"] not in ended
         ]
 
-    def begin(
-        self,
-        run: str,
-        cluster: str,
-        members: Sequence[str],
-        fates: Sequence[Fate],
-        touched: Sequence[Locator],
-    ) -> None:
-        """Journal the plan and what the files are now, once: a repeat after a crash keeps the first."""
-        head = {"run": run, "cluster": cluster, "owner": self._scope.owner}
+    def begin(self, run: str, cluster: str, members: Sequence[str], fates: Sequence[Fate]) -> None:
+        """Journal the plan, once: a repeat after a crash keeps the first."""
         if any(x.get("t") == "plan" and x.get("cluster") == cluster for x in self.lines):
             return
         plan = {
             "t": "plan",
-            **head,
+            "run": run,
+            "cluster": cluster,
+            "owner": self._scope.owner,
             "at": self._kit.clock.now().isoformat(),
             "members": list(members),
             "facts": [
@@ -390,43 +387,16 @@ class Ledger:
                 for f in fates
             ],
         }
-        before = [
-            {"t": "before", **head, "key": at.key, "text": self._kit.notebook.text(at)} for at in touched
-        ]
-        self.append([plan, *before])
+        self._append(plan)
 
-    def end(self, run: str, cluster: str, narrative: str, touched: Sequence[Locator]) -> None:
-        """Journal how to turn each file back, and take the full copies out of the journal."""
-        head = {"run": run, "cluster": cluster, "owner": self._scope.owner}
-        before = {
-            x["key"]: x["text"] for x in self.lines if x.get("t") == "before" and x.get("cluster") == cluster
-        }
-        files = []
-        for locator in touched:
-            now = self._kit.notebook.text(locator)
-            if locator.key in before:
-                files.append(
-                    {
-                        "t": "file",
-                        **head,
-                        "key": locator.key,
-                        "before": content_hash(before[locator.key]),
-                        "after": content_hash(now),
-                        "patch": patch(now, before[locator.key]),
-                    }
-                )
-        self.append([*files, {"t": "end", **head, "narrative": narrative}])
-        with self._kit.locks.hold(self._at.key):
-            kept = [
-                x
-                for x in _lines(self._at, self._kit)
-                if not (x.get("t") == "before" and x.get("cluster") == cluster)
-            ]
-            self._kit.journals.replace(self._at, [json.dumps(x, ensure_ascii=False) for x in kept])
-        self.lines = kept
+    def end(self, run: str, cluster: str, narrative: str) -> None:
+        """Journal that a plan was carried out."""
+        self._append(
+            {"t": "end", "run": run, "cluster": cluster, "owner": self._scope.owner, "narrative": narrative}
+        )
 
-    def append(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        self._kit.journals.append(self._at, [json.dumps(x, ensure_ascii=False) for x in lines])
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self._kit.journals.append(self._at, [json.dumps(line, ensure_ascii=False)])
         self.lines = _lines(self._at, self._kit)
 
 
@@ -440,151 +410,3 @@ def _lines(at: Locator, kit: Kit) -> list[dict[str, Any]]:
         if isinstance(record, dict):
             found.append(record)
     return found
-
-
-def patch(now: str, before: str) -> list[list[Any]]:
-    """[start line, end line, text] to put in place of those lines of `now`, last first, to get `before`."""
-    a, b = now.splitlines(keepends=True), before.splitlines(keepends=True)
-    changes = difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
-    return [[i1, i2, "".join(b[j1:j2])] for tag, i1, i2, j1, j2 in reversed(changes) if tag != "equal"]
-
-
-def patched(now: str, changes: Sequence[Sequence[Any]]) -> str:
-    """`now` with a `patch` applied."""
-    lines = now.splitlines(keepends=True)
-    for start, end, text in changes:
-        lines[start:end] = [text] if text else []
-    return "".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class Undone:
-    """What an undo did: files restored to the byte, and files put right around later changes."""
-
-    clusters: tuple[str, ...]
-    restored: tuple[str, ...]
-    mended: tuple[str, ...]
-
-
-def runs_of(scope: Scope, kit: Kit) -> list[str]:
-    """The runs of this owner that can be undone, oldest first."""
-    ledger = Ledger(scope, kit)
-    return list(
-        dict.fromkeys(
-            str(line["run"])
-            for line in ledger.lines
-            if line.get("t") == "plan"
-            and line.get("owner") == scope.owner
-            and line["cluster"] not in ledger.undone
-        )
-    )
-
-
-def undo(scope: Scope, kit: Kit, *, run: str = "", cluster: str = "") -> Undone:
-    """Take back a reflection run (or one cluster of it; the latest run if neither is named).
-
-    Raises:
-        NotFound: no such run is on record for this owner.
-        Invalid: a run and a cluster were both named.
-    """
-    if run and cluster:
-        raise Invalid("Name a run or a cluster, not both.", field="cluster")
-    with kit.locks.hold(f"reflection {scope.space.app}/{scope.space.project}/{scope.owner}"):
-        ledger = Ledger(scope, kit)
-        plans = [
-            x
-            for x in ledger.lines
-            if x.get("t") == "plan" and x.get("owner") == scope.owner and x["cluster"] not in ledger.undone
-        ]
-        if not run and not cluster and plans:
-            run = str(plans[-1]["run"])
-        chosen = [x for x in plans if (run and x["run"] == run) or (cluster and x["cluster"] == cluster)]
-        if not chosen:
-            raise NotFound(f"There is no reflection {run or cluster or 'run'} of {scope.owner} to undo.")
-        restored: list[str] = []
-        mended: list[str] = []
-        for plan in reversed(chosen):
-            _undo_cluster(scope, str(plan["cluster"]), ledger, kit, restored, mended)
-            ledger.append(
-                [
-                    {
-                        "t": "undo",
-                        "run": plan["run"],
-                        "cluster": plan["cluster"],
-                        "owner": scope.owner,
-                        "at": kit.clock.now().isoformat(),
-                    }
-                ]
-            )
-        return Undone(tuple(str(p["cluster"]) for p in chosen), tuple(restored), tuple(mended))
-
-
-def _undo_cluster(
-    scope: Scope, cluster: str, ledger: Ledger, kit: Kit, restored: list[str], mended: list[str]
-) -> None:
-    mine = [x for x in ledger.lines if x.get("cluster") == cluster and x.get("owner") == scope.owner]
-    records = {x["key"]: x for x in mine if x.get("t") in {"file", "before"}}
-    for key, record in records.items():
-        locator = Locator(key)
-        exact = False
-
-        def back(text: str | None, record: Mapping[str, Any] = record) -> str | None:
-            nonlocal exact
-            exact = False
-            if text is None:
-                return None
-            if record["t"] == "before":
-                exact = True
-                return str(record["text"])
-            if content_hash(text) == record["after"]:
-                old = patched(text, record["patch"])
-                exact = content_hash(old) == record["before"]
-                return old if exact else None
-            return None
-
-        # A run that died half-way left the copy itself: whatever it did to the file, that is what it was.
-        kit.notebook.rewrite(locator, back)
-        if exact:
-            restored.append(key)
-        else:
-            _mend(locator, cluster, kit)
-            mended.append(key)
-
-
-def _mend(locator: Locator, cluster: str, kit: Kit) -> None:
-    """Take the narrative and its marks out of a file that someone changed since."""
-    try:
-        note = kit.notebook.read(locator)
-    except NotFound:
-        return
-    ours = [
-        e.id
-        for e in note.entries
-        if e.inline.get("parent_type") == "cluster" and e.inline.get("parent_id") == cluster
-    ]
-    gone = note.frontmatter.get("deprecated_entries")
-    plan_ids = set(ours)
-    if isinstance(gone, dict):
-        kept = {
-            k: v for k, v in gone.items() if v not in plan_ids and not _is_of(str(k), cluster, kit, locator)
-        }
-        if kept != gone:
-            kit.notebook.update_frontmatter(locator, {"deprecated_entries": kept or None})
-    if ours:
-        kit.notebook.remove(locator, ours)
-
-
-def _is_of(entry_id: str, cluster: str, kit: Kit, locator: Locator) -> bool:
-    place = place_of(locator)
-    if place is None:
-        return False
-    for line in _lines(kit.root.journal(place.scope.space, "reflection"), kit):
-        if (
-            line.get("t") == "plan"
-            and line.get("cluster") == cluster
-            and line.get("owner") == place.scope.owner
-        ):
-            return entry_id in line["members"] or any(
-                f["id"] == entry_id and f["fate"] in {"merged", "superseded"} for f in line["facts"]
-            )
-    return False

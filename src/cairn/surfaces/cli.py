@@ -93,7 +93,7 @@ HOMES = {
     "knowledge_cli": ("knowledge",),
     "keeping_cli": ("agents", "runs", "daily", "capture", "sweep", "consolidate", "mission", "core", "skills", "refresh"),
     "upkeep_cli": (
-        "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "fold", "restore",
+        "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "fold", "restore", "undo",
     ),
     "moving_cli": ("move", "pull", "push"),
     "access_cli": ("token", "audit"),
@@ -124,10 +124,6 @@ SAME = {
     "checkpoint": "log --mark",
     "checkpoints": "log --checkpoints",
     "tokens": "token list",
-}
-# Words that could mean several things, and the likeliest.
-MEANT = {
-    "undo": "restore",
 }
 
 
@@ -178,7 +174,7 @@ def command_in(given: Sequence[str]) -> str:
 
 def _unknown(word: str) -> Invalid:
     names = [name for names in HOMES.values() for name in names]
-    near = MEANT.get(word.lower()) or next(iter(difflib.get_close_matches(word, names, 1)), "")
+    near = next(iter(difflib.get_close_matches(word, names, 1)), "")
     meant = f" Did you mean `cairn {near}`?" if near else ""
     return Invalid(f'There is no command "{word[:60]}".{meant} See `cairn --help`.', field="command")
 

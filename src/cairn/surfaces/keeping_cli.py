@@ -39,15 +39,12 @@ def say_swept(done: Any, output: Output) -> None:
 
 
 def say_consolidated(done: Any, output: Output) -> None:
-    if "restored" in done:
-        output.line(f"{done['restored']} memories are as they were before {done['run_id']}.")
-        return
     for one in done["merged"]:
         output.line(f"{one['category']}: {', '.join(one['originals'])} -> {one['new_id'] or '(dry run)'}")
     if not done["merged"]:
         output.line("Nothing to merge.")
     elif not done["dry_run"]:
-        output.line(f"Undo with `cairn consolidate --undo {done['run_id']}`.")
+        output.line(f"Undo with `cairn undo {done['run_id']}`.")
 
 
 def _outcome(parser: argparse.ArgumentParser) -> None:
@@ -202,7 +199,10 @@ def say_runs(data: Any, output: Output) -> int:
     swept, merged = data["last_sweep"], data["last_consolidation"]
     output.line(f"last sweep: {swept['completed_at'] if swept else 'never'}")
     output.line(f"last consolidation: {merged['completed_at'] if merged else 'never'}")
-    return 0 if swept or merged else 1
+    for run in data["runs"]:
+        undone = f", undone {run['undone_at']}" if run["undone_at"] else ""
+        output.line(f"{run['run_id']}  {run['at']}  {run['kind']}, {run['entries']} changes{undone}")
+    return 0 if swept or merged or data["runs"] else 1
 
 
 def say_days(data: Any, output: Output) -> int:
@@ -241,7 +241,12 @@ COMMANDS = (
         reading=False,
         examples=('cairn agents write coder soul "Speak plainly."',),
     ),
-    Command("runs", "when memories were last swept and consolidated", Keeping.runs, say_runs),
+    Command(
+        "runs",
+        "what wrote many entries at once, and the last sweep and consolidation",
+        Keeping.runs,
+        say_runs,
+    ),
     Command(
         "daily add",
         "add a line to today's log",
@@ -280,7 +285,7 @@ COMMANDS = (
         "consolidate",
         method=Keeping.consolidate,
         prints=say_consolidated,
-        examples=("cairn consolidate --dry-run", "cairn consolidate --undo con_0123456789ab"),
+        examples=("cairn consolidate --dry-run",),
     ),
     Command(
         "mission end",

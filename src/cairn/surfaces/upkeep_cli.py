@@ -118,10 +118,6 @@ def say_triggered(done: Any, output: Output) -> int:
     return 0 if done["status"] not in {"failed", "timeout"} else 1
 
 
-def say_undone(done: Any, output: Output) -> None:
-    output.line(f"{len(done['restored'])} notes restored as they were.")
-
-
 # ---------------------------------------------------------------- this machine
 
 
@@ -313,6 +309,18 @@ def say_restored(data: Any, output: Output) -> None:
         output.line(f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten.")
 
 
+def say_undone(data: Any, output: Output) -> None:
+    verb = "Would take back" if data["dry_run"] else "Took back"
+    told = f"{verb} {data['restored']} changes of {data['kind']} {data['run_id']}."
+    output.line(
+        told if data["restored"] else f"Nothing of {data['kind']} {data['run_id']} is left to take back."
+    )
+    for item in data["entries"]:
+        if item["action"] in {"kept", "purged"}:
+            why = "it was changed since" if item["action"] == "kept" else "its text was forgotten"
+            output.line(f"Left as it is: {item['path']}#{item['entry']}: {why}.")
+
+
 COMMANDS = (
     Command(
         "status",
@@ -367,13 +375,6 @@ COMMANDS = (
         positional={"name": ""},
         bare="strategies",
         examples=("cairn ome switch reflect_episodes", "cairn ome switch reflect_episodes --off"),
-    ),
-    Command(
-        "ome undo",
-        "take back a reflection run; the notes are as they were before",
-        Upkeep.undo_reflection,
-        say_undone,
-        positional={"run_id": "?"},
     ),
     Command(
         "config show", "every setting, its value and where it came from; keys are masked", run=config_show
@@ -455,5 +456,13 @@ COMMANDS = (
         positional={"target": ""},
         bare="entries",
         examples=("cairn restore chk-000001 --dry-run",),
+    ),
+    Command(
+        "undo",
+        "take back what a run wrote; `cairn runs` lists them",
+        Time.undo,
+        say_undone,
+        positional={"run_id": ""},
+        examples=("cairn undo con_0123456789ab --dry-run", "cairn undo reflection"),
     ),
 )

@@ -39,6 +39,16 @@ def entries_of(text: str) -> dict[str, str]:
     return found or {WHOLE: text}
 
 
+def taken_apart(text: str | None) -> dict[str, str]:
+    """A note as entries and, where it has any, the head before the first one; {} for a file that is not there."""
+    if text is None:
+        return {}
+    found = entries_of(text)
+    if WHOLE not in found:
+        found[HEAD] = text[: min(text.find(block) for block in found.values())]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class EntryChange:
     """One change of one entry. `before`/`after` are hashes of its text; None for "was not there"."""
@@ -148,14 +158,20 @@ class TimeTravel:
                 text = self._notebook.text(at)
             except NotFound:
                 return self._record(str(at), {}, cause)
-            found = entries_of(text)
-            if WHOLE not in found:
-                # Once per note: what it takes to make the file again if it goes.
-                head = self._now.get(str(at), {}).get(HEAD)
-                found[HEAD] = (
-                    self._head_text(head) or text[: min(text.find(block) for block in found.values())]
-                )
+            found = taken_apart(text)
+            if known := self._head_text(self._now.get(str(at), {}).get(HEAD)) if HEAD in found else None:
+                found[HEAD] = known  # once per note: what it takes to make the file again if it goes
             return self._record(str(at), found, cause)
+
+    def ahead(self, at: Locator, before: str | None, after: str | None, cause: str) -> None:
+        """Record a write that is about to be made: what stands there, and what will, head and all, under `cause`.
+
+        If it is not made after all, the next look records that, too.
+        """
+        with self._guard, self._locks.hold(f"timetravel:{self._space}"):
+            self._catch_up()
+            self._record(str(at), taken_apart(before), "write")
+            self._record(str(at), taken_apart(after), cause)
 
     def _head_text(self, digest: str | None) -> str | None:
         return self.texts([digest]).get(digest) if digest else None
@@ -210,6 +226,12 @@ class TimeTravel:
     def _changes(self) -> Iterator[EntryChange]:
         """Every change, oldest first, from the journal."""
         return _told(self._journals.read(self._changes_at).lines)
+
+    def changes_of(self, name: str) -> list[EntryChange]:
+        """The changes with this cause (a run), or the one of this id, oldest first."""
+        with self._guard:
+            self._catch_up()
+            return [change for change in self._changes() if name in {change.cause, change.id}]
 
     def notes(self) -> list[Locator]:
         """The notes that have entries, as far as they were observed."""
@@ -376,7 +398,7 @@ class TimeTravel:
             head = next((self._head_text(digest) for digest in reversed(heads) if digest), None)
 
             def edit(text: str | None, items: list[Restored] = items, head: str | None = head) -> str | None:
-                return _with_blocks(text, items, head or "")
+                return with_blocks(text, items, head or "")
 
             self._notebook.rewrite(at, edit)
             self.observe(at, cause=f"restore {target}")
@@ -483,7 +505,7 @@ class TimeTravel:
             return touched
 
 
-def _with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str | None:
+def with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str | None:
     """`text` with each entry as it is to be: replaced where it stands, added at the end, or taken out."""
     whole = next((item for item in items if item.entry == WHOLE), None)
     if whole is not None:

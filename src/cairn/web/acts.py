@@ -240,19 +240,17 @@ def sweep(desk: Desk, form: Form) -> Done:
 
 
 def consolidate(desk: Desk, form: Form) -> Done:
-    """Plan what would be merged, merge it, or take a run back."""
-    if form.get("undo"):
-        done = desk.ask(Memories.consolidate, undo=form["undo"])
-        return Done(f"{done['restored']} memories are as they were.", "/view/health")
+    """Plan what would be merged, and merge it."""
     planned = form.get("sure") != "yes"
     plan = desk.ask(Memories.consolidate, dry_run=planned)
     return Done(template="plan.html", shown={"what": "consolidate", "plan": plan, "planned": planned})
 
 
-def undo_reflection(desk: Desk, _form: Form) -> Done:
-    """Take the latest reflection back."""
-    done = desk.ask(Upkeep.undo_reflection)["restored"]
-    return Done(f"{len(done)} notes are as they were.", "/view/health")
+def undo(desk: Desk, form: Form) -> Done:
+    """Take a run back: the one that is named, or the latest reflection."""
+    done = desk.ask(Time.undo, run_id=form.get("run_id") or "reflection")
+    kept = f" {done['kept']} were changed since and stay." if done["kept"] else ""
+    return Done(f"{done['restored']} entries are as they were.{kept}", "/view/health")
 
 
 ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
@@ -274,7 +272,7 @@ ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
     "switch": switch,
     "sweep": sweep,
     "consolidate": consolidate,
-    "undo_reflection": undo_reflection,
+    "undo": undo,
     "keep": simple(Memories.promote, "Kept."),
     "refuse": simple(Memories.archive, "Put away."),
     "archive": simple(Memories.archive, "Archived: out of answers, still in its note."),
