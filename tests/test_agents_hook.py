@@ -227,7 +227,7 @@ def test_a_hundred_rounds_of_one_session_grow_the_root_by_nothing(memory: Memory
 
 
 def test_lessons_the_agent_states_become_candidates_with_their_source(memory: Memory, tmp_path: Path) -> None:
-    """In so many words, each once; what it plans, asks, or shows as code is none, and no candidate is recalled."""
+    """S84: in so many words, each once; what it plans, asks, or shows as code is none, and no candidate is recalled."""
     lesson = "The changelog must have the new version, otherwise the release test fails."
     path = transcript(
         tmp_path / "t.jsonl",
@@ -263,7 +263,7 @@ def test_words_of_an_event_are_known_when_the_transcript_brings_them(memory: Mem
 
 
 def test_the_end_of_a_session_writes_its_episode(memory: Memory, tmp_path: Path) -> None:
-    """At the end, and before compaction, the talk is cut into an episode of the person."""
+    """A96: at the end, and before compaction, the talk is cut into an episode of the person."""
     path = transcript(tmp_path / "t.jsonl", record("user", "u1", "I am allergic to peanuts."))
     take_in(memory, HookEvent("claude", "SessionEnd", "end", "abc", "", transcript=str(path)))
     assert "peanuts" in memory.recall("what am I allergic to").prompt

@@ -88,7 +88,7 @@ def test_files_that_were_not_there_come_and_go(host: str, home: Path) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("host", integrate.HOSTS)
 def test_foreign_entries_stay_and_files_are_as_before_to_the_byte(host: str, form: str, home: Path) -> None:
-    """Whatever the indentation: others' entries are all there, and removal gives the very bytes back."""
+    """M63: whatever the indentation: others' entries are all there, and removal gives the very bytes back."""
     for name in FILES[host]:
         path = home / name
         path.parent.mkdir(parents=True, exist_ok=True)

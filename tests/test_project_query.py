@@ -155,7 +155,7 @@ def test_archived_history_takes_no_part(tree):
 
 
 def test_status_says_everything_and_writes_nothing(tree, project):
-    """M56: state, three backlogs, groups, sources, drift, retention, one suggestion."""
+    """M56, A98: state, three backlogs, groups, sources, drift, retention, one suggestion."""
     project.record("x", {"decisions": ["We chose x"]})
     before = tree_bytes(tree)
     found = project.status()

@@ -56,7 +56,7 @@ def test_nothing_rather_than_junk(memory: Memory) -> None:
 
 
 def test_a_budget_is_kept_and_a_long_text_is_cut_to_it(memory: Memory) -> None:
-    """A long memory is shown by its beginning where it does not fit whole."""
+    """S85, A94: a long memory is shown by its beginning where it does not fit whole."""
     say(memory, "The peanut allergy plan: " + "carry the pen, call the nurse, tell the crew. " * 60)
     told = memory.recall("what is the peanut allergy plan", token_budget=120)
     assert 0 < told.tokens <= 120 and told.items[0].text.endswith("…")

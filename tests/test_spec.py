@@ -44,10 +44,20 @@ def rows() -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []
-        if len(cells) == 3 and cells[0] != "Row":
+        if len(cells) in {3, 4} and cells[0] != "Row":
             assert cells[0] not in found, f"{cells[0]} stands there twice"
-            found[cells[0]] = (cells[1], cells[2])
+            found[cells[0]] = (cells[1], cells[-1])
     return found
+
+
+def places() -> dict[str, list[str]]:
+    """Row of the four designs -> the modules that do it."""
+    lines = [line.strip("|").split("|") for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    return {
+        cells[0].strip(): re.findall(r"`([^`]+)`", cells[2])
+        for cells in lines
+        if len(cells) == 4 and re.fullmatch(r"[ESAM]\d+", cells[0].strip())
+    }
 
 
 def test_every_cited_row_is_there():
@@ -68,6 +78,24 @@ def test_every_named_test_is_there_and_holds_its_row():
             assert (ROOT / name).exists(), f"{row}: {name} is gone"
         for name in re.findall(r"\[[^\]]+\]\(\.\./(tests/[^)]+\.py)\)", where):
             assert row in cited(ROOT / name), f"{row}: {name} does not cite it"
+
+
+def test_every_row_of_the_four_designs_has_its_place_and_its_test():
+    """All 375 rows: a module that is there, and a test that is there or a check of `make lint`; "none" gives its reason."""
+    where, told = places(), rows()
+    counts = {"E": 123, "S": 90, "A": 98, "M": 64}
+    assert set(where) == {f"{letter}{n}" for letter, last in counts.items() for n in range(1, last + 1)}
+    for row, modules in where.items():
+        held = told[row][1]
+        if held.startswith("none: "):
+            assert len(held) > 20, f"{row}: say why"
+            continue
+        assert modules, f"{row} names no module"
+        for name in modules:
+            assert (ROOT / "src" / "cairn" / name).exists() or (ROOT / name).exists(), (
+                f"{row}: {name} is gone"
+            )
+        assert re.search(r"tests/[\w/]+\.py|`make lint`", held), f"{row} is held by no test"
 
 
 def test_spans_and_words_are_understood():

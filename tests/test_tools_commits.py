@@ -1,4 +1,4 @@
-"""Commit messages: the rule, where it begins, and where there is nothing to check."""
+"""E9: commit messages: the rule, where it begins, and where there is nothing to check."""
 
 from __future__ import annotations
 

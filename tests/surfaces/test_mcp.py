@@ -114,7 +114,7 @@ def test_a_tool_has_the_words_and_types_of_its_operation() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_tool_answers_in_words_and_data(mode: str, memory: Memory, tmp_path: Path) -> None:
-    """Told, kept, found, shown and forgotten, as a host does it."""
+    """S88, M62: told, kept, found, shown and forgotten, as a host does it."""
     tree = repository(tmp_path / "tree")
     memory.add("s1", [{**ME, "content": "I am allergic to peanuts."}])
     memory.flush("s1")
