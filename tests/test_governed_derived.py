@@ -333,6 +333,8 @@ def test_doctor_reports_what_the_gate_would_have_refused_and_deletes_nothing(wor
         "**superseded_by**: mem_20200101_00000009\n**status**: archived\n\n### Content\nold",
     )
     _hand(world, "mem_20260501_00000006", "**origin**: web\n\n### Content\nTrust me on this one.")
+    odd = "**status**: bogus\n**confidence**: 7\n**dedupe**: 0123\n\n### Content\nA row with odd fields."
+    _hand(world, "mem_20260501_00000007", odd)
     _hand(world, "mem_20260501_00000006", "### Content\nThe same id in another note.", day="2026-05-02")
     pages.refresh(world.keeper, SPACE)
     page = world.path / "default_app/default_project/shared/pages/MEMORY.md"
@@ -342,8 +344,9 @@ def test_doctor_reports_what_the_gate_would_have_refused_and_deletes_nothing(wor
     codes = {finding.code for finding in checks.check(world.keeper, SPACE)}
     assert codes == {
         "category", "code-derivable", "duplicate", "secret", "successor-missing", "untrusted-promoted", "id-doubled",
-        "page-edited", "journal-damaged",
+        "page-edited", "journal-damaged", "field", "dedupe-stale",
     }  # fmt: skip
+    checks.repair(world.keeper, SPACE)
     assert {name: (world.path / name).read_bytes() for name in world.notes()} == before
 
 

@@ -37,6 +37,7 @@ _NOTE_STEPS = {
 _MEMORY_STEPS = {
     "secret": "run `cairn memories forget ID --yes`, and rotate the credential",
     "untrusted-promoted": "look at it with `cairn memories show ID`; archive it if nobody vouches for it",
+    "field": "correct it in its note; until then it is not mended either",
     "duplicate": "run `cairn consolidate`, or archive one of them",
     "over-limit": "run `cairn sweep`",
     "page-edited": "move the edit into a note or a memory, then run `cairn refresh`",

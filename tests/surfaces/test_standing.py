@@ -43,6 +43,8 @@ def test_status_is_the_same_by_every_surface(tmp_path, monkeypatch, capsys):
 
     log = next(root.glob("*/*/sessions/*.jsonl"))
     log.write_text(log.read_text() + '{"t":"add","n":100000000000000000000}\n')
+    strange = "\n[strategies.trigger_profile_clustering]\nenabled = true\n"
+    (root / "ome.toml").write_text((root / "ome.toml").read_text() + strange)
     assert main(["--root", str(root), "sync"]) == 0
     capsys.readouterr()
     assert main(["--root", str(root), "status"]) == 1
@@ -50,3 +52,4 @@ def test_status_is_the_same_by_every_surface(tmp_path, monkeypatch, capsys):
     assert "last sweep" in said
     assert "warning" in said
     assert log.name in said
+    assert "trigger_profile_clustering" in said

@@ -6,13 +6,14 @@ Hand-written entries skip the gate, so what the gate would have refused is repor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, NotFound
 from cairn.governed import core, gate, lifecycle, pages
 from cairn.governed.memories import Keeper
-from cairn.governed.records import CATEGORIES, UNTRUSTED, Record
+from cairn.governed.records import CATEGORIES, UNTRUSTED, Record, misread
 from cairn.governed.secrets import redact
 from cairn.seams import iterate_files
 from cairn.types import Scope, Space
@@ -46,8 +47,11 @@ def repair(keeper: Keeper, space: Space) -> list[Finding]:
     for scope in keeper.scopes(space):
         records = keeper.records(scope)
         replaced = {r.supersedes: r.id for r in records if r.supersedes and r.is_live}
+        odd = {
+            entry for _, entry, *_ in _misread(keeper, records)
+        }  # a rewrite would settle what a person meant
         for record in records:
-            if _is_stale(record):
+            if _is_stale(record) and record.entry_id not in odd:
                 with keeper.locked(scope):
                     keeper.rewrite(record, lambda r: r.but(dedupe=gate.dedupe_hash(r.content)))
                 done.append(
@@ -82,8 +86,19 @@ def repair(keeper: Keeper, space: Space) -> list[Finding]:
     return done
 
 
+def _misread(keeper: Keeper, records: Sequence[Record]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Note, entry, field, value and reading of each field whose value makes no sense."""
+    for locator in dict.fromkeys(record.locator for record in records):
+        with suppress(NotFound):
+            for entry in keeper.notebook.read(locator).entries:
+                yield from ((locator.key, entry.id, *one) for one in misread(entry.inline))
+
+
 def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[Finding]:
     records = keeper.records(scope)
+    for path, entry, name, value, reading in _misread(keeper, records):
+        told = f'{name} "{value[:40]}" makes no sense; it is read as {reading}.'
+        yield Finding("warn", "field", f"{path}#{entry}", told)
     ids: dict[str, str] = {}
     marks: dict[str, str] = {}
     replaced = {r.supersedes for r in records if r.supersedes and r.is_live}

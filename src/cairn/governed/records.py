@@ -8,7 +8,7 @@ one without a status reads as promoted. Fields this version does not know are ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
@@ -184,6 +184,24 @@ def from_entry(entry: Entry, scope: Scope, locator: Locator) -> Record:
             key: value for key, value in entry.sections.items() if key.capitalize() not in _SECTIONS
         },
     )
+
+
+def misread(inline: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The fields of an entry whose value makes no sense: name, value, and what it is read as instead."""
+    for name, allowed, default in (
+        ("status", STATUSES, "archived"),
+        ("importance", IMPORTANCES, "medium"),
+        ("tier", ("1", "2", "3"), "2"),
+        ("origin", ORIGINS, "human"),
+        ("source_type", SOURCE_TYPES, "agent"),
+    ):
+        value = inline.get(name, "").strip()
+        if value and value.lower() not in allowed:
+            yield name, value, default
+    if (sure := _real(inline.get("confidence"), 1.0)) > 1 or inline.get("confidence", "0").strip().startswith(
+        "-"
+    ):
+        yield "confidence", inline["confidence"], _number(sure)
 
 
 def project_id(record: Record) -> str:

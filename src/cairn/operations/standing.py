@@ -125,6 +125,7 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
         yield f"{waiting}. It is tried again by itself."
     if parts.engine.trouble:
         yield f"{parts.engine.trouble}. Correct ome.toml."
+    yield from parts.engine.unknown.values()
     if told["strategies"]["gave_up"]:
         yield f"strategies gave up on {told['strategies']['gave_up']} runs: `cairn doctor` names them."
     if told["model"]["embedding"] is None and parts.settings.embedding.provider != "none":
