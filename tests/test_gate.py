@@ -23,8 +23,8 @@ MEMORIES = {
         ["Schreibe eine Funktion, die eine Liste umkehrt", "Wie wird das Wetter morgen?", "Fasse die Französische Revolution zusammen"],
     ),
     "fr": (
-        ["Ma fille est allergique aux cacahuètes.", "Notre chat s'appelle Mimi.", "Le mot de passe du wifi est sur le frigo."],
-        ["À quoi ma fille est-elle allergique ?", "Comment s'appelle notre chat ?", "Où est le mot de passe du wifi ?"],
+        ["Ma fille est allergique à l'arachide.", "Notre chat s'appelle Mimi.", "Le code d'entrée est sur le frigo.", "L'anniversaire d'Odile tombe en juin."],
+        ["Qui est allergique aux noix ou à une arachide ?", "Comment s'appelle notre chat ?", "Où est le code pour l'entrée ?", "Quand tombe un anniversaire comme celui d’Odile ?"],
         ["Écris une fonction qui inverse une liste", "Quel temps fera-t-il demain ?", "Résume la Révolution française"],
     ),
     "ru": (

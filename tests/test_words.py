@@ -40,6 +40,9 @@ def shared(asked: str, written: str) -> set[str]:
         ("1000", "it cost 1,000 euros"),
         ("v1.2.3", "release v1.2.3"),
         ("Caroline", "Caroline's house"),
+        ("ami", "l'ami de Paul"),
+        ("qui appelle", "il m’appelle"),
+        ("Est-ce", "qu'est-ce que c'est"),
         ("ＦＵＬＬ", "full width"),
         ("HTTPServer", "http server"),
         ("नमस्ते", "नमस्ते दुनिया"),
@@ -55,6 +58,13 @@ def test_unrelated_words_do_not_meet():
     assert not shared("business card", "busy cars")
     assert stem("this") == "this"
     assert stem("bus") == "bus"
+
+
+def test_an_elided_word_is_no_part_of_the_next():
+    """A little French word that lost its end goes; an English contraction stays one word."""
+    assert tokens("l'ami d’Alice") == ["ami", "alic"]
+    assert tokens("don't, I'd, O'Neil's") == ["dont", "id", "oneil"]
+    assert tokens("rock'n'roll-band")[0] == "rocknroll_band"
 
 
 def test_c_plus_plus_differs_from_c():

@@ -1,7 +1,7 @@
 """Words as the index and the queries see them.
 
-One function, `tokens`, cuts both sides, so what was written can be found by what is asked. It knows five
-things no plain word splitter knows: pictures (each is a word), scripts without blanks (characters and pairs of them), accents (with and
+One function, `tokens`, cuts both sides, so what was written can be found by what is asked. It knows six
+things no plain word splitter knows: pictures (each is a word), little words that hang on the next by an apostrophe ("l'ami"), scripts without blanks (characters and pairs of them), accents (with and
 without), names from code (`snake_case`, `camelCase`, `dotted.paths`, `file/paths`: whole and in parts) and
 English endings. A token holds only ASCII letters and digits, `_` and non-ASCII characters, so an index may
 store the stream joined by blanks and split it again without loss.
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from cairn.budget import share
+from cairn.language import tongues
 
 MAX_TOKEN = 64
 _MAX_PARTS = 24
@@ -157,11 +158,16 @@ def _pieces(chunk: str) -> tuple[str, ...]:
         mark = "plusplus" if chunk.endswith("++") else "sharp"
         return (*_pieces(plain), *(part + mark for part in named))
     if "'" in chunk or "’" in chunk:
+        little, _, word = chunk.replace("’", "'").partition("'")
+        if little.casefold() in _elided() and word.casefold() not in {"s", ""}:
+            return _pieces(word)
         head, _, tail = chunk.replace("’", "'").rpartition("'")
         if tail.lower() in {"s", ""}:
             return _pieces(head) if head else ()
         if _SEPARATORS.sub("", chunk).isalpha():
-            return (_APOSTROPHES.sub("", chunk).casefold()[:MAX_TOKEN],)
+            chunk = _APOSTROPHES.sub("", chunk)
+            if chunk.isalpha():
+                return (chunk.casefold()[:MAX_TOKEN],)
     out: list[str] = []
     parts = [part for part in _SEPARATORS.split(chunk) if part]
     if len(parts) > 1:
@@ -173,6 +179,16 @@ def _pieces(chunk: str) -> tuple[str, ...]:
             else:
                 out.extend(_word(run))
     return tuple(dict.fromkeys(out)) if len(parts) > 1 else tuple(out)
+
+
+@lru_cache(maxsize=1)
+def _elided() -> frozenset[str]:
+    """Little words that lose their end before a vowel and hang on the next word ("l'ami"), of every language."""
+    return frozenset(
+        word
+        for tongue in tongues.known().values()
+        for word in tongue.table("language").get("elided", "").split()
+    )
 
 
 def _word(run: str) -> Iterable[str]:
