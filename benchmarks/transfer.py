@@ -274,6 +274,7 @@ def measure(kind: str, memories: Sequence[Memory], client: Client, embedder: Any
     for memory in memories:
         cost = {unit.id: tokens_of(f"{unit.speaker}: {unit.text}") for unit in memory.units}
         plain = Plain(memory, embedder)
+        client.close()  # a server does not hold an idle connection for as long as that may take
         for question in memory.questions:
             if not question.gold:
                 continue

@@ -573,6 +573,10 @@ def test_fit_is_absolute():
     assert fit(0.4, 0.3, 0.7) > fit(0.4, 0.3, 0.2), (
         "what the word pieces say counts where they were looked at"
     )
+    near, covered = np.array([0.35, 0.35], np.float32), np.array([0.3, 0.3], np.float32)
+    short, long = fits_of(near, covered, length=np.array([12, 300])).tolist()
+    assert short > long, "a long text holds more of anything by chance"
+    assert fits_of(near, covered, is_named=True)[0] > short, "who is named here is rather meant here"
     values = [fit(float(c), 0.3) for c in np.linspace(-1, 1, 50)]
     assert values == sorted(values)
     rare, common = (fit_by_words("owl cat", text, {"cat": 2000}) for text in ("an owl at night", "a cat"))

@@ -42,8 +42,10 @@ def fits_of(
     covered: np.ndarray,
     late: np.ndarray | None = None,
     *,
+    length: np.ndarray | None = None,
     words_asked: int = 8,
     trust: float = 1.0,
+    is_named: bool = False,
 ) -> np.ndarray:
     """How surely rows answer, 0 to 1, from everything that is known of each: one calibration for every kind of row.
 
@@ -51,34 +53,44 @@ def fits_of(
         cosine: How near they are in meaning; None where only words are known.
         covered: Which share of the question's words they hold, rare words for more.
         late: How well the word pieces of the question are matched; 0 where nobody looked.
+        length: How many words they have: the longer a text, the more of anything it holds by chance.
         words_asked: How many words of the question say something: the share of two is worth less than that of ten.
+        is_named: Whether the question names somebody who speaks in this memory: then it is rather meant for it.
         trust: How far nearness is believed, 0 to 1: at 0 only words count.
     """
     import numpy as np
 
     # By words alone, half of a question's words is little, the less the fewer there are, and all of them is enough.
-    spoken = np.asarray(covered ** (1.1 + 0.5 / max(1, words_asked)), np.float32)
+    spoken = np.asarray(covered ** (1.08 + 0.5 / max(1, words_asked)), np.float32)
     if cosine is None:
         return spoken
     share = (covered * words_asked + _USUAL_SHARE * _USUAL_WORDS) / (words_asked + _USUAL_WORDS)
-    known = _sure(_CLOSE, cosine, share)
+    excess = np.zeros(len(share), np.float32)
+    if length is not None:
+        excess = np.log(np.maximum(length, _SHORT_WORDS) / np.float32(_SHORT_WORDS), dtype=np.float32)
+    lean = np.float32(_NAMED * is_named) - np.float32(_PER_LENGTH) * excess
+    known = _sure(_CLOSE, lean, cosine, share)
     if late is not None:
-        known = np.where(late > 0, _sure(_MATCHED, cosine, share, late), known)
+        matched = _sure(_MATCHED, lean, cosine, share, late)
+        known = np.where(late > 0, matched, known)
     return np.asarray(trust * known + (1.0 - trust) * spoken)
 
 
 # What a cosine, the share of words covered and the matched pieces count for, and what they must outweigh together.
-# Fitted on questions that a memory answers against questions of other memories, on two kinds of memory, so that 96 %
-# of the former reach search.injection_min_score as it is set (docs/benchmarks.md).
+# Fitted on questions that a memory answers against questions of other memories, on two kinds of memory, so that 97 %
+# of the former reach search.injection_min_score as it is set (docs/benchmarks.md). What length takes off was chosen so that
+# one bar serves short turns and long replies alike.
 _CLOSE = (14.2, 7.6, 6.7)
 _MATCHED = (12.0, 6.0, 5.0, 8.4)
+_SHORT_WORDS, _PER_LENGTH = 20, 0.4
+_NAMED = 0.8
 _USUAL_SHARE, _USUAL_WORDS = 0.3, 3
 
 
-def _sure(weights: Sequence[float], *signals: np.ndarray) -> np.ndarray:
+def _sure(weights: Sequence[float], lean: np.ndarray, *signals: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    total = np.full(len(signals[0]), -weights[-1], np.float32)
+    total = lean - np.float32(weights[-1])
     for weight, signal in zip(weights, signals, strict=False):
         total += np.float32(weight) * signal
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(total, -30.0, 30.0))), np.float32)

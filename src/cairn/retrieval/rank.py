@@ -95,6 +95,7 @@ class Question:
         author: Index of the one sender the query names, where that says anything; else -1.
         days: Day ranges the query names, as day numbers (both ends included).
         wants_time: It asks when.
+        is_named: It names any of those who speak here.
         wants_number: It asks how many.
         asker: Index of the sender who asks about themselves ("my", "I"), among machines; else -1.
         wants_advice: It asks what an assistant said ("what did you recommend").
@@ -107,6 +108,7 @@ class Question:
     days: tuple[tuple[int, int], ...] = ()
     wants_time: bool = False
     wants_number: bool = False
+    is_named: bool = False
     asker: int = -1
     wants_advice: bool = False
 
@@ -129,7 +131,7 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
     senders = _named_senders(about)
     names = spoken_names(tuple((s.id, s.name) for s in about.senders)) if senders else ()
     voiced = question_text(query, names) if names else query
-    author, without = -1, set[str]()
+    author, is_named, without = -1, False, set[str]()
     if senders:
         asked = [
             i
@@ -140,6 +142,7 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
             author = asked[0]
         without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
     latest = about.latest_ms
+        is_named = bool(asked)
     return Question(
         text=query,
         voiced=voiced,
@@ -149,6 +152,7 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
         wants_time=asking.asks_when(query),
         wants_number=asking.asks_how_many(query),
         asker=_asker(query, about),
+        is_named=is_named,
         wants_advice=asking.asks_for_advice_given(query),
     )
 

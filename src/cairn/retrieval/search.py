@@ -708,7 +708,13 @@ class Searcher:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
         near = None if asked.legs.cosine is None else asked.legs.cosine[at]
         return fits_of(
-            near, asked.covered[at], asked.late[at], words_asked=len(asked.weights), trust=asked.trust
+            near,
+            asked.covered[at],
+            asked.late[at],
+            length=asked.corpus.length[asked.part[at]],
+            words_asked=len(asked.weights),
+            trust=asked.trust,
+            is_named=asked.question.is_named,
         )
 
     def _explained(
