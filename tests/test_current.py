@@ -169,6 +169,18 @@ def test_what_is_over_is_told_and_stands_again_when_its_end_is_forgotten(tmp_pat
         assert memory.show(old["id"])["inline"]["until"] == "2023-05-17"
         listed = {one["id"]: one for one in memory.get("atomic_fact", user_id="ana").atomic_facts}
         assert (listed[old["id"]]["until"], "until" in listed[new["id"]]) == ("2023-05-17", False)
+        said = memory.search("where do I live, in Lisbon?", user_id="ana", evidence=5, consistency="strong")
+        shown_said = {one["text"]: one for one in said.as_data()["evidence"]}
+        assert list(shown_said) == ["I live in Porto.", "I live in Lisbon."], (
+            "what is over comes after what ended it"
+        )
+        assert shown_said["I live in Lisbon."]["earlier"] == {
+            "fact": "ana: I live in Lisbon.",
+            "superseded_by": new["id"],
+            "until": "2023-05-17",
+        }
+        assert "earlier" not in shown_said["I live in Porto."]
+        assert "said: I live in Lisbon. (earlier, until 2023-05-17)" in prompt(said)
         memory.memories.forget(new["id"])
         assert "until" not in memory.show(old["id"])["inline"]
 

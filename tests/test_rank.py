@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cairn.index.corpus import ONLY_ASKS, QUESTION, text_flags
 from cairn.index.embedding_text import message_text, question_text, spoken_names
+from cairn.language import asking
 from cairn.retrieval.rank import (
     Legs,
     date_match,
@@ -328,3 +329,41 @@ def test_what_was_said_later_on_one_matter_comes_first(world):
     assert newer_first(by_day, scores, talk, vectors)[0] == by_day
     vectors[talk.at], scores[by_day[0]] = [1, 0], 9.0
     assert newer_first(by_day, scores, talk, vectors)[0] == by_day
+
+
+def test_a_list_is_not_filled_by_one_session(tmp_path):
+    """Where several things are asked for, each session gives some; where one thing is, the best come as they are."""
+    world = SearchWorld(tmp_path)
+    world.talk("saga", [("carol", f"I finished a book of the saga, number {n}.") for n in range(6)])
+    for n in range(4):
+        world.talk(f"day{n}", [("carol", f"I finished a book by the lake{n}."), ("carol", "It rained.")])
+    several, one = (
+        [item.session_id for item in world.ask(query, evidence=6).evidence]
+        for query in ("Which books did I finish?", "Which book did I finish?")
+    )
+    assert set(one) == {"saga"}
+    assert several[0] == "saga" and len(set(several)) > 2
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "is_list"),
+    [
+        ("What activities has Ana done with her family?", True),
+        ("How many children does she have?", True),
+        ("What does she do on Sundays?", False),
+        ("Which bus goes to the office?", False),
+        ("What is his name?", False),
+        ("Welche Bücher hat sie gelesen?", True),
+        ("Wo wohnt sie?", False),
+        ("Quels sont les livres qu'elle a lus ?", True),
+        ("Où habite-t-elle ?", False),
+        ("Какие книги она читала?", True),
+        ("她读过哪些书？", True),
+        ("她住在哪里？", False),
+        ("¿Cuáles son sus libros?", True),
+    ],
+)
+def test_what_asks_for_a_list(query, is_list):
+    """By the words of its language."""
+    assert asking.asks_for_several(query) is is_list

@@ -283,7 +283,8 @@ class Evidence:
     """A verbatim message that supports an answer, or the passage of a long one that does.
 
     `passage` says which characters of the message `text` is, and of how many: (start, end, of). All of it is had by
-    `show` with the message's id. `unflushed` says that it is in no episode yet: its session is still open.
+    `show` with the message's id. `unflushed` says that it is in no episode yet: its session is still open. `earlier` is
+    the fact it states that a later one has ended.
     """
 
     session_id: str
@@ -299,6 +300,7 @@ class Evidence:
     passage: tuple[int, int, int] | None = None
     explain: Mapping[str, float] | None = None
     unflushed: bool = False
+    earlier: Hit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
     hidden = row.status in HIDDEN_STATUSES
     return (
         " ".join(tokens),
-        text_flags(row.text, hidden=hidden, role=row.fields.get("role")),
+        text_flags(row.text, row.fields, hidden=hidden),
         len(tokens),
         embed_key(new.embedded or said),
         hidden,

@@ -47,7 +47,7 @@ KIND_CODES: Mapping[str, int] = {name: code for code, name in enumerate(KINDS)}
 
 # Bits of `Corpus.flags`, decided when a row is indexed. A question may state something, too ("I prefer tabs, how do I
 # set them?"); one that only asks has ONLY_ASKS beside QUESTION. MACHINE is what an assistant or a tool said.
-QUESTION, TIME_WORDS, NUMBERS, HIDDEN, ONLY_ASKS, MACHINE = 1, 2, 4, 8, 16, 32
+QUESTION, TIME_WORDS, NUMBERS, HIDDEN, ONLY_ASKS, MACHINE, ENDED = 1, 2, 4, 8, 16, 32, 64
 MACHINE_ROLES = frozenset({"assistant", "tool", "system"})
 
 # A question may be followed by what was shared with it: "Do you like it? [image: a bowl]".
@@ -67,13 +67,14 @@ _NUMBER = re.compile(
 )
 
 
-def text_flags(text: str, *, hidden: bool = False, role: object = None) -> int:
-    """The `flags` of a row with this text; `hidden` marks deprecated, archived and expired ones."""
-    asks = _ASKS.search(text)
+def text_flags(text: str, fields: Mapping[str, Any] | None = None, *, hidden: bool = False) -> int:
+    """The `flags` of a row with this text and these fields; `hidden` marks deprecated, archived and expired ones."""
+    asks, said = _ASKS.search(text), fields or {}
     return (
         (QUESTION if asks else 0)
         | (ONLY_ASKS if asks and not _states(text) else 0)
-        | (MACHINE if role in MACHINE_ROLES else 0)
+        | (MACHINE if said.get("role") in MACHINE_ROLES else 0)
+        | (ENDED if said.get("superseded_by") else 0)
         | (TIME_WORDS if _TIME.search(text) else 0)
         | (NUMBERS if _NUMBER.search(text) else 0)
         | (HIDDEN if hidden else 0)

@@ -25,6 +25,7 @@ class Asking:
     when: re.Pattern[str]
     when_not: re.Pattern[str]
     how_many: re.Pattern[str]
+    several: re.Pattern[str]
     fillers: frozenset[str]
 
 
@@ -44,6 +45,7 @@ def of_language(code: str) -> Asking:
         pattern("when"),
         pattern("when_not"),
         pattern("how_many"),
+        pattern("several"),
         frozenset(words.tokens(str(table.get("fillers", "")))),
     )
 
@@ -70,6 +72,15 @@ def asks_when(query: str) -> bool:
 def asks_how_many(query: str) -> bool:
     """Whether a question asks for a number."""
     return read(query).how_many.search(query[:_QUERY_CHARS]) is not None
+
+
+def asks_for_several(query: str) -> bool:
+    """Whether a question asks for a list: everything that fits, not the one thing.
+
+    >>> asks_for_several("Which books has she read?"), asks_for_several("Which book is she reading?")
+    (True, False)
+    """
+    return read(query).several.search(query[:_QUERY_CHARS]) is not None
 
 
 def about_oneself(query: str) -> bool:

@@ -281,6 +281,14 @@ class PassagePlace:
     of: Annotated[int, says("how many the whole message has", 61774)]
 
 
+class EndedFact:
+    """What a message states and a later one has ended."""
+
+    fact: Annotated[str, says("what was so", "Alice: I live in Lisbon.")]
+    until: Annotated[str, says("the day since which it is not", "2026-06-01")]
+    superseded_by: Annotated[str, says("the fact that ended it", "alice_af_20260601_00000002")]
+
+
 class EvidenceItem:
     """A verbatim message that supports an answer, or the passage of a long one that does."""
 
@@ -300,6 +308,7 @@ class EvidenceItem:
     unflushed: Annotated[
         bool, says("whether it is in no episode yet: its session has not been flushed", False)
     ] = False
+    earlier: Annotated[EndedFact | None, says("what it states that is over, where something is", None)] = None
 
 
 class MemoryHit:

@@ -10,7 +10,7 @@ from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of
 from cairn.retrieval.library import passage_text
-from cairn.retrieval.showing import as_told
+from cairn.retrieval.showing import as_said, as_told
 from cairn.types import Hit
 
 
@@ -49,7 +49,7 @@ def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:
         yield f"{day}{facts if hit.kind == 'episode' and facts else words} ({hit.id})"
     for item in (*(result.evidence or ()), *result.unflushed):
         day = item.timestamp.astimezone(zone).date().isoformat()
-        yield f"{day}, {item.sender_name or item.sender_id} said: {item.text}"
+        yield f"{day}, {item.sender_name or item.sender_id} said: {as_said(item)}"
 
 
 def _is_vouched_for(hit: Hit) -> bool:

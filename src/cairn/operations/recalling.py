@@ -25,7 +25,7 @@ from cairn.operations.library import at_home
 from cairn.retrieval.answers import SearchRequest, SearchResult, checked, tokens_of
 from cairn.retrieval.fitting import fit_by_words
 from cairn.retrieval.library import knowledge_scope, passage_text
-from cairn.retrieval.showing import as_told
+from cairn.retrieval.showing import as_said, as_told
 from cairn.types import Evidence, Freshness, Hit, Scope, Space
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _words(hit: Hit) -> str:
 
 
 def _said(said: Evidence) -> str:
-    return f"{said.sender_name or said.sender_id}: {said.text}"
+    return f"{said.sender_name or said.sender_id}: {as_said(said)}"
 
 
 def _is_vouched_for(hit: Hit) -> bool:

@@ -213,10 +213,7 @@ class ScannedScope:
                 (code(cells, row.cell_id or episodes.get(row.parent_id or "")) for row in rows), np.int32
             ),
             flags=array(
-                (
-                    text_flags(row.text, hidden=row.status in HIDDEN_STATUSES, role=row.fields.get("role"))
-                    for row in rows
-                ),
+                (text_flags(row.text, row.fields, hidden=row.status in HIDDEN_STATUSES) for row in rows),
                 np.uint8,
             ),
             length=array(self._lengths[:count], np.int32),

@@ -77,6 +77,8 @@ _LATE_BEFORE = 0.9
 CANDIDATES = 100
 # From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same.
 _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
+# What a turn of a list counts less for each better one of its session.
+_SAID_TOGETHER = 0.3
 _AUTHOR_MIN_SHARE = 0.1
 _AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
@@ -93,24 +95,26 @@ class Question:
         voiced: The query in the voice of the sender it names; equal to `text` where it names none.
         terms: The words to look up.
         author: Index of the one sender the query names, where that says anything; else -1.
+        is_named: It names any of those who speak here.
         days: Day ranges the query names, as day numbers (both ends included).
         wants_time: It asks when.
-        is_named: It names any of those who speak here.
         wants_number: It asks how many.
         asker: Index of the sender who asks about themselves ("my", "I"), among machines; else -1.
         wants_advice: It asks what an assistant said ("what did you recommend").
+        wants_several: It asks for a list.
     """
 
     text: str
     voiced: str
     terms: tuple[str, ...]
     author: int = -1
+    is_named: bool = False
     days: tuple[tuple[int, int], ...] = ()
     wants_time: bool = False
     wants_number: bool = False
-    is_named: bool = False
     asker: int = -1
     wants_advice: bool = False
+    wants_several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +142,23 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
             for i, forms in senders.items()
             if any(re.search(rf"\b{re.escape(f)}\b", query, re.IGNORECASE) for f in forms)
         ]
+        is_named = bool(asked)
         if len(asked) == 1:
             author = asked[0]
         without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
     latest = about.latest_ms
-        is_named = bool(asked)
     return Question(
         text=query,
         voiced=voiced,
         terms=tuple(words.query_terms(query, limit=MAX_TERMS, without=without)),
         author=author,
+        is_named=is_named,
         days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
         wants_time=asking.asks_when(query),
         wants_number=asking.asks_how_many(query),
         asker=_asker(query, about),
-        is_named=is_named,
         wants_advice=asking.asks_for_advice_given(query),
+        wants_several=asking.asks_for_several(query),
     )
 
 
@@ -574,6 +579,23 @@ def newer_first(
     out = scores.copy()
     out[order] = scores[list(ranked)]
     return order, out
+
+
+def spread(ranked: Sequence[int], scores: np.ndarray, talk: Talk, count: int) -> list[int]:
+    """The best `count` of the places `ranked`; each counts a little less for every better one of its session.
+
+    What a list asks for was said at many times; the session that speaks of it most is not all of it.
+    """
+    worth = {place: float(scores[place]) for place in ranked}
+    chosen: list[int] = []
+    while worth and len(chosen) < count:
+        best = max(worth, key=worth.__getitem__)
+        chosen.append(best)
+        del worth[best]
+        for place in worth:
+            if talk.segment[place] == talk.segment[best]:
+                worth[place] -= _SAID_TOGETHER
+    return chosen
 
 
 def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: float = 0.7) -> list[int]:

@@ -23,6 +23,8 @@ from cairn.errors import Forbidden, Unavailable
 from cairn.index import filters
 from cairn.index.corpus import (
     AGENT_DOCUMENTS,
+    ENDED,
+    HIDDEN,
     KIND_CODES,
     KNOWLEDGE,
     SKILL_FILE,
@@ -38,6 +40,7 @@ from cairn.index.rows import TOKEN_DIMENSIONS
 from cairn.language import tongues, words
 from cairn.language.asking import fillers
 from cairn.language.passages import PASSAGE_BYTES, passages
+from cairn.notes.format import list_items
 from cairn.retrieval import rank
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.fitting import expired, falling, fits_of, rarity, says_nothing, standing
@@ -764,14 +767,17 @@ class Searcher:
         usable, speaks = asked.allowed[talk.at], self._speaks(asked, talk.at)
         is_open = talk.cell < 0
         loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
+        lists = asked.question.wants_several and asked.by_cosine is None and len(talk.starts) > 1
         best = rank.top(
-            np.where(loud if asked.legs.cosine is None else usable, scores, -np.inf), max(count, 1)
+            np.where(loud if asked.legs.cosine is None else usable, scores, -np.inf),
+            max(1, 3 * count if lists else count),
         )
-        chosen = best[:count].tolist()
         first = int(best[0]) if len(best) else -1
-        if asked.method != "vector" and asked.legs.cosine is not None and asked.corpus.vectors is not None:
+        chosen = rank.spread(best.tolist(), scores, talk, count) if lists else best[:count].tolist()
+        if asked.by_cosine is None and asked.legs.cosine is not None and asked.corpus.vectors is not None:
             chosen, scores = rank.newer_first(chosen, scores, talk, asked.corpus.vectors)
             first = chosen[0] if chosen else first
+        chosen, over = self._ended(asked, talk, chosen)
         more = [
             place
             for place in rank.top(np.where(usable & speaks & is_open, scores, -np.inf), asked.count).tolist()
@@ -782,9 +788,43 @@ class Searcher:
         lead = talk.at[[*(chosen or more)[:3], first]]
         gate = _Gate(float(scores[first]), float(self._fits(asked, lead).max()))
         return {
-            "evidence": self._evidence(asked, chosen, gate, scores, parts) if count else None,
-            "unflushed": self._evidence(asked, more, gate, scores, parts),
+            "evidence": self._evidence(asked, chosen, gate, scores, parts, over) if count else None,
+            "unflushed": self._evidence(asked, more, gate, scores, parts, {}),
         }
+
+    def _ended(
+        self, asked: _Asked, talk: rank.Talk, places: Sequence[int]
+    ) -> tuple[list[int], dict[int, Row]]:
+        """`places` with what is over behind what ended it, and for each such place the fact of it that is over."""
+        import numpy as np
+
+        corpus, order = asked.corpus, list(places)
+        cells = talk.cell[order][talk.cell[order] >= 0]
+        near = (corpus.kind == KIND_CODES["atomic_fact"]) & np.isin(corpus.cell, cells)
+        facts = np.flatnonzero(near & (corpus.flags & HIDDEN == 0))
+        if not (corpus.flags[facts] & ENDED).any():
+            return order, {}
+        rows = self._rows(asked, corpus.rowid[[*facts, *talk.at[order]]].tolist())
+        said = {
+            row.entry_id: place
+            for place in order
+            if (row := rows.get(int(corpus.rowid[talk.at[place]]))) is not None
+        }
+        stated: dict[str, int] = {}
+        over: dict[int, Row] = {}
+        for rowid in corpus.rowid[facts].tolist():
+            fact = rows.get(rowid)
+            for name in list_items(str(fact.fields.get("message_ids", ""))) if fact is not None else ():
+                if name in said and fact is not None:
+                    stated[fact.entry_id] = said[name]
+                    if fact.fields.get("superseded_by"):
+                        over[said[name]] = fact
+        for place, fact in over.items():
+            newer = stated.get(str(fact.fields["superseded_by"]), place)
+            if order.index(newer) > order.index(place):
+                order.remove(place)
+                order.insert(order.index(newer) + 1, place)
+        return order, over
 
     def _evidence(
         self,
@@ -793,6 +833,7 @@ class Searcher:
         best: _Gate,
         scores: np.ndarray,
         parts: Mapping[str, np.ndarray],
+        over: Mapping[int, Row],
     ) -> tuple[Evidence, ...]:
         """The messages at `places` of the talk, best first, that pass every rule."""
         import numpy as np
@@ -841,6 +882,7 @@ class Searcher:
                     metadata=row.fields.get("metadata"),
                     explain=explain,
                     unflushed=row.cell_id is None,
+                    earlier=_hit(over[place], score, None) if place in over else None,
                 )
             )
         return tuple(out)

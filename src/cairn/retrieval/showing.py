@@ -87,6 +87,12 @@ def as_told(fact: Hit) -> str:
     return f"{fact.text} (earlier, until {over['until']})" if over else fact.text
 
 
+def as_said(item: Evidence) -> str:
+    """A message in an answer that is read, with the day since which what it says is over."""
+    over = ended(item.earlier) if item.earlier is not None else {}
+    return f"{item.text} (earlier, until {over['until']})" if over else item.text
+
+
 def _space(found: Row | Hit) -> dict[str, Any]:
     return {"app_id": found.scope.space.app, "project_id": found.scope.space.project}
 
@@ -291,6 +297,8 @@ def shown_evidence(item: Evidence, zone: tzinfo = UTC) -> dict[str, Any]:
         "unflushed": item.unflushed,
         **_labelled(item.tags, item.metadata),
     }
+    if item.earlier is not None:
+        out["earlier"] = {"fact": item.earlier.text, **ended(item.earlier)}
     if item.passage is not None:
         out["passage"] = dict(zip(("start", "end", "of"), item.passage, strict=True))
     return out if item.explain is None else out | {"explain": dict(item.explain)}

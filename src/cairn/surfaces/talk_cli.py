@@ -221,6 +221,8 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
 def _show_said(item: dict[str, Any], output: Output) -> None:
     who = item["sender_name"] or item["sender_id"]
     mark = " (not flushed yet)" if item["unflushed"] else ""
+    if item.get("earlier"):
+        mark += f" (earlier, until {item['earlier']['until']})"
     output.line(f"{item['score']:.2f}  {item['timestamp'][:16]}  {who}: {item['text']}{mark}")
 
 
