@@ -39,7 +39,10 @@ def answers(world: SearchWorld, chosen: Set, question: str, **options) -> list[s
     return [item.text for item in result.evidence or ()]
 
 
-@pytest.mark.parametrize("make", [coding, assistant, group, tongues, notes])
+KINDS = (coding, assistant, group, tongues, notes)
+
+
+@pytest.mark.parametrize("make", KINDS)
 def test_ranking_is_never_worse_than_the_better_plain_leg(tmp_path, model, make):
     """Coding sessions, an assistant, a group, other languages, plain notes: priors fitted on pair talk must not hurt."""
     chosen = make()
@@ -51,8 +54,11 @@ def test_ranking_is_never_worse_than_the_better_plain_leg(tmp_path, model, make)
     assert ours[1] >= max(rank for _, rank in plain)
     passed = [bool(answers(world, chosen, question, for_injection=True)) for question, _ in chosen.questions]
     leaked = [text for text in UNRELATED if answers(world, chosen, text, for_injection=True)]
-    assert sum(passed) >= 0.85 * len(passed)
+    assert sum(passed) >= 0.9 * len(passed)
     assert len(leaked) <= 1
+    elsewhere = [question for other in KINDS if other is not make for question, _ in other().questions[::3]]
+    let_in = [question for question in elsewhere if answers(world, chosen, question, for_injection=True)]
+    assert len(let_in) <= 0.25 * len(elsewhere), "what other memories are asked stays mostly unanswered here"
     world.close()
 
 

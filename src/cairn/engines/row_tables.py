@@ -72,7 +72,7 @@ COUNTS = ("tallies", "terms", "speakers")
 SAID = frozenset({"message", PASSAGE})
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 VECTORS_VERSION = 2
 
 
