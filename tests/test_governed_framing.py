@@ -42,6 +42,16 @@ FORMS = {
     "without its last line": FRAMED.rsplit("\n", 1)[0],
     "cut off in the closing mark": FRAMED[:-10],
     "upper case": FRAMED.upper(),
+    "numbered": "\n".join(f"{n}. {line}" for n, line in enumerate(FRAMED.split("\n"), 1)),
+    "as a file is shown": "\n".join(f"{n:6}\t{line}" for n, line in enumerate(FRAMED.split("\n"), 1)),
+    "as a file is read": "\n".join(f"{n:5}\u2192{line}" for n, line in enumerate(FRAMED.split("\n"), 1)),
+    "as grep finds it": "\n".join(f"a/notes-1.md:{n}:{line}" for n, line in enumerate(FRAMED.split("\n"), 1)),
+    "in colours": "\x1b[31m" + FRAMED.replace("\n", "\x1b[0m\n\x1b[31m") + "\x1b[0m",
+    "with unseen characters": FRAMED.replace("cairn", "cai\u200brn").replace("Dana", "Da\u200bna"),
+    "base64 of a mail": "\n".join(textwrap.wrap(base64.b64encode(FRAMED.encode()).decode(), 76)),
+    "url twice": quote(quote(FRAMED)),
+    "quoted printable": FRAMED.replace("=", "=3D"),
+    "html lines": FRAMED.replace("\n", "<br>"),
 }
 
 

@@ -425,6 +425,8 @@ _HIDDEN = {
     "after a line end": lambda text: json.dumps({"log": f"line one\n{text}\nline three"}),
     "zero width": lambda text: "\u200b".join(text[n : n + 7] for n in range(0, len(text), 7)),
     "soft hyphens": lambda text: "\u00ad".join(text[n : n + 9] for n in range(0, len(text), 9)),
+    "base64": lambda text: f"data: {base64.b64encode(text.encode()).decode()}",
+    "wide letters": lambda text: "".join(chr(ord(ch) + 0xFEE0) if "!" <= ch <= "~" else ch for ch in text),
     "byte order marks": lambda text: "\ufeff".join(text[n : n + 11] for n in range(0, len(text), 11)),
 }
 

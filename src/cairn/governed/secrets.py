@@ -270,6 +270,8 @@ def redact(text: str) -> Redaction:
     lowered = text.lower()
     shapes = _present(text, lowered)
     spans = _look(text, lowered, shapes)
+    if "=" in text or ":" in text:  # one ends in it, or stands after a name
+        spans += _look_inside(text)
     if "\\" in text or "%" in text or not text.isascii():
         spans += _look_behind(text, _HIDING.now)
     if shapes and (broken := [one for one in shapes if one.may_be_broken]):
@@ -329,7 +331,7 @@ def _private_keys(text: str) -> Iterator[Finding]:
 # What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
 # invisible characters.
 _HIDING = _Later(
-    r"\\{1,15}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})"
+    r"\\{1,15}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})|(?P<w>[\uff01-\uff5e])"
     r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
 )
 # What breaks one in two: a line's end, or a string literal that goes on in the next.
@@ -337,7 +339,25 @@ _BROKEN = _Later(
     r"(?<=[A-Za-z0-9_+/=-])(?:\\?\r?\n[ \t>]{0,8}"
     r"|(?P<q>[\"'])[ \t]{0,4}[+.&]?[ \t]{0,4}(?:\r?\n)?[ \t]{0,16}(?P=q))(?=[A-Za-z0-9_+/=-])"
 )
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4}){6,1000}(?:[A-Za-z0-9+/]{2,3}={0,2})?(?![A-Za-z0-9+/])"
+)
 _CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+
+
+def _look_inside(text: str) -> list[Finding]:
+    """Runs of base64 that hold a credential, as a secret of Kubernetes does: the whole run is one."""
+    found = []
+    for run in _BASE64.finditer(text):
+        try:
+            inner = base64.b64decode(run[0] + "=" * (-len(run[0]) % 4)).decode("ascii")
+        except (binascii.Error, ValueError):
+            continue
+        if inner.replace("\n", "").isprintable():
+            lowered = inner.lower()
+            if held := _look(inner, lowered, _present(inner, lowered)):
+                found.append(Finding(held[0].kind, run.start(), run.end()))
+    return found
 
 
 def _look_behind(text: str, hiding: re.Pattern[str], shapes: Sequence[Shape] | None = None) -> list[Finding]:
@@ -379,6 +399,8 @@ def _shown(match: re.Match[str]) -> str:
     if code := match["u"] or match["p"]:
         letter = chr(int(code, 16))
         return letter if letter.isprintable() else " "
+    if wide := match["w"]:
+        return chr(ord(wide) - 0xFEE0)
     if letter := match["c"]:
         return _CONTROL.get(letter, letter)
     return ""
