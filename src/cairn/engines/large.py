@@ -9,6 +9,7 @@ table may be late or wrong, it can only propose.
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,20 +150,19 @@ class LargeIndex:
         self._best = best
         self._whole_rows = whole_rows
         self._samples: dict[tuple[str, int, str], _Sample] = {}
+        self._known: dict[Scope, tuple[str, _Scope, About]] = {}
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
     def count(self, scope: Scope) -> int:
         """How many rows the scope has."""
-        held = self._db.read(lambda db: _counted(db, scope))
-        return 0 if held is None else sum(held.rows.values())
+        return self.about(scope).rows
 
     def is_ready(self, scope: Scope) -> bool:
         """Whether the tables hold this scope but for a few fresh rows."""
-        state = self._tables.state()
-        marks = marks_of(state, self._rows)
-        held = self._db.read(lambda db: _counted(db, scope))
-        if held is None or not marks:
+        marks = marks_of(self._tables.state(), self._rows)
+        held, _ = self._counted(scope)
+        if not held.rows or not marks:
             return False
         large = [kind for kind, count in held.rows.items() if count > self._whole_rows]
         if any(kind not in marks for kind in large):
@@ -171,50 +171,35 @@ class LargeIndex:
 
     def about(self, scope: Scope) -> About:
         """Who speaks in the scope and how much there is, from counts that are kept as rows come and go."""
-        model = self._rows.model
+        return self._counted(scope)[1]
 
-        def ask(db: sqlite3.Connection) -> About:
-            held = _counted(db, scope)
-            if held is None:
-                return About(scope, 0, (), (), 0)
-            speakers = db.execute(
-                "SELECT id, name, rows FROM speakers WHERE scope_id = ? ORDER BY rows DESC, id, name",
-                (held.number,),
-            ).fetchall()
-            latest = "SELECT max(timestamp_ms) FROM rows WHERE scope_id = ? AND kind = ? AND hidden = ?"
-            times = [
-                db.execute(latest, (held.number, kind, hidden)).fetchone()[0] or 0
-                for kind in held.rows
-                for hidden in (0, 1)
-            ]
-            rows = sum(held.rows.values())
-            waiting = "SELECT count(*) FROM rows WHERE pending = 1 AND scope_id = ?"
-            without = int(db.execute(waiting, (held.number,)).fetchone()[0]) if model else rows
-            return About(
-                scope=scope,
-                rows=rows,
-                senders=tuple(Sender(row[0], row[1] or None) for row in speakers),
-                spoken=tuple(row[2] for row in speakers),
-                latest_ms=max(times, default=0),
-                embedded=rows - without,
-                waiting=without,
-                model=model,
-            )
+    def _counted(self, scope: Scope) -> tuple[_Scope, About]:
+        """What is counted of a scope; read anew when one of its rows has changed."""
+        model, generation = self._rows.model, self._rows.generation
+        known = self._known.get(scope)
 
-        return self._db.read(ask)
+        def ask(db: sqlite3.Connection) -> tuple[_Scope, About]:
+            number = scope_number(db, scope)
+            if number is None:
+                return _Scope(-1, 0, {}, {}), About(scope, 0, (), (), 0)
+            version = int(db.execute("SELECT version FROM scopes WHERE id = ?", (number,)).fetchone()[0])
+            if known is not None and (known[0], known[1].number, known[1].version, known[2].model) == (
+                generation, number, version, model,
+            ):  # fmt: skip
+                return known[1:]
+            return _counts(db, scope, number, version, model)
+
+        held, about = self._db.read(ask)
+        if len(self._known) > _SAMPLES_KEPT:
+            self._known.clear()
+        self._known[scope] = (generation, held, about)
+        return held, about
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         """In how many of the scope's rows each term occurs; terms that occur nowhere are missing."""
-        wanted = list(terms)
-        held = self._db.read(lambda db: _counted(db, scope))
-        return (
-            {}
-            if held is None
-            else {
-                term: sum(by_part.values())
-                for term, by_part in self._db.read(lambda db: _spread(db, held, wanted)).items()
-            }
-        )
+        wanted, number = list(terms), self._counted(scope)[0].number
+        spread = self._db.read(lambda db: _spread(db, number, wanted))
+        return {term: sum(by_part.values()) for term, by_part in spread.items()}
 
     def takes_part(self, scope: Scope, session_id: str) -> bool:
         """Whether the scope has rows of a session."""
@@ -233,14 +218,11 @@ class LargeIndex:
 
     def legs(self, scope: Scope, ask: Ask) -> Found:
         """Words, meaning and filter, asked of the tables at once; what they propose is scored from the rows."""
-        about = self.about(scope)
+        held, about = self._counted(scope)
         state = self._tables.state()
         marks = marks_of(state, self._rows)
-        held = self._db.read(lambda db: _counted(db, scope))
-        if held is None:
-            return _scored(about, _Words(_Scope(-1, 0, {}, {}), {}), ask, {}, {})
         large = [kind for kind, count in held.rows.items() if count > self._whole_rows and kind in KIND_CODES]
-        words = _Words(held, self._db.read(lambda db: _spread(db, held, [*ask.terms, *ask.weights])))
+        words = _Words(held, self._db.read(lambda db: _spread(db, held.number, [*ask.terms, *ask.weights])))
         wishes = [self._wish(state, kind, words, ask) for kind in large if kind in marks]
         lists = self._proposed(state, wishes)
         found = {rowid for _, ids in lists for rowid in ids}
@@ -360,7 +342,7 @@ def _scored(
             held.append(numbers[word])
             counts.append(said.count(word))
     places, terms = np.array(at, np.int64), np.array(held, np.int64)
-    part = np.array([group_of(row[1]) for row in chosen], np.int64)
+    part = np.array([group_of(kind) for kind in KIND_CODES], np.int64)[corpus.kind]
     asked = frozenset(ask.terms)
     weights = np.zeros((len(numbers), len(words.groups)), np.float32)
     for term, number in numbers.items():
@@ -378,7 +360,7 @@ def _scored(
                 cosine = np.where(corpus.sender >= 0, dot(corpus.vectors, ask.voiced), cosine)
     return Found(
         corpus=corpus,
-        passing=np.fromiter((bool(row[-1]) for row in chosen), bool, len(chosen)),
+        passing=np.array([row[-1] for row in chosen], bool),
         bm25=np.bincount(places, won, len(chosen)).astype(np.float32),
         cosine=cosine,
         covered=np.bincount(places, share, len(chosen)).astype(np.float32),
@@ -386,14 +368,35 @@ def _scored(
     )
 
 
-def _counted(db: sqlite3.Connection, scope: Scope) -> _Scope | None:
-    number = scope_number(db, scope)
-    query = "SELECT kind, rows, words FROM tallies WHERE scope_id = ? AND rows > 0"
-    found = db.execute(query, (number,)).fetchall()
-    if number is None or not found:
-        return None
-    version = int(db.execute("SELECT version FROM scopes WHERE id = ?", (number,)).fetchone()[0])
-    return _Scope(number, version, {row[0]: row[1] for row in found}, {row[0]: row[2] for row in found})
+def _counts(
+    db: sqlite3.Connection, scope: Scope, number: int, version: int, model: str
+) -> tuple[_Scope, About]:
+    found = db.execute(
+        "SELECT kind, rows, words FROM tallies WHERE scope_id = ? AND rows > 0", (number,)
+    ).fetchall()
+    held = _Scope(number, version, {row[0]: row[1] for row in found}, {row[0]: row[2] for row in found})
+    speakers = db.execute(
+        "SELECT id, name, rows FROM speakers WHERE scope_id = ? ORDER BY rows DESC, id, name", (number,)
+    ).fetchall()
+    latest = "SELECT max(timestamp_ms) FROM rows WHERE scope_id = ? AND kind = ? AND hidden = ?"
+    times = [
+        db.execute(latest, (number, kind, hidden)).fetchone()[0] or 0
+        for kind in held.rows
+        for hidden in (0, 1)
+    ]
+    rows = sum(held.rows.values())
+    waiting = "SELECT count(*) FROM rows WHERE pending = 1 AND scope_id = ?"
+    without = int(db.execute(waiting, (number,)).fetchone()[0]) if model else rows
+    return held, About(
+        scope=scope,
+        rows=rows,
+        senders=tuple(Sender(row[0], row[1] or None) for row in speakers),
+        spoken=tuple(row[2] for row in speakers),
+        latest_ms=max(times, default=0),
+        embedded=rows - without,
+        waiting=without,
+        model=model,
+    )
 
 
 def _groups(held: _Scope) -> list[tuple[int, float]]:
@@ -405,14 +408,14 @@ def _groups(held: _Scope) -> list[tuple[int, float]]:
     return [(count, max(1.0, said / max(1, count))) for count, said in zip(rows, words, strict=True)]
 
 
-def _spread(db: sqlite3.Connection, held: _Scope, terms: Sequence[str]) -> dict[str, dict[int, int]]:
+def _spread(db: sqlite3.Connection, number: int, terms: Sequence[str]) -> dict[str, dict[int, int]]:
     """In how many rows of each group a term occurs."""
     found: dict[str, dict[int, int]] = {}
     for part in parts(list(dict.fromkeys(terms))):
         query = (
             f"SELECT term, part, rows FROM terms WHERE scope_id = ? AND term IN ({','.join('?' * len(part))})"
         )
-        for term, group, rows in db.execute(query, (held.number, *part)):
+        for term, group, rows in db.execute(query, (number, *part)):
             found.setdefault(term, {})[group] = rows
     return found
 
@@ -444,16 +447,12 @@ def _read(
     if ask.until_ms is not None:
         passes.append("r.timestamp_ms <= ?")
         values.append(ask.until_ms)
-    found: dict[int, Sequence[Any]] = {}
-    for part in parts(list(wanted)):
-        query = (
-            f"SELECT {_COLUMNS}, {_TOKENS}, e.data, {' AND '.join(passes)} FROM rows r"
-            " LEFT JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key"
-            f" WHERE +r.scope_id = ? AND r.id IN ({','.join('?' * len(part))})"
-        )
-        bound = (*values, model, number, *part)
-        found.update((row[0], row) for row in db.execute(query, bound) if row[1] in KIND_CODES)
-    return found
+    query = (
+        f"SELECT {_COLUMNS}, {_TOKENS}, e.data, {' AND '.join(passes)} FROM json_each(?) w CROSS JOIN rows r"
+        " ON r.id = w.value LEFT JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key WHERE +r.scope_id = ?"
+    )
+    bound = (*values, json.dumps(sorted(wanted)), model, number)
+    return {row[0]: row for row in db.execute(query, bound).fetchall() if row[1] in KIND_CODES}
 
 
 def _around(
