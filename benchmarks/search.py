@@ -3,7 +3,7 @@
 Rows of one owner are put straight into an index: a twentieth episodes, half messages, the rest facts, of generated
 talk, with vectors in 256 clusters. Every query is new, so the local model embeds each (where it is installed).
 `--large` adds 100,000 and 1,000,000 rows (most of an hour); `--sizes 1000,10000` chooses the sizes, `--add` keeps what
-an earlier run found of others; `--keep FOLDER` leaves the index of the last size there, so that it can be looked at. Filling, memory and LanceDB run in a process each.
+an earlier run found of others; `--keep FOLDER` leaves the index of the last size there, and `--again FOLDER` measures it. Filling, memory and LanceDB run in a process each.
 From `HELD` rows on only LanceDB is measured: that is what it is for.
 """
 
@@ -43,7 +43,7 @@ from cairn.types import Scope, Space
 OWNER = Scope(Space(), "user", "bench")
 QUERIES = 60
 CLIENTS = (1, 2, 4, 8, 16, 32)
-HELD = 500_000
+HELD = 200_000
 KEPT = Path(__file__).parent.parent / "docs" / "benchmarks" / "search.json"
 BEGAN = 1_760_000_000_000
 BATCH = 10_000
@@ -133,18 +133,19 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     usual = "1000" if args.quick else "1000,10000,100000,1000000" if args.large else "1000,10000"
     parser.add_argument("--sizes", default=usual)
     parser.add_argument("--keep", help="leave the index of the last size in this folder")
+    parser.add_argument("--again", help="measure an index that --keep left in this folder")
     parser.add_argument("--add", action="store_true", help="keep the figures of sizes measured before")
     given = parser.parse_args(args.rest)
     figures: dict[str, Any] = {}
     if given.add and KEPT.exists():
         figures = json.loads(KEPT.read_text("utf-8"))["figures"]
-    for size in [int(size) for size in given.sizes.split(",")]:
+    if given.again:
+        size = _apart(rows_in, Path(given.again), 0)["rows"]
+        figures[str(size)] = _measured_at(Path(given.again), size, folded)
+    for size in [] if given.again else [int(size) for size in given.sizes.split(",")]:
         folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
         try:
-            figures[str(size)] = _apart(filled, folder, size)
-            if size < HELD:
-                figures[str(size)] |= _apart(from_memory, folder, size)
-            figures[str(size)] |= _apart(from_lancedb, folder, size)
+            figures[str(size)] = _measured_at(folder, size, filled)
             if given.keep:
                 shutil.rmtree(given.keep, ignore_errors=True)
                 shutil.move(folder, given.keep)
@@ -157,6 +158,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         if not any(isinstance(one, dict) for one in found):
             print(f"{name:44}" + "".join(f"{'' if one is None else f'{one:.2f}':>12}" for one in found))
     return figures
+
+
+def _measured_at(folder: Path, size: int, made: Callable[[Path, int], dict[str, Any]]) -> dict[str, Any]:
+    figures = _apart(made, folder, size)
+    if size < HELD:
+        figures |= _apart(from_memory, folder, size)
+    return figures | _apart(from_lancedb, folder, size)
 
 
 def _apart(work: Callable[[Path, int], dict[str, Any]], folder: Path, size: int) -> dict[str, Any]:
@@ -187,21 +195,38 @@ def filled(folder: Path, size: int) -> dict[str, Any]:
         waiting = index.pending(BATCH)
         index.put_vectors(waiting, {one.key: vectors[n] for n, one in enumerate(waiting)})
         spent, used = spent + time.perf_counter() - began, used + time.process_time() - busy
-    tables = LanceTables(folder / ".index")
-    tables.load(wait=True)
-    began, busy = time.perf_counter(), time.process_time()
-    tables.fold(index)
-    folding, folding_used = time.perf_counter() - began, time.process_time() - busy
-    index.maintain()
     index.close()
     return {
         "rows indexed, vectors given (rows/s)": size / spent,
         "rows indexed, vectors given (rows per CPU second)": size / used,
-        "lancedb: rows folded in, indexes made (rows/s)": size / folding,
-        "lancedb: rows folded in, indexes made (rows per CPU second)": size / folding_used,
+        **folded(folder, size),
         "index bytes per byte of text and vectors": size_of(folder / ".index")
         / (said + 4.0 * size * embedder.dimensions),
     }
+
+
+def folded(folder: Path, size: int) -> dict[str, Any]:
+    """The tables of LanceDB beside the rows that are there."""
+    index, _, _ = _opened(folder, size)
+    tables = LanceTables(folder / ".index")
+    tables.load(wait=True)
+    began, busy = time.perf_counter(), time.process_time()
+    done = tables.fold(index)
+    spent, used = time.perf_counter() - began, time.process_time() - busy
+    index.maintain()
+    index.close()
+    return {
+        "lancedb: rows folded in, indexes made (rows/s)": done / spent,
+        "lancedb: rows folded in, indexes made (rows per CPU second)": done / used,
+    }
+
+
+def rows_in(folder: Path, size: int) -> dict[str, Any]:
+    """How many rows an index has."""
+    index, _, _ = _opened(folder, size)
+    rows = sum(sum(kinds.values()) for _, kinds in index.scopes())
+    index.close()
+    return {"rows": rows}
 
 
 def _questions(
