@@ -40,6 +40,7 @@ class Line:
             "what": self.what,
             "ours": ours,
             "unit": self.unit,
+            "cpu": None if callable(self.at) else _value(figures, _processor(self.at)),
             "floor": floor,
             "floor_is": self.floor_is,
             "target": self.target,
@@ -60,6 +61,12 @@ def _value(figures: Mapping[str, Any], at: Path) -> float | None:
         return float(found)
     except (KeyError, TypeError):
         return None
+
+
+def _processor(at: Sequence[str]) -> Sequence[str]:
+    """Where the processor time of a figure lies: beside it, under a name that says so."""
+    *above, name = at
+    return [*above, name.replace("(ms)", "(CPU ms)") if name.endswith("(ms)") else ""]
 
 
 def _ratio(over: Sequence[str], under: Sequence[str]) -> Callable[[Mapping[str, Any]], float]:
@@ -108,6 +115,10 @@ TARGETS: dict[str, list[Line]] = {
         Line("hybrid queries/s, 8 clients, 10,000 rows", ["10000", "hybrid queries/s, 8 clients"], "/s", 150, at_least=True, peer=8),
         Line("4,000-word question, 10,000 rows", ["10000", "4,000-word question (ms)"], "ms", 500),
         Line("peak memory, 10,000 rows", ["10000", "peak memory of the process (MB)"], "MB", 450),
+        Line("hybrid with a filter, 10,000 rows", ["10000", "hybrid with a filter (ms)"], "ms"),
+        Line("hybrid with a filter, 100,000 rows", ["100000", "hybrid with a filter (ms)"], "ms"),
+        Line("LanceDB, keyword, 100,000 rows", ["100000", "lancedb: keyword (ms)"], "ms", floor=["100000", "floor: bare FTS5, top 10 (ms)"], floor_is="bare FTS5"),
+        Line("LanceDB, hybrid, 100,000 rows", ["100000", "lancedb: hybrid (ms)"], "ms", floor=["100000", "floor: matrix product, top 10 (ms)"], floor_is="numpy scan"),
         Line("LanceDB, hybrid with a filter, 10,000 rows", ["10000", "lancedb: hybrid with a filter (ms)"], "ms", 30, floor=["10000", "floor: matrix product, top 10 (ms)"], floor_is="numpy scan"),
         Line("LanceDB, hybrid with a filter, 100,000 rows", ["100000", "lancedb: hybrid with a filter (ms)"], "ms", 40, floor=["100000", "floor: matrix product, top 10 (ms)"], floor_is="numpy scan"),
         Line("LanceDB, hybrid with a filter, 1,000,000 rows", ["1000000", "lancedb: hybrid with a filter (ms)"], "ms", 60, floor=["1000000", "floor: matrix product, top 10 (ms)"], floor_is="numpy scan"),
@@ -263,10 +274,11 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def rows(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """The table of a part, head first: what, ours, floor, target, met, peer; empty columns are left out."""
+    """The table of a part, head first: what, ours, processor time, floor, target, met, peer; empty columns are left out."""
     head = [
         "What",
         "Cairn",
+        "CPU",
         "Floor of the same run",
         "Target",
         "",
@@ -284,6 +296,7 @@ def rows(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         target = "" if line["target"] is None else sign + number(line["target"], unit)
         met = {True: "met", False: "**missed**", None: ""}[line["met"]]
         peers = [number(line.get("beside"), unit), number(line["peer"], unit)]
-        table.append([line["what"], number(line["ours"], unit), floor, target, met, *peers])
+        used = number(line.get("cpu"), unit)
+        table.append([line["what"], number(line["ours"], unit), used, floor, target, met, *peers])
     kept = [place for place in range(len(head)) if place < 2 or any(row[place] for row in table[1:])]
     return [[row[place] for place in kept] for row in table]
