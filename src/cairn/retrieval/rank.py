@@ -77,8 +77,8 @@ _LATE_BEFORE = 0.9
 CANDIDATES = 100
 # From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same.
 _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
-# What a turn of a list counts less for each better one of its session.
-_SAID_TOGETHER = 0.3
+# How many turns of one session a list takes as they are, and what each further one counts less than the one before.
+_OF_ONE_TALK, _SAID_TOGETHER = 3, 0.5
 _AUTHOR_MIN_SHARE = 0.1
 _AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
@@ -582,7 +582,7 @@ def newer_first(
 
 
 def spread(ranked: Sequence[int], scores: np.ndarray, talk: Talk, count: int) -> list[int]:
-    """The best `count` of the places `ranked`; each counts a little less for every better one of its session.
+    """The best `count` of the places `ranked`; from its fourth on, a session's count less and less.
 
     What a list asks for was said at many times; the session that speaks of it most is not all of it.
     """
@@ -592,9 +592,11 @@ def spread(ranked: Sequence[int], scores: np.ndarray, talk: Talk, count: int) ->
         best = max(worth, key=worth.__getitem__)
         chosen.append(best)
         del worth[best]
-        for place in worth:
-            if talk.segment[place] == talk.segment[best]:
-                worth[place] -= _SAID_TOGETHER
+        session = talk.segment[best]
+        if (talk.segment[chosen] == session).sum() >= _OF_ONE_TALK:
+            for place in worth:
+                if talk.segment[place] == session:
+                    worth[place] -= _SAID_TOGETHER
     return chosen
 
 
