@@ -47,6 +47,23 @@ def test_a_history_knows_the_last_texts_alone_and_brings_back_all(monkeypatch):
     assert world.texts() == {entry: "text 0"}
 
 
+def test_a_history_does_not_read_all_its_texts_for_each_change(monkeypatch):
+    """What a change costs must not grow with the years: texts are read on from where they were read."""
+    world = History()
+    entry = world.add("text 0")
+    read, whole = world.journals.read, []
+
+    def counted(at, start=0):
+        whole.append((at.name, start)) if not start else None
+        return read(at, start)
+
+    monkeypatch.setattr(world.journals, "read", counted)
+    for number in range(5):
+        world.edit(entry, f"text {number}")
+    assert whole == []
+    assert [one.after for one in world.travel.log(entry)]
+
+
 def test_words_that_no_row_has_any_more_are_let_go(monkeypatch):
     monkeypatch.setattr(postings, "_GONE_ROWS", 10)
     held, stays = Postings.empty(), [(1000, "memory", "the lantern stays")]

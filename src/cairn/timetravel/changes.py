@@ -30,6 +30,7 @@ WHOLE = "*"
 HEAD = "^"
 _FOLDER = ("journal", "history")
 _TEXTS_KNOWN = 2048
+_HEADS_HELD = 512
 
 
 def entries_of(text: str) -> dict[str, str]:
@@ -144,6 +145,7 @@ class TimeTravel:
         self._count = 0
         self._now: dict[str, dict[str, str]] = {}
         self._texts: dict[str, None] = {}
+        self._heads: dict[str, str] = {}
         self._ends = {"changes": 0, "texts": 0}
 
     # ------------------------------------------------------------ observing
@@ -174,7 +176,15 @@ class TimeTravel:
             self._record(str(at), taken_apart(after), cause)
 
     def _head_text(self, digest: str | None) -> str | None:
-        return self.texts([digest]).get(digest) if digest else None
+        """The text of a head; the last ones are held, since finding one reads all texts there are."""
+        if digest and digest not in self._heads and (text := self.texts([digest]).get(digest)) is not None:
+            self._hold_head(digest, text)
+        return self._heads.get(digest) if digest else None
+
+    def _hold_head(self, digest: str, text: str) -> None:
+        self._heads[digest] = text
+        if len(self._heads) > _HEADS_HELD:
+            del self._heads[next(iter(self._heads))]
 
     def _record(self, path: str, found: Mapping[str, str], cause: str) -> list[EntryChange]:
         known = self._now.get(path, {})
@@ -190,6 +200,8 @@ class TimeTravel:
             changes.append(EntryChange(f"ent-{number:06d}", now, path, entry, before, after, cause))
             if after is not None and after not in self._texts:
                 texts[after] = found[entry]
+            if after is not None and entry == HEAD:
+                self._hold_head(after, found[entry])
         if changes:
             # Texts first: a change must never name a text that is not there.
             if texts:
