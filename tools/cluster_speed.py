@@ -135,6 +135,7 @@ def found_elsewhere(one: many.Machine, other: many.Machine) -> None:
 
 def main() -> int:
     """Run all of it."""
+    os.environ.update(many.KEYS)
     try:
         with many.engines() as (database, store, folder), tempfile.TemporaryDirectory() as place:
             with many.cluster(database, store, folder, 0) as world:

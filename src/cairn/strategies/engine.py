@@ -15,12 +15,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.errors import CairnError, Invalid, NotFound, Unavailable
+from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
 from cairn.strategies.cells import CELLS_KEPT, Cells
@@ -40,6 +40,8 @@ BATCH = CELLS_KEPT  # what one strategy has read, the next still finds
 MODEL_BATCH = 8
 LONGEST_BACKOFF = 300.0
 WAIT_WHEN_UNAVAILABLE = 15.0
+WAIT_FOR_ANOTHER = 2.0
+MOST_LATELY = 200_000
 LONGEST_PAUSE_MS = 100
 KEEP_RECORDS_SECONDS = 30 * 86400.0
 
@@ -132,6 +134,8 @@ class Engine:
         defaults = {s.name: Options(enabled=s.enabled, cron=s.cron) for s in self._strategies.values()}
         self._live = LiveOptions(notebook, defaults)
         self._scanned: dict[str, float] = {}
+        self._looked_upto: dict[Space, int] = {}
+        self._lately: set[tuple[Space, str, str]] = set()
         self._last_look = float("inf")
         self._look_again = False
         self._work = threading.Event()
@@ -311,10 +315,48 @@ class Engine:
                 if not jobs:
                     self._cells.let_go()
                     break
-                ended += self._run_batch(jobs)
+                with ExitStack() as claims:
+                    ended += self._run_batch(self._claimed(jobs, claims))
         return ended
 
+    def _claimed(self, jobs: Sequence[Job], claims: ExitStack) -> Sequence[Job]:
+        """Those of `jobs` that are this machine's to do. Where several machines think about one root, an owner's work is
+        done by one of them at a time, and what another has done meanwhile is not done again.
+        """
+        if not self._notebook.storage.is_shared:
+            return jobs
+        mine = set()
+        for scope in dict.fromkeys(job.ask.scope for job in jobs):
+            name = f"think {scope.space.app}/{scope.space.project}/{scope.track}/{scope.owner}"
+            with suppress(Unavailable):
+                claims.enter_context(self._locks.hold(name, timeout=0.0))
+                mine.add(scope)
+        due = self._now() + WAIT_FOR_ANOTHER
+        elsewhere = [(job.id, "another machine is at it", due) for job in jobs if job.ask.scope not in mine]
+        self.jobs.retry(elsewhere, count=False)
+        done = self._done_lately({scope.space for scope in mine})
+        ours = [job for job in jobs if job.ask.scope in mine]
+        ended = {job.id for job in ours if (job.ask.scope.space, job.ask.strategy, job.ask.input) in done}
+        self.jobs.finish([(one, "skipped", "another machine did it", ()) for one in ended], now=self._now())
+        return [job for job in ours if job.id not in ended]
+
+    def _done_lately(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
+        """What any machine has finished, as far as this one has read the journal, and on from there."""
+        for space in spaces:
+            at = self._journal(space)
+            try:
+                part = self._journals.read(at, self._looked_upto.get(space, 0))
+            except Conflict:  # it was replaced
+                part = self._journals.read(at)
+            self._looked_upto[space] = part.end
+            self._lately |= _records(space, part.lines)
+        if len(self._lately) > MOST_LATELY:  # what is forgotten here could at worst be done twice
+            self._lately = set()
+        return self._lately
+
     def _run_batch(self, jobs: Sequence[Job]) -> int:
+        if not jobs:
+            return 0
         name = jobs[0].ask.strategy
         strategy = self._strategies[name]
         kit = replace(self._kit, options=self._live.of(name))
@@ -494,12 +536,11 @@ class Engine:
     def _journalled(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
         found = set()
         for space in spaces:
-            for line in self._journals.read(self._journal(space)).lines:
-                try:
-                    record = json.loads(line)
-                    found.add((space, record["strategy"], record["input"]))
-                except (ValueError, KeyError, TypeError):
-                    continue
+            part = self._journals.read(self._journal(space))
+            found |= _records(space, part.lines)
+            self._looked_upto[space] = part.end
+        if self._notebook.storage.is_shared:
+            self._lately |= found
         return found
 
     # -- looking and asking
@@ -626,6 +667,18 @@ class Engine:
     def _far(self, now: float) -> float:
         slowest = max((self._live.of(name).idle_seconds for name in self._strategies), default=0.0)
         return now + max(slowest, LONGEST_BACKOFF) + 60
+
+
+def _records(space: Space, lines: Iterable[str]) -> set[tuple[Space, str, str]]:
+    """What lines of the journal say was worked on: (space, strategy, input)."""
+    found = set()
+    for line in lines:
+        try:
+            record = json.loads(line)
+            found.add((space, record["strategy"], record["input"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
 
 
 def _named(error: BaseException) -> str:
