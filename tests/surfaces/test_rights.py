@@ -60,6 +60,7 @@ PATH = "?path={repo}"
 # Every route of the application has its line here; a new one without fails `test_every_route_has_a_case`.
 CASES: dict[tuple[str, str], Case] = {
     ("GET", "/health"): Case(closed=False),
+    ("GET", "/ready"): Case(closed=False),
     ("GET", "/metrics"): Case(closed=False),
     ("GET", "/openapi.json"): Case(closed=False),
     ("GET", "/docs"): Case(closed=False),
@@ -294,7 +295,7 @@ def filled(world: World, path: str, case: Case, memory: str) -> tuple[str, Any]:
 
 
 def prefixes(path: str) -> tuple[str, ...]:
-    return ("",) if path in {"/health", "/metrics", "/openapi.json", "/docs"} else VERSIONS
+    return ("",) if path in {"/health", "/ready", "/metrics", "/openapi.json", "/docs"} else VERSIONS
 
 
 def test_every_route_has_a_case(tmp_path):
@@ -320,7 +321,7 @@ def test_a_route_is_refused_to_all_who_may_not(world, method, path):
     for prefix in prefixes(path):
         at, body = filled(world, prefix + path, case, target)
         refused: list[tuple[str | None, int, str]] = []
-        if path != "/health":
+        if path not in {"/health", "/ready"}:
             refused += [(None, 401, "UNAUTHORIZED"), ("nobody", 401, "UNAUTHORIZED")]
         if case.closed:
             refused += [(who, 403, "FORBIDDEN") for who in BEYOND]
