@@ -8,33 +8,29 @@ What an agent is about to do, what it asks and what stands in code is no lesson.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterator
 
 from cairn.governed.ledger import learn
+from cairn.language import tongues
 from cairn.language.sentences import split
 from cairn.memory import Memory
 from cairn.types import Message, Space
 
 _SHORTEST, _LONGEST, _MOST = 20, 400, 3
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
-_LABEL = re.compile(
-    r"^[\s*_#>-]*(?:lessons?(?: learned)?|gotcha|pitfall|note for next time|for next time|merke|lehre)\s*[*_]*[:：][*_\s]*",
-    re.IGNORECASE,
-)
-_DUTY = re.compile(
-    r"\b(?:must|ha(?:ve|s) to|needs? to|should|always|never|do(?:es)? not|don't|cannot|can't|may not"
-    r"|muss|müssen|dar?f nicht|dürfen nicht|immer|nie(?:mals)?|doit|doivent|il faut|toujours|jamais"
-    r"|debe|deben|hay que|siempre|nunca)\b",
-    re.IGNORECASE,
-)
-_ELSE = re.compile(
-    r"\b(?:otherwise|or else|or (?:the|it|this|that|they|you)\b[^.]{0,60}\b(?:fails?|breaks?|will|would|gets?|is|are)"
-    r"|sonst|andernfalls|sinon|de lo contrario|si no)\b",
-    re.IGNORECASE,
-)
-_PLAN = re.compile(r"(?:^|\b)(?:I|I'll|I'm|I've|let me|let's|we'll|shall we|ich|je)\b")
+
+
+@functools.cache
+def _label() -> re.Pattern[str]:
+    said = tongues.every_body("lessons", "label")
+    return re.compile(rf"^[\s*_#>-]*(?:{said})\s*[*_]*[:：][*_\s]*", re.IGNORECASE)
+
+
+def _says(name: str, text: str) -> bool:
+    return tongues.every_pattern("lessons", name).search(text) is not None
 
 
 def lessons_in(text: str) -> Iterator[str]:
@@ -48,11 +44,11 @@ def lessons_in(text: str) -> Iterator[str]:
     count = 0
     for sentence in split(_FENCE.sub("\n", text)):
         said = " ".join(sentence.split())
-        labelled = _LABEL.match(said)
+        labelled = _label().match(said)
         words = said[labelled.end() :] if labelled else said.lstrip("-*> ")
         if not _SHORTEST <= len(words) <= _LONGEST or words.endswith(("?", "？")):
             continue
-        if labelled or (_DUTY.search(words) and _ELSE.search(words) and not _PLAN.search(words)):
+        if labelled or (_says("duty", words) and _says("otherwise", words) and not _says("own", words)):
             yield words
             count += 1
         if count == _MOST:

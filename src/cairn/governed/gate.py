@@ -7,13 +7,14 @@ be tried on its own.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from typing import Literal
 
 from cairn.errors import Invalid
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Importance, Record, Status
-from cairn.language import words
+from cairn.language import tongues, words
 from cairn.language.near import jaccard
 from cairn.types import Track
 
@@ -25,13 +26,7 @@ KEY_CHARACTERS = 2000
 IMPORTANCE_SCORE: dict[Importance, float] = {"high": 1.0, "medium": 0.6, "low": 0.3}
 _ALIASES_KEPT = 64
 LEAST_GIST = 3
-_DENIALS = frozenset({"no", "not", "never", "nor", "dont", "cant", "cannot", "without", "only"})
-_NEGATIONS = frozenset({"no", "not", "never", "nor", "dont", "cant", "cannot"})
 _OF_ONE_MATTER = 0.6
-_EMPTY_WORDS = words.word_set(
-    "ok okay yes yeah yep no nope sure thanks thank thx done fine good great nice cool lgtm right true hi hello hey bye "
-    "please sorry alright got it k np hmm well oui non merci ja nein danke gut si sí gracias да нет спасибо 好 好的 是 はい"
-)
 _STATUS_RANK: dict[Status, int] = {"archived": 0, "candidate": 1, "promoted": 2}
 _IMPORTANCE_RANK: dict[Importance, int] = {"low": 0, "medium": 1, "high": 2}
 
@@ -64,9 +59,26 @@ def dedupe_hash(content: str) -> str:
     return hashlib.sha256(dedupe_key(content).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+@functools.cache
+def _negations() -> frozenset[str]:
+    """The words of every language that turn a statement round, as they stand in a gist."""
+    said = tongues.every_word("words", "denials")
+    return said | {words.stem(word) for word in said}
+
+
+@functools.cache
+def _denials() -> frozenset[str]:
+    return _negations() | tongues.every_word("words", "limits")
+
+
+@functools.cache
+def _empty_words() -> frozenset[str]:
+    return words.word_set(" ".join(tongues.every_word("words", "small"))) | words.stop_words()
+
+
 def gist(content: str) -> frozenset[str]:
     """The stems of what a text says, without little words; denials count: two wordings of one thing share it."""
-    little = words.STOP_WORDS - _DENIALS
+    little = words.stop_words() - _denials()
     return frozenset(words.stem(word) for word in words.word_set(content) if word not in little)
 
 
@@ -75,13 +87,13 @@ def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial",
 
     Where two numbers differ, one of them names the thing: "room 3 has 20 seats" says nothing of room 4.
     """
-    left, right = one - _DENIALS - _NEGATIONS, other - _DENIALS - _NEGATIONS
+    left, right = one - _denials(), other - _denials()
     counts = frozenset(filter(_is_number, left)), frozenset(filter(_is_number, right))
     left, right = left - counts[0], right - counts[1]
     shared = len(left & right)
     if shared < 2 or shared < _OF_ONE_MATTER * min(len(left), len(right)):
         return ""
-    if bool(one & _NEGATIONS) != bool(other & _NEGATIONS):
+    if bool(one & _negations()) != bool(other & _negations()):
         return "denial"
     changed = len(counts[0] - counts[1]), len(counts[1] - counts[0])
     return "number" if changed == (1, 1) and jaccard(left, right) >= 0.75 else ""
@@ -99,7 +111,7 @@ def _is_number(word: str) -> bool:
 
 def says_something(content: str) -> bool:
     """Whether a text tells anything by itself: "ok", "thanks, will do" and a lone sign do not."""
-    return bool(words.word_set(content) - words.STOP_WORDS - _EMPTY_WORDS)
+    return bool(words.word_set(content) - _empty_words())
 
 
 def seed_score(importance: Importance, confidence: float) -> float:

@@ -8,6 +8,7 @@ a deeper search without it would have found.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cairn.index.filters import NOTHING_ASKED, Group
+from cairn.language import tongues
 from cairn.types import Scope
 
 if TYPE_CHECKING:
@@ -54,17 +56,11 @@ MACHINE_ROLES = frozenset({"assistant", "tool", "system"})
 _ASKS = re.compile(r"[?？]\s*(?:\[[^\]]*\]\s*)*$")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
 _STATED_WORDS = 4
-_MONTHS = "january|february|march|april|june|july|august|september|october|november|december"
-_TIME = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|weeks?|weekend|months?|years?|recently|since|"
-    rf"(?:mon|tues|wednes|thurs|fri|satur|sun)day|{_MONTHS}|(?:19|20)\d\d)\b|\bMay\b"
-    r"|昨天|今天|明天|昨日|今日|明日|上周|下周|去年|明年|вчера|сегодня|завтра|gestern|heute|morgen|hier|demain|ayer|mañana",
-    re.IGNORECASE,
-)
-_NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|once|twice|couple|several|few|dozen)\b",
-    re.IGNORECASE,
-)
+
+
+@functools.cache
+def _numbers() -> re.Pattern[str]:
+    return re.compile(rf"\d|{tongues.every_body('words', 'numbers')}", re.IGNORECASE)
 
 
 def text_flags(text: str, fields: Mapping[str, Any] | None = None, *, hidden: bool = False) -> int:
@@ -75,8 +71,8 @@ def text_flags(text: str, fields: Mapping[str, Any] | None = None, *, hidden: bo
         | (ONLY_ASKS if asks and not _states(text) else 0)
         | (MACHINE if said.get("role") in MACHINE_ROLES else 0)
         | (ENDED if said.get("superseded_by") else 0)
-        | (TIME_WORDS if _TIME.search(text) else 0)
-        | (NUMBERS if _NUMBER.search(text) else 0)
+        | (TIME_WORDS if tongues.every_pattern("words", "times").search(text) else 0)
+        | (NUMBERS if _numbers().search(text) else 0)
         | (HIDDEN if hidden else 0)
     )
 

@@ -108,5 +108,5 @@ def fillers(query: str) -> frozenset[str]:
 
 @functools.cache
 def _fillers(code: str) -> frozenset[str]:
-    stems = {words.stem(word) for word in words.STOP_WORDS}
-    return of_language(tongues.DEFAULT).fillers | words.STOP_WORDS | stems | of_language(code).fillers
+    stems = {words.stem(word) for word in words.stop_words()}
+    return of_language(tongues.DEFAULT).fillers | words.stop_words() | stems | of_language(code).fillers

@@ -111,6 +111,33 @@ def spoken_in(sentence: str) -> Tongue:
     return known()[max(counts, key=lambda code: (counts[code], code == DEFAULT))]
 
 
+@functools.cache
+def every_word(table: str, name: str) -> frozenset[str]:
+    """The words that any language lists under a name of a table."""
+    return frozenset(
+        word for tongue in known().values() for word in str(tongue.table(table).get(name, "")).split()
+    )
+
+
+@functools.cache
+def every_body(table: str, name: str) -> str:
+    """The patterns that any language has under a name of a table, as one body for a pattern, held to whole words."""
+    bodies = []
+    for tongue in known().values():
+        said = tongue.table(table).get(name)
+        if said:
+            bodies.append(
+                rf"(?<!\w)(?:{widened(said)})(?!\w)" if tongue.has_blanks else f"(?:{widened(said)})"
+            )
+    return "|".join(bodies) or "(?!)"
+
+
+@functools.cache
+def every_pattern(table: str, name: str) -> re.Pattern[str]:
+    """What any language has under a name of a table, as one pattern."""
+    return re.compile(every_body(table, name), re.IGNORECASE)
+
+
 def compiled(
     patterns: Iterable[str], tongue: Tongue, names: Mapping[str, str] | None = None
 ) -> re.Pattern[str]:

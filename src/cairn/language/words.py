@@ -9,6 +9,7 @@ store the stream joined by blanks and split it again without loss.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -42,19 +43,11 @@ _APOSTROPHES = re.compile(r"['’]")
 _VOWEL = re.compile("[aeiouy]")
 _PICTURE = re.compile(f"[{_PICTURES}]")
 
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    a about after again all also am an and any are as at be because been before being both but by can
-    could did do does doing down during each few for from further had has have having he her here hers
-    him his how i if in into is it its just let me more most my no nor not now of off on once only or
-    other our out over own same she should so some such than that the their them then there these they
-    this those through to too under until up very was we were what when where which while who whom why
-    will with would you your ive im id dont didnt doesnt isnt wasnt cant
-    """,
-    )
-)
+
+@functools.cache
+def stop_words() -> frozenset[str]:
+    """Words that say nothing by themselves, as every language lists them."""
+    return tongues.every_word("words", "little")
 
 
 def tokens(text: str) -> list[str]:
@@ -105,8 +98,8 @@ def query_terms(
     """
     distinct = list(dict.fromkeys(tokens(text)))
     unwanted = set(without)
-    kept = [term for term in distinct if term not in STOP_WORDS and term not in unwanted]
-    kept = kept or [term for term in distinct if term not in STOP_WORDS] or distinct
+    kept = [term for term in distinct if term not in stop_words() and term not in unwanted]
+    kept = kept or [term for term in distinct if term not in stop_words()] or distinct
     if len(kept) <= limit:
         return kept
     if frequency is None:

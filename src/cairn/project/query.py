@@ -17,7 +17,7 @@ from typing import Any
 
 from cairn.canonical import moment
 from cairn.errors import Invalid, Unavailable
-from cairn.language.words import STOP_WORDS, tokens
+from cairn.language.words import stop_words, tokens
 from cairn.project.bundle import Bundle
 from cairn.project.checkpoints import Checkpoint, changed_sections
 from cairn.project.events import SIGNAL_KEYS, Event
@@ -189,7 +189,7 @@ def query(
     kind = _sort_of(question) if mode == "answer" else mode
     if kind in {"about", "where"}:
         subject = (_ABOUT_IT if kind == "about" else _WHERE).sub(" ", question)
-    wanted = [token for token in dict.fromkeys(tokens(subject)) if token not in STOP_WORDS]
+    wanted = [token for token in dict.fromkeys(tokens(subject)) if token not in stop_words()]
     if kind == "where" and scope != "history":
         found += _from_files(files, wanted)
     ranked = sorted(

@@ -5,27 +5,24 @@ Ranking says which row is best; only an absolute measure can say that even the b
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cairn.budget import kept
 from cairn.index.corpus import Row
-from cairn.language import words
+from cairn.language import tongues, words
 from cairn.language.asking import fillers
 
 if TYPE_CHECKING:
     import numpy as np
 
-# What people say without saying anything; a question of such words alone asks nothing of a memory.
-_SMALL_TALK = frozenset(
-    words.tokens(
-        """ok okay yes yeah yep no nope thanks thank thx please sure fine great good nice cool perfect right done hi
-        hello hey bye goodbye morning evening night welcome continue go ahead next help helps lol haha wow sorry noted
-        understood lot much well danke bitte ja nein gut hallo tschüss merci oui non bonjour salut hola gracias sí vale
-        спасибо да нет хорошо привет пока ладно 谢谢 好的 你好 再见 是的 好 嗯 ありがとう はい"""
-    )
-)
+
+@functools.cache
+def _small_talk() -> frozenset[str]:
+    """What people say without saying anything; a question of such words alone asks nothing of a memory."""
+    return frozenset(words.tokens(" ".join(tongues.every_word("words", "small"))))
 
 
 def says_nothing(text: str) -> bool:
@@ -34,7 +31,7 @@ def says_nothing(text: str) -> bool:
     >>> says_nothing("OK, thanks a lot!"), says_nothing("OK, port 5433")
     (True, False)
     """
-    return all(token in _SMALL_TALK or token in words.STOP_WORDS for token in _token_set(text))
+    return all(token in _small_talk() or token in words.stop_words() for token in _token_set(text))
 
 
 def fits_of(

@@ -72,7 +72,7 @@ def holds(claim: str, sources: Sequence[str]) -> bool:
     """
     said = " ".join(sources)
     stems = {words.stem(word) for word in words.word_set(said)}
-    told = [word for word in words.word_set(claim) if word not in words.STOP_WORDS]
+    told = [word for word in words.word_set(claim) if word not in words.stop_words()]
     if not told:
         return False
     particular = {word.casefold() for word in _PARTICULAR.findall(claim)}

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from cairn.errors import NotFound
-from cairn.language import sentences
+from cairn.language import sentences, tongues
 from cairn.notes.notebook import Draft
 from cairn.strategies import Ask, CaseEvent, Event, Job, Kit, Outcome, Strategy, asking
 from cairn.strategies.facts import by_day, parents_of
@@ -23,28 +23,13 @@ from cairn.types import CellEvent, Message, Scope, ToolCall
 
 CaseOutcome = Literal["success", "partial", "failure", "unknown"]
 MAX_STEPS = 30
-_TROUBLE = re.compile(
-    r"\b(?:error|errors|failed|failure|fails|exception|traceback|denied|not found|refused|cannot|timed? ?out|invalid|fatal|panic|no such)\b|exit (?:code|status) [1-9]",
-    re.I,
-)
-_FINE = re.compile(
-    r"\b(?:ok|passed|succeeded|success|done|works|working|0 errors|no errors|0 failed|fixed|exit (?:code|status) 0)\b",
-    re.I,
-)
-_NO_TROUBLE = re.compile(r"\b(?:no|0|zero|without) (?:errors?|failures?|failed)\b", re.I)
-_THANKS = re.compile(
-    r"\b(?:thanks|thank you|great|perfect|works|worked|awesome|nice|well done|that did it|looks good|fixed)\b",
-    re.I,
-)
-_COMPLAINT = re.compile(
-    r"\b(?:still (?:fails|broken|not|doesn't)|doesn't work|does not work|didn't work|not working|wrong|that's not|try again|undo|revert)\b",
-    re.I,
-)
-_CAUSE = re.compile(
-    r"\b(?:because|the (?:problem|cause|reason|issue|bug|culprit|fix|trick) (?:was|is)|root cause|caused by|turned out|due to|was missing|needed to|needs to|had to|"
-    r"used the (?:old|wrong)|instead of|listens on|must be|should be|has to be|fixed by|changed|so that|only works|requires)\b",
-    re.I,
-)
+
+
+def _says(name: str, text: str) -> bool:
+    """Whether a text has what any language lists under a name of its table `cases`."""
+    return tongues.every_pattern("cases", name).search(text) is not None
+
+
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -140,7 +125,7 @@ def case_of(messages: Sequence[Message], agent: str, min_steps: int) -> Case | s
 
 def _step(call: ToolCall, result: str) -> Step:
     lines = [row.strip() for row in result.splitlines() if row.strip()]
-    trouble = next((row for row in lines if _TROUBLE.search(row) and not _NO_TROUBLE.search(row)), "")
+    trouble = next((row for row in lines if _says("trouble", row) and not _says("no_trouble", row)), "")
     shown = trouble or (lines[0] if lines else "")
     return Step(call.name, _arguments(call.arguments), _short(shown, 120), bool(trouble))
 
@@ -163,13 +148,13 @@ def _arguments(raw: str) -> str:
 
 
 def _outcome(steps: Sequence[Step], final: str, reaction: str) -> CaseOutcome:
-    if _COMPLAINT.search(reaction):
+    if _says("complaint", reaction):
         return "failure" if steps[-1].is_trouble else "partial"
-    if _THANKS.search(reaction):
+    if _says("thanks", reaction):
         return "success"
     if steps[-1].is_trouble:
-        return "failure" if not _FINE.search(final) else "partial"
-    if _FINE.search(final) or _FINE.search(steps[-1].result):
+        return "failure" if not _says("fine", final) else "partial"
+    if _says("fine", final) or _says("fine", steps[-1].result):
         return "success"
     return "unknown" if not final else "partial"
 
@@ -177,7 +162,7 @@ def _outcome(steps: Sequence[Step], final: str, reaction: str) -> CaseOutcome:
 def _insight(steps: Sequence[Step], said: Sequence[Message], outcome: CaseOutcome) -> str:
     """What to remember: the agent's own words on the cause, else what stopped the trouble."""
     for message in reversed(said):
-        found = [s for s in sentences.split(message.text) if _CAUSE.search(s) and 4 <= len(s.split()) <= 60]
+        found = [s for s in sentences.split(message.text) if _says("cause", s) and 4 <= len(s.split()) <= 60]
         if found:
             return " ".join(found[:2])
     for at, step in enumerate(steps[:-1]):

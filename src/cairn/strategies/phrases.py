@@ -13,7 +13,7 @@ from typing import Any
 
 from cairn.language import tongues, words
 from cairn.language.tongues import Tongue
-from cairn.strategies.grammar import words_of
+from cairn.strategies.grammar import lexicon, words_of
 
 _NUMBER = re.compile(r"\d")
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|\w[_/]\w|\w\.\w|`")
@@ -81,8 +81,26 @@ class Phrases:
             "plurals",
             "adverbs",
             "hails",
+            "demonstratives",
+            "contracted",
+            "contractions",
+            "shortened",
+            "existing",
+            "relatives",
+            "after_relative",
+            "counted",
+            "ones",
+            "plain_plurals",
+            "near",
+            "describing",
+            "infinitive",
+            "speaking",
         ):
-            setattr(self, name, frozenset(str(table.get(name, "")).split()))
+            setattr(self, name, lexicon(str(table.get(name, ""))))
+        for name in ("denied", "past_end", "adverb_end", "plural_end"):
+            setattr(self, name, tuple(str(table.get(name, "")).split()))
+        self.not_plural = tuple(str(table.get("not_plural", "")).split())
+        self.third = re.compile(str(table.get("third", "(?!)")))
         calendar = tongue.table("dates")
         days = (*calendar.get("weekdays", ()), *calendar.get("months", ()), *calendar.get("fixed", {}))
         self.dated = tongues.compiled([tongues.choice("/".join(days).split("/"))] if days else [], tongue)
@@ -134,6 +152,24 @@ class Phrases:
     plurals: frozenset[str]
     adverbs: frozenset[str]
     hails: frozenset[str]
+    demonstratives: frozenset[str]
+    contracted: frozenset[str]
+    contractions: frozenset[str]
+    shortened: frozenset[str]
+    existing: frozenset[str]
+    relatives: frozenset[str]
+    after_relative: frozenset[str]
+    counted: frozenset[str]
+    ones: frozenset[str]
+    plain_plurals: frozenset[str]
+    near: frozenset[str]
+    describing: frozenset[str]
+    infinitive: frozenset[str]
+    speaking: frozenset[str]
+    denied: tuple[str, ...]
+    past_end: tuple[str, ...]
+    adverb_end: tuple[str, ...]
+    plural_end: tuple[str, ...]
     dated: re.Pattern[str]
 
     def bared(self, text: str, others: Sequence[str]) -> str:
@@ -182,34 +218,38 @@ class Phrases:
 
     def telling(self, tokens: Sequence[str]) -> set[str]:
         """The words that say what a sentence is about."""
-        return {t for t in tokens if t not in self.stop and t not in self.empty and not t.endswith("n't")}
+        return {
+            t for t in tokens if t not in self.stop and t not in self.empty and not t.endswith(self.denied)
+        }
 
     def names(self, text: str) -> list[str]:
         """Words with a capital inside the sentence: whom or what it names."""
         return [word for word in _CAPITAL.findall(text) if word not in self.not_names]
 
     def is_past(self, token: str) -> bool:
-        return token in self.past or (token.endswith("ed") and len(token) > 3 and token not in self.not_past)
+        return token in self.past or (
+            token.endswith(self.past_end) and len(token) > 3 and token not in self.not_past
+        )
 
     def has_verb(self, tokens: Sequence[str]) -> bool:
         """Whether some word can be the verb of a sentence."""
         for at, token in enumerate(tokens):
             head, mark, tail = token.rpartition("'")
-            if token == "i" or token in self.verbs or (mark and tail in {"m", "re", "ve", "ll", "d", "t"}):
+            if token in self.speaking or token in self.verbs or (mark and tail in self.contractions):
                 return True
-            if mark and tail == "s" and head in {"it", "that", "there", "he", "she", "who", "what", "here"}:
+            if mark and head in self.shortened:
                 return True
             if not at:
                 continue
             before = tokens[at - 1]
             if self.is_past(token) and "-" not in token and before not in self.adverbs:
                 return True
-            if token in self.plurals and before.endswith("s"):
+            if token in self.plurals and before.endswith(self.plural_end):
                 return True
             if before in self.subjects and token not in self.stop:
                 return True
             after = tokens[at + 1] if at + 1 < len(tokens) else ""
-            is_third = re.fullmatch(r"[a-z]{2,}[^s\W]s", token) and before not in self.determiners
+            is_third = self.third.fullmatch(token) and before not in self.determiners
             if is_third and before not in self.stop and (after in self.stop or after in self.determiners):
                 return True
         return self.omitted.match(" ".join(tokens)) is not None
@@ -234,25 +274,14 @@ class Phrases:
             if at == 0 and self.expletive.match(text):
                 continue
             base = lower.partition("'")[0]
-            if lower in {"this", "that", "these", "those"} and at and self._is_determiner(following):
+            if lower in self.demonstratives and at and self._is_determiner(following):
                 if self._is_bare_pointer(tokens, at) and not closed:
                     return True
-            elif lower in self.pointing or (
-                "'" in lower and base in {"it", "they", "he", "she", "that", "this"}
-            ):
-                if lower == "there" and following in {"is", "are", "was", "were"}:
+            elif lower in self.pointing or ("'" in lower and base in self.contracted):
+                if f"{lower} {following}" in self.existing | self.counted or (lower in self.ones and nouns):
                     continue
-                if lower == "that" and at and following[:1].isalpha() and following not in self.stop:
-                    continue
-                if (
-                    lower == "that"
-                    and at
-                    and following in {"i", "we", "my", "our", "the", "a", "he", "she", "they"}
-                ):
-                    continue
-                if lower == "one" and following in {"of", "day", "time", "more"}:
-                    continue
-                if lower in {"one", "ones"} and nouns:
+                is_content = following[:1].isalpha() and following not in self.stop
+                if lower in self.relatives and at and (is_content or following in self.after_relative):
                     continue
                 if not closed:
                     return True
@@ -271,32 +300,30 @@ class Phrases:
             return False
         is_verb = (
             self.is_past(following)
-            or following.endswith("ly")
-            or (following.endswith("s") and following[-2:] not in {"ss", "us", "is"})
+            or following.endswith(self.adverb_end)
+            or (following.endswith(self.plural_end) and not following.endswith(self.not_plural))
         )
-        return not is_verb or following in {"things", "kids", "days", "friends", "people", "guys"}
+        return not is_verb or following in self.plain_plurals
 
     def _is_bare_pointer(self, tokens: Sequence[str], at: int) -> bool:
         """Whether "this book" points at something the reader cannot see; "this guy who..." and "this year" do not."""
         following = [t.lower() for t in tokens[at + 1 : at + 7]]
         if following[0] in self.times or (
-            tokens[at].lower() in {"this", "these"} and following[0] in self.introducing
+            tokens[at].lower() in self.near and following[0] in self.introducing
         ):
             return False
-        return not any(
-            t in {"who", "that", "which", "called", "named", "where", "i", "we"} for t in following
-        )
+        return not any(t in self.describing for t in following)
 
     def _is_noun(self, tokens: Sequence[str], at: int) -> bool:
         """A guess: a content word behind a determiner, a plural, or a capitalised word inside the sentence."""
         token, lower = tokens[at], tokens[at].lower()
-        plural = lower.endswith("s") and not lower.endswith("ss")
+        plural = lower.endswith(self.plural_end) and not lower.endswith(self.not_plural[:1])
         if lower in self.stop or lower in self.adverbs or not lower[0].isalpha() or self.is_past(lower):
             return False
         if at == 0:
             return plural
         before = tokens[at - 1].lower()
-        if before in self.subjects or before == "to" or before in self.verbs:
+        if before in self.subjects or before in self.infinitive or before in self.verbs:
             return False
         behind = {t.lower() for t in tokens[max(0, at - 3) : at]}
         return bool(behind & self.determiners) or token[0].isupper() or plural or before in self.stop

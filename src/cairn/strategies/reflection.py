@@ -8,6 +8,7 @@ fact says the same), superseded (a later one replaces it) or dropped with a reas
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -17,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cairn.errors import NotFound
-from cairn.language import dates, words
+from cairn.language import dates, tongues, words
 from cairn.language.traits import Trait, matter_of, replaces
 from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, place_of
@@ -30,10 +31,7 @@ from cairn.types import Entry, Scope
 
 NARRATIVE_CHARS = 20_000
 SAME = 0.8
-_SINGLE = re.compile(
-    r"^(?P<who>[\w.@+-]+(?:'s)?) (?P<what>lives in|is based in|moved to|works (?:at|for)|works as|favou?rite [\w ]+? is|name is)\b",
-    re.I,
-)
+_RETOLD = ("home", "work", "occupation", "name", "favourite")
 _SCHEMA = {
     "type": "object",
     "properties": {"subject": {"type": "string"}, "narrative": {"type": "string"}},
@@ -201,9 +199,9 @@ def fates_of(facts: Sequence[Fact]) -> list[Fate]:
     latest: dict[tuple[str, str], Fact] = {}
     stands: list[tuple[Fact, str, Trait]] = []
     for fact in facts:
-        single, matter = _SINGLE.match(fact.text), matter_of(fact.text)
+        single, matter = _retold().match(fact.text), matter_of(fact.text)
         if single:
-            slot = (single["who"].casefold(), _slot(single["what"]))
+            slot = (single["who"].casefold(), _slot(single))
             if slot in latest and latest[slot].text != fact.text:
                 successor[latest[slot].id] = fact.id
             latest[slot] = fact
@@ -228,15 +226,17 @@ def fates_of(facts: Sequence[Fact]) -> list[Fate]:
     return fates
 
 
-def _slot(what: str) -> str:
-    lower = what.casefold()
-    return (
-        "home"
-        if lower in {"lives in", "is based in", "moved to"}
-        else "work"
-        if lower in {"works at", "works for"}
-        else lower
-    )
+@functools.cache
+def _retold() -> re.Pattern[str]:
+    """A fact told of someone else, in any language: who, and which of its attributes it sets."""
+    owner = "|".join(map(re.escape, sorted(tongues.every_word("retold", "owner")))) or "(?!)"
+    what = "|".join(f"(?P<{name}>{tongues.every_body('retold', name)})" for name in _RETOLD)
+    return re.compile(rf"^(?P<who>[\w.@+-]+(?:{owner})?) ?(?:{what})", re.I)
+
+
+def _slot(single: re.Match[str]) -> str:
+    """What a fact told of someone else sets; a favourite by its own words."""
+    return single["favourite"].casefold() if single["favourite"] else str(single.lastgroup)
 
 
 def _same(one: frozenset[str], other: frozenset[str]) -> bool:

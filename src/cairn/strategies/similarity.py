@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError
 from cairn.language import tongues, words
-from cairn.strategies.grammar import lexicon
 
 if TYPE_CHECKING:
     from cairn.strategies import Kit
-
-_PLAIN = lexicon(
-    """the a an and or of to in on at for with is are was were be it this that i you we they he she please
-    can could my your our me us not no do does did have has had will would from by as so if then just"""
-)
 
 _QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|«([^»]+)»|`([^`]+)`|‘([^’]+)’|(?<!\w)'([^']+)'(?!\w)")
 _OUTER_START, _OUTER_END = "([{<\"'“‘«`*", ")]}>\"'”’»`*.,;:!?…"
@@ -82,8 +76,9 @@ def measured(texts: Sequence[str], kit: Kit) -> Callable[[int, int], float]:
 
 def _bag(text: str) -> dict[str, float]:
     counts: dict[str, int] = {}
+    plain = tongues.every_word("cases", "plain")
     for word in re.findall(r"[^\W\d_]{2,}", text.casefold()):
-        if word not in _PLAIN:
+        if word not in plain:
             stem = words.stem(word)
             counts[stem] = counts.get(stem, 0) + 1
     return {word: 1 + math.log(count) for word, count in counts.items()}

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cairn.errors import Invalid, NotFound
+from cairn.language import tongues
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, list_items, parse_note
 from cairn.notes.kinds import KINDS, place_of
 from cairn.strategies import Ask, CaseEvent, Event, Job, Kit, Outcome, Strategy, asking
-from cairn.strategies.grammar import lexicon
 from cairn.strategies.similarity import measured
 from cairn.types import CellEvent, Entry, Scope
 
@@ -34,11 +34,6 @@ FULLY_GROWN_SESSIONS = 4
 COVERED_BY_A_PERSON = 0.72
 _MEMBERS_COMPARED = 5
 _SINGLES_COMPARED = 300
-_PLAIN = lexicon(
-    """the a an and or of to in on at for with is are was were be it its this that i you we they please can
-    could my your our me us not no do does did have has had will would from by as so if then just find
-    out why how what when again help need want"""
-)
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -404,7 +399,8 @@ def _signals(cases: Sequence[Known]) -> list[str]:
 
 
 def _content(text: str) -> list[str]:
-    return [w for w in re.findall(r"[^\W\d_]{3,}", text.casefold()) if w not in _PLAIN]
+    plain = tongues.every_word("cases", "plain") | tongues.every_word("cases", "asked")
+    return [w for w in re.findall(r"[^\W\d_]{3,}", text.casefold()) if w not in plain]
 
 
 def _name_of(cases: Sequence[Known], taken: set[str]) -> str:

@@ -121,7 +121,7 @@ class Stretch:
     def _topic_cut(self, ordinal: int, message: Message, tokens: int) -> list[Cut]:
         head = message.text[:_HEAD_CHARS]
         kept = head if self._embedder is not None else ""
-        self._seen.append(_Seen(ordinal, words.word_set(head) - words.STOP_WORDS, kept, tokens))
+        self._seen.append(_Seen(ordinal, words.word_set(head) - words.stop_words(), kept, tokens))
         if len(self._seen) < 2 * self._window:
             return []
         seen = list(self._seen)

@@ -7,6 +7,7 @@ from the turns: the sentences that say most about the rest and least about each 
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from cairn.language import dates, prose, words
+from cairn.language import dates, prose, tongues, words
 from cairn.language.prose import Spoken
 from cairn.talk.turns import called, who_said
 from cairn.types import Message
@@ -27,17 +28,9 @@ _SENTENCE_CHARS = 280
 _SCORED_CHARS = 4000
 _DATED_CHARS = 50_000
 _SCORED_SENTENCES = 600
-_LEAD = re.compile(r"^(?:(?:by the way|btw|well|so|anyway|also|oh|actually),\s+|(?:but|and)\s+(?=\w))", re.I)
-_SMALL_TALK = re.compile(
-    r"^(?:hi|hey|hello|thanks|thank you|ok|okay|yes|yeah|yep|no|sure|great|wow|bye|cool|lol|haha|good (?:morning|evening|night)"
-    r"|nice to|how are you|see you|take care|hallo|danke|bonjour|merci|hola|gracias)\b",
-    re.IGNORECASE,
-)
 _ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "”", ")", "]", "»")
 _WEIGHTS = {"user": 1.3, "tool": 0.5}
 _SPECIFIC = re.compile(r"\d+|(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
-_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|my|we|our|ich|wir|je|nous|yo|mi)\b", re.IGNORECASE)
-_SECOND_PERSON = re.compile(r"\b(?:you|you're|you've|your|du|dein|tu|ton|tú)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +40,11 @@ class EpisodeText:
     subject: str
     summary: str
     content: str
+
+
+@functools.cache
+def _opening() -> re.Pattern[str]:
+    return re.compile(f"^(?:{tongues.every_body('words', 'openings')})", re.IGNORECASE)
 
 
 def told(messages: Sequence[Message], zone: ZoneInfo) -> EpisodeText:
@@ -149,7 +147,7 @@ def _subject(messages: Sequence[Message], chosen: Sequence[tuple[Message, str]])
             or f"A few words from {joined(speakers(messages))}"
         )
     message, sentence = chosen[0]
-    sentence = _LEAD.sub("", sentence)
+    sentence = _opening().sub("", sentence)
     sentence = sentence[:1].upper() + sentence[1:]
     return _clipped(f"{message.speaker}: {sentence}", SUBJECT_CHARS)
 
@@ -185,13 +183,13 @@ def _best_sentences(messages: Sequence[Message]) -> list[tuple[Message, int, int
         weight = shared / math.sqrt(len(vocabulary) + 4)
         weight *= 1.0 + 0.1 * min(len(_SPECIFIC.findall(said.text)), 2)
         weight *= _WEIGHTS.get(message.role, 1.0)
-        if _FIRST_PERSON.search(said.text):
+        if tongues.every_pattern("words", "me").search(said.text):
             weight *= 1.1
-        elif _SECOND_PERSON.search(said.text):
+        elif tongues.every_pattern("words", "you").search(said.text):
             weight *= 0.8
         if said.text.endswith(("?", "？")):
             weight *= 0.5
-        if _SMALL_TALK.match(said.text):
+        if tongues.every_pattern("words", "greetings").match(said.text):
             weight *= 0.4
         scored.append((weight, -position, message, said, vocabulary))
     scored.sort(key=lambda one: one[:2], reverse=True)
@@ -224,7 +222,7 @@ def _candidates(messages: Sequence[Message]) -> Iterator[tuple[Message, Spoken, 
     count = 0
     for message in messages:
         for said in prose.spoken(message.text[:_SCORED_CHARS]):
-            vocabulary = words.word_set(said.text[:_SENTENCE_CHARS]) - words.STOP_WORDS
+            vocabulary = words.word_set(said.text[:_SENTENCE_CHARS]) - words.stop_words()
             if len(vocabulary) >= 2:
                 yield message, said, vocabulary
                 count += 1

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any
 
-from cairn.language.words import STOP_WORDS
+from cairn.language.words import stop_words
 from cairn.operations.browse import Browse
 from cairn.web.desk import Desk
 
@@ -154,7 +154,9 @@ def _topics(
         if not one["timestamp"]:
             continue
         day = date.fromisoformat(one["timestamp"][:10])
-        for word in {found.casefold() for found in _WORD.findall(one["title"])} - named - STOP_WORDS - _PLAIN:
+        for word in (
+            {found.casefold() for found in _WORD.findall(one["title"])} - named - stop_words() - _PLAIN
+        ):
             days.setdefault(word, Counter())[day] += 1
     common = sorted(days, key=lambda word: (-sum(days[word].values()), word))
     return [
