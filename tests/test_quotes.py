@@ -203,9 +203,9 @@ def test_speech_gives_only_what_was_said_cleanly():
         ("Bob", "We will not use this ."),
     ]
     assert facts(*noise, *talk) == [
-        "Ann: we will omit the touch screen in favour of voice recognition .",
-        "Bob: seventy five percent of users find most remote controls ugly .",
-        "Ann: I'll send you the minutes of this meeting on Friday (24 April 2026) .",
+        "Ann: we will omit the touch screen in favour of voice recognition.",
+        "Bob: seventy five percent of users find most remote controls ugly.",
+        "Ann: I'll send you the minutes of this meeting on Friday (24 April 2026).",
     ]
 
 
@@ -259,3 +259,42 @@ def test_the_same_words_give_the_same_facts():
     first = statements_of(talk, UTC)
     statements_of(said(("Zed", "Je suis parti hier. 我住在上海。")), UTC)
     assert statements_of(talk, UTC) == first
+
+
+GENERALITIES = [
+    "We've got the right attitude to take on the harder things in life.",
+    "We're pushing ourselves and supporting each other which is super motivating.",
+    "If we stand together we can tackle any problems and build a great community.",
+    "We all have unique paths, and by working together we can build a better world.",
+    "I love being around friends and having such a great time.",
+    "I love watching them play in the garden.",
+    "Nice to meet you, Ana.",
+]
+
+
+@pytest.mark.parametrize("text", GENERALITIES)
+def test_generalities_give_no_fact(text: str):
+    """What anybody could say of anything is not worth having."""
+    assert facts(("Sam", text), ("Ana", "How lovely!")) == []
+
+
+def test_plans_of_a_trip_and_a_deadline():
+    """Two plans of one message, each with its own day; what is repeated often is no trait of its speaker."""
+    text = "I'm flying to Rome on 12 December. My tax return is due on 30 November."
+    plans = [(plan.text, f"{plan.end}") for plan in foresights_of(said(("Eva", text)), UTC)]
+    assert plans == [
+        ("Eva: I'm flying to Rome on 12 December (12 December 2026).", "2026-12-12"),
+        ("Eva: My tax return is due on 30 November (30 November 2026).", "2026-11-30"),
+    ]
+    dogs = [("Sam", f"I met {n} dogs in the park on {n} May.") for n in (1, 2, 3, 4)]
+    assert not [c for c in claims_of(statements_of(said(*dogs), UTC), "sam") if "comes up" in c.description]
+
+
+def test_a_transcribers_blanks_are_not_quoted():
+    """Nor does a verb of noticing tell when the noticed thing is due."""
+    told = facts(("Sam", "I moved to Porto , near the castle ."), SURE)
+    assert told == ["Sam: I moved to Porto, near the castle."]
+    (fact,) = facts(
+        ("Sam", "I noticed that the first sprint now targets completion by May 31 at Acme."), SURE
+    )
+    assert "(31 May 2026)" in fact

@@ -32,6 +32,8 @@ _SPEECH, _TURNS = 0.15, 20
 _REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
 _UNSPACED = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
 _SPACED = re.compile(r" (?=['’,.;!?])")
+# A transcriber's blank before a sign, which nobody said.
+_APART = re.compile(r"(?<=[\w)]) (?=[,.;!](?:\s|$))")
 _BROKEN = re.compile(r"(?<!\S)(?![aAI]\b)[b-zB-HJ-Z](?!\S)")
 
 
@@ -317,7 +319,7 @@ def quote(speaker: str, said: str, *, is_cut: bool = False) -> str:
     >>> quote("Ana", "I moved to Oslo")
     'Ana: I moved to Oslo.'
     """
-    said = said.strip(" ,;-–—")
+    said = _APART.sub("", said.strip(" ,;-–—"))
     stop = "。" if said and _UNSPACED.match(said[-1]) else "."
     end = " …" if is_cut else "" if said.endswith(_STOPPED) else stop
     return f"{speaker}: {said}{end}"
