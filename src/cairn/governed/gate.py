@@ -79,7 +79,9 @@ def _empty_words() -> frozenset[str]:
 def gist(content: str) -> frozenset[str]:
     """The stems of what a text says, without little words; denials count: two wordings of one thing share it."""
     little = words.stop_words() - _denials()
-    return frozenset(words.stem(word) for word in words.word_set(content) if word not in little)
+    # Where words are not parted, a denial is a sign among others.
+    said = frozenset(sign for sign in _negations() if len(sign) == 1 and sign in content)
+    return said | frozenset(words.stem(word) for word in words.word_set(content) if word not in little)
 
 
 def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial", "number"]:
@@ -184,23 +186,6 @@ _FRAME = re.compile(
 _ERROR_LINE = re.compile(
     r"^\s*(?:[\w.]*(?:Error|Exception)|ERROR|FATAL)\b\s*(?:\[[^\]]*\])?:.*$", re.MULTILINE
 )
-_EXPLAINS = re.compile(r"(?i)\b(?:means?|raised|thrown|when|if|because|fix|use|unless|indicates?)\b")
-_LABEL = re.compile(
-    r"(?i)\A\W*(?:status|progress|summary|session summary|next steps?)(?: update| report)?\s*(?::|-\s|–|\n)"
-)
-_REPORT = re.compile(
-    r"(?i)\A\W*(?:(?:i|we)(?:'ve| have|'m| am|'re| are)? )?(?:just )?"
-    r"(?P<verb>working on|implemented|fixed|updated|changed)(?P<rest>\b[^\n]*)"
-)
-_NAMED = re.compile(
-    r"(?i)\A\s+(?:(?:the|a|an|all|some|several|both|this|that|these|those|our|my|its|up|\d+)\b|[`\"'(])"
-)
-_PLACE = re.compile(r"(?i)\b(?:in|at|of) \S+\.\w{1,5}\b|\bline \d+")
-_LESSON = re.compile(
-    r"(?i)\b(?:because|since|so that|always|never|must|should|shall|cannot|can't|don't|do not|when|whenever|if|unless|"
-    r"until|prefer|instead|rather|only|by|require[sd]?|means|causes?|caused|due to|after|before|to avoid|avoid|in order|"
-    r"is|are|was|were|has|have|needs?)\b"
-)
 _COMMIT = re.compile(r"^commit [0-9a-f]{7,40}(?: \(.*\))?\s*$", re.MULTILINE)
 _AUTHOR = re.compile(r"^Author:\s.+<.+>\s*$", re.MULTILINE)
 _DATE = re.compile(r"^Date:\s", re.MULTILINE)
@@ -216,6 +201,27 @@ _PATH_LINE = re.compile(
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
+@functools.cache
+def _report() -> re.Pattern[str]:
+    """How a report of what was done begins, in any language: who, the verb, and the rest of its line."""
+    lead, done, now = (tongues.every_body("reports", name) for name in ("lead", "done", "now"))
+    return re.compile(rf"(?i)\A\W*(?:(?:{lead})\s+)*(?:(?P<now>{now})|{done})(?P<rest>[^\n]*)")
+
+
+@functools.cache
+def _report_label() -> re.Pattern[str]:
+    return re.compile(rf"(?i)\A\W*(?:{tongues.every_body('reports', 'label')})\s*(?::|-\s|–|\n)")
+
+
+@functools.cache
+def _things() -> re.Pattern[str]:
+    return re.compile(rf"(?i)\A\s+(?:{tongues.every_body('reports', 'things')}|[`\"'(])")
+
+
+def _reports(name: str, text: str) -> bool:
+    return tongues.every_pattern("reports", name).search(text) is not None
+
+
 def derivable(content: str) -> str | None:
     """Say what kind of throw-away text `content` is (for the verdict's detail), or None for a memory.
 
@@ -228,7 +234,7 @@ def derivable(content: str) -> str | None:
         return "It is a raw diff; the repository keeps that."
     if _TRACEBACK.search(content) or len(_FRAME.findall(content)) >= 2:
         return "It is a stack trace; remember what caused it instead."
-    errors = [line for line in _ERROR_LINE.findall(content) if not _EXPLAINS.search(line)]
+    errors = [line for line in _ERROR_LINE.findall(content) if not _reports("explains", line)]
     if len(errors) >= 2 and len(errors) * 2 >= len(lines):
         return "It is error output; remember what caused it instead."
     if (_COMMIT.search(content) or (_AUTHOR.search(content) and _DATE.search(content))) or _is_log(content):
@@ -254,12 +260,12 @@ def _is_log(content: str) -> bool:
 
 
 def _is_report(content: str) -> bool:
-    if _LABEL.match(content):
+    if _report_label().match(content):
         return True
-    match = _REPORT.match(content.strip())
-    if match is None or _LESSON.search(content.strip()[match.start("rest") :]):
+    match = _report().match(content.strip())
+    if match is None or _reports("lesson", match["rest"] + content.strip()[match.end() :]):
         return False
     rest = match["rest"]
-    if not rest.strip(" .!") or match["verb"].lower() == "working on" or _PLACE.search(rest):
+    if not rest.strip(" .!") or match["now"] or _reports("place", rest):
         return True
-    return bool(_NAMED.match(rest)) or (rest.startswith(" ") and len(rest.split()) <= 5)
+    return bool(_things().match(rest)) or (rest.startswith(" ") and len(rest.split()) <= 5)
