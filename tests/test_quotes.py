@@ -298,3 +298,4 @@ def test_a_transcribers_blanks_are_not_quoted():
         ("Sam", "I noticed that the first sprint now targets completion by May 31 at Acme."), SURE
     )
     assert "(31 May 2026)" in fact
+    assert facts(("Sam", "The door code is 4471."), SURE) == ["Sam: The door code is 4471."]
