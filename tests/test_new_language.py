@@ -73,6 +73,7 @@ SCRIPT = r"""
 import json, sys
 import cairn
 from datetime import UTC, datetime, timedelta
+from tests.waiting import until
 
 now = datetime.now(UTC)
 def said(text, days=0):
@@ -88,6 +89,7 @@ with cairn.open_blocking(sys.argv[1], embedding__provider="none") as memory:
         memory.flush(f"s{number}")
     for name in ("extract_atomic_facts", "extract_user_profile", "extract_foresight"):
         memory.trigger(name)
+    until(lambda: not any(one.get("pending") or one.get("running") for one in memory.parts.engine.jobs.counts().values()))
     memory.remember("Vik tapa Grevia dur Brankus", scope="user", owner="ana")
     again = memory.remember("Nerk vik tapa Grevia dur Brankus", scope="user", owner="ana")
     empty = memory.remember("fenk okra", scope="user", owner="ana")
@@ -125,7 +127,8 @@ def beside(tmp_path: Path) -> Path:
 
 def test_a_language_file_dropped_in_is_used_everywhere(tmp_path):
     """Facts, dates, profile, supersession, plans, small talk and contradictions come from its words alone."""
-    environment = {**os.environ, "PYTHONPATH": str(beside(tmp_path)), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join([str(beside(tmp_path)), str(Path(__file__).parents[1])])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "root")],
         env=environment,
