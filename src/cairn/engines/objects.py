@@ -349,6 +349,12 @@ def opened_store(settings: Settings) -> Any:
             "storage.url carries credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead.",
             setting="storage.url",
         )
+    if settings.storage.endpoint and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        # Without keys the library would ask Amazon's metadata address for some: nobody asked for that.
+        raise Misconfigured(
+            f"{settings.storage.endpoint} wants keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            setting="storage.endpoint",
+        )
     options: dict[str, Any] = {"timeout": f"{settings.storage.timeout_seconds:g}s"}
     named: dict[str, Any] = {}
     if settings.storage.endpoint:
