@@ -334,7 +334,7 @@ def test_unknown_and_wrong_query_parameters_are_refused_by_name(world):
         ("memories?limit=abc", "limit"),
         ("memories?status=gone", "status"),
         ("memories?scope=user&scope=agent", "scope"),
-        ("memories?scope=user", "owner"),
+        ("memories?scope=agent", "owner"),
         ("memories?owner=bob", "scope"),
         ("memories/mem_20260101_00000001?x=1", "x"),
         ("core?agent=../etc", "agent"),
