@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from cairn.agents import link, tools
 from cairn.engines.locks import FileLocks
 from cairn.memory import Memory
 from cairn.retrieval.answers import tokens_of
-from cairn.surfaces.mcp_server import build_server, in_thread
+from cairn.surfaces.mcp_quick import Front
+from cairn.surfaces.mcp_server import build_server, in_thread, serve_rest
+from tests.waiting import until
 
 MODES = ("auto", "legacy")
 ME = {"sender_id": "me", "role": "user", "timestamp": 1_750_000_000_000}
@@ -237,6 +240,118 @@ def test_pages_and_entries_are_resources(mode: str, memory: Memory) -> None:
                 await client.get_prompt(name, given)
 
     host(memory, None, use, mode)
+
+
+# ---------------------------------------------------------------- the quick half
+
+NEWER = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "h", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+PLAIN = (
+    ("tools/list", {}),
+    ("resources/list", {}),
+    ("resources/templates/list", {}),
+    ("prompts/list", {}),
+    ("tools/call", {"name": "recall", "arguments": {"query": "what do deploys wait for"}}),
+    ("tools/call", {"name": "recall", "arguments": {"qery": "x"}}),
+    ("tools/call", {"name": "brief"}),
+    ("tools/call", {"name": "dance", "arguments": None}),
+)
+ODD = (
+    ("tools/call", {"name": 7}),
+    ("tools/call", {"name": "recall", "arguments": [1]}),
+    ("tools/list", {"cursor": "next"}),
+    ("prompts/get", {"name": "recall", "arguments": {"topic": "what do deploys wait for"}}),
+    ("nonsense", {}),
+)
+
+
+def spoken(version: str | None, requests: Iterable[tuple[str, dict[str, Any]]]) -> list[bytes]:
+    """The lines of a host that speaks one version; None is the one without a greeting."""
+    hello = {
+        "protocolVersion": version,
+        "capabilities": {"roots": {}},
+        "clientInfo": {"name": "h", "version": "1"},
+    }
+    said: list[dict[str, Any]] = (
+        [{"id": "hi", "method": "initialize", "params": hello}, {"method": "notifications/initialized"}]
+        if version
+        else [{"id": "hi", "method": "server/discover", "params": {"_meta": NEWER}}]
+    )
+    more = {} if version else {"_meta": NEWER}
+    said += [
+        {"id": number, "method": method, "params": {**params, **more}}
+        for number, (method, params) in enumerate(requests)
+    ]
+    return [json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in said]
+
+
+class Waiting(io.BytesIO):
+    """A host's lines; it hangs up when so many answers are there."""
+
+    def __init__(self, lines: Iterable[bytes], written: io.BytesIO, answered: int) -> None:
+        super().__init__(b"".join(lines))
+        self._done = lambda: written.getvalue().count(b"\n") >= answered
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        if not line:
+            until(self._done)
+        return line
+
+
+def answers(written: io.BytesIO) -> dict[Any, Any]:
+    return {one["id"]: one for one in map(json.loads, written.getvalue().splitlines())}
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", None])
+def test_the_quick_half_answers_as_the_sdk_does(version: str | None, memory: Memory) -> None:
+    """The same lines to both halves: the same answers; what is not plain goes to the SDK with the greeting before it."""
+    memory.remember("Deploys wait for the migration job.", "gotcha", mode="strict")
+    memory.memories.refresh()
+
+    def reply(message: dict[str, Any]) -> Mapping[str, Any]:
+        return tools.reply(memory, message)
+
+    lines = spoken(version, PLAIN)
+    quick, whole = io.BytesIO(), io.BytesIO()
+    assert Front(reply, None, quick).run(lines) == []
+    asked = len(PLAIN) + 1
+    serve_rest(reply, None, [lines[0]], Waiting(lines[1:], whole, asked), whole)
+    assert answers(quick) == answers(whole)
+    assert len(answers(quick)) == asked
+
+    lines = spoken(version, (*PLAIN[:1], *ODD, *PLAIN))
+    mixed, whole = io.BytesIO(), io.BytesIO()
+    source = iter(lines)
+    rest = Front(reply, None, mixed).run(source)
+    assert json.loads(rest[-1])["id"] == 1  # the first odd one
+    asked = len(PLAIN) + len(ODD) + 2
+    serve_rest(reply, None, rest, Waiting(source, mixed, asked), mixed)
+    serve_rest(reply, None, [lines[0]], Waiting(lines[1:], whole, asked), whole)
+    assert answers(mixed) == answers(whole)
+    assert mixed.getvalue().count(b'"id":"hi"') == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json\n",
+        b"\n",
+        b"[]\n",
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n',  # before any greeting
+        b'{"jsonrpc": "2.0", "id": true, "method": "ping"}\n',
+        spoken("1999-01-01", ())[0],
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {"io.modelcontextprotocol/protocolVersion": "2027-01-01"}}}\n',
+    ],
+)
+def test_the_quick_half_answers_nothing_it_does_not_know(line: bytes) -> None:
+    """Whatever is not plain is left to the SDK, as it came."""
+    written = io.BytesIO()
+    assert Front(lambda _: {}, None, written).run([line]) == [line]
+    assert written.getvalue() == b""
 
 
 # ---------------------------------------------------------------- as a host starts it
