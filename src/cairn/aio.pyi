@@ -67,6 +67,7 @@ from cairn.operations.recall import (
     Method,
     OtherProject,
     Person,
+    ReachedProjects,
     SeesShared,
 )
 from cairn.operations.recalling import Recalled
@@ -148,6 +149,8 @@ class AsyncMemory:
         app_id: AppId = "default",
         project_id: OtherProject = None,
         token_budget: int = 1500,
+        sees_shared: SeesShared = True,
+        projects: ReachedProjects = None,
     ) -> Recalled:
         """What a new session should know: core memory, what was promoted, how the project stands, what is due."""
     async def checkpoint(
@@ -424,6 +427,8 @@ class AsyncMemory:
         min_score: MinScore = None,
         filters: Filters = None,
         open_talk: bool = True,
+        sees_shared: SeesShared = True,
+        projects: ReachedProjects = None,
     ) -> Recalled:
         """What of everything remembered helps with a question: nothing rather than junk, framed as data."""
     async def reextract(

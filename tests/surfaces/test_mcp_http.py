@@ -31,6 +31,7 @@ SECRETS = {
     "all": "all-0123456789abcdef",
     "reader": "reader-0123456789abcdef",
     "alice": "alice-0123456789abcdef",
+    "tides": "s3cret-token-for-tides-alone",
 }
 FORMS = ("streams", "json")
 
@@ -121,7 +122,7 @@ def test_under_the_same_guard_and_by_the_callers_own_grant(
     (tmp_path / "run").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     root = tmp_path / "root"
-    reach = {"all": "", "reader": " r", "alice": " rw owner=alice"}
+    reach = {"all": "", "reader": " r", "alice": " rw owner=alice", "tides": " r project=tides"}
     tokens = ";".join(SECRETS[name] + reach[name] for name in SECRETS)
     with serving(root, env={"CAIRN_SERVER__TOKENS": tokens, "CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -153,7 +154,16 @@ def test_under_the_same_guard_and_by_the_callers_own_grant(
                 await told(client, "remember", content="I sail on Sundays.", scope="user")
                 _words, data = await told(client, "search", query="sail job tides")
                 assert [hit["owner_id"] for hit in data["hits"]] == ["alice"]
-                assert "token does not reach" in await refused(client, "recall", query="migration job")
+                assert "Sundays" in (await told(client, "recall", query="when do I sail"))[0]
+                # What is the project's own is not there for this token.
+                assert (await told(client, "recall", query="what do deploys wait for"))[1]["items"] == []
+                assert "migration" not in (await told(client, "brief"))[0]
+            async with host(server.port, token="alice", query="?user_id=bob") as client:
+                assert "token does not reach" in await refused(client, "recall", query="tides")
+            # A token of one project gets nothing from the general space, which others are told of, too.
+            async with host(server.port, token="tides", query="?project_id=tides") as client:
+                assert "noon" in (await told(client, "recall", query="when do tides turn"))[0]
+                assert (await told(client, "recall", query="what do deploys wait for"))[1]["items"] == []
             # A host that starts `cairn mcp` speaks to this server: no second process opens the memory.
             stdio = StdioServerParameters(
                 command=sys.executable,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -41,6 +41,7 @@ MemoryType = Literal[
 ]
 FurtherKind = Literal["foresight", "atomic_fact", "agent_document"]
 SeesShared = Annotated[bool, Granted("sees_shared")]
+ReachedProjects = Annotated[Collection[str] | None, Granted("projects")]
 _STRONG_SECONDS = 10.0
 Method = Literal["keyword", "vector", "hybrid", "agentic", "llm_multiround"]
 
@@ -239,6 +240,8 @@ class Recall(Room):
             bool,
             says("also what is being said in sessions just now; agents have their own before them", False),
         ] = True,
+        sees_shared: SeesShared = True,
+        projects: ReachedProjects = None,
     ) -> Recalled:
         """What of everything remembered helps with a question: nothing rather than junk, framed as data.
 
@@ -262,6 +265,8 @@ class Recall(Room):
             min_score=min_score,
             filters=filters,
             open_talk=open_talk,
+            shared=sees_shared,
+            projects=projects,
         )
 
     @operation(
@@ -278,6 +283,8 @@ class Recall(Room):
         app_id: AppId = "default",
         project_id: OtherProject = None,
         token_budget: Annotated[int, says("the most tokens of the prompt", 1500, low=1)] = 1500,
+        sees_shared: SeesShared = True,
+        projects: ReachedProjects = None,
     ) -> Recalled:
         """What a new session should know: core memory, what was promoted, how the project stands, what is due."""
         from cairn.operations import recalling
@@ -290,6 +297,8 @@ class Recall(Room):
             app_id=app_id,
             project_id=project_id,
             token_budget=token_budget,
+            shared=sees_shared,
+            projects=projects,
         )
 
     @operation(http="POST /memory/get", answers=answers.GetData, data=_page, allow=rules.owner, tool=True)

@@ -12,7 +12,7 @@ session should know before the first question: core memory, what was promoted, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -87,8 +87,13 @@ def recall(
     min_score: float | None,
     filters: Mapping[str, Any] | None = None,
     open_talk: bool = True,
+    shared: bool = True,
+    projects: Collection[str] | None = None,
 ) -> Recalled:
-    """Ask every source that fits the caller, through one gate, and choose the best."""
+    """Ask every source that fits the caller, through one gate, and choose the best.
+
+    Without `shared` nothing that is the project's own is asked; `projects` are those the caller may see.
+    """
     person = user_id or parts.settings.memory.person
     project = _project_at(folder)
     notes: list[str] = []
@@ -97,7 +102,8 @@ def recall(
     passing = filters if open_talk else _settled(filters, person, agent_id)
     asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score, filters=passing)
     _settle(parts)
-    requests = list(_requests(asked, _spaces(app_id, project_id, project), person, agent_id, mission_id))
+    spaces = _spaces(app_id, project_id, project, projects)
+    requests = list(_requests(asked, spaces, person, agent_id, mission_id, shared=shared))
     with parts.foreground():
         held = parts.searcher.held(query, [checked(one, parts.settings)[0] for one in requests])
         for request in requests:
@@ -128,14 +134,16 @@ def brief(
     app_id: str,
     project_id: str | None,
     token_budget: int,
+    shared: bool = True,
+    projects: Collection[str] | None = None,
 ) -> Recalled:
     """Core memory and promoted memories, what is due, and the repository's next steps."""
     person = user_id or parts.settings.memory.person
     project = _project_at(folder)
     found: list[RecalledItem] = []
     notes: list[str] = []
-    for space in _spaces(app_id, project_id, project):
-        found += _core(parts, space, agent_id)
+    for space in _spaces(app_id, project_id, project, projects):
+        found += _core(parts, space, agent_id, shared=shared)
         found += _due(parts, Scope(space, "user", person))
     if project is not None:
         found += _from_project(project, "what should I do next", notes)
@@ -164,24 +172,33 @@ def _project_at(folder: str | Path | None) -> ProjectMemory | None:
         return None
 
 
-def _spaces(app: str, project_id: str | None, project: ProjectMemory | None) -> list[Space]:
-    """The general space, and the repository's or the one that was named."""
+def _spaces(
+    app: str, project_id: str | None, project: ProjectMemory | None, projects: Collection[str] | None
+) -> list[Space]:
+    """The general space, and the repository's or the one that was named; of `projects` alone, where they are limited."""
     spaces = [Space(app, "default")]
     if project_id is not None:
         spaces.append(Space(app, project_id))
     elif project is not None:
         spaces.append(project.space)
-    return list(dict.fromkeys(spaces))
+    return [one for one in dict.fromkeys(spaces) if projects is None or one.project in projects]
 
 
 def _requests(
-    asked: SearchRequest, spaces: Iterable[Space], person: str, agent: str | None, mission: str | None
+    asked: SearchRequest,
+    spaces: Iterable[Space],
+    person: str,
+    agent: str | None,
+    mission: str | None,
+    *,
+    shared: bool,
 ) -> Iterator[SearchRequest]:
     for space in spaces:
         here = replace(asked, app_id=space.app, project_id=space.project)
         yield replace(here, user_id=person, evidence=_EVIDENCE)
-        yield replace(here, scope=Scope(space, "project", ""))
-        yield replace(here, scope=knowledge_scope(space))
+        if shared:
+            yield replace(here, scope=Scope(space, "project", ""))
+            yield replace(here, scope=knowledge_scope(space))
         if agent is not None:
             yield replace(here, agent_id=agent)
         if mission is not None:
@@ -242,11 +259,12 @@ def _from_project(project: ProjectMemory, query: str, notes: list[str]) -> Itera
         )
 
 
-def _core(parts: Parts, space: Space, agent: str | None) -> Iterator[RecalledItem]:
+def _core(parts: Parts, space: Space, agent: str | None, *, shared: bool) -> Iterator[RecalledItem]:
     """Core memory and promoted memories, as the MEMORY.md page of this space says them."""
     from cairn.governed import pages
 
-    scopes = [Scope(space, "project", ""), *([Scope(space, "agent", agent)] if agent else [])]
+    scopes = [Scope(space, "project", "")] if shared else []
+    scopes += [Scope(space, "agent", agent)] if agent else []
     for scope in scopes:
         at = pages.folder(parts.keeper, scope).child("MEMORY.md")
         try:

@@ -52,8 +52,22 @@ def owner(asked: Asked) -> None:
 
 
 def recall(asked: Asked) -> None:
-    """Everything in the space: the project's own memory is asked, too."""
-    asked.grant.reach_space(Space(asked.fields["app_id"], asked.fields["project_id"] or "default"))
+    """The person, the agent and the mission that are asked; what is the project's is left out for who may not see it.
+
+    A token of one owner need not name that owner. A repository's record is everybody's who works there.
+    """
+    given, grant = asked.fields, asked.grant
+    if grant.owners is not None:
+        given["folder"] = None
+        if given["user_id"] is None and len(grant.owners) == 1:
+            given["user_id"] = next(iter(grant.owners))
+    owners = (
+        given["user_id"] or asked.room.settings.memory.person,
+        given["agent_id"],
+        given.get("mission_id"),
+    )
+    space = Space(given["app_id"], given["project_id"] or "default")
+    grant.reach_owners(space, [one for one in owners if one])
 
 
 def events(asked: Asked) -> None:
