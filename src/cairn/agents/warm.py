@@ -37,6 +37,7 @@ log = logging.getLogger("cairn.agents")
 IDLE_SECONDS = 20 * 60.0
 SILENT_MINUTES = 10.0  # before this process ends for want of work
 _LOOK_SECONDS = 5.0
+_SOON_SECONDS = 1.0
 
 
 class Warm:
@@ -232,6 +233,9 @@ def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
     with Memory(settings) as memory, answering(memory, silent_minutes=SILENT_MINUTES) as warm:
         if warm is not None:
             memory.parts.embedder()  # loads the model while nobody waits
+            if not warm.dismissed.wait(_SOON_SECONDS):
+                with contextlib.suppress(CairnError):
+                    memory.find("ready", limit=1)  # and what else the first question needs
             while time.monotonic() - warm.last_call < idle_seconds:
                 if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):
                     break
