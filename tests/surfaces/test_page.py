@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
@@ -17,6 +18,7 @@ from cairn.config import load
 from cairn.memory import Memory
 from cairn.rights import OPEN
 from cairn.web.desk import Desk
+from cairn.web.pages import Pages
 from cairn.web.views import VIEWS
 from cairn.web.visitors import Visitors
 from tests.surfaces.served import serving
@@ -50,8 +52,8 @@ class Visitor:
     def call(self, method, path, fields=None, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
         given = {"Cookie": self.cookie} if self.cookie else {}
-        body = urlencode(fields) if fields is not None else None
-        if body is not None:
+        body = urlencode(fields) if isinstance(fields, dict) else fields
+        if isinstance(fields, dict):
             given["Content-Type"] = "application/x-www-form-urlencoded"
         try:
             connection.request(method, path, body, given | headers)
@@ -67,11 +69,27 @@ class Visitor:
     def get(self, path):
         return self.call("GET", path)
 
+    @property
+    def secret(self):
+        """What a form of this visit carries."""
+        form = re.search(r'name="form" value="([^"]+)"', self.get("/view/health")[1])
+        return form[1] if form else ""
+
     def post(self, act, **fields):
         """Send a form of this visit, as its script would."""
-        form = re.search(r'name="form" value="([^"]+)"', self.get("/view/health")[1])
+        given = {"form": self.secret, **fields}
+        return self.call("POST", f"/view/do/{act}", given, Accept="application/json")
+
+    def upload(self, name, data, **fields):
+        """Send a form with a file, as a browser without a script does."""
+        parts = [
+            f'--XX\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+            for key, value in fields.items()
+        ]
+        parts.append(f'--XX\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n')
+        body = "".join(parts).encode() + data + b"\r\n--XX--\r\n"
         return self.call(
-            "POST", f"/view/do/{act}", {"form": form[1] if form else "", **fields}, Accept="application/json"
+            "POST", "/view/do/upload", body, **{"Content-Type": "multipart/form-data; boundary=XX"}
         )
 
 
@@ -100,7 +118,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(root):
-    with serving(root, env=ENV) as running:
+    with serving(root, env={**ENV, "CAIRN_SERVER__PROJECT_ROOTS": str(root.parent / "folders")}) as running:
         yield running
 
 
@@ -274,6 +292,46 @@ def test_a_repository_is_read(tmp_path, root):
         assert "Atlantic" in str(shown["story"]["pages"]) and shown["story"]["checkpoints"]
         assert VIEWS["project"](desk, {"path": "/etc"})[1]["trouble"]
         assert template == "project.html"
+
+
+def test_documents_are_taken_in_and_folders_followed(owner, server, root):
+    """A file by a form, found by its words; a folder below `server.project_roots`, and no other."""
+    secret = owner.secret
+    assert (
+        owner.upload("../winds.md", b"# Winds\n\nThe mistral blows from the north.\n", form=secret, title="")[
+            0
+        ]
+        == 303
+    )
+    at = owner.headers["location"]
+    assert "mistral" in owner.get(at)[1] and "<h1" in owner.get(at)[1]
+    assert "winds" in owner.get("/view/knowledge?ask=mistral")[1]
+    assert owner.upload("x.md", b"# X\n\nNo.\n", form="wrong", title="")[0] == 403
+    assert Visitor(server.port).upload("x.md", b"# X\n\nNo.\n", form=secret, title="")[0] == 403
+    assert owner.upload("", b"", form=secret, title="")[0] == 422
+    assert owner.upload("x.exe", b"MZ\x00\x01", form=secret, title="")[0] == 422
+    name = re.search(r"id=([^&]+)", at)[1]
+    assert owner.post("drop", id=name)[0] == 200 and owner.get(at)[0] == 404
+
+    folder = root.parent / "folders" / "charts"
+    folder.mkdir(parents=True)
+    (folder / "shoals.md").write_text("# Shoals\n\nThe Goodwin sands move.\n")
+    assert owner.post("link", path=str(root.parent))[0] == 403
+    assert owner.post("link", path=str(folder))[0] == 200
+    assert "charts" in owner.get("/view/knowledge")[1]
+    assert owner.post("unlink", name="charts")[0] == 200
+    assert (folder / "shoals.md").exists() and "Unlink" not in owner.get("/view/knowledge")[1]
+
+
+def test_what_is_coming_up_shows_when_it_is_due(root):
+    """The day a plan is for, not the day it was made; every template can be read before anybody looks."""
+    with Memory(load(root, embedding__provider="none"), background=False) as memory:
+        pages = Pages(SimpleNamespace(memory=memory), Visitors(root), lambda _: 500, lambda: False)
+        pages.prepare()
+        plan = {"id": "alice_fs_1", "title": "Pay the harbour", "starts": "2026-11-01", "ends": "2026-12-04"}
+        parts = pages._templates.get_template("parts.html").module
+        assert "2026-12-03" in parts.coming(Desk(memory, OPEN), [{**plan, "due": "2026-12-03"}])
+        assert "2026-12-04" in parts.coming(Desk(memory, OPEN), [{**plan, "due": ""}])
 
 
 def test_forgetting_is_looked_at_first(owner):

@@ -47,6 +47,9 @@ VERSIONS = ("/api/v1", "/api/v2")
 EVENTS = "/events"
 
 
+_PREPARE_SECONDS = 2.0
+
+
 class _Routes:
     """Turns the table into Starlette routes bound to one memory."""
 
@@ -149,6 +152,13 @@ class _Routes:
 
         return Pages(self.memory, self.visitors, lambda error: refusal_for(error).status, self.stopping)
 
+    async def prepare(self) -> None:
+        """Load the page while nobody waits for it, a moment after the server began."""
+        await asyncio.sleep(_PREPARE_SECONDS)
+        with contextlib.suppress(CairnError, OSError):  # whoever asks is told
+            pages = await asyncio.to_thread(lambda: self.pages)
+            await self.memory.pools.run(pages.prepare, writes=False)
+
     async def page(self, request: Request) -> Response:
         pages = await asyncio.to_thread(lambda: self.pages)
         return await pages(request)
@@ -213,6 +223,8 @@ def build_app(
             if hooks:
                 held = await asyncio.to_thread(_answer_hooks, memory.memory)
                 open_now.push_async_callback(asyncio.to_thread, held.close)
+                preparing = asyncio.create_task(routes.prepare())
+                open_now.callback(preparing.cancel)
             open_now.push_async_callback(routes.mcp.close)
             yield
 

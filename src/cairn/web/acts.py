@@ -15,6 +15,7 @@ from typing import Any
 from cairn.errors import Conflict, Invalid
 from cairn.memory import Memories
 from cairn.operations.browse import Browse
+from cairn.operations.knowledge import Knowledge
 from cairn.operations.memories import Remember
 from cairn.operations.persons import Persons
 from cairn.operations.time import Time
@@ -22,7 +23,7 @@ from cairn.operations.upkeep import Upkeep
 from cairn.web import views
 from cairn.web.desk import Desk
 
-Form = Mapping[str, str]
+Form = Mapping[str, Any]
 
 
 @dataclass
@@ -189,6 +190,40 @@ def checkpoint(desk: Desk, form: Form) -> Done:
     return Done(f"{made['id']} is marked.", desk.link("/view/project"))
 
 
+# ---------------------------------------------------------------- documents
+
+
+def upload(desk: Desk, form: Form) -> Done:
+    """Take in one file as a document."""
+    file, name = form.get("file"), form.get("file_name", "")
+    if not isinstance(file, bytes) or not name:
+        raise Invalid("file: choose a file to take in.", field="file")
+    more = {"category_id": form["category"].strip()} if form.get("category", "").strip() else {}
+    title = form.get("title", "").strip() or name.rpartition(".")[0] or name
+    made = desk.ask(Knowledge.knowledge_upload, title=title, file=file, file_name=name, **more)
+    return Done(f"{title} is taken in.", desk.link("/view/document", id=made["doc_id"]))
+
+
+def drop(desk: Desk, form: Form) -> Done:
+    """Remove a document."""
+    desk.ask(Knowledge.knowledge_remove, doc_id=form.get("id", ""))
+    return Done("The document is removed.", desk.link("/view/knowledge"))
+
+
+def link(desk: Desk, form: Form) -> Done:
+    """Follow a folder where it lies."""
+    made = desk.ask(Knowledge.knowledge_link, path=form.get("path", ""))
+    return Done(
+        f"{made['name']} is followed; documents so far: {made['documents']}.", desk.link("/view/knowledge")
+    )
+
+
+def unlink(desk: Desk, form: Form) -> Done:
+    """No longer follow a folder; its files stay as they are."""
+    desk.ask(Knowledge.knowledge_unlink, name=form.get("name", ""))
+    return Done("The folder is no longer followed; its files are as they were.", desk.link("/view/knowledge"))
+
+
 # ---------------------------------------------------------------- upkeep
 
 
@@ -264,6 +299,10 @@ ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
     "remember": remember,
     "core": core,
     "checkpoint": checkpoint,
+    "upload": upload,
+    "drop": drop,
+    "link": link,
+    "unlink": unlink,
     "sync": sync,
     "rebuild": rebuild,
     "repair": repair,

@@ -19,12 +19,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from jinja2 import Environment, FileSystemLoader
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from cairn.aio import AsyncMemory
 from cairn.errors import CairnError, Forbidden, Invalid, NotFound
-from cairn.rights import Grant
+from cairn.operations.browse import Browse
+from cairn.rights import OPEN, Grant
 from cairn.types import Space
 from cairn.version import VERSION
 from cairn.web import marking
@@ -140,8 +142,8 @@ class Pages:
         return answer
 
     async def _act(self, request: Request, name: str, visit: Visit | None, grant: Grant) -> Response:
-        form = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
-        if visit is None or not hmac.compare_digest(form.get("form", ""), visit.form):
+        form = await _form(request)
+        if visit is None or not hmac.compare_digest(str(form.get("form", "")), visit.form):
             raise Forbidden("This form is not of this visit: load the page again, then send it.")
         if name == "leave":
             self.visitors.end(visit)
@@ -236,6 +238,13 @@ class Pages:
         }
         return made
 
+    def prepare(self) -> None:
+        """Do what the first visitor would wait for: read the templates, and what a search needs."""
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
+        desk = Desk(self.memory.memory, OPEN)
+        desk.told(Browse.find, query="ready", limit=1)
+
     # ------------------------------------------------------------ its files
 
     @cached_property
@@ -317,6 +326,28 @@ class Pages:
 
 
 KNOWN = frozenset({*VIEWS, "static", "do", "open", "login", "events", "raw", "export"})
+
+
+async def _form(request: Request) -> dict[str, Any]:
+    """The fields of a form; a file is its bytes, and its name is the field `file_name`.
+
+    Raises:
+        Invalid: it is no form.
+    """
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+    try:
+        sent = await request.form(max_files=1, max_fields=50)
+    except (HTTPException, ValueError):
+        raise Invalid("The form could not be read: load the page again, then send it.") from None
+    fields: dict[str, Any] = {}
+    for name, value in sent.items():
+        if isinstance(value, str):
+            fields[name] = value
+        elif value.filename:
+            fields[name] = await value.read()
+            fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
+    return fields
 
 
 def _uncached() -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The memory as a picture: who and what, row by row, over time; each spot is a link to what it stands for.
 
 Rows are people, agents and the project, then the words that stand in most titles. A spot is as large as there are
-entries of that row in that stretch of time, so one sees when something was talked about, and goes there.
+entries of that row in that stretch of time, so one sees when something was talked about, and goes there. A bow joins
+whoever and whatever the same entries are of: it leads to them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _COLUMNS = 26
 _MOST_OWNERS = 24
 _TOPICS = 12
 _READ = 1000
+_MOST_BOWS = 60
+_PROJECT = "the project"
 _HIGH, _LEFT, _TOP = 30, 150, 34
 _ACROSS, _NARROWEST, _WIDEST = 780, 24, 60
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -85,7 +88,7 @@ def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
     told = desk.ask(Browse.timeline, limit=_READ, days=True, **asked)
     days = [date.fromisoformat(one["day"]) for one in told["days"]]
     if not days:
-        return {"rows": [], "columns": []}
+        return {"rows": [], "columns": [], "bows": []}
     first, last = min(days), max(days)
     step = max(1, math.ceil(((last - first).days + 1) / _COLUMNS))
     columns = [first + timedelta(days=n * step) for n in range(((last - first).days // step) + 1)]
@@ -104,12 +107,18 @@ def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
             end = start + timedelta(days=step - 1)
             spot["words"] = f"{row['name']}: {spot['count']} from {start} to {end}"
             spot["href"] = desk.link("/", **row["query"], since=start.isoformat(), until=end.isoformat())
+    lines = {(row["name"], row["sort"] == "topic"): row["y"] for row in rows}
+    bows = _bows(desk, told["entries"], lines, first, step)
+    for bow in bows:
+        x, bulge = _LEFT + bow["column"] * wide + wide // 2, wide // 2
+        bow["path"] = f"M{x} {bow['from']} Q{x + bulge} {(bow['from'] + bow['to']) // 2} {x} {bow['to']}"
     every = max(1, 110 // wide)
     marks = [
         {"x": _LEFT + n * wide, "text": f"{day:%d %b %Y}"} for n, day in enumerate(columns) if n % every == 0
     ]
     return {
         "rows": rows,
+        "bows": bows,
         "columns": marks,
         "width": _LEFT + len(columns) * wide + 70,
         "height": _TOP + len(rows) * _HIGH + 12,
@@ -124,6 +133,30 @@ def _spots(days: Counter[date], first: date, step: int, columns: int) -> list[di
     return [{"column": column, "count": count} for column, count in sorted(counted.items())]
 
 
+def _bows(
+    desk: Desk, entries: list[Mapping[str, Any]], at: Mapping[tuple[str, bool], int], first: date, step: int
+) -> list[dict[str, Any]]:
+    """Which owner and which topic the same entries are of, in each stretch of time; the strongest alone."""
+    shared: Counter[tuple[str, str, str, int]] = Counter()
+    for one in entries:
+        name = one["owner"] or _PROJECT
+        if one["timestamp"] and (name, False) in at:
+            column = (date.fromisoformat(one["timestamp"][:10]) - first).days // step
+            for word in {found.casefold() for found in _WORD.findall(one["title"])}:
+                if (word, True) in at:
+                    shared[one["scope"], one["owner"], word, column] += 1
+    bows = []
+    for (scope, owner, word, column), count in shared.most_common(_MOST_BOWS):
+        start = first + timedelta(days=column * step)
+        end = start + timedelta(days=step - 1)
+        bows.append({
+            "column": column, "from": at[owner or _PROJECT, False], "to": at[word, True],
+            "words": f"{owner or _PROJECT} and {word}: {count} from {start} to {end}",
+            "href": desk.link("/", q=word, who=f"{scope}:{owner}", since=start.isoformat(), until=end.isoformat()),
+        })  # fmt: skip
+    return bows
+
+
 def _owners(
     desk: Desk, asked: Mapping[str, str], first: date, step: int, columns: int
 ) -> list[dict[str, Any]]:
@@ -136,7 +169,7 @@ def _owners(
         told = desk.ask(Browse.timeline, scope=one["scope"], owner=one["owner"], limit=1, days=True, **more)
         days = Counter({date.fromisoformat(day["day"]): day["count"] for day in told["days"]})
         if days:
-            name = one["owner"] or "the project"
+            name = one["owner"] or _PROJECT
             rows.append({
                 "name": name, "sort": one["scope"], "spots": _spots(days, first, step, columns),
                 "query": {"who": f"{one['scope']}:{one['owner']}"},

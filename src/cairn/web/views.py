@@ -79,6 +79,15 @@ def home(desk: Desk, query: Query) -> Shown:
     return "home.html", shown
 
 
+def grown(days: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same stretches with how many entries there were at the end of each."""
+    stretches, total = bars(days), 0
+    for one in stretches:
+        total += one["count"]
+        one["sum"] = total
+    return [{**one, "tall": max(1, round(36 * one["sum"] / total))} for one in stretches]
+
+
 def bars(days: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The activity strip: at most so many bars over all there is, each a stretch of days."""
     if not days:
@@ -257,6 +266,7 @@ def knowledge(desk: Desk, query: Query) -> Shown:
         "ask": words,
         "found": None,
         "wanted": marking.terms(words),
+        "roots": desk.memory.settings.server.project_roots,
     }
     if words:
         shown["found"] = desk.ask(
@@ -292,6 +302,7 @@ def health(desk: Desk, query: Query) -> Shown:
         shown["strategies"] = desk.ask(Upkeep.strategies)["strategies"]
         shown["standing"] = desk.ask(Standing.status)
         shown["findings"] = desk.ask(Upkeep.doctor)["findings"] if query.get("look") else None
+        shown["grown"] = grown(desk.ask(Browse.timeline, limit=1, days=True)["days"])
         shown["failures"] = (desk.tried(Upkeep.failures) or {"failures": []})["failures"]
     return "health.html", shown
 
