@@ -206,8 +206,11 @@ def serve(root: str | None, folder: str) -> int:
         )
     if importlib.util.find_spec("mcp") is None:
         raise Misconfigured(MISSING, setting="mcp")
-    reply = _caller(root)  # its process opens the memory meanwhile
-    front = mcp_quick.Front(reply, folder, sys.stdout.buffer, is_off=_is_off(folder))
+    is_off = _is_off(folder)
+    reply: Reply = (
+        (lambda _message: {"error": SWITCHED_OFF}) if is_off else _caller(root)
+    )  # opens the memory meanwhile
+    front = mcp_quick.Front(reply, folder, sys.stdout.buffer, is_off=is_off)
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         if lines := front.run(iter(sys.stdin.buffer.readline, b"")):
             serve_rest(reply, folder, lines, sys.stdin.buffer, sys.stdout.buffer)
