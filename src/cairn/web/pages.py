@@ -25,8 +25,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from cairn.aio import AsyncMemory
 from cairn.errors import CairnError, Forbidden, Invalid, NotFound
-from cairn.operations.browse import Browse
-from cairn.rights import OPEN, Grant
+from cairn.rights import Grant
 from cairn.types import Space
 from cairn.version import VERSION
 from cairn.web import marking
@@ -77,6 +76,7 @@ class Pages:
         self.visitors = visitors
         self._status_of = status_of
         self._is_stopping = is_stopping
+        self._loading: asyncio.Task[None] | None = None
 
     async def __call__(self, request: Request) -> Response:
         path = request.url.path.removeprefix("/view/").removeprefix("/").rstrip("/")
@@ -139,6 +139,7 @@ class Pages:
             return self._page(request, template, shown, desk)
 
         answer: Response = await self.memory.pools.run(work, writes=False)
+        self._expect_a_search()
         return answer
 
     async def _act(self, request: Request, name: str, visit: Visit | None, grant: Grant) -> Response:
@@ -239,11 +240,23 @@ class Pages:
         return made
 
     def prepare(self) -> None:
-        """Do what the first visitor would wait for: read the templates, and what a search needs."""
+        """Do what the first visitor would wait for: read the templates.
+
+        What a search needs is loaded beside the first view (`_expect_a_search`): most servers are never looked at.
+        """
         for name in self._templates.list_templates():
             self._templates.get_template(name)
-        desk = Desk(self.memory.memory, OPEN)
-        desk.told(Browse.find, query="ready", limit=1)
+
+    def _expect_a_search(self) -> None:
+        """Load the embedding model, if there is one, while the first view is read."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(self.memory.pools.run(self._load_model, writes=False))
+
+    def _load_model(self) -> None:
+        with contextlib.suppress(CairnError):  # whoever searches is told
+            embedder = self.memory.memory.parts.embedder()
+            if embedder is not None:
+                embedder.embed(["ready"])
 
     # ------------------------------------------------------------ its files
 
