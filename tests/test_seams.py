@@ -64,6 +64,7 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
         "remove",
         "scan",
         "sweep",
+        "trouble",
         "watch",
     }
     assert StorageBackend.__abstractmethods__ == (VERBS - {"resolve"}) | {"capabilities"}

@@ -54,7 +54,7 @@ def test_tokens_come_and_go_under_a_running_server(tmp_path):
         secret = secret.strip()
         assert (code, secret.startswith("cairn_"), "this once" in told) == (0, True, True)
         assert (status(secret), status(OLD), status("cairn_" + "x" * 43)) == (200, 200, 401)
-        assert status(secret, path="/api/v1/recall", body={"query": "x"}) == 403
+        assert status(secret, path="/api/v1/recall", body={"query": "x", "user_id": "bob"}) == 403
 
         answer = server.call(
             "POST", "/api/v1/tokens", {"name": "web", "rights": "rw owner=bob rate=1"}, headers=bearer(OLD)
@@ -94,7 +94,7 @@ def test_tokens_come_and_go_under_a_running_server(tmp_path):
     assert found[0]["about"]["session_id"] == forged
     for row in (
         ("ci", "search", "alice", "done"),
-        ("ci", "recall", None, "FORBIDDEN"),
+        ("ci", "recall", "bob", "FORBIDDEN"),
         ("web", "search", "bob", "done"),
         ("web", "unmatched", None, "RATE_LIMITED"),
         ("ops", "add_token", None, "done"),

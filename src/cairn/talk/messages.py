@@ -145,6 +145,9 @@ def checked_metadata(value: object, where: str) -> Mapping[str, Any] | None:
     return value or None
 
 
+_NOT_TEXT = ("sender_id", "role", "id")
+
+
 def redacted(message: Message, redact: _Redact, where: str = "message") -> Message:
     """`message` with `redact` applied to every text in it, whatever its field is called and however deep it stands.
 
@@ -156,21 +159,27 @@ def redacted(message: Message, redact: _Redact, where: str = "message") -> Messa
             f"{where}.sender_id holds a credential: ids stand in names of files. Use another.",
             field=f"{where}.sender_id",
         )
-    cleaned: Message = with_texts(message, redact, skip=("sender_id", "role", "id"))
-    if isinstance(cleaned.content, str) or not any(item.base64 for item in cleaned.content):
-        return cleaned
-    return replace(cleaned, content=tuple(_attached(item, redact) for item in cleaned.content))
+    items = () if isinstance(message.content, str) else message.content
+    if not any(item.base64 for item in items):
+        return with_texts(message, redact, skip=_NOT_TEXT)  # type: ignore[no-any-return]
+    bare = replace(message, content=tuple(replace(item, base64=None) for item in items))
+    cleaned = with_texts(bare, redact, skip=_NOT_TEXT)
+    content = tuple(
+        replace(item, base64=whole.base64 and _looked_into(whole.base64, redact))
+        for item, whole in zip(cleaned.content, items, strict=True)
+    )
+    return replace(cleaned, content=content)  # type: ignore[no-any-return]
 
 
-def _attached(item: ContentItem, redact: _Redact) -> ContentItem:
-    """A content item whose attachment, where it is text, went through `redact`, too."""
+def _looked_into(attached: str, redact: _Redact) -> str:
+    """An attachment whose text went through `redact`; an image or a sound has none, and is looked at as it stands."""
     try:
-        text = base64.b64decode(item.base64 or "", validate=True).decode("utf-8")
+        text = base64.b64decode(attached, validate=True).decode("utf-8")
     except ValueError:
-        return item  # an image, a sound: no text to look at
+        return redact(attached)
     if (kept := redact(text)) == text:
-        return item
-    return replace(item, base64=base64.b64encode(kept.encode("utf-8")).decode("ascii"))
+        return attached
+    return base64.b64encode(kept.encode("utf-8")).decode("ascii")
 
 
 def _check_count(count: int) -> None:
