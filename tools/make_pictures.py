@@ -29,9 +29,14 @@ TALK = (
     ("alice", "أحب القهوة العربية في الصباح", "Noted."),
     ("alice", "Actually I moved again: since October I live in Porto.", "Porto it is."),
 )  # fmt: skip
+DOCUMENTS = {
+    "Tide tables": "## Springs\n\nThe water is highest two days after full moon.\n\n## Neaps\n\nThe difference is least at half moon.",
+    "Harbour rules": "## Speed\n\nFive knots inside the walls.\n\n## Berths\n\nVisitors moor at the east quay.",
+}
 VIEWS = {
     "timeline": "/",
     "search": "/?q=where+does+alice+live",
+    "people": "/view/people",
     "person": "/view/who?scope=user&owner=alice",
     "review": "/view/review",
     "project": "/view/project",
@@ -65,6 +70,8 @@ def fill(root: Path) -> None:
             memory.remember(text, origin="agent")
         memory.remember("Alice drinks her coffee black.", "preference", "user", "alice", origin="agent")
         memory.memories.set_core(projectSummary="A parser for tide tables.", activeFocus=["leap seconds"])
+        for title, text in DOCUMENTS.items():
+            memory.knowledge_upload(title, f"# {title}\n\n{text}\n", category_id="manuals")
         memory.checkpoint("before the move")
         memory.sync()
 
