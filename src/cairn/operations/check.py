@@ -53,6 +53,8 @@ def checked(
             continue
         try:
             values[one.name] = _value(one.type, one.says, given[name], text=text)
+        except OverflowError:
+            troubles.append(f"{name}: is too large a number")
         except ValueError as error:
             troubles.append(f"{name}: {error}")
     troubles += [f"{str(name)[:80]}: unknown {what}; remove it" for name in given if name not in known]
@@ -120,7 +122,7 @@ def _check_limits(says: Says, value: Any) -> None:
         return
     if isinstance(value, int | float):
         if not (says.low is None or value >= says.low) or not (says.high is None or value <= says.high):
-            raise ValueError(f"is {value:.60g}: use {_span(says)}")
+            raise ValueError(f"is {str(value)[:60]}: use {_span(says)}")
         return
     size = len(value)
     of = "characters" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else "items"
@@ -130,7 +132,7 @@ def _check_limits(says: Says, value: Any) -> None:
         raise ValueError(f'"{value[:60]}" has characters that it cannot have ({says.pattern})')
     if says.each is not None and not isinstance(value, str | bytes):
         for item in value:
-            if not says.each[0] <= len(item) <= says.each[1]:
+            if not isinstance(item, str) or not says.each[0] <= len(item) <= says.each[1]:
                 raise ValueError(f"each item has {says.each[0]} to {says.each[1]} characters")
 
 

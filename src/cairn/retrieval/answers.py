@@ -146,7 +146,7 @@ def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, fil
         raise Invalid(
             f'consistency "{request.consistency}" is neither eventual nor strong.', field="consistency"
         )
-    if unknown := [kind for kind in request.kinds if kind not in FURTHER]:
+    if unknown := [kind for kind in request.kinds if str(kind) not in FURTHER]:
         raise Invalid(f'kinds: "{str(unknown[0])[:60]}" is not one of {", ".join(FURTHER)}.', field="kinds")
     scope = request.scope or owner_scope(
         request.user_id, request.agent_id, request.app_id, request.project_id
