@@ -8,7 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import access as answers
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import CairnError, Conflict, Invalid
 from cairn.notes.format import list_items
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import browse as answers
 from cairn.operations.fields import MAX_TEXT, AnyScope, AppId, Explain, Owner, ProjectId
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.operations.talk import LimitedTo

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import knowledge as answers
 from cairn.operations.fields import MAX_ID, AppId, Consistency, ProjectId
 from cairn.operations.table import Room, operation, says
 from cairn.types import Space

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import Invalid, NotFound, Unavailable
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import memories as answers
 from cairn.operations.fields import (
     ID_PATTERN,
     MAX_ID,

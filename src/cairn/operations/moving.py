@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid, NotFound
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import upkeep as answers
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import persons as answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, ProjectId, SessionId
 from cairn.operations.memories import every_file, purge_history, purge_index, unsettled
 from cairn.operations.table import Granted, Room, operation, says

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import Invalid, Unavailable
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import recall as answers
 from cairn.operations.fields import (
     ID_PATTERN,
     MAX_ID,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import repositories as answers
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import upkeep as answers
 from cairn.operations.table import Room, operation
 from cairn.version import VERSION
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import NotFound
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import talk as answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Message, Space, with_texts

@@ -12,7 +12,8 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import time as answers
 from cairn.operations.fields import AppId, DryRun, ProjectId
 from cairn.operations.table import Room, operation, says
 from cairn.timetravel.changes import difference

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import place_of
-from cairn.operations import answers, rules
+from cairn.operations import rules
+from cairn.operations.answers import upkeep as answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId
 from cairn.operations.table import Room, operation, says
 from cairn.seams import Locator

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cairn.operations import answers
+from cairn.operations.answers import shared, upkeep
 from cairn.operations.check import object_schema, schema_of, shape_schemas
 from cairn.operations.table import REQUIRED, Field
 from cairn.surfaces.routes import Route, takes_files
@@ -15,7 +15,7 @@ from cairn.version import VERSION
 
 def describe(routes: Sequence[Route], prefixes: Sequence[str]) -> dict[str, Any]:
     """The whole description as one JSON value, in a stable order."""
-    shapes: dict[str, type] = {"ErrorAnswer": answers.ErrorAnswer, "HealthAnswer": answers.HealthAnswer}
+    shapes: dict[str, type] = {"ErrorAnswer": shared.ErrorAnswer, "HealthAnswer": upkeep.HealthAnswer}
     requests: dict[str, Any] = {}
     paths: dict[str, Any] = {
         "/health": {"get": _bare("health", "How the server and the index are.", _reference("HealthAnswer"))},
