@@ -15,7 +15,7 @@ from cairn.operations.prompt import prompt
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of, within_budget
 from cairn.retrieval.late import late_matches, weighed
 from cairn.retrieval.search import SearchRequest
-from cairn.seams import TokenVectors
+from cairn.seams.models import TokenVectors
 from tests.search_world import ALICE, SearchWorld
 
 FILLER = "The meeting went on about the budget of the second quarter and nothing was decided there. "

@@ -10,7 +10,8 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend
 from cairn.errors import Invalid
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Capabilities, Locator, iterate_files
+from cairn.seams import Capabilities, Locator
+from cairn.seams.storage import iterate_files
 from cairn.types import Scope, Space
 
 

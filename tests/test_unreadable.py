@@ -11,7 +11,8 @@ import pytest
 
 import cairn
 from cairn.errors import CairnError
-from cairn.seams import Locator, iterate_files
+from cairn.seams import Locator
+from cairn.seams.storage import iterate_files
 from tests.surfaces.served import serving
 from tests.waiting import until
 

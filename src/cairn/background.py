@@ -24,7 +24,7 @@ from cairn.parts import Parts, Stage
 
 if TYPE_CHECKING:
     from cairn.governed.lifecycle import Trigger
-    from cairn.seams import Watch
+    from cairn.seams.storage import Watch
     from cairn.strategies.engine import Engine
 
 _log = logging.getLogger("cairn")

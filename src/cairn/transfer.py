@@ -24,7 +24,8 @@ from pathlib import Path
 from cairn.engines.files import DeviceLocalBackend
 from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of, space_of
-from cairn.seams import Journals, Locator, StorageBackend, content_hash, iterate_files
+from cairn.seams import Journals, Locator, StorageBackend, content_hash
+from cairn.seams.storage import iterate_files
 
 LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git", ".cairn-move.jsonl"})
 # Copies of the settings that editors and sync programs leave beside them, and environment files.

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from cairn.engines import objects, postgres
 from cairn.errors import CairnError
-from cairn.seams import journal_unit
+from cairn.seams.journals import journal_unit
 
 
 def ignore_if_match() -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from cairn.notes.kinds import KINDS
-from cairn.seams import iterate_files
+from cairn.seams.storage import iterate_files
 from cairn.strategies.statements import statements_of
 from cairn.talk.sessions import SessionLog, place_of_session, sessions_of
 from cairn.types import Scope, Space

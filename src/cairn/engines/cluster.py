@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from cairn.engines.objects import TAG, ObjectBackend, opened_store, written_by_another
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
-from cairn.seams import Info, Locator, Locks, Watch, content_hash
+from cairn.seams import Info, Locator, Locks, content_hash
+from cairn.seams.storage import Watch
 
 if TYPE_CHECKING:
     from cairn.config import Settings

@@ -22,7 +22,8 @@ from cairn.engines import minilm, quiet
 from cairn.engines.model_http import ModelEndpoint, NoAnswer
 from cairn.errors import Misconfigured, Unavailable
 from cairn.language.words import tokens
-from cairn.seams import Embedder, TokenVectors
+from cairn.seams import Embedder
+from cairn.seams.models import TokenVectors
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,17 +12,9 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from cairn.errors import CairnError, Invalid, NotFound, StorageFailed
-from cairn.seams import (
-    Capabilities,
-    DerivedMaintenance,
-    Info,
-    Journals,
-    Locator,
-    Locks,
-    StorageBackend,
-    Watch,
-    WrittenJournals,
-)
+from cairn.seams import Capabilities, DerivedMaintenance, Info, Journals, Locator, Locks, StorageBackend
+from cairn.seams.journals import WrittenJournals
+from cairn.seams.storage import Watch
 
 
 class ForeignBackend(StorageBackend):

@@ -11,14 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, Unavailable
-from cairn.seams import (
-    Capabilities,
-    Info,
-    Locator,
-    StorageBackend,
-    checked_new_name,
-    content_hash,
-)
+from cairn.seams import Capabilities, Info, Locator, StorageBackend, checked_new_name, content_hash
 
 __all__ = ["InMemoryBackend", "InMemoryLocks"]
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from cairn.engines.convert import MAX_BYTES, text_of
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
 from cairn.language.documents import FOLDER, LINKED, LINKS
-from cairn.seams import Capabilities, Info, Locator, StorageBackend, iterate_files
+from cairn.seams import Capabilities, Info, Locator, StorageBackend
+from cairn.seams.storage import iterate_files
 
 _NAME = re.compile(r"[\w-][\w.-]{0,59}")
 _HEAD = "# Folders that are searched where they lie; nothing is ever written to them. See `cairn knowledge link`.\n"

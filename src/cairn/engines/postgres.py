@@ -18,15 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.engines.inmemory import InMemoryLocks
 from cairn.errors import Misconfigured, StorageFailed, Unavailable
-from cairn.seams import (
-    JournalSlice,
-    Locator,
-    Locks,
-    journal_made_anew,
-    journal_moved,
-    journal_slice,
-    journal_unit,
-)
+from cairn.seams import JournalSlice, Locator, Locks
+from cairn.seams.journals import journal_made_anew, journal_moved, journal_slice, journal_unit
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

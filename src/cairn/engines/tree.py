@@ -23,7 +23,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import lru_cache
 
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
-from cairn.seams import MAX_SEGMENT_BYTES, Locator, checked_new_name
+from cairn.seams import Locator, checked_new_name
+from cairn.seams.storage import MAX_SEGMENT_BYTES
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a pipe somebody left in the tree must not hang.

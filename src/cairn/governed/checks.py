@@ -15,7 +15,7 @@ from cairn.governed import core, gate, lifecycle, pages
 from cairn.governed.memories import Keeper
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Record, misread
 from cairn.governed.secrets import redact
-from cairn.seams import iterate_files
+from cairn.seams.storage import iterate_files
 from cairn.types import Scope, Space
 
 

@@ -42,7 +42,8 @@ from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.notes.format import list_items
 from cairn.notes.kinds import kind_of_entry, space_of
-from cairn.seams import Locator, iterate_files
+from cairn.seams import Locator
+from cairn.seams.storage import iterate_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Entry, Scope, Space, split_public_id
 

@@ -18,7 +18,8 @@ from cairn.errors import Conflict, NotFound
 from cairn.governed import core
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
-from cairn.seams import Locator, content_hash, iterate_files
+from cairn.seams import Locator, content_hash
+from cairn.seams.storage import iterate_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Scope, Space
 

@@ -29,7 +29,8 @@ from cairn.language.words import word_set
 from cairn.notes.format import list_items
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import Draft
-from cairn.seams import Locator, iterate_files
+from cairn.seams import Locator
+from cairn.seams.storage import iterate_files
 from cairn.talk.sessions import message_id, place_of_session, session_locator
 from cairn.types import Entry, Scope, Space
 

@@ -36,7 +36,8 @@ from cairn.notes.format import list_items, parse_note
 from cairn.notes.kinds import Place, place_of
 from cairn.notes.notebook import Draft
 from cairn.notes.unions import forgotten_marks
-from cairn.seams import Locator, content_hash, iterate_files
+from cairn.seams import Locator, content_hash
+from cairn.seams.storage import iterate_files
 from cairn.talk.lines import hashed_key
 from cairn.talk.sessions import SessionState, message_id, place_of_session
 from cairn.types import Entry, Scope, split_public_id

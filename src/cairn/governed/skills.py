@@ -26,7 +26,8 @@ from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.language.near import jaccard
 from cairn.language.words import word_set
-from cairn.seams import Locator, iterate_files
+from cairn.seams import Locator
+from cairn.seams.storage import iterate_files
 from cairn.types import Scope, Space
 
 SUPERSEDES_AT = 0.72

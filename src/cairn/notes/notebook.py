@@ -39,7 +39,8 @@ from cairn.notes.kinds import (
 )
 from cairn.notes.own import OwnTexts
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock, iterate_files
+from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock
+from cairn.seams.storage import iterate_files
 from cairn.types import Entry, Scope, Space
 
 ChangeType = Literal["added", "modified", "deleted"]

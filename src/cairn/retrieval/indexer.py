@@ -44,8 +44,8 @@ from cairn.seams import (
     State,
     StorageBackend,
     Tier,
-    TokenVectors,
 )
+from cairn.seams.models import TokenVectors
 from cairn.talk.sessions import SessionLog, place_of_session
 from cairn.types import Change, Freshness, Scope
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from cairn.seams import TokenVectors
+    from cairn.seams.models import TokenVectors
 
 # A larger product is shared out among the library's threads, which spin while they wait for each other: eight times
 # the processor time for the same numbers.

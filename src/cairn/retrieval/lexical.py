@@ -36,7 +36,8 @@ from cairn.index.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
 from cairn.retrieval.reading import read_note, read_session
-from cairn.seams import Journals, Locator, StorageBackend, iterate_files
+from cairn.seams import Journals, Locator, StorageBackend
+from cairn.seams.storage import iterate_files
 from cairn.talk.sessions import SessionLog, place_of_session, sessions_of
 from cairn.types import Scope
 

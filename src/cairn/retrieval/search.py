@@ -46,7 +46,8 @@ from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checke
 from cairn.retrieval.fitting import expired, falling, fits_of, rarity, says_nothing, standing
 from cairn.retrieval.late import late_matches, weighed
 from cairn.retrieval.rank import Legs, Question
-from cairn.seams import Clock, Embedder, TokenVectors, Writer
+from cairn.seams import Clock, Embedder, Writer
+from cairn.seams.models import TokenVectors
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 
 if TYPE_CHECKING:

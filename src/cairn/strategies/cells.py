@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import KINDS
-from cairn.seams import Journals, Locator, iterate_files
+from cairn.seams import Journals, Locator
+from cairn.seams.storage import iterate_files
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.sessions import (
     CellCorrections,

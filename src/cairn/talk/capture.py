@@ -15,7 +15,8 @@ from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Una
 from cairn.notes.format import checked_day
 from cairn.notes.kinds import scope_locator
 from cairn.notes.notebook import Notebook, OnChange
-from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBackend, Writer, iterate_files
+from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBackend, Writer
+from cairn.seams.storage import iterate_files
 from cairn.talk import messages as incoming
 from cairn.talk.extract import Extractor
 from cairn.talk.inbox import Inbox

@@ -1,0 +1,431 @@
+"""Where the truth is kept: seven verbs over `Locator`s, three declared extensions, and the tiers of a root.
+
+No file-system path crosses this seam: what the rest of Cairn holds is a `Locator`.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import inspect
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from cairn.errors import CairnError, Invalid, InvalidLocatorError, Misconfigured, NotFound, ProtocolError
+from cairn.seams.journals import WrittenJournals
+from cairn.types import is_device_name
+
+if TYPE_CHECKING:
+    from cairn.seams.journals import Journals
+    from cairn.seams.locks import Locks
+
+
+MAX_SEGMENT_BYTES = 255
+
+MAX_KEY_BYTES = 3072
+
+_UNUSABLE = re.compile(r"[\\\x00-\x1f\x7f]")
+
+
+def normalize_key(key: str) -> str:
+    """Return the one canonical form of a backend-relative key.
+
+    Empty and `.` segments are dropped and a leading `/` is made relative. `..`, a backslash, NUL and other
+    control characters, lone surrogates and over-long segments raise `InvalidLocatorError`: no key can reach
+    beyond its backend's root, and none is accepted that a file system could not carry.
+    """
+    if not isinstance(key, str):
+        raise InvalidLocatorError(f"A locator key must be a string, not {type(key).__name__}.", key=key)
+    segments = []
+    for segment in key.split("/"):
+        if segment in {"", "."}:
+            continue
+        if segment == "..":
+            raise InvalidLocatorError(f"{_shown(key)}: '..' would leave the root.", key=key)
+        if _UNUSABLE.search(segment):
+            raise InvalidLocatorError(
+                f"{_shown(key)}: backslash, NUL and control characters cannot be part of a key.", key=key
+            )
+        try:
+            size = len(segment) if segment.isascii() else len(segment.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise InvalidLocatorError(f"{_shown(key)}: not valid Unicode.", key=key) from None
+        if size > MAX_SEGMENT_BYTES:
+            raise InvalidLocatorError(
+                f"{_shown(key)}: a segment has {size} bytes, more than the {MAX_SEGMENT_BYTES} a file name can "
+                "have.",
+                key=key,
+            )
+        segments.append(segment)
+    normal = "/".join(segments)
+    if len(normal.encode("utf-8")) > MAX_KEY_BYTES:
+        raise InvalidLocatorError(f"{_shown(key)}: the key is longer than {MAX_KEY_BYTES} bytes.", key=key)
+    return normal
+
+
+def checked_new_name(name: str, key: str) -> None:
+    """Refuse to make a file or folder that other systems could not carry; what is there already stays usable.
+
+    Windows takes some names for devices and drops a dot or blank at the end. A key may say such a name; a
+    backend refuses to create it, because a tree that is synced or cloned would break there.
+    """
+    if is_device_name(name) or name[-1:] in {".", " "}:
+        raise InvalidLocatorError(
+            f'{_shown(key)}: "{_shown(name)}" cannot be a file name everywhere (a device name, or a dot or blank '
+            "at its end); choose another.",
+            key=key,
+        )
+
+
+def content_hash(content: str | bytes) -> str:
+    """The currency of compare-and-swap: sha256, in hex, of the text's UTF-8 bytes.
+
+    Times of synced files lie; content does not. "" stands for "nothing there".
+    """
+    return hashlib.sha256(content.encode("utf-8") if isinstance(content, str) else content).hexdigest()
+
+
+def _shown(key: str) -> str:
+    text = key if len(key) <= 80 else key[:77] + "..."
+    return text.encode("unicode_escape").decode("ascii")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Locator:
+    """A place inside a backend, by canonical key. Naming only: no input or output.
+
+    >>> Locator("/users//alice/./user.md").parts
+    ('users', 'alice', 'user.md')
+    """
+
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", normalize_key(self.key))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.key.split("/")) if self.key else ()
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Locator:
+        """The place that holds this one; the root is its own parent."""
+        return Locator(self.key.rpartition("/")[0])
+
+    def child(self, *parts: str) -> Locator:
+        """The place extended by `parts`; it cannot escape."""
+        return Locator("/".join((self.key, *parts)))
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What a backend knows of a place. Directories report size 0; `mtime` is epoch seconds."""
+
+    locator: Locator
+    is_dir: bool
+    size: int
+    mtime: float
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend declares of itself. Everything is False unless declared."""
+
+    concurrent_writers: bool = False
+    conflict_files: bool = False
+    encryption: bool = False
+    sync: bool = False
+
+
+Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
+"""Reports the keys that were touched to the first argument until the second is set."""
+
+EXTENSIONS = ("expect", "remove", "append")
+"""What a backend may offer beside the seven verbs. A memory root needs the first two."""
+
+
+class StorageBackend(ABC):
+    """Where the truth is kept: text at places. Synchronous; only `Locator` and `Info` cross.
+
+    `extensions` declares which of `EXTENSIONS` a backend offers: `expect` (`write(..., expect=)` and
+    `read_version`), `remove`, and `append` (`journals` of its own, with true appends). Where there is no
+    `append`, journals are written by means of `expect`.
+    """
+
+    extensions: frozenset[str] = frozenset()
+    is_shared: bool = False
+    """Whether other machines write here, with an index each: what they write is news to this one's."""
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> Self:
+        """Open the backend that `settings` describe; here with nothing but their `root`."""
+        make: Any = cls
+        return make(root=settings.root)  # type: ignore[no-any-return]
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What this backend declares of itself."""
+
+    @property
+    def conflict_strategy(self) -> str:
+        """What becomes of two writes to one place: "none" (last write wins) or "whole-file"."""
+        return "none"
+
+    @property
+    def derived_maintenance(self) -> DerivedMaintenance | None:
+        """The derived layer over this backend, where there is one."""
+        return None
+
+    def resolve(self, *parts: str) -> Locator:
+        """Name a place; no parts name the root. Raises `InvalidLocatorError` on a bad part."""
+        return Locator("/".join(parts))
+
+    @abstractmethod
+    def read(self, locator: Locator) -> str:
+        """The text at `locator`, exact to the byte. Raises `NotFound` (a FileNotFoundError) if absent."""
+
+    def read_version(self, locator: Locator) -> tuple[str, str]:
+        """Extension: the text and its version, for a later `write(..., expect=version)`.
+
+        The version is the `content_hash` unless a backend has a cheaper proof that nothing was written since
+        (a file's inode and times, an object's tag).
+        """
+        text = self.read(locator)
+        return text, content_hash(text)
+
+    @abstractmethod
+    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
+        """Put `content` at `locator` and return the place written.
+
+        Once this returns the text survives a crash; readers see the old text or the new one, never a mix.
+        Missing parents are made.
+
+        Args:
+            locator: The place to write.
+            content: The whole new text.
+            expect: Extension: the `content_hash` of the text the caller last saw, its `read_version`, or ""
+                for "nothing there".
+                Leave it out to overwrite.
+
+        Raises:
+            Conflict: `expect` was given and the place holds something else.
+        """
+
+    @abstractmethod
+    def list(self, locator: Locator) -> list[Locator]:
+        """The immediate children, sorted by key; [] for an absent place and for a file."""
+
+    @abstractmethod
+    def exists(self, locator: Locator) -> bool:
+        """Whether a file or a directory is there."""
+
+    @abstractmethod
+    def info(self, locator: Locator) -> Info:
+        """What is known of the place. Raises `NotFound` if absent."""
+
+    @abstractmethod
+    def mkdir(self, locator: Locator) -> Locator:
+        """Make sure a directory is there, parents included, and return it. Idempotent."""
+
+    def remove(self, locator: Locator) -> None:
+        """Extension: remove the file at `locator` durably. Raises `NotFound` if absent.
+
+        Outside the seven verbs: only expiry, `forget` and undo use it.
+        """
+        raise Invalid(f"{type(self).__name__} cannot remove {locator}: it does not offer the extension.")
+
+    @cached_property
+    def journals(self) -> Journals:
+        """Append-only files among the others: what is appended here, `read`, `list` and `info` see, too."""
+        return WrittenJournals(self)
+
+    def scan(
+        self,
+        locator: Locator = Locator(),  # noqa: B008 -- frozen
+        passed_over: Callable[[Locator, CairnError], object] | None = None,
+    ) -> Iterator[tuple[str, int, int]]:
+        """Every file below a place as (key, size, mtime in ns), for noticing changes; in no special order.
+
+        Given: a walk by `list` and `info`. A folder that cannot be read ends the scan with its error; with
+        `passed_over`, that is told of it and the scan goes on.
+        """
+        for at in iterate_files(self, locator, passed_over):
+            try:
+                info = self.info(at)
+            except NotFound:
+                continue
+            yield at.key, info.size, int(info.mtime * 1e9)
+
+    def locks(self, local: Locks) -> Locks:
+        """The locks of whoever writes here: those of this machine, unless several machines do."""
+        return local
+
+    def watch(self) -> Watch | None:
+        """What tells of other machines' changes as they happen; None where there are none, or only a scan finds them."""
+        return None
+
+    def archive(self) -> int:
+        """Put aside copies of what is kept elsewhere than with the notes, and say how many; nothing as a rule."""
+        return 0
+
+    def trouble(self) -> str:
+        """What this storage cannot do just now, in a sentence for anybody to read; "" as a rule. Answers at once."""
+        return ""
+
+    def close(self) -> None:  # noqa: B027 -- a default
+        """Let go of connections, where there are any."""
+
+    def sweep(self, older_than_seconds: float = 3600.0) -> int:  # noqa: ARG002 -- a default
+        """Remove what killed writers left behind so long ago, and say how many; nothing where nothing is left."""
+        return 0
+
+
+class BackendRegistry:
+    """Backend classes by protocol name. A miss is absence, never an error; selection makes it loud."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type[StorageBackend]] = {}
+
+    def register(self, protocol: str, backend: type[StorageBackend], *, clobber: bool = False) -> None:
+        """Make `backend` known as `protocol`.
+
+        Raises:
+            TypeError: `backend` is not a concrete `StorageBackend` subclass.
+            ProtocolError: the name is empty, or taken and `clobber` is False.
+        """
+        if (
+            not isinstance(backend, type)
+            or not issubclass(backend, StorageBackend)
+            or inspect.isabstract(backend)
+        ):
+            raise TypeError(f"{backend!r} is not a concrete StorageBackend class.")
+        if not isinstance(protocol, str) or not protocol.strip():
+            raise ProtocolError("A backend needs a non-empty protocol name.")
+        if protocol in self._classes and not clobber:
+            raise ProtocolError(f'"{protocol}" is registered already; pass clobber=True to replace it.')
+        self._classes[protocol] = backend
+
+    def get(self, protocol: str) -> type[StorageBackend] | None:
+        return self._classes.get(protocol)
+
+    def __contains__(self, protocol: object) -> bool:
+        return protocol in self._classes
+
+    def protocols(self) -> tuple[str, ...]:
+        return tuple(sorted(self._classes))
+
+
+registry = BackendRegistry()
+
+
+class Tier(enum.Enum):
+    """How authoritative a part of the tree is, and whether it travels with a synced folder."""
+
+    SOURCE = "source"
+    SHARED_ABSTRACTS = "shared-abstracts"
+    LOCAL_INDEX = "local-index"
+
+    @property
+    def syncs(self) -> bool:
+        return self is not Tier.LOCAL_INDEX
+
+    @property
+    def derived(self) -> bool:
+        return self is not Tier.SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class TierLayout:
+    """Where each tier lives. Creates nothing; refuses two tiers at one place."""
+
+    source: Locator = field(default_factory=lambda: Locator("source"))
+    shared_abstracts: Locator = field(default_factory=lambda: Locator("shared-abstracts"))
+    local_index: Locator = field(default_factory=lambda: Locator("local-index"))
+
+    def __post_init__(self) -> None:
+        roots = (self.source, self.shared_abstracts, self.local_index)
+        if len(set(roots)) != len(roots):
+            raise ValueError(f"Tier roots must differ: {', '.join(map(str, roots))}.")
+
+    def check_for(self, capabilities: Capabilities) -> None:
+        """Refuse an index inside a tier that another program replicates: it would travel, whatever its name.
+
+        Raises:
+            Misconfigured: the backend syncs and the index root lies inside the source or the abstracts.
+        """
+        for outer in (self.source, self.shared_abstracts):
+            if capabilities.sync and self.local_index.parts[: len(outer.parts)] == outer.parts:
+                raise Misconfigured(
+                    f'The index root "{self.local_index}" lies inside "{outer or "the root"}", which is synced. '
+                    "Keep the index in a folder of this machine.",
+                    setting="index.dir",
+                )
+
+    @property
+    def never_sync_root(self) -> Locator:
+        return self.local_index
+
+    def root_for(self, tier: Tier) -> Locator:
+        return {
+            Tier.SOURCE: self.source,
+            Tier.SHARED_ABSTRACTS: self.shared_abstracts,
+            Tier.LOCAL_INDEX: self.local_index,
+        }[tier]
+
+
+class DerivedMaintenance(ABC):
+    """Keeps derived tiers in step with the source."""
+
+    @abstractmethod
+    def reindex(self, tier: Tier) -> None:
+        """Rebuild a whole derived tier from SOURCE."""
+
+    @abstractmethod
+    def changed_since(self, mtime: float) -> list[Locator]:
+        """Source places modified strictly after `mtime`: a hint, to be settled by hash."""
+
+
+def iterate_files(
+    storage: StorageBackend,
+    at: Locator,
+    passed_over: Callable[[Locator, CairnError], object] | None = None,
+) -> Iterator[Locator]:
+    """Every file below `at`, depth first, by key order; works on any backend.
+
+    What goes away between being listed and being looked at is not there. A folder that cannot be read ends the
+    walk with its error; with `passed_over`, that is told of it and the walk goes on beside it.
+    """
+    try:
+        children = storage.list(at)
+    except CairnError as error:
+        if passed_over is None:
+            raise
+        passed_over(at, error)
+        return
+    for child in children:
+        try:
+            is_dir = storage.info(child).is_dir
+        except NotFound:
+            continue
+        except CairnError as error:
+            if passed_over is None:
+                raise
+            passed_over(child, error)
+            continue
+        if is_dir:
+            yield from iterate_files(storage, child, passed_over)
+        else:
+            yield child
