@@ -21,7 +21,6 @@ from cairn.engines.convert import MAX_BYTES, text_of
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
 from cairn.language.documents import FOLDER, LINKED, LINKS
 from cairn.seams import Capabilities, Info, Locator, StorageBackend
-from cairn.seams.storage import iterate_files
 
 _NAME = re.compile(r"[\w-][\w.-]{0,59}")
 _HEAD = "# Folders that are searched where they lie; nothing is ever written to them. See `cairn knowledge link`.\n"
@@ -199,7 +198,7 @@ class LinkedStorage(StorageBackend):
     ) -> Iterator[tuple[str, int, int]]:
         """Every file below a place as (key, size, mtime in ns): the root's own, then those of the links met there."""
         files = []
-        for key, size, mtime in self._own(locator, passed_over):
+        for key, size, mtime in self._base.scan(locator, passed_over):
             if key.endswith(f"/{FOLDER}/{LINKS}") and key.count("/") == 3:
                 files.append(Locator(key))
             yield key, size, mtime
@@ -213,18 +212,6 @@ class LinkedStorage(StorageBackend):
                 continue
             for name, link in links.items():
                 yield from self._walk(link.folder, file.parent.child(LINKED, name), passed_over)
-
-    def _own(
-        self, locator: Locator, passed_over: Callable[[Locator, CairnError], object] | None
-    ) -> Iterator[tuple[str, int, int]]:
-        quick = getattr(self._base, "scan", None)
-        if quick is not None:
-            yield from quick(locator, passed_over)
-            return
-        for at in iterate_files(self._base, locator, passed_over):
-            with suppress(NotFound):
-                info = self._base.info(at)
-                yield at.key, info.size, int(info.mtime * 1e9)
 
     def _walk(
         self,

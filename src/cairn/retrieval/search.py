@@ -916,7 +916,7 @@ class Searcher:
 
 def _speaks_it(embedder: Embedder | None, text: str) -> bool:
     """Whether a text is in the language the embedder was made for; one that names none is believed to know all."""
-    language = getattr(embedder, "language", None)
+    language = embedder.language if embedder else None
     return language is None or tongues.spoken_in(text[:2000]).code == language
 
 

@@ -25,6 +25,9 @@ class TokenVectors:
 class Embedder(ABC):
     """Turns texts into unit vectors. What only some models can is given here as those that cannot have it."""
 
+    language: str | None = None
+    """The one language it was made for; None where it names none, and is believed to know all."""
+
     @property
     @abstractmethod
     def id(self) -> str:
