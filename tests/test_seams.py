@@ -61,6 +61,7 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
         "is_shared",
         "journals",
         "locks",
+        "prune",
         "read_version",
         "remove",
         "scan",

@@ -6,6 +6,7 @@ is one more finding, and the others go on.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from cairn.talk.sessions import SessionState, session_locator
 if TYPE_CHECKING:
     from cairn.governed.checks import Finding
 
+_log = logging.getLogger(__name__)
 _LEVELS = {"fail": 0, "warn": 1, "info": 2}
 _NOTE_STEPS = {
     "crlf": "nothing has to be done",
@@ -56,6 +58,8 @@ def findings(parts: Parts) -> list[dict[str, Any]]:
         try:
             found.extend(look(parts))
         except Exception as error:
+            if not isinstance(error, CairnError | OSError):  # a fault of ours
+                _log.exception("%s could not be looked at", what)
             found.append(
                 finding("fail", f"{what} could not be looked at: {error}", "mend that, then run it again")
             )

@@ -144,7 +144,7 @@ class DeviceLocalBackend(StorageBackend):
             self._tree.unlink(locator)
 
     def prune(self, locator: Locator) -> int:
-        """Remove a folder and those below it, as far as they are empty; how many went."""
+        """As the seam says."""
         with translating(locator.key):
             return self._tree.prune(locator)
 

@@ -72,6 +72,10 @@ class ForeignBackend(StorageBackend):
         with _translated(locator):
             self._inner.remove(locator)
 
+    def prune(self, locator: Locator) -> int:
+        with _translated(locator):
+            return self._inner.prune(locator)
+
     def sweep(self, older_than_seconds: float = 3600.0) -> int:
         return self._inner.sweep(older_than_seconds)
 

@@ -223,9 +223,7 @@ def _from_spool(parts: Parts, going: Going) -> int:
 
 
 def _prune(parts: Parts, going: Going) -> int:
-    from cairn.engines.files import DeviceLocalBackend
-
-    if not going.owner or not isinstance(parts.storage, DeviceLocalBackend):
+    if not going.owner:
         return 0
     return parts.storage.prune(parts.root.scope(Scope(going.space, "user", going.owner)))
 

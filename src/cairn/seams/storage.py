@@ -247,6 +247,10 @@ class StorageBackend(ABC):
         """
         raise Invalid(f"{type(self).__name__} cannot remove {locator}: it does not offer the extension.")
 
+    def prune(self, locator: Locator) -> int:  # noqa: ARG002 -- a default
+        """Remove a folder and those below it, as far as they are empty; how many went. None where there are none."""
+        return 0
+
     @cached_property
     def journals(self) -> Journals:
         """Append-only files among the others: what is appended here, `read`, `list` and `info` see, too."""

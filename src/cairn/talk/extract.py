@@ -6,6 +6,7 @@ episode says which of the two wrote it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -18,6 +19,8 @@ from cairn.talk import narrative
 from cairn.talk.narrative import EpisodeText
 from cairn.talk.turns import DETERMINISTIC
 from cairn.types import Cell
+
+_log = logging.getLogger(__name__)
 
 PROMPTS = Locator("prompts")
 _PROMPT_CHARS = 300_000
@@ -67,6 +70,8 @@ class Extractor:
         try:
             return Extraction(self._asked(self._writer, cell, prompts or {}), f"model:{self._writer.id}")
         except Exception as error:
+            if not isinstance(error, CairnError):
+                _log.exception("A cell is told without the model")  # a fault of ours
             reason = str(error) if isinstance(error, CairnError) else f"{type(error).__name__}: {error}"
             return Extraction(narrative.told(cell.messages, self._zone), DETERMINISTIC, reason[:300])
 
