@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,25 @@ def pretty(value: Any) -> str:
 def compact(value: Any) -> str:
     """The canonical text of a journal line."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def as_line(value: Any) -> str:
+    """A journal's line whose keys stand as they were given."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def object_in(line: str) -> dict[str, Any] | None:
+    """The JSON object a journal's line holds; None where it is damaged, or holds something else."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def objects_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The objects that a journal's lines hold. A damaged line costs only itself: it is passed over."""
+    return (value for line in lines if (value := object_in(line)) is not None)
 
 
 def json_hash(value: Any) -> str:

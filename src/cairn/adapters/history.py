@@ -7,10 +7,11 @@ A session's log is append-only. A framework may take its last item back, or begi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from cairn.canonical import objects_in
 from cairn.errors import Invalid
 from cairn.memory import Memory
 from cairn.talk import foreign
@@ -95,12 +96,8 @@ class History:
 
     def _taken_back(self) -> tuple[int, set[str]]:
         upto, dropped = 0, set[str]()
-        for line in self.memory.parts.journals.read(self._journal).lines:
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(said, Mapping) and said.get("session") == self.session_id:
+        for said in objects_in(self.memory.parts.journals.read(self._journal).lines):
+            if said.get("session") == self.session_id:
                 upto = max(upto, int(said.get("upto", 0)))
                 dropped |= set(said.get("dropped", ()))
         return upto, dropped

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
+from typing import Any
 
+from cairn.canonical import objects_in
 from cairn.errors import Unavailable
 from cairn.seams import Clock, Journals, Locator
 
@@ -54,13 +57,12 @@ class Spending:
             if self._journals.size(self._at) != self._offset:
                 tail = self._journals.read(self._at, self._offset)
                 self._offset = tail.end
-                for line in tail.lines:
-                    self._count(line)
+                for entry in objects_in(tail.lines):
+                    self._count(entry)
             return self._days.get(today, 0)
 
-    def _count(self, line: str) -> None:
+    def _count(self, entry: Mapping[str, Any]) -> None:
         try:
-            entry = json.loads(line)
             day = str(entry["at"])[:10]
             spent = int(entry["prompt_tokens"]) + int(entry["completion_tokens"])
         except (ValueError, TypeError, KeyError):

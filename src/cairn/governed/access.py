@@ -14,13 +14,14 @@ why sweeping every day or once a month gives the same numbers.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
+from cairn.canonical import as_line, objects_in
 from cairn.errors import CairnError, Conflict
 from cairn.governed.gate import IMPORTANCE_SCORE, seed_score
 from cairn.governed.records import PREFIX, Record, moment, stamp
@@ -155,7 +156,7 @@ class AccessLog:
                 for sort, at, mem in waiting:
                     by_time.setdefault((sort, at), []).append(mem)
                 lines = [
-                    _line({"t": sort, "at": stamp(at), "m": mems}) for (sort, at), mems in by_time.items()
+                    as_line({"t": sort, "at": stamp(at), "m": mems}) for (sort, at), mems in by_time.items()
                 ]
                 with self._locks.hold(self._lock(one)):
                     self._journals.append(self._at(one), lines, sync=False)
@@ -234,15 +235,14 @@ class _Replay:
             found = journals.read(at)
             lines = found.lines
             self._last_start, self._last_line = 0, ""
-        for line in lines:
-            self._take(line)
+        for value in objects_in(lines):
+            self._take(value)
         if lines:
             self._last_line = lines[-1]
             self._last_start = found.end - len(self._last_line.encode()) - 1
 
-    def _take(self, line: str) -> None:
+    def _take(self, value: Mapping[str, Any]) -> None:
         try:
-            value = json.loads(line)
             if value["t"] in {"hit", "seen"}:
                 at = moment(value["at"])
                 read = at if value["t"] == "hit" else None
@@ -270,8 +270,4 @@ def _state(mem: Ref, stat: Stat) -> str:
         "count": stat.count,
         "last": stamp(stat.last) or None,
     }
-    return _line(value)
-
-
-def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return as_line(value)

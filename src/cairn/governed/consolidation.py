@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cairn.canonical import objects_in
 from cairn.errors import CairnError
 from cairn.governed import gate
 from cairn.governed.lifecycle import CONSOLIDATE_AT, limit_of
@@ -243,10 +244,4 @@ def _journal(keeper: Keeper, space: Space) -> Locator:
 
 
 def _lines(keeper: Keeper, space: Space) -> Iterator[dict[str, Any]]:
-    for line in keeper.journals.read(_journal(keeper, space)).lines:
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
+    return objects_in(keeper.journals.read(_journal(keeper, space)).lines)

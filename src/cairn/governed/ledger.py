@@ -8,12 +8,12 @@ import. It is never pruned, so what was taken in once stays known.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cairn.canonical import as_line, objects_in
 from cairn.errors import Conflict
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
@@ -84,15 +84,14 @@ class CaptureLedger:
             found = {}
             tail = self._keeper.journals.read(at)
         found = dict(found) if tail.lines else found
-        for line in tail.lines:
+        for value in objects_in(tail.lines):
             try:
-                value = json.loads(line)
                 row = LedgerRow(
                     value["id"], value["project_id"], value["source_type"], value["source_key"],
                     value.get("memory_id"), value.get("episode_memory_id"), value.get("metadata") or {},
                     value["created_at"], value["updated_at"],
                 )  # fmt: skip
-            except (ValueError, KeyError, TypeError):
+            except (KeyError, TypeError):
                 continue
             found[row.id] = row
         self._keeper.memo["ledger", space] = (tail.end, found)
@@ -145,7 +144,7 @@ class CaptureLedger:
         told = with_texts(
             value, self._keeper.cut, skip=("id",)
         )  # it is known by its id, whatever its key was
-        line = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        line = as_line(told)
         self._keeper.journals.append(self._keeper.root.journal(space, "ledger"), [line])
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from cairn.canonical import objects_in
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.governed import missions
 from cairn.governed.access import Ref, Stat, born, composite, is_evergreen, ref, score_at
@@ -133,15 +134,7 @@ def sweep(
 
 def sweeps(keeper: Keeper, space: Space) -> list[Mapping[str, Any]]:
     """The sweep log of a space, oldest first."""
-    out: list[Mapping[str, Any]] = []
-    for line in keeper.journals.read(keeper.root.journal(space, "sweeps")).lines:
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            out.append(value)
-    return out
+    return list(objects_in(keeper.journals.read(keeper.root.journal(space, "sweeps")).lines))
 
 
 def limit_of(keeper: Keeper, scope: Scope) -> int:

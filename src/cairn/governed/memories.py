@@ -11,7 +11,6 @@ replaces is never lost and `history` can tell it.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from cairn.canonical import as_line, objects_in
 from cairn.config import Settings
 from cairn.errors import Invalid, NotFound
 from cairn.governed import gate
@@ -590,7 +590,7 @@ class Keeper:
             "old": dict(old) if old else None, "new": dict(new) if new else None,
         }  # fmt: skip
         told = with_texts({k: v for k, v in value.items() if v}, self.cut, skip=("at", "m"))
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        return as_line(told)
 
     def note_histories(self, space: Space, lines: Sequence[str], *, sync: bool = True) -> None:
         """Leave lines on what is about to happen; without `sync` where no text would be lost with them."""
@@ -600,9 +600,8 @@ class Keeper:
     def histories(self, space: Space) -> dict[Ref, Sequence[HistoryLine]]:
         """What happened to each memory of a space, oldest first."""
         out: dict[Ref, list[HistoryLine]] = {}
-        for line in self.journals.read(self.root.journal(space, "memories")).lines:
+        for value in objects_in(self.journals.read(self.root.journal(space, "memories")).lines):
             try:
-                value = json.loads(line)
                 track, owner, entry_id = value["m"]
                 told = HistoryLine(
                     value["at"], value["what"], value.get("by", ""), value.get("reason", ""),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cairn.canonical import objects_in
 from cairn.governed.ledger import CaptureLedger
 from cairn.governed.memories import Keeper
 from cairn.governed.records import UNTRUSTED, Record, stamp
@@ -73,12 +74,9 @@ def qualifies(record: Record) -> bool:
 def ended(keeper: Keeper, space: Space) -> Mapping[str, Mapping[str, Any]]:
     """The missions on record as ended, by run id."""
     out: dict[str, Mapping[str, Any]] = {}
-    for line in keeper.journals.read(keeper.root.journal(space, "missions")).lines:
-        try:
-            value = json.loads(line)
-            out.setdefault(value["run_id"], value)
-        except (ValueError, KeyError, TypeError):
-            continue
+    for value in objects_in(keeper.journals.read(keeper.root.journal(space, "missions")).lines):
+        if isinstance(run := value.get("run_id"), str):
+            out.setdefault(run, value)
     return out
 
 

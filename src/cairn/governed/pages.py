@@ -11,9 +11,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from cairn.canonical import objects_in
 from cairn.errors import Conflict, NotFound
 from cairn.governed import core
 from cairn.governed.memories import Keeper
@@ -259,13 +261,10 @@ def _sessions(keeper: Keeper, space: Space) -> list[str]:
 def daily(keeper: Keeper, space: Space) -> dict[str, list[str]]:
     """The lines of the daily log, by day."""
     days: dict[str, list[str]] = {}
-    for line in keeper.journals.read(keeper.root.journal(space, "daily")).lines:
-        try:
-            value = json.loads(line)
+    for value in objects_in(keeper.journals.read(keeper.root.journal(space, "daily")).lines):
+        with suppress(KeyError, TypeError):
             if re.fullmatch(r"\d{4}-\d\d-\d\d", value["day"]):
                 days.setdefault(value["day"], []).append(f"- {value['at'][11:16]} {value['text']}")
-        except (ValueError, KeyError, TypeError):
-            continue
     return days
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from cairn.canonical import object_in, objects_in
 from cairn.errors import CairnError, NotFound
 from cairn.governed import pages, removal
 from cairn.governed.memories import Keeper
@@ -350,11 +351,9 @@ def _told_in(keeper: Keeper, space: Space, session_id: str) -> Iterator[tuple[Sc
 
 def _cells_of(keeper: Keeper, at: Locator) -> set[str]:
     cells = set()
-    for line in keeper.journals.read(at).lines:
-        with suppress(ValueError, RecursionError):
-            value = json.loads(line)
-            if isinstance(value, dict) and value.get("t") == "cut" and isinstance(value.get("cell"), str):
-                cells.add(value["cell"])
+    for value in objects_in(keeper.journals.read(at).lines):
+        if value.get("t") == "cut" and isinstance(value.get("cell"), str):
+            cells.add(value["cell"])
     return cells
 
 
@@ -540,12 +539,11 @@ def _without_them(line: str, going: Going) -> str | None:
     """A line without who goes; None where it is about nobody else. Hits of several memories keep the others'."""
     if not _is_about(line, going):
         return line
-    with suppress(ValueError, RecursionError):
-        value = json.loads(line)
-        if isinstance(value, dict) and isinstance(mem := value.get("m"), list):
-            rest = [one for one in mem if not (isinstance(one, list) and _tells_of(one, going))]
-            if rest and len(rest) < len(mem) and all(isinstance(one, list) for one in mem):
-                return json.dumps({**value, "m": rest}, separators=(",", ":"))
+    value = object_in(line) or {}
+    if isinstance(mem := value.get("m"), list):
+        rest = [one for one in mem if not (isinstance(one, list) and _tells_of(one, going))]
+        if rest and len(rest) < len(mem) and all(isinstance(one, list) for one in mem):
+            return json.dumps({**value, "m": rest}, separators=(",", ":"))
     return None
 
 

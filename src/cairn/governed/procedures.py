@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cairn.canonical import objects_in
 from cairn.errors import Invalid
 from cairn.governed.access import Ref, ref
 from cairn.governed.ledger import CaptureLedger
@@ -140,13 +142,10 @@ def after_failure(confidence: float) -> float:
 def details(keeper: Keeper, space: Space) -> dict[Ref, Details]:
     """Counters, history and sources of every procedure of a space."""
     out: dict[Ref, Details] = {}
-    for line in keeper.journals.read(keeper.root.journal(space, "procedures")).lines:
-        try:
-            value = json.loads(line)
+    for value in objects_in(keeper.journals.read(keeper.root.journal(space, "procedures")).lines):
+        with suppress(ValueError, KeyError, TypeError):
             key: Ref = tuple(value["m"])
             out[key] = _taken(out.get(key, Details()), value)
-        except (ValueError, KeyError, TypeError):
-            continue
     return out
 
 

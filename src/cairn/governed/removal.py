@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from cairn.canonical import as_line, object_in
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.governed import corrections, pages
 from cairn.governed.access import Ref
@@ -114,7 +115,7 @@ class _Log:
     def __init__(self, wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> None:
         self._wanted = wanted
         self.at, self.session_id, self.lines = at, session_id, lines
-        self.values = [_object(line) for line in lines]
+        self.values = [object_in(line) for line in lines]
         self._firsts = self._ordinals()
         self.users = frozenset(str(m.get("sender_id")) for _, m in self._all() if m.get("role") == "user")
 
@@ -181,7 +182,7 @@ class _Log:
             value = {name: one for name, one in value.items() if name != "key"} | {
                 "key_hash": hashed_key(key)
             }
-            line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            line = as_line(value)
             made, count = self._clean(line, value, first, done)
             return made, count + 1
         alone = wanted.reach is None or self.users <= {wanted.reach.owner}
@@ -201,7 +202,7 @@ class _Log:
                 messages.append(kept)
         if not count:
             return line, 0
-        return json.dumps({**value, "messages": messages}, ensure_ascii=False, separators=(",", ":")), count
+        return as_line({**value, "messages": messages}), count
 
     def _without(self, said: Said, done: Tally) -> Any:
         """A message without the words; None where it said nothing else, so that the ordinals of others stay."""
@@ -263,7 +264,7 @@ def without_sender(
         for name in ("owners", "for"):
             if isinstance(held := value.get(name), list):
                 made[name] = [one for one in held if one not in (theirs, owner)]
-        out.append(line if made == value else json.dumps(made, ensure_ascii=False, separators=(",", ":")))
+        out.append(line if made == value else as_line(made))
     return out
 
 
@@ -521,7 +522,7 @@ def _merged_from(keeper: Keeper, wanted: Wanted) -> list[tuple[Scope, str]]:
     """Memories that were merged from what goes, go; the others they were merged from are to come back."""
     revived: list[tuple[Scope, str]] = []
     for line in keeper.journals.read(keeper.root.journal(wanted.space, "consolidations")).lines:
-        value = _object(line) or {}
+        value = object_in(line) or {}
         if value.get("t") != "merged":
             continue
         with suppress(Invalid, KeyError, TypeError):
@@ -572,7 +573,7 @@ def from_journals(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
 
 def journal_line(wanted: Wanted, refs: set[Ref], ids: set[str], name: str, line: str) -> str | None:
     """A journal's line without the words, or None where nothing of it should stay."""
-    value = _object(line)
+    value = object_in(line)
     if value is None:
         return wanted.masked(line) if wanted.reach is None and wanted.found_in(line) else line
     mem = value.get("m")
@@ -596,7 +597,7 @@ def journal_line(wanted: Wanted, refs: set[Ref], ids: set[str], name: str, line:
         made = {**value, "memory_id": None, "metadata": {"forgotten": True}}
     if _line_in_reach(wanted, value):
         made = cleaned_json(wanted, made, skip=_IDS)
-    return line if made is value else json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+    return line if made is value else as_line(made)
 
 
 def _line_in_reach(wanted: Wanted, value: Mapping[str, Any]) -> bool:
@@ -657,14 +658,6 @@ def _clean_pages(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
 
 
 # ---------------------------------------------------------------- small things
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _messages(value: Mapping[str, Any] | None) -> list[Any]:

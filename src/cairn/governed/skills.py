@@ -13,12 +13,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
 import yaml
 
+from cairn.canonical import objects_in
 from cairn.errors import Invalid
 from cairn.governed import corrections, procedures
 from cairn.governed.access import ref
@@ -189,12 +191,10 @@ def in_root(keeper: Keeper, space: Space) -> list[SkillFile]:
 def index(keeper: Keeper, space: Space) -> list[SkillRow]:
     """The registry, tombstones included."""
     rows: dict[str, SkillRow] = {}
-    for line in keeper.journals.read(keeper.root.journal(space, "skill-index")).lines:
-        try:
-            row = SkillRow(**json.loads(line))
-        except (ValueError, TypeError):
-            continue
-        rows[row.path] = row
+    for value in objects_in(keeper.journals.read(keeper.root.journal(space, "skill-index")).lines):
+        with suppress(TypeError):
+            row = SkillRow(**value)
+            rows[row.path] = row
     return list(rows.values())
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from cairn.canonical import as_line, object_in
 
 _MARK = "forgotten"
 _TIMES = ("at", "updated_at", "created_at")
@@ -29,7 +30,7 @@ def united(name: str, ours: Sequence[str], theirs: Sequence[str]) -> list[str] |
 def forgotten_marks(before: Iterable[str], after: Iterable[str]) -> list[str]:
     """Lines that say which of `before` are not to come back, now that the journal holds `after`."""
     left = {line.rstrip() for line in after}
-    return [_dumped({"t": _MARK, "of": _hash(line)}) for line in before if line.rstrip() not in left]
+    return [as_line({"t": _MARK, "of": _hash(line)}) for line in before if line.rstrip() not in left]
 
 
 def _forgotten(lines: Iterable[str]) -> set[str]:
@@ -72,15 +73,7 @@ def _time(line: str) -> str:
 
 
 def _value(line: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _dumped(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return object_in(line) or {}
 
 
 # ---------------------------------------------------------------- journals with numbers of their own
@@ -99,7 +92,7 @@ def _numbered(prefix: str, more: Callable[[dict[str, Any]], dict[str, Any]]) -> 
                 continue
             value = _value(line)
             if value:
-                line = _dumped(more({**value, "id": f"{prefix}-{len(lines) + 1:06d}"}))
+                line = as_line(more({**value, "id": f"{prefix}-{len(lines) + 1:06d}"}))
             lines.append(line)
         return lines
 
@@ -110,7 +103,7 @@ def _nameless(line: str) -> str:
     value = _value(line)
     if not value:
         return line
-    return _dumped({name: value[name] for name in sorted(value) if name not in {"id", "changes"}})
+    return as_line({name: value[name] for name in sorted(value) if name not in {"id", "changes"}})
 
 
 def _by_moment(value: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,14 @@ The registry holds paths of one machine, so it stays out of version control. The
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import compact, pretty, stamp
+from cairn.canonical import compact, objects_in, pretty, stamp
 from cairn.errors import Conflict, Invalid, NotFound
 from cairn.project.layout import IMPORTS, SOURCES, read_json
 from cairn.seams import Journals, Locator, StorageBackend
@@ -144,12 +144,9 @@ class Ledger:
         except Conflict:
             self._known = {}
             new = self._journals.read(IMPORTS)
-        for line in new.lines:
-            try:
-                row = json.loads(line)
+        for row in objects_in(new.lines):
+            with suppress(ValueError, KeyError, TypeError):
                 self._keep(Imported(row["type"], row["item"], row["hash"], int(row["messages"])))
-            except (ValueError, KeyError, TypeError):
-                continue
         self._end = new.end
 
     def _keep(self, row: Imported) -> None:

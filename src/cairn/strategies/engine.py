@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from cairn.canonical import objects_in
 from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
 from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
@@ -672,12 +673,9 @@ class Engine:
 def _records(space: Space, lines: Iterable[str]) -> set[tuple[Space, str, str]]:
     """What lines of the journal say was worked on: (space, strategy, input)."""
     found = set()
-    for line in lines:
-        try:
-            record = json.loads(line)
+    for record in objects_in(lines):
+        with suppress(KeyError, TypeError):
             found.add((space, record["strategy"], record["input"]))
-        except (ValueError, KeyError, TypeError):
-            continue
     return found
 
 

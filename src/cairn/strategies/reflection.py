@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cairn.canonical import objects_in
 from cairn.errors import NotFound
 from cairn.language import dates, tongues, words
 from cairn.language.traits import Trait, matter_of, replaces
@@ -401,12 +402,4 @@ class Ledger:
 
 
 def _lines(at: Locator, kit: Kit) -> list[dict[str, Any]]:
-    found = []
-    for line in kit.journals.read(at).lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            found.append(record)
-    return found
+    return list(objects_in(kit.journals.read(at).lines))

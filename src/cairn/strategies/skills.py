@@ -16,9 +16,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from cairn.canonical import objects_in
 from cairn.errors import Invalid, NotFound
 from cairn.language import tongues
 from cairn.notes import frontmatter
@@ -300,13 +302,10 @@ def _write(scope: Scope, name: str, cases: Sequence[Known], ids: Sequence[str], 
 def _recorded(scope: Scope, name: str, kit: Kit) -> set[tuple[str, str]]:
     """(body hash, description) of everything the machine wrote for this skill."""
     found = set()
-    for line in kit.journals.read(kit.root.journal(scope.space, "skills")).lines:
-        try:
-            record = json.loads(line)
+    for record in objects_in(kit.journals.read(kit.root.journal(scope.space, "skills")).lines):
+        with suppress(KeyError):
             if record["agent"] == scope.owner and record["skill"] == name:
                 found.add((str(record["body_sha256"]), str(record["description"])))
-        except (ValueError, KeyError, TypeError):
-            continue
     return found
 
 

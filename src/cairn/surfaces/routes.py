@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cairn.canonical import as_line
 from cairn.errors import Invalid
 from cairn.memory import Memories, Memory
 from cairn.operations.check import checked, options_of
@@ -83,7 +84,7 @@ ROUTES = tuple(sorted(_routes(), key=lambda route: (route.path, route.method)))
 
 def as_json(content: Any, status: int = 200) -> Response:
     """A response that holds `content`."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    text = as_line(content)
     return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
 
 

@@ -11,13 +11,13 @@ says nothing goes out while nothing happens, so that both sides notice when the 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import StreamingResponse
 
+from cairn.canonical import as_line
 from cairn.types import Space
 
 if TYPE_CHECKING:
@@ -84,5 +84,5 @@ async def _lines(
 
 
 def _told(data: Mapping[str, Any]) -> bytes:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = as_line(data)
     return f"id: {data['id']}\nevent: {data['event']}\ndata: {text}\n\n".encode("utf-8", "replace")

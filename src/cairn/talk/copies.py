@@ -15,8 +15,8 @@ from datetime import timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from cairn.canonical import moment, stamp
-from cairn.errors import CairnError, Invalid
+from cairn.canonical import moment, objects_in, stamp
+from cairn.errors import CairnError
 from cairn.notes.conflicts import ConflictCopy, Merge, conflict_copies, merge_conflict_copy
 from cairn.notes.format import Note
 from cairn.notes.kinds import space_locator
@@ -166,14 +166,10 @@ class Copies:
         """The sessions of a space that were united within the last weeks, by any machine."""
         since = self._clock.now() - _SETTLED_AFTER
         found: dict[str, None] = {}
-        for line in self._journals.read(self._merges(space)).lines:
-            try:
-                value = json.loads(line)
-                at = moment(value["at"])
-                if at is not None and at >= since and isinstance(value["session"], str):
-                    found[value["session"]] = None
-            except (ValueError, KeyError, TypeError, RecursionError, Invalid):
-                continue
+        for value in objects_in(self._journals.read(self._merges(space)).lines):
+            at, session = moment(value.get("at")), value.get("session")
+            if at is not None and at >= since and isinstance(session, str):
+                found[session] = None
         return list(found)
 
     @staticmethod

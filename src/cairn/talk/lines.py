@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
 
+from cairn.canonical import as_line
 from cairn.errors import Invalid
 from cairn.notes.format import checked_day
 from cairn.talk.messages import MAX_MESSAGES, check_message
@@ -408,7 +409,7 @@ def _item_to(item: ContentItem) -> dict[str, Any]:
 
 def said_json(messages: Sequence[Message]) -> str:
     """The messages of an add line as JSON: also what a repeat of the same call is known by."""
-    return _dumped([message_to(message) for message in messages])
+    return as_line([message_to(message) for message in messages])
 
 
 def added_line(event: Added, said: str) -> str:
@@ -417,7 +418,7 @@ def added_line(event: Added, said: str) -> str:
     begun_for = sorted(event.begun_for) if event.begun_for is not None else None
     more = (("key_hash", event.key), ("mode", event.mode), ("for", begun_for))
     head |= {name: value for name, value in more if value is not None}
-    return f'{_dumped(head)[:-1]},"messages":{said}}}'
+    return f'{as_line(head)[:-1]},"messages":{said}}}'
 
 
 def closed_line(event: Closed) -> str:
@@ -426,29 +427,25 @@ def closed_line(event: Closed) -> str:
     line: dict[str, Any] = {"t": "cut", "cell": cell.cell_id, "first": cell.first, "upto": cell.upto}
     line |= {"day": cell.day, "reason": cell.reason, "owners": cell.owners, "mode": cell.mode}
     line |= {"by": event.by} if event.by else {}
-    return _dumped({**line, "at": cell.at})
+    return as_line({**line, "at": cell.at})
 
 
 def told_line(event: ToldTo) -> str:
     """The line that says which owners have their episode of a cell already."""
-    return _dumped({"t": "told", "cell": event.cell_id, "owners": event.owners})
+    return as_line({"t": "told", "cell": event.cell_id, "owners": event.owners})
 
 
 def finished_line(cell: str) -> str:
     """The line that says that the episodes of a cell are on disk."""
-    return _dumped({"t": "done", "cell": cell})
+    return as_line({"t": "done", "cell": cell})
 
 
 def corrected_line(cell: str, track: str, owner: str, texts: Mapping[int, str | None], at: str) -> str:
     """The line that records what `owner` corrected in a cell, all of it; none takes everything back."""
     items = [{"n": ordinal, "content": text} for ordinal, text in texts.items()]
-    return _dumped({"t": "corrected", "cell": cell, "owner": [track, owner], "messages": items, "at": at})
+    return as_line({"t": "corrected", "cell": cell, "owner": [track, owner], "messages": items, "at": at})
 
 
 def followed_line(cell: str, track: str, owner: str) -> str:
     """The line that says that what was derived from a cell agrees with the corrections before it."""
-    return _dumped({"t": "followed", "cell": cell, "owner": [track, owner]})
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return as_line({"t": "followed", "cell": cell, "owner": [track, owner]})

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cairn.canonical import as_line
 from cairn.errors import Invalid
 from cairn.talk.lines import (
     Added,
@@ -159,7 +160,7 @@ class _Union:
         for cell_id in self._again:
             found = so_far.cell(cell_id)
             if found is not None and not found.again:
-                self._put([_dumped({"t": "again", "cell": cell_id})])
+                self._put([as_line({"t": "again", "cell": cell_id})])
         return self._lines
 
     def _put(self, lines: Iterable[str]) -> None:
@@ -206,7 +207,7 @@ class _Union:
             return line
         raw = json.loads(line)
         less = [self._raw(self._mine.at[first + n]) for n in range(len(event.messages))]
-        return line if less == raw["messages"] else _dumped({**raw, "messages": less})
+        return line if less == raw["messages"] else as_line({**raw, "messages": less})
 
     def _raw(self, key: Key) -> Any:
         mine, other = self._mine.said.get(key), self._other.said.get(key)
@@ -215,7 +216,7 @@ class _Union:
             return found.raw if found is not None else None
         if mine.raw is None or other.raw is None:
             return None
-        forgot = FORGOTTEN in _dumped(other.raw) and FORGOTTEN not in _dumped(mine.raw)
+        forgot = FORGOTTEN in as_line(other.raw) and FORGOTTEN not in as_line(mine.raw)
         return other.raw if forgot else mine.raw
 
     # ---- theirs --------------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class _Union:
         first = self._next
         self._put(self._placed(left))
         line = self._other.cuts[cell.cell_id]
-        self._put([_dumped({**line, "first": first, "upto": self._next})])
+        self._put([as_line({**line, "first": first, "upto": self._next})])
         self._in_cell.update((key, cell.cell_id) for key in left)
         self._add_marks({cell.cell_id})
         if len([key for key in left if key in set(words)]) < len(words) or cell.again:
@@ -286,7 +287,7 @@ class _Union:
             head.pop("for", None)
         part = {"from": said.number} if said.number else {}
         named = {"t": "add", "n": first, **part, **{k: v for k, v in head.items() if k != "t"}}
-        return _dumped({**named, "messages": [self._raw(key) for key in keys]})
+        return as_line({**named, "messages": [self._raw(key) for key in keys]})
 
     # ---- what is said of cells -----------------------------------------------------------------------------------
 
@@ -330,8 +331,4 @@ def _runs(keys: Sequence[Key], both: set[Key]) -> dict[Key | None, list[Key]]:
 
 
 def _merged_line(cell: CellRecord) -> str:
-    return _dumped({"t": "merged", "cell": cell.cell_id, "day": cell.day, "owners": cell.owners})
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return as_line({"t": "merged", "cell": cell.cell_id, "day": cell.day, "owners": cell.owners})

@@ -10,7 +10,6 @@ on it.
 from __future__ import annotations
 
 import difflib
-import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from cairn.canonical import compact, json_hash, moment, stamp, text_hash
+from cairn.canonical import compact, json_hash, moment, objects_in, stamp, text_hash
 from cairn.errors import Conflict, Invalid, NotFound
 from cairn.notes.format import parse_note
 from cairn.notes.kinds import place_of
@@ -228,7 +227,7 @@ class TimeTravel:
             entries.pop(change.entry, None)
             if not entries:
                 del self._now[change.path]
-        self._texts |= dict.fromkeys(str(row.get("hash")) for row in _rows(texts.lines))
+        self._texts |= dict.fromkeys(str(row.get("hash")) for row in objects_in(texts.lines))
         for old in list(islice(self._texts, max(0, len(self._texts) - _TEXTS_KNOWN))):
             del self._texts[old]
         self._ends = {"changes": changes.end, "texts": texts.end}
@@ -262,7 +261,7 @@ class TimeTravel:
     def checkpoints(self) -> list[RootCheckpoint]:
         """Every checkpoint, oldest first."""
         out = []
-        for row in _rows(self._journals.read(self._checkpoints_at).lines):
+        for row in objects_in(self._journals.read(self._checkpoints_at).lines):
             try:
                 out.append(RootCheckpoint(**row))
             except TypeError:
@@ -326,7 +325,7 @@ class TimeTravel:
     def texts(self, hashes: Sequence[str]) -> dict[str, str]:
         """The entry texts behind hashes; what was purged is left out."""
         wanted = set(hashes)
-        rows = _rows(self._journals.read(self._texts_at).lines)
+        rows = objects_in(self._journals.read(self._texts_at).lines)
         return {
             str(row["hash"]): str(row["text"]) for row in rows if row.get("hash") in wanted and "text" in row
         }
@@ -441,7 +440,7 @@ class TimeTravel:
                 for entry, digest in found.items()
                 if not {entry, path, f"{path}#{entry}"} & set(entries)
             }
-            rows = list(_rows(self._journals.read(self._texts_at).lines))
+            rows = list(objects_in(self._journals.read(self._texts_at).lines))
             kept: list[dict[str, Any]] = []
             touched = 0
             for row in rows:
@@ -477,7 +476,7 @@ class TimeTravel:
                 at = moment(change.at)
                 if at is None or at >= before:
                     needed.update(filter(None, (change.before, change.after)))
-            rows = list(_rows(self._journals.read(self._texts_at).lines))
+            rows = list(objects_in(self._journals.read(self._texts_at).lines))
             kept = [row for row in rows if row.get("hash") in needed]
             gone = len(rows) - len(kept)
             freed = sum(len(str(row.get("text", ""))) for row in rows if row.get("hash") not in needed)
@@ -505,7 +504,7 @@ class TimeTravel:
                     row | {"path": alias + path.removeprefix(folder)}
                     if (path := str(row.get("path"))).startswith(folder)
                     else row
-                    for row in _rows(lines)
+                    for row in objects_in(lines)
                 ]
                 touched = sum(str(row.get("path")).startswith(alias) for row in rows)
                 return [compact(row) for row in rows] if touched else None
@@ -540,21 +539,11 @@ def difference(old: str, new: str) -> str:
 
 
 def _told(lines: Iterable[str]) -> Iterator[EntryChange]:
-    for row in _rows(lines):
+    for row in objects_in(lines):
         try:
             yield EntryChange(**row)
         except TypeError:
             continue
-
-
-def _rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            yield row
 
 
 def _names(wanted: str, change: EntryChange) -> bool:

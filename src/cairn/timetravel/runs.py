@@ -12,14 +12,13 @@ under the id of the run. So taking a run back needs no copies of its own:
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cairn.canonical import compact, stamp, text_hash
+from cairn.canonical import compact, objects_in, stamp, text_hash
 from cairn.errors import NotFound
 from cairn.notes import frontmatter
 from cairn.notes.kinds import place_of
@@ -170,15 +169,7 @@ class Runs:
         return found
 
     def _lines(self, space: Space) -> list[dict[str, Any]]:
-        found = []
-        for line in self._journals.read(self._at(space)).lines:
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                found.append(value)
-        return found
+        return list(objects_in(self._journals.read(self._at(space)).lines))
 
     def _note(self, space: Space, line: Mapping[str, Any]) -> None:
         self._journals.append(self._at(space), [compact(line)])
