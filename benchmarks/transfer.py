@@ -37,7 +37,7 @@ from benchmarks._gate_sets import EVERY
 from benchmarks._variety_sets import assistant, coding, group, tongues
 from cairn import config
 from cairn.engines.embedders import choose
-from cairn.engines.postings import Postings
+from cairn.index.postings import Postings
 from cairn.language import words
 from cairn.retrieval.answers import tokens_of
 

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks._variety_sets import UNRELATED, Set, every
 from cairn import BlockingMemory, config
 from cairn.engines.embedders import choose
-from cairn.engines.postings import Postings
+from cairn.index.postings import Postings
 from cairn.language import words
 
 ASKED = 10

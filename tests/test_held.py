@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.engines import postings, warm
-from cairn.engines.postings import Postings
+from cairn.engines import warm
 from cairn.engines.rows import SqliteIndex
+from cairn.index import postings
+from cairn.index.postings import Postings
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.timetravel import changes
 from tests.index_world import ALICE, World

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.engines import postings
-from cairn.engines.postings import Postings, group_of
+from cairn.index import postings
+from cairn.index.postings import Postings, group_of
 
 WORDS = ("ash", "birch", "cedar", "elm")
 KINDS = ("message", "episode", "memory", "atomic_fact")

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.lance import LanceTables, Wish, marks_of
-from cairn.engines.postings import GROUPS, gain, group_of, norm, rarity
 from cairn.engines.row_tables import FULL_TEXT, SAID, full_text, model_number, parts, scope_number
 from cairn.engines.rows import SqliteIndex, dot
 from cairn.errors import Unavailable
@@ -35,6 +34,7 @@ from cairn.index.corpus import (
     Sender,
 )
 from cairn.index.filters import Group
+from cairn.index.postings import GROUPS, gain, group_of, norm, rarity
 from cairn.types import Scope
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from cairn.engines.postings import group_of
 from cairn.index.corpus import PASSAGE, text_flags
 from cairn.index.embedding_text import searched_words
 from cairn.index.filters import packed
+from cairn.index.postings import group_of
 from cairn.index.rows import HIDDEN_STATUSES, NewRow, embed_key
 from cairn.types import Scope
 

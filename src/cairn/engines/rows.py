@@ -99,23 +99,15 @@ class SqliteIndex(RowVectors):
         Words and arrays are held in memory. So are vectors, up to `memory_rows`; those of a larger scope are read
         through once for each question.
         """
-        import numpy as np
-
-        corpus, postings = self.corpus(scope), self._words.get(scope)
-        bm25, covered = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), np.float32)
-        for out, (rowids, values) in (
-            (bm25, postings.scores(ask.terms)),
-            (covered, postings.covered(ask.weights)),
-        ):
-            at = corpus.positions(rowids)
-            out[at[at >= 0]] = values[at >= 0]
+        corpus = self.corpus(scope)
+        bm25, covered, holding = self._words.get(scope).legs(corpus, ask)
         return Found(
             corpus=corpus,
             passing=passing_rows(corpus, ask, lambda: self._matching(scope, ask.where)),
             bm25=bm25,
             cosine=None if ask.plain is None else self._cosines(corpus, ask.plain, ask.voiced),
             covered=covered,
-            holding={term: corpus.places(postings.covered({term: 1.0})[0]) for term in ask.rare},
+            holding=holding,
         )
 
     def _cosines(self, corpus: Corpus, plain: np.ndarray, voiced: np.ndarray | None) -> np.ndarray:

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 
 from cairn.engines.database import Database
-from cairn.engines.postings import Postings
+from cairn.index.postings import Postings
 from cairn.types import Scope
 
 _TOKENS = "coalesce(a.c1, b.c1, c.c1)"

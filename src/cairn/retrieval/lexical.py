@@ -7,10 +7,8 @@ next questions for a moment, too. It answers like the index does, so ranking nee
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
@@ -32,6 +30,7 @@ from cairn.index.corpus import (
 )
 from cairn.index.embedding_text import searched_words
 from cairn.index.filters import NOTHING_ASKED, Group
+from cairn.index.postings import Postings
 from cairn.index.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
@@ -43,8 +42,6 @@ from cairn.types import Scope
 
 if TYPE_CHECKING:
     import numpy as np
-
-_K1, _B = 1.2, 0.75
 
 
 class NoteScan:
@@ -160,19 +157,14 @@ class ScannedScope:
         # Whole texts are at hand here: their passages are chosen when they are shown.
         known = (row for row in rows if row.kind in KIND_CODES and row.kind != PASSAGE)
         self._rows = [replace(row, rowid=n) for n, row in enumerate(known, 1)]
-        self._counts = [
-            Counter(
-                searched_words(
-                    row.kind, row.text, row.sender_ids[0] if row.sender_ids else "", row.sender_name
-                )
-            )
+        words = [
+            searched_words(row.kind, row.text, row.sender_ids[0] if row.sender_ids else "", row.sender_name)
             for row in self._rows
         ]
-        self._lengths = [sum(counts.values()) for counts in self._counts]
-        self._holding: dict[str, list[int]] = {}
-        for at, counts in enumerate(self._counts):
-            for term in counts:
-                self._holding.setdefault(term, []).append(at)
+        self._lengths = [len(found) for found in words]
+        self._words = Postings.empty().updated(
+            [(row.rowid, row.kind, " ".join(found)) for row, found in zip(self._rows, words, strict=True)]
+        )
         self._corpus: Corpus | None = None
 
     def corpus(self, scope: Scope) -> Corpus:
@@ -237,37 +229,16 @@ class ScannedScope:
 
     def legs(self, scope: Scope, ask: Ask) -> Found:
         """Words and filter over the rows at hand; there are no vectors."""
-        import numpy as np
-
         corpus = self.corpus(scope)
-        bm25, covered = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), np.float32)
-        mine = len(corpus) > 0
-        for at, score in self._scores(ask.terms).items() if mine else ():
-            bm25[at] = score
-        for term, weight in ask.weights.items() if mine else ():
-            covered[self._holding.get(term, [])] += weight
+        bm25, covered, holding = self._words.legs(corpus, ask)
         return Found(
             corpus=corpus,
             passing=passing_rows(corpus, ask, lambda: self.matching(scope, ask.where)),
             bm25=bm25,
             cosine=None,
             covered=covered,
-            holding={term: np.array(self._holding.get(term, []), np.int64) for term in ask.rare if mine},
+            holding=holding,
         )
-
-    def _scores(self, terms: Sequence[str]) -> dict[int, float]:
-        """BM25 of the rows that hold any term, by place."""
-        rows = self._rows
-        mean = sum(self._lengths) / len(self._lengths) if rows else 1.0
-        scores: dict[int, float] = {}
-        for term in dict.fromkeys(terms) if rows else ():
-            holding = self._holding.get(term, ())
-            weight = math.log(1 + (len(rows) - len(holding) + 0.5) / (len(holding) + 0.5))
-            for at in holding:
-                often = self._counts[at][term]
-                norm = _K1 * (1 - _B + _B * self._lengths[at] / mean)
-                scores[at] = scores.get(at, 0.0) + weight * often * (_K1 + 1) / (often + norm)
-        return scores
 
     def token_vectors(self, scope: Scope, rowids: Sequence[int]) -> Mapping[int, np.ndarray]:  # noqa: ARG002 -- as above
         return {}
@@ -319,7 +290,7 @@ class ScannedScope:
         return [rows[int(rowid) - 1] for rowid in rowids if 0 < int(rowid) <= len(rows)]
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
-        return {term: len(self._holding[term]) for term in terms if term in self._holding and self._of(scope)}
+        return self._words.frequencies(terms) if self._of(scope) else {}
 
     def _of(self, scope: Scope) -> list[Row]:
         return self._rows if scope == self.scope else []

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from cairn.index.corpus import Ask, Corpus
+
 GROUPS = ("message", "episode")
 _K1, _B = 1.2, 0.75
 _MAX_SEGMENTS = 6
@@ -184,6 +186,19 @@ class Postings:
         value = np.concatenate(totals)
         held = np.flatnonzero((value > 0) & np.concatenate([segment.alive for segment in self.segments]))
         return np.concatenate([segment.rowid for segment in self.segments])[held], value[held]
+
+    def legs(self, corpus: Corpus, ask: Ask) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """What a question's words find, by place in `corpus`: BM25, the weight covered, and where rare words stand."""
+        import numpy as np
+
+        bm25, covered = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), np.float32)
+        for out, (rowids, values) in (
+            (bm25, self.scores(ask.terms)),
+            (covered, self.covered(ask.weights)),
+        ):
+            at = corpus.positions(rowids)
+            out[at[at >= 0]] = values[at >= 0]
+        return bm25, covered, {term: corpus.places(self.covered({term: 1.0})[0]) for term in ask.rare}
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """In how many rows each term occurs; terms that occur nowhere are missing."""
