@@ -250,6 +250,29 @@ def test_a_destroyed_ledger_line_does_not_keep_the_root_shut(tmp_path):
     assert Kit(tmp_path).capture.recover() == 1
 
 
+def test_a_line_that_no_reader_can_hold_costs_only_itself_in_any_journal(tmp_path):
+    """JSON that nests too deeply is passed over by whoever reads a journal; what stands beside it is answered."""
+    with cairn.open_blocking(tmp_path, **OPTIONS) as memory:
+        kept = memory.remember("We deploy on Fridays.").memory["id"]
+        memory.memories.note_day("Released 2.0.")
+        memory.memories.capture("pr_feedback", "pr-1", "Always close the pool.")
+        memory.memories.sweep()
+    journal = tmp_path / "default_app" / "default_project" / "journal"
+    names = {"daily", "ledger", "memories", "sweeps", "access", "missions", "consolidations", "procedures"}
+    for name in (*names, "skill-index", "merges", "history/runs", "history/changes", "tokens"):
+        path = journal / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("[" * 100_000 + "\n" + (path.read_text() if path.exists() else ""))
+
+    with cairn.open_blocking(tmp_path, **OPTIONS) as memory:
+        room = memory.memories
+        assert room.daily() and room.captures()["total"] == 1
+        assert room.runs()["last_sweep"] and room.history(kept)
+        assert room.skills() == [] and not room.end_mission("run-1", success=True).already
+        assert room.show(kept)["content"] == "We deploy on Fridays."
+        assert memory.log()
+
+
 def _mutated(rng: random.Random, line: bytes) -> bytes:
     """A real line with one value of it exchanged, or some of its bytes."""
     odd = [
