@@ -13,8 +13,10 @@ import pytest
 
 from cairn.engines.files import DeviceLocalBackend
 from cairn.errors import CairnError, Invalid, StorageFailed, Unavailable
+from cairn.talk import telling
 from cairn.talk.sessions import message_id, session_locator
 from cairn.types import ContentItem, Space, ToolCall
+from tests.strategies_kit import ScriptedWriter
 from tests.talk_kit import MAY_8, SPACE, Kit, said
 from tests.waiting import LONG
 
@@ -330,7 +332,8 @@ def test_recovery_without_the_ledger_finds_the_cell_in_the_logs(tmp_path, monkey
     for file in (tmp_path / ".tmp" / "cells").iterdir():
         file.unlink()
 
-    assert Kit(tmp_path).flush("s2").status == "no_extraction"  # its process may still be at it
+    [cell] = kit.log("s2").pending
+    assert Kit(tmp_path).capture.is_at(cell)  # its process may still be at it: only a flush would not wait
     later = Kit(tmp_path, clock=Later())
     assert later.capture.recover() == 0
     assert later.flush("s2").status == "extracted"
@@ -740,6 +743,38 @@ def test_a_flush_waits_for_the_thread_that_finishes_its_cell(kit, monkeypatch):
     kit.flush()
     assert len(list(kit.episodes())) == 1
     first.join()
+
+
+@pytest.mark.parametrize("hours", [0, 1, -1])
+def test_a_flush_tells_what_another_process_cut_and_did_not_tell(tmp_path, monkeypatch, hours):
+    """A flush that names nothing that waits has told all that was said before, whoever cut it, by whatever clock."""
+    gone, here = Kit(tmp_path, clock=Later(hours)), Kit(tmp_path)
+    gone.add("s1", said("I moved to Oslo yesterday."))
+    [cell], _ = gone.capture._inbox.flush(SPACE, "s1")  # it is cut, and its process ends there
+    here.add("s1", said("It snows.", 1))
+
+    done = here.flush()
+
+    assert (done.status, done.waiting) == ("extracted", ())
+    assert "Oslo" in here.told() and "snows" in here.told() and len(list(here.episodes())) == 2
+    assert here.flush().status == "no_extraction"
+    monkeypatch.setattr(telling, "_OTHERS_SECONDS", 0.0)
+    newcomer = Kit(tmp_path)
+    assert newcomer.capture.is_at(cell) == (hours > 0)  # a clock ahead: it may have been cut just now
+    assert not newcomer.capture.is_at(cell)
+
+
+def test_a_flush_says_what_another_process_asks_a_model_about(tmp_path):
+    """Where telling is dear, what another process may be telling is left to it, and named."""
+    model = ScriptedWriter({})
+    other, here = Kit(tmp_path), Kit(tmp_path, writer=model)
+    other.add("s1", said("I moved to Oslo yesterday."))
+    other.capture._inbox.flush(SPACE, "s1")
+
+    done = here.flush()
+
+    assert (done.status, [one.scope.owner for one in done.waiting]) == ("no_extraction", ["ann"])
+    assert "another call is writing it" in str(done.waiting[0]) and not model.asked
 
 
 def test_a_silent_session_is_closed_by_itself(tmp_path):

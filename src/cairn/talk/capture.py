@@ -55,7 +55,8 @@ class AddOutcome:
 class FlushOutcome:
     """`status` is "extracted", or "no_extraction" when nothing was open.
 
-    `waiting` names the episodes that could not be written yet while others were.
+    `waiting` names the episodes that are not written yet. Where it is empty, all that was said before is told,
+    whichever process took it in or cut it.
     """
 
     status: str
@@ -235,7 +236,7 @@ class Capture:
             return FlushOutcome("extracted", done.lsn, done.cells, done.waiting)
         if done.error is not None:
             raise _unavailable(done)
-        return FlushOutcome("no_extraction")
+        return FlushOutcome("no_extraction", waiting=done.waiting)
 
     @property
     def waiting(self) -> list[Waiting]:
@@ -460,12 +461,14 @@ class Capture:
         finished: list[str] = []
         waiting: list[Waiting] = []
         error: CairnError | None = None
-        mine = [cell for cell in unfinished if self._teller.is_left_over(cell, insist=patient)]
-        for cell, is_own in (*((c, False) for c in mine), *((c, True) for c in cells)):
-            told = self._teller.finish(
-                space, session_id, cell, is_own=is_own, patient=patient, prompts=prompts
-            )
+        for cell, is_own in (*((c, False) for c in unfinished), *((c, True) for c in cells)):
+            told = None
+            if is_own or self._teller.takes_up(cell, patient=patient):
+                told = self._teller.finish(
+                    space, session_id, cell, is_own=is_own, patient=patient, prompts=prompts
+                )
             if told is None:
+                waiting += self._teller.told_elsewhere(space, session_id, cell) if patient else ()
                 continue
             lsn = max(lsn, told.lsn)
             waiting += told.waiting

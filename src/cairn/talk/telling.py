@@ -44,6 +44,8 @@ _CELL_LOCKS = 256
 _PATIENCE_SECONDS = 120.0
 _OTHERS_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 60.0
+_AHEAD_KEPT = 1000
+_AT_IT = "another call is writing it just now"
 
 Owner = tuple[str, str]
 
@@ -116,6 +118,7 @@ class Teller:
         self._on_cell = on_cell
         self._on_change = on_change
         self._busy: set[str] = set()
+        self._ahead: dict[str, float] = {}
         self._failed: dict[str, _Failure] = {}
         self._guard = threading.Lock()
         self._idle = threading.Condition(self._guard)
@@ -135,17 +138,42 @@ class Teller:
     def is_left_over(self, cell: CellRecord, *, insist: bool) -> bool:
         """Whether this cell should be taken up here: it failed here, or its process had time enough.
 
-        A cell that failed again and again is left alone for a while, unless the caller insists.
+        A cell that failed again and again is left alone for a while, unless the caller insists. One that was cut on a
+        machine whose clock is ahead of this one's is as old as this process has known it.
         """
         with self._guard:
             failure = self._failed.get(cell.cell_id)
         if failure is not None:
             return insist or time.monotonic() >= failure.not_before
         try:
-            age = self._clock.now() - datetime.fromisoformat(cell.at)
+            age = (self._clock.now() - datetime.fromisoformat(cell.at)).total_seconds()
         except (ValueError, TypeError):
             return True
-        return age.total_seconds() > _OTHERS_SECONDS
+        if age < 0:
+            age = self._known_for(cell)
+        return age > _OTHERS_SECONDS
+
+    def _known_for(self, cell: CellRecord) -> float:
+        """How many seconds ago this process was first asked about a cell."""
+        with self._guard:
+            if len(self._ahead) >= _AHEAD_KEPT:
+                self._ahead.clear()
+            return time.monotonic() - self._ahead.setdefault(cell.cell_id, time.monotonic())
+
+    def takes_up(self, cell: CellRecord, *, patient: bool) -> bool:
+        """Whether a call tells this cell although another call cut it.
+
+        One that answers when the words are told does so whoever else may be at it: another machine may have died with
+        it a moment ago, and telling it twice writes it once. Not where a model would be asked twice.
+        """
+        return (patient and not self._extractor.asks_a_model) or self.is_left_over(cell, insist=patient)
+
+    def told_elsewhere(self, space: Space, session_id: str, cell: CellRecord) -> list[Waiting]:
+        """The episodes of a cell that another call is writing just now, as far as this process knows."""
+        if not self._inbox.is_pending(space, session_id, cell.cell_id):
+            return []
+        scopes = [Scope(space, cast("Track", track), owner) for track, owner in cell.owners]
+        return [Waiting(scope, session_id, cell.cell_id, _AT_IT) for scope in scopes]
 
     def finish(
         self,
