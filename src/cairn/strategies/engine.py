@@ -42,6 +42,7 @@ MODEL_BATCH = 8
 LONGEST_BACKOFF = 300.0
 WAIT_WHEN_UNAVAILABLE = 15.0
 WAIT_FOR_ANOTHER = 2.0
+LOOK_AROUND_SECONDS = 30.0
 MOST_LATELY = 200_000
 LONGEST_PAUSE_MS = 100
 KEEP_RECORDS_SECONDS = 30 * 86400.0
@@ -138,6 +139,7 @@ class Engine:
         self._looked_upto: dict[Space, int] = {}
         self._lately: set[tuple[Space, str, str]] = set()
         self._last_look = float("inf")
+        self._looked_around = time.monotonic()
         self._look_again = False
         self._work = threading.Event()
         self._one_at_a_time = threading.Lock()
@@ -433,7 +435,7 @@ class Engine:
     def _clocks_due(self, now: float) -> bool:
         was_set_back = now < self._last_look
         self._last_look = now
-        if was_set_back:
+        if was_set_back or self._look_around_due:
             return True
         for name in self._live.active():
             chosen = self._live.of(name)
@@ -449,6 +451,12 @@ class Engine:
                 return True
         return False
 
+    @property
+    def _look_around_due(self) -> bool:
+        """Whether other machines may have told cells by now of which nobody here has heard."""
+        since = time.monotonic() - self._looked_around
+        return self._notebook.storage.is_shared and since >= LOOK_AROUND_SECONDS
+
     def _scan_due(self, name: str, chosen: Options, now: float) -> bool:
         last = self._scanned.get(name)
         return last is None or now >= last + chosen.scan_interval_seconds or now < last
@@ -456,6 +464,10 @@ class Engine:
     def _turn_clocks(self) -> None:
         """Queue what schedules, scans and opened gates make due. One late cron time counts, not every missed one."""
         now = self._now()
+        if self._look_around_due:
+            # Whoever is free does it: what a machine queued that died, or has too much to do, is everybody's work.
+            self._looked_around = time.monotonic()
+            self._discover(everything=False)
         for name in self._live.active():
             chosen = self._live.of(name)
             if chosen.cron:
@@ -514,7 +526,9 @@ class Engine:
             # A queue made anew knows of nothing, so everything is looked for, whoever asked.
             only, everything = "", True
         events, sizes = self._cells.events({} if everything else self.jobs.seen())
-        done = self._journalled({event.space for event in events} | set(self._root.spaces()))
+        spaces = {event.space for event in events} | set(self._root.spaces())
+        again = everything or not self._notebook.storage.is_shared
+        done = self._journalled(spaces) if again else self._done_lately(spaces)
         asks: list[Ask] = []
         for name, strategy in self._strategies.items():
             if only and name != only:
