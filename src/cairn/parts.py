@@ -491,7 +491,9 @@ class Parts:
         self.keeper.record_hits([(scope, hit.entry_id) for hit in hits])
 
     def _wait_for_index(self, lsn: int | None, timeout: float, scope: Scope, embed: bool) -> bool:
-        if lsn is None:  # look at the files themselves, so that a hand edit counts
+        # Look at the files themselves, so that a hand edit counts. Each machine numbers the changes by itself: the
+        # number of one says nothing to another, where the change is in the storage that all of them see.
+        if lsn is None or self.storage.is_shared:
             return self.catch_up(timeout, embed=embed, scope=scope)
         return self.indexer.wait(lsn, timeout)
 

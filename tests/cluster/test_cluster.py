@@ -24,6 +24,7 @@ from cairn.engines.objects import ObjectBackend
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
 from cairn.errors import Misconfigured, StorageSelectionError, Unavailable
 from cairn.seams import Locator
+from cairn.strategies import engine as strategies
 from cairn.surfaces.cli import main
 from cairn.testing import JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
 from cairn.testing.suite import run_checks
@@ -126,6 +127,55 @@ def test_what_one_machine_writes_another_has(engines, options, tmp_path):
         assert not finds(two, "Zaphodine", consistency="strong")
         for key, _, _ in ObjectBackend.scan(one.parts.storage):
             assert "Zaphodine" not in ObjectBackend.read(one.parts.storage, Locator(key)), key
+
+
+def test_a_read_anywhere_sees_a_write_anywhere_or_says_that_it_cannot(engines):
+    """Strong, or by the change that another server gave: found at once. With the store away it is refused, not guessed."""
+    database, store, folder = engines
+    with many.cluster(database, store, folder, 1) as world:
+        one = world.machines[0]
+        # It hears of nothing by itself: what it finds, the question made it look for.
+        two = world.add(linked=True, CAIRN_INDEX__WATCH="false", CAIRN_INDEX__SCAN_SECONDS="3600")
+
+        def ask(machine, what, **body):
+            return machine.call("POST", f"/api/v1/memory/{what}", body)
+
+        def found(words, **more):
+            status, answer = ask(two, "search", user_id="alice", query=words, method="keyword", **more)
+            return status, status == 200 and words in str(answer["data"]["episodes"])
+
+        def told(session, text):
+            assert ask(one, "add", session_id=session, messages=[message(text)])[0] == 200
+            return ask(one, "flush", session_id=session)[1]["data"]["lsn"]
+
+        told("s", "I adopted a heron called Zaphodine.")
+        assert found("Zaphodine") == (200, False)
+        assert found("Zaphodine", consistency="strong") == (200, True)
+        for n in range(3):  # its own changes carry it past the other's numbers
+            ask(two, "add", session_id=f"own{n}", messages=[message("Hello.")])
+            last = ask(two, "flush", session_id=f"own{n}")[1]["data"]["lsn"]
+        lsn = told("t", "I work as a plumber in Porto.")
+        assert lsn <= last and found("plumber") == (200, False)
+        assert found("plumber", min_lsn=lsn) == (200, True)
+        told("u", "I bought a trombone.")
+        two.links["store"].set("cut")
+        assert found("trombone", consistency="strong") == found("trombone", min_lsn=lsn) == (503, False)
+        assert found("plumber") == (200, True)
+        two.links["store"].set("whole")
+        assert found("trombone", min_lsn=lsn) == (200, True)
+
+
+def test_a_machine_does_what_another_did_not_live_to_do(options, tmp_path, monkeypatch):
+    """What follows from an episode is found and done by any machine, once, also where the one that wrote it is gone."""
+    monkeypatch.setattr(strategies, "LOOK_AROUND_SECONDS", 0.0)
+    with cairn.open_blocking(tmp_path / "two", **options) as two:
+        with cairn.open_blocking(tmp_path / "one", background=False, **options) as one:
+            one.add("s", [message("I work as a plumber in Porto.")])
+            one.flush("s")
+        facts = Locator(f"{many.SPACE}/users/alice/.atomic_facts")
+        until(lambda: two.parts.storage.exists(facts))
+        [note] = two.parts.storage.list(facts)
+        until(lambda: "plumber" in two.parts.storage.read(note))
 
 
 def test_a_new_machine_asks_from_the_command_line(options, tmp_path):

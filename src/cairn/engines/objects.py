@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -366,7 +367,8 @@ def opened_store(settings: Settings) -> Any:
         url.netloc,
         prefix=url.path.strip("/") or None,
         client_options=options,  # type: ignore[arg-type]
-        retry_config={"max_retries": 4},
+        # Tried again with jitter, and given up within twice the time that one request may take.
+        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=settings.storage.timeout_seconds)},
         **named,
     )
 

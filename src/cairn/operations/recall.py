@@ -28,7 +28,7 @@ from cairn.operations.fields import (
 )
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.operations.talk import LimitedTo
-from cairn.types import Space
+from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
     from cairn.operations.recalling import Recalled
@@ -205,7 +205,7 @@ class Recall(Room):
         from cairn.retrieval.library import knowledge_scope
 
         scope = knowledge_scope(found.space)
-        if not self.parts.storage.exists(self.parts.root.knowledge(found.space)):
+        if not self._has_documents(scope, request.consistency):
             return found
         asked = replace(
             request, scope=scope, user_id=None, agent_id=None, include_profile=False, evidence=0, kinds=(), min_lsn=None,
@@ -214,6 +214,12 @@ class Recall(Room):
         known = at_home(self.parts, self.parts.searcher.search(asked))
         whole = replace(found, knowledge=known.knowledge)
         return within_budget(whole, request.token_budget) if request.token_budget is not None else whole
+
+    def _has_documents(self, scope: Scope, consistency: str) -> bool:
+        """Whether a space has documents. A store that others see is not asked for every search, which goes on without it."""
+        if self.parts.storage.is_shared and consistency != "strong":
+            return bool(self.parts.answering(scope).about(scope).rows)
+        return self.parts.storage.exists(self.parts.root.knowledge(scope.space))
 
     @operation(
         http="POST /recall", answers=answers.RecalledData, data=_recalled, allow=rules.recall, tool=True
