@@ -28,6 +28,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ class Database:
 
     def stop(self, mode: str = "immediate") -> None:
         self._run("pg_ctl", "-D", str(self._data), "-m", mode, "-w", "stop")
+
+    def free_locks(self) -> None:
+        """End every connection that holds a lock, as a database does with a machine it hears nothing of."""
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as one:
+            one.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+            )
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
@@ -183,28 +193,39 @@ def _make_bucket(store: Any, endpoint: str) -> None:
 
 
 class Link:
-    """A wire between one server and one engine, which can be cut, slow, or answer HTTP with an error by itself."""
+    """A wire between one server and one engine, which can be cut, slow, hold back lines of a session's log on their way
+    to the engine, or answer HTTP with an error by itself.
+    """
 
     def __init__(self, port: int) -> None:
-        self._to, self.state = port, "whole"
+        self._to, self.state, self.held = port, "whole", 0
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(
             asyncio.start_server(self._joined, "127.0.0.1", 0), self._loop
         ).result()
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     def set(self, state: str) -> None:
-        """One of "whole", "cut", "slow", or an HTTP status that every request gets, such as "503"."""
+        """One of "whole", "cut", "slow", "held", or an HTTP status that every request gets, such as "503"."""
         self.state = state
         if state == "cut":
             self._loop.call_soon_threadsafe(self._drop_all)
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.close)
-        self._loop.call_soon_threadsafe(self._drop_all)
+        self.state = "cut"
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        self._drop_all()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(others) if others else None
 
     def _drop_all(self) -> None:
         for one in self._open:
@@ -233,6 +254,10 @@ class Link:
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
+                if back is not None and self.state == "held" and _LOG_LINE in data:
+                    self.held += 1
+                    while self.state == "held":
+                        await asyncio.sleep(0.02)
                 if self.state == "slow":
                     await asyncio.sleep(0.2)
                 elif back is not None and self.state.isdigit():
@@ -266,7 +291,16 @@ class Machine:
         )
 
     def wait(self) -> None:
-        until(lambda: self.call("GET", "/health")[0] == 200, "the server did not come up")
+        def is_up() -> bool:
+            self.keep_up()
+            return self.call("GET", "/health")[0] == 200
+
+        until(is_up, "the server did not come up")
+
+    def keep_up(self) -> None:
+        """Start it again if it has ended by itself, as a service manager does: an engine was away when it started."""
+        if self.process.poll() is not None:
+            self.start()
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -281,14 +315,14 @@ class Machine:
         for link in self.links.values():
             link.close()
 
-    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Status and answer; status 0 where nobody answers."""
+    def call(self, method: str, path: str, body: object = None, seconds: float = 60.0) -> tuple[int, Any]:
+        """Status and answer; status 0 where nobody answers within `seconds`."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, None
@@ -365,6 +399,11 @@ def cluster(database: Database, store: Store, folder: Path, machines: int) -> It
 
 
 PEOPLE = ("alice", "bob")
+# A client gives up on a server after this long and sends the same call to any other.
+PATIENCE_SECONDS = 4.0
+# How wrong the clocks of the three servers are. A store refuses whoever is off by a quarter of an hour.
+SKEWS = (0, 600, -600)
+_LOG_LINE = b'{"t":"'
 SPACE = "default_app/default_project"
 
 
@@ -395,16 +434,17 @@ def tell_a_story(one: Machine, other: Machine) -> list[str]:
 class Writers:
     """Clients that add numbered messages through any server and remember what was acknowledged, in order.
 
-    Two of them share a session, through different servers at once, and each session has one person. Now and then one
-    flushes, and asks any server for the last message: a strong read must have it, and nobody else's.
+    Two of them share a session, through different servers at once, and each session has one person. Now and then each
+    flushes, and asks any server for its last message: a read that is strong, or names the change that the flush gave,
+    must have it, and nobody else's. What it lacks is looked up in the bucket and the log at once (`where`).
     """
 
-    def __init__(self, machines: list[Machine], sessions: int) -> None:
-        self._machines, self.stopping = machines, threading.Event()
+    def __init__(self, machines: list[Machine], sessions: int, where: Callable[[str, str], str]) -> None:
+        self._machines, self.stopping, self._where = machines, threading.Event(), where
         names = [f"s{n} {who}" for n in range(sessions) for who in ("a", "b")]
         self.acknowledged: dict[str, list[str]] = {name: [] for name in names}
         self.wrong: list[str] = []
-        self.read = 0
+        self.read = self.told_to_wait = 0
         self._threads = [threading.Thread(target=self._write, args=(name,)) for name in names]
 
     def __enter__(self) -> Writers:
@@ -427,46 +467,78 @@ class Writers:
                 "idempotency_key": f"{name}-{number}",
             }
             # The same message is tried at any server until one has taken it: the key makes it one message.
-            if chance.choice(self._machines).call("POST", "/api/v1/memory/add", body)[0] == 200:
+            if self._call(chance, "add", body)[0] == 200:
                 self.acknowledged[name].append(text)
                 number += 1
-                if number % 5 == 0 and name.endswith("a"):
+                if number % 5 == 0:
                     self._read_back(chance, session, text)
 
+    def _call(self, chance: random.Random, what: str, body: object) -> tuple[int, Any]:
+        return chance.choice(self._machines).call("POST", f"/api/v1/memory/{what}", body, PATIENCE_SECONDS)
+
     def _read_back(self, chance: random.Random, session: str, text: str) -> None:
-        status, flushed = chance.choice(self._machines).call(
-            "POST", "/api/v1/memory/flush", {"session_id": session}
-        )
-        # Whoever cut the stretch writes its episode: only one client of a session flushes, and only its own word counts.
-        if status != 200 or flushed["data"]["status"] != "extracted":
+        status, flushed = self._call(chance, "flush", {"session_id": session})
+        if status != 200:
             return
-        asked = {
+        if flushed["data"]["waiting"]:  # it says itself that not everything is told yet
+            self.told_to_wait += 1
+            return
+        asked: dict[str, object] = {
             "user_id": person_of(session),
             "query": text.split()[1],
-            "consistency": "strong",
             "method": "keyword",
         }
-        status, found = chance.choice(self._machines).call("POST", "/api/v1/memory/search", asked)
+        lsn = flushed["data"].get("lsn")
+        asked |= {"min_lsn": lsn} if lsn and chance.random() < 0.5 else {"consistency": "strong"}
+        status, found = self._call(chance, "search", asked)
         if status != 200:
             return
         told = json.dumps(found["data"]["episodes"])
         self.read += 1
-        if text not in told and found["data"].get("freshness", {}).get("state") == "fresh":
-            self.wrong.append(f"{session}: a strong read did not see: {text}")
+        if text not in told and found["data"]["freshness"]["state"] == "fresh":
+            self.wrong.append(
+                f"{session}: {asked} did not see: {text} (flush: {flushed['data']}, freshness: "
+                f"{found['data']['freshness']}, {self._where(session, text)})"
+            )
         if any(person != person_of(session) and f"{person}: Message" in told for person in PEOPLE):
             self.wrong.append(f"{session}: a search for {person_of(session)} told of somebody else")
+
+
+def _bucket(store: Store, prefix: str) -> Any:
+    from obstore.store import S3Store
+
+    return S3Store(
+        "cairn", prefix=prefix, endpoint=store.endpoint, access_key_id="key", secret_access_key="secret",
+        region="us-east-1", client_options={"allow_http": True, "timeout": "5s"},
+    )  # fmt: skip
+
+
+def _whereabouts(world: Cluster, session: str, text: str) -> str:
+    """What the engines themselves hold of a message just now: whether a note has it, and the last lines of its log."""
+    import obstore
+    import psycopg
+
+    root = world.env["CAIRN_STORAGE__URL"]
+    bucket = _bucket(world.store, root.removeprefix("s3://cairn/"))
+    try:
+        keys = [one["path"] for page in obstore.list(bucket, SPACE) for one in page]
+        notes = [key for key in keys if "/episodes/" in key]
+        holding = [key for key in notes if text.encode() in bytes(obstore.get(bucket, key).bytes())]
+        with psycopg.connect(world.database.url) as rows:
+            query = "SELECT data FROM cairn_units WHERE root = %s AND key = %s ORDER BY start"
+            units = rows.execute(query, [root, f"{SPACE}/sessions/{session}.jsonl"]).fetchall()
+    except Exception as error:  # one of them is away just now
+        return f"the engines could not be looked at: {error}"
+    lines = b"".join(bytes(unit[0]) for unit in units).decode().splitlines()
+    since = next((at for at, line in enumerate(lines) if text in line), len(lines))
+    return f"in the bucket: {holding or 'no'}, its log since: {lines[since:][-30:]}"
 
 
 class Editor:
     """A person with an S3 tool, who adds lines to episode notes by compare-and-swap, without any lock of ours."""
 
     def __init__(self, store: Store, prefix: str) -> None:
-        from obstore.store import S3Store
-
-        self._store = S3Store(
-            "cairn", prefix=prefix, endpoint=store.endpoint, access_key_id="key", secret_access_key="secret",
-            region="us-east-1", client_options={"allow_http": True, "timeout": "5s"},
-        )  # fmt: skip
+        self._store = _bucket(store, prefix)
         self.written: list[str] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._edit)
@@ -502,24 +574,29 @@ def faults(
     folder: Path,
     seconds: float,
     seed: int,
-    program: str = "cairn.surfaces.cli",
+    program: str = "tools.skewed_server",
 ) -> list[str]:
     """Add messages through three servers while everything fails in turn; what is wrong afterwards, if anything."""
     chance = random.Random(seed)
     with cluster(database, store, folder, 0) as world:
-        for _ in range(3):
-            world.add(program, linked=True)
+        for skew in SKEWS:
+            world.add(program, linked=True, SKEW_SECONDS=str(skew))
+        where = partial(_whereabouts, world)
         prefix = world.env["CAIRN_STORAGE__URL"].removeprefix("s3://cairn/")
-        with Editor(store, prefix) as editor, Writers(world.machines, 4) as writers:
+        with Editor(store, prefix) as editor, Writers(world.machines, 4, where) as writers:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 _break_something(chance, world)
                 time.sleep(chance.uniform(0.3, 1.0))
+                for machine in world.machines:
+                    machine.keep_up()
         for machine in world.machines:
             machine.wait()
         told = sum(map(len, writers.acknowledged.values()))
         print(
-            f"{told} messages acknowledged, {len(editor.written)} edits by hand, {writers.read} strong reads"
+            f"{told} messages acknowledged, {len(editor.written)} edits by hand, {writers.read} strong reads, "
+            f"{writers.told_to_wait} flushes that said what waits, "
+            f"{sum(machine.links['database'].held for machine in world.machines)} appends that came late"
         )
         if not told:
             return ["nothing was acknowledged"]
@@ -528,7 +605,7 @@ def faults(
 
 def _break_something(chance: random.Random, world: Cluster) -> None:
     what = chance.choice(
-        ["kill", "kill", "kill", "pause store", "restart database", "cut database", "cut store", "slow database",
+        ["kill", "kill", "kill", "stall", "late", "late", "pause store", "restart database", "cut database", "cut store", "slow database",
          "slow store", "503 store", "500 store"]
     )  # fmt: skip
     machine = chance.choice(world.machines)
@@ -536,6 +613,18 @@ def _break_something(chance: random.Random, world: Cluster) -> None:
     if what == "kill":
         machine.kill()
         machine.start()
+    elif what in {"stall", "late"}:
+        # It is stopped in the middle of whatever it does, or what it appends is under way for long: its locks are given
+        # to others, who get its clients, too. Then it goes on where it was, or what it sent arrives.
+        if what == "stall":
+            machine.process.send_signal(signal.SIGSTOP)
+        else:
+            machine.links["database"].set("held")
+            time.sleep(chance.uniform(0.2, 0.6))
+        world.database.free_locks()
+        time.sleep(PATIENCE_SECONDS + chance.uniform(0.5, 2.0))
+        machine.process.send_signal(signal.SIGCONT)
+        machine.links["database"].set("whole")
     elif what == "pause store":
         world.store.process.send_signal(signal.SIGSTOP)
         time.sleep(chance.uniform(0.2, 2.0))
@@ -591,7 +680,7 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=["demo", "faults"], default="demo")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--program", default="cairn.surfaces.cli", help="the module that the servers run")
+    parser.add_argument("--program", default="tools.skewed_server", help="the module that the servers run")
     given = parser.parse_args()
     try:
         with engines() as (database, store, folder):

@@ -11,6 +11,8 @@ import threading
 import time
 from contextlib import suppress
 
+from tools.skewed_server import move_clock
+
 from cairn.engines import objects, postgres
 from cairn.errors import CairnError
 from cairn.seams.journals import journal_unit
@@ -51,4 +53,5 @@ if __name__ == "__main__":
     from cairn.surfaces.cli import main
 
     BUGS[os.environ["PLANTED"]]()
+    move_clock(float(os.environ.get("SKEW_SECONDS", "0")))
     sys.exit(main())
