@@ -105,8 +105,9 @@ def baselines(chosen: Set, embedder: Any) -> dict[str, list[list[str]]]:
     out: dict[str, list[list[str]]] = {"bm25": [], "cosine": []}
     matrix = embedder.embed(texts)
     for question, _ in chosen.questions:
-        rows, scores = postings.scores(words.query_terms(question, limit=64))
-        out["bm25"].append([texts[int(rows[i])] for i in np.argsort(-scores, kind="stable")[:ASKED]])
+        scores = postings.scores(words.query_terms(question, limit=64))
+        best = [i for i in np.argsort(-scores, kind="stable")[:ASKED] if scores[i] > 0]
+        out["bm25"].append([texts[int(postings.rowids[i])] for i in best])
         near = matrix @ embedder.embed([question])[0]
         out["cosine"].append([texts[int(i)] for i in np.argsort(-near, kind="stable")[:ASKED]])
     return out

@@ -12,6 +12,7 @@ from cairn.talk.sessions import SessionLog, session_locator
 from cairn.timetravel import changes
 from tests.index_world import ALICE, World
 from tests.talk_kit import SPACE, Kit, said
+from tests.test_postings import found
 from tests.test_timetravel import World as History
 
 
@@ -75,7 +76,7 @@ def test_words_that_no_row_has_any_more_are_let_go(monkeypatch):
     assert len(held.vocabulary) < 30
     assert sum(len(segment.rowid) for segment in held.segments) < 30
     for terms in (["lantern"], ["word199", "stays"], ["word5"]):
-        ours, theirs = (dict(zip(*map(list, one.scores(terms)), strict=True)) for one in (held, anew))
+        ours, theirs = (found(one, terms) for one in (held, anew))
         assert ours == pytest.approx(theirs)
 
 

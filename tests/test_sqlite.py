@@ -294,6 +294,30 @@ def test_a_connection_that_never_opened_ends_quietly(tmp_path):
     gc.collect()
 
 
+def test_within_one_look_a_thread_reads_one_file_and_sees_behind_it_that_it_is_gone(tmp_path):
+    """What a question reads is of one file, though that vanishes meanwhile; another thread and a write see the new one."""
+    db = Database(tmp_path / "a.db", "CREATE TABLE said(word TEXT)", version=1)
+    words = "SELECT word FROM said"
+    with contextlib.closing(db):
+        db.write(lambda one: one.execute("INSERT INTO said VALUES ('old')"))
+        before = db.generation
+        with db.one_look():
+            assert db.read(lambda one: one.execute(words).fetchall()) == [("old",)]
+            assert [db.kept("key", lambda made=made: made) for made in (1, 2)] == [1, 1]
+            for file in tmp_path.glob("a.db*"):
+                file.unlink()
+            assert db.read(lambda one: one.execute(words).fetchall()) == [("old",)]
+        assert db.kept("key", lambda: 2) == 2
+        assert db.read(lambda one: one.execute(words).fetchall()) == []
+        assert db.generation != before
+        with db.one_look():
+            db.read(lambda one: one.execute(words).fetchall())
+            for file in tmp_path.glob("a.db*"):
+                file.unlink()
+            db.write(lambda one: one.execute("INSERT INTO said VALUES ('new')"))
+            assert db.read(lambda one: one.execute(words).fetchall()) == [("new",)]
+
+
 def test_another_programs_database_is_set_aside_whole(tmp_path):
     """A file with tables and without our mark is kept under another name, and ours is made beside it."""
     path = tmp_path / "system.db"

@@ -385,6 +385,8 @@ class Parts:
             on_hits=self._count_hits,
             past=self._known_at,
             on_behind=lambda: self.indexer.on_wanted(True),
+            one_look=self.index.one_look,
+            generation=lambda: self.index.generation,
         )
 
     @Stage

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import logging
 import os
 import sqlite3
@@ -17,7 +18,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _LOST = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_INTERRUPT}
 _MOST_STRIKES = 6
+_STAMPS_KEPT = 64
 
 log = logging.getLogger("cairn.index")
 
@@ -66,6 +68,23 @@ class _Connection(sqlite3.Connection):
             self.close()
 
 
+class Unchanged:
+    """Remembers, by the `stamp` of a database, that what is held was up to date on a connection."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+
+    def holds(self, stamp: tuple[int, int]) -> bool:
+        """Whether nobody committed since it was noted."""
+        return self._seen.get(stamp[0]) == stamp[1]
+
+    def note(self, stamp: tuple[int, int]) -> None:
+        """What is held was read, or found to be current, after `stamp` was taken."""
+        if len(self._seen) >= _STAMPS_KEPT:
+            self._seen.clear()
+        self._seen[stamp[0]] = stamp[1]
+
+
 class Database:
     """One SQLite file in WAL mode: a reading connection per thread, one writing connection behind a lock.
 
@@ -90,6 +109,7 @@ class Database:
         self._writer: sqlite3.Connection | None = None
         self._readers: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._epoch = 0
+        self._opened = itertools.count()
         self._attached_epochs: list[int] = []
         self._generation = ""
         self._gave_up_at = float("-inf")
@@ -120,7 +140,7 @@ class Database:
 
         def once() -> T:
             with self._lock:
-                self.make_current()
+                self._look()
                 writer = self._writer
                 assert writer is not None
                 with _noticing_close(writer):
@@ -136,13 +156,36 @@ class Database:
 
         return self._living(once, patience)
 
-    def data_version(self) -> tuple[int, int]:
-        """A value that changes when another process or connection committed, or the file was replaced."""
+    @contextlib.contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Inside, this thread looks once whether the file is the one that is there, and `kept` values stay.
+
+        One question reads a dozen times. All of it is then read from one file; whether that is still there is for the
+        asker to see behind it, by `generation`.
+        """
+        self._local.looked, self._local.memo = 0, {}
+        try:
+            yield
+        finally:
+            self._local.looked, self._local.memo = -1, None
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives; within one look the same for the same key."""
+        memo: dict[Hashable, T] | None = getattr(self._local, "memo", None)
+        if memo is None:
+            return make()
+        if key not in memo:
+            memo[key] = make()
+        return memo[key]
+
+    def stamp(self) -> tuple[int, int]:
+        """Which connection this thread reads by, and a number that changes on it when anybody committed: see `Unchanged`."""
 
         def ask(connection: sqlite3.Connection) -> tuple[int, int]:
-            return self._epoch, int(connection.execute("PRAGMA data_version").fetchone()[0])
+            number = self._local.held[2]
+            return number, int(connection.execute("PRAGMA data_version").fetchone()[0])
 
-        return self.read(ask)
+        return self.kept("stamp", lambda: self.read(ask))
 
     def shrink(self) -> None:
         """Fold the write-ahead log into the file, where no reader stands in the way."""
@@ -231,7 +274,7 @@ class Database:
 
     def _reader(self) -> sqlite3.Connection:
         self.make_current()
-        held: tuple[int, _Connection] | None = getattr(self._local, "held", None)
+        held: tuple[int, _Connection, int] | None = getattr(self._local, "held", None)
         if held is None or held[0] != self._epoch:
             if held is not None:
                 held[1].close()
@@ -242,7 +285,7 @@ class Database:
                     # Its log went while this opened: it would read a file without what was committed last.
                     opened.close()
                     raise _Vanishing("unable to open: its files are being removed")
-                held = (self._epoch, opened)
+                held = (self._epoch, opened, next(self._opened))
                 self._readers.add(opened)
             self._local.held = held
         return held[1]
@@ -257,6 +300,15 @@ class Database:
 
     def make_current(self) -> int:
         """Make sure that the file that is open is the file that is there; which opening of it this is."""
+        looked = getattr(self._local, "looked", -1)
+        if looked == self._epoch and self._identity is not None:
+            return self._epoch
+        epoch = self._look()
+        if looked >= 0:
+            self._local.looked = epoch
+        return epoch
+
+    def _look(self) -> int:
         attached = [database.make_current() for database in self._attached.values()]
         if self.is_current() and attached == self._attached_epochs:
             return self._epoch

@@ -17,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cairn.engines.database import Unchanged
 from cairn.engines.lance import LanceTables, Wish, marks_of
 from cairn.engines.row_tables import FULL_TEXT, SAID, full_text, model_number, parts, scope_number
 from cairn.engines.rows import SqliteIndex, dot
@@ -150,7 +151,7 @@ class LargeIndex:
         self._best = best
         self._whole_rows = whole_rows
         self._samples: dict[tuple[str, int, str], _Sample] = {}
-        self._known: dict[Scope, tuple[str, _Scope, About]] = {}
+        self._known: dict[Scope, tuple[str, _Scope, About, Unchanged]] = {}
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
@@ -175,8 +176,10 @@ class LargeIndex:
 
     def _counted(self, scope: Scope) -> tuple[_Scope, About]:
         """What is counted of a scope; read anew when one of its rows has changed."""
-        model, generation = self._rows.model, self._rows.generation
+        stamp, model, generation = self._db.stamp(), self._rows.model, self._rows.generation
         known = self._known.get(scope)
+        if known is not None and (known[0], known[2].model) == (generation, model) and known[3].holds(stamp):
+            return known[1], known[2]
 
         def ask(db: sqlite3.Connection) -> tuple[_Scope, About]:
             number = scope_number(db, scope)
@@ -186,13 +189,15 @@ class LargeIndex:
             if known is not None and (known[0], known[1].number, known[1].version, known[2].model) == (
                 generation, number, version, model,
             ):  # fmt: skip
-                return known[1:]
+                return known[1], known[2]
             return _counts(db, scope, number, version, model)
 
         held, about = self._db.read(ask)
         if len(self._known) > _SAMPLES_KEPT:
             self._known.clear()
-        self._known[scope] = (generation, held, about)
+        unchanged = known[3] if known is not None and known[1] is held else Unchanged()
+        unchanged.note(stamp)
+        self._known[scope] = (generation, held, about, unchanged)
         return held, about
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:

@@ -11,6 +11,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from cairn.engines.warm import WarmScopes
 from cairn.engines.warm_words import WarmWords
 from cairn.index.corpus import About, Ask, Corpus, Found, Row, about_corpus, passing_rows
 from cairn.index.filters import NOTHING_ASKED, Group, unpacked
+from cairn.index.postings import Postings
 from cairn.index.rows import PAGE_ORDER, NewRow, Page, Stored
 from cairn.types import Scope, Space
 
@@ -77,17 +79,26 @@ class SqliteIndex(RowVectors):
     def generation(self) -> str:
         """Which index this is: another value means that its rows are, or are to be, made anew."""
         query = "SELECT generation || ':' || value FROM birth, meta WHERE key = 'cleared'"
-        return str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
+        return self._db.kept(
+            "generation", lambda: str(self._db.read(lambda db: db.execute(query).fetchone()[0]))
+        )
 
     @property
     def database(self) -> Database:
         return self._db
 
+    def one_look(self) -> AbstractContextManager[None]:
+        """Inside, what this thread reads is of one file, and a scope's arrays are those of the first question."""
+        return self._db.one_look()
+
     # ---- reading -------------------------------------------------------------------------------------------
 
     def corpus(self, scope: Scope) -> Corpus:
-        """The scope's rows as arrays; the same object until one of them changes."""
-        return self._warm.get(scope, self.model)
+        """The scope's rows as arrays; the same object until one of them changes, and within one look."""
+        return self._db.kept(("rows", scope), lambda: self._warm.get(scope, self.model))
+
+    def _postings(self, scope: Scope) -> Postings:
+        return self._db.kept(("words", scope), lambda: self._words.get(scope))
 
     def about(self, scope: Scope) -> About:
         """Who speaks in the scope and how much there is."""
@@ -100,7 +111,7 @@ class SqliteIndex(RowVectors):
         through once for each question.
         """
         corpus = self.corpus(scope)
-        bm25, covered, holding = self._words.get(scope).legs(corpus, ask)
+        bm25, covered, holding = self._postings(scope).legs(corpus, ask)
         return Found(
             corpus=corpus,
             passing=passing_rows(corpus, ask, lambda: self._matching(scope, ask.where)),
@@ -211,7 +222,7 @@ class SqliteIndex(RowVectors):
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         """In how many of the scope's rows each term occurs; terms that occur nowhere are missing."""
-        return self._words.get(scope).frequencies(terms)
+        return self._postings(scope).frequencies(terms)
 
     def scopes(self, space: Space | None = None) -> list[tuple[Scope, dict[str, int]]]:
         """Every scope that has rows, with their number by kind."""

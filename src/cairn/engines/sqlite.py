@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from cairn.engines.database import Database
+from cairn.engines.database import Database, Unchanged
 from cairn.errors import Unavailable
 from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
@@ -49,6 +49,7 @@ INSERT INTO meta VALUES ('lsn', 0), ('ready_for', '')
 """
 _DUE = "(status = 'pending' OR (status = 'failed' AND unread = 1 AND retryable = 1))"
 _FAILURES_TOLD = 20
+_GLANCES_KEPT = 256
 MAX_RETRIES = 12
 BACKOFF_SECONDS = 2.0
 _MAX_BACKOFF_SECONDS = 60.0
@@ -85,6 +86,7 @@ class SqliteState:
         self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=3)
         self._clock = clock or SystemClock()
         self.on_enqueue = on_enqueue
+        self._glances: dict[tuple[str, ...], tuple[Unchanged, Glance]] = {}
         self._lsn = 0
         self._lock = threading.Lock()
         self._lost = False
@@ -342,7 +344,7 @@ class SqliteState:
 
     def data_version(self) -> tuple[int, int]:
         """Changes when another connection committed, so that an idle indexer can poll for next to nothing."""
-        return self._db.data_version()
+        return self._db.stamp()
 
     def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> dict[str, Known]:
         """What the queue remembers of `paths` (of every path without them), to compare with the files.
@@ -365,6 +367,19 @@ class SqliteState:
 
     def glance(self, within: Sequence[str] = ()) -> Glance:
         """How far the index is, of the places that begin with one of `within`: cheap enough for every answer."""
+        stamp, known = self._db.stamp(), self._glances.get(tuple(within))
+        if known is not None and known[0].holds(stamp):
+            return known[1]
+        glance = self._glance(within)
+        if known is None or known[1] != glance:
+            known = (Unchanged(), glance)
+        known[0].note(stamp)
+        if len(self._glances) >= _GLANCES_KEPT:
+            self._glances.clear()
+        self._glances[tuple(within)] = known
+        return glance
+
+    def _glance(self, within: Sequence[str]) -> Glance:
         inside, bounds = _inside(within)
         busy = "status IN ('pending', 'processing')"
 

@@ -1,6 +1,6 @@
 """The rows of a scope as arrays, held in memory and kept up to date by version.
 
-A question costs one look at the scope's version. Where it moved, only the rows with a newer version are read
+A question costs one look at the scope's version, and none while nobody wrote. Where it moved, only the rows with a newer version are read
 and worked in; a scope that is not held, or whose index was made anew, is loaded whole. The least recently
 used scopes make room when the bytes run out.
 """
@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.database import Database
+from cairn.engines.database import Database, Unchanged
 from cairn.index.corpus import KIND_CODES, Corpus, Sender
 from cairn.types import Scope
 
@@ -67,6 +67,7 @@ class _Warm:
         self._model = model
         self._memory_rows = memory_rows
         self._lock = threading.Lock()
+        self._unchanged = Unchanged()
         self._generation = ""
         self._corpus: Corpus | None = None
         self._codes: dict[str, dict[Any, int]] = {}
@@ -78,15 +79,20 @@ class _Warm:
         self.bytes = 0
 
     def refreshed(self, db: Database) -> Corpus:
-        generation = db.generation
-        corpus = self._corpus
-        if corpus is not None and generation == self._generation and db.read(self._version) == corpus.version:
+        stamp, generation, corpus = db.stamp(), db.generation, self._corpus
+        if (
+            corpus is not None
+            and generation == self._generation
+            and (self._unchanged.holds(stamp) or db.read(self._version) == corpus.version)
+        ):
+            self._unchanged.note(stamp)
             return corpus
         with self._lock:
             if self._corpus is None or generation != self._generation:
                 self._reset()
                 self._generation = generation
             self._corpus = db.read(self._load)
+            self._unchanged.note(stamp)
             self._measure()
             return self._corpus
 

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 
-from cairn.engines.database import Database
+from cairn.engines.database import Database, Unchanged
 from cairn.index.postings import Postings
 from cairn.types import Scope
 
@@ -48,19 +48,21 @@ class _Held:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._lock = threading.Lock()
+        self._unchanged = Unchanged()
         self._state: tuple[str, int, Postings] = ("", -1, Postings.empty())
         self.bytes = 0
 
     def refreshed(self, db: Database) -> Postings:
         # Reading first: a damaged file is noticed and replaced there, and only then has a generation.
-        version = db.read(self._version)[1]
-        generation = db.generation
-        held = self._state
-        if held[0] == generation and version == held[1]:
+        stamp = db.stamp()
+        generation, held = db.generation, self._state
+        if held[0] == generation and (self._unchanged.holds(stamp) or db.read(self._version)[1] == held[1]):
+            self._unchanged.note(stamp)
             return held[2]
         with self._lock:
             version, postings = db.read(lambda connection: self._load(connection, generation))
             self._state = (generation, version, postings)
+            self._unchanged.note(stamp)
             self.bytes = postings.nbytes
         return postings
 

@@ -167,6 +167,16 @@ class Corpus:
         """For how many rows those at `at` stand; None where each stands for itself."""
         return None if self.standing is None else self.standing[at]
 
+    def of_kinds(self, *kinds: str) -> np.ndarray:
+        """The places of the rows of these kinds; looked up once."""
+        import numpy as np
+
+        found: np.ndarray | None = self.derived.get(kinds)
+        if found is None:
+            found = np.flatnonzero(np.isin(self.kind, [KIND_CODES[kind] for kind in kinds]))
+            self.derived[kinds] = found
+        return found
+
     @cached_property
     def parts(self) -> tuple[np.ndarray, np.ndarray]:
         """The places of all passages, and for each the place of the row it is a part of."""
@@ -195,7 +205,7 @@ class Corpus:
         return out
 
     @cached_property
-    def derived(self) -> dict[str, Any]:
+    def derived(self) -> dict[Any, Any]:
         """A place for what ranking computes once per corpus (thread-safe to fill: last writer wins)."""
         return {}
 

@@ -141,8 +141,21 @@ class Postings:
             norm(segment.length, mean[segment.group]).astype(np.float32) for segment in self.segments
         ]
 
-    def scores(self, terms: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids and BM25 of the rows that hold any of `terms`, in no order."""
+    @cached_property
+    def rowids(self) -> np.ndarray:
+        """The rowids of all rows that are alive, segment by segment, -1 for the others; scores stand in this order."""
+        import numpy as np
+
+        found = [np.where(segment.alive, segment.rowid, -1) for segment in self.segments]
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
+    @cached_property
+    def _whole(self) -> list[bool]:
+        """Which segments have lost no row."""
+        return [bool(segment.alive.all()) for segment in self.segments]
+
+    def scores(self, terms: Iterable[str]) -> np.ndarray:
+        """BM25 of each row of `rowids`; 0 for those that hold none of `terms`."""
         import numpy as np
 
         rows, norms = self._norms
@@ -156,22 +169,19 @@ class Postings:
             for place, segment in enumerate(self.segments):
                 cut = segment.of(number)
                 row, count = segment.row[cut], segment.count[cut]
-                alive = segment.alive[row]
-                if not alive.all():
+                if not self._whole[place]:
+                    alive = segment.alive[row]
                     row, count = row[alive], count[alive]
-                spread += np.bincount(segment.group[row], minlength=len(rows))
-                found.append((place, row, count))
+                group = segment.group[row]
+                spread += np.bincount(group, minlength=len(rows))
+                found.append((place, row, count, group))
             weight = rarity(rows, spread).astype(np.float32)
-            for place, row, count in found:
-                totals[place][row] += weight[self.segments[place].group[row]] * gain(count, norms[place][row])
-        if not totals:
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        score = np.concatenate(totals)
-        held = np.flatnonzero(score > 0)
-        return np.concatenate([segment.rowid for segment in self.segments])[held], score[held]
+            for place, row, count, group in found:
+                totals[place][row] += weight[group] * gain(count, norms[place][row])
+        return np.concatenate([np.zeros(0, np.float32), *totals])
 
-    def covered(self, weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        """Rowids that hold any of these terms, and for each the sum of the weights of those it holds."""
+    def covered(self, weights: Mapping[str, float]) -> np.ndarray:
+        """For each row of `rowids` the sum of the weights of those terms that it holds."""
         import numpy as np
 
         totals = [np.zeros(len(segment.rowid), np.float32) for segment in self.segments]
@@ -181,24 +191,31 @@ class Postings:
                 continue
             for total, segment in zip(totals, self.segments, strict=True):
                 total[segment.row[segment.of(number)]] += weight
-        if not totals:
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        value = np.concatenate(totals)
-        held = np.flatnonzero((value > 0) & np.concatenate([segment.alive for segment in self.segments]))
-        return np.concatenate([segment.rowid for segment in self.segments])[held], value[held]
+        return np.concatenate([np.zeros(0, np.float32), *totals])
 
     def legs(self, corpus: Corpus, ask: Ask) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """What a question's words find, by place in `corpus`: BM25, the weight covered, and where rare words stand."""
         import numpy as np
 
-        bm25, covered = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), np.float32)
-        for out, (rowids, values) in (
-            (bm25, self.scores(ask.terms)),
-            (covered, self.covered(ask.weights)),
-        ):
-            at = corpus.positions(rowids)
-            out[at[at >= 0]] = values[at >= 0]
-        return bm25, covered, {term: corpus.places(self.covered({term: 1.0})[0]) for term in ask.rare}
+        at = self._places(corpus)
+
+        def placed(values: np.ndarray) -> np.ndarray:
+            out = np.zeros(len(corpus) + 1, np.float32)
+            out[at] = values
+            return out[:-1]
+
+        holding = {term: np.flatnonzero(placed(self.covered({term: 1.0}))) for term in ask.rare}
+        return placed(self.scores(ask.terms)), placed(self.covered(ask.weights)), holding
+
+    def _places(self, corpus: Corpus) -> np.ndarray:
+        """The place in `corpus` of each row of `rowids`, the one behind all where it has none; looked up once for both."""
+        import numpy as np
+
+        known: tuple[Postings, np.ndarray] | None = corpus.derived.get("words")
+        if known is None or known[0] is not self:
+            at = corpus.positions(self.rowids)
+            known = corpus.derived["words"] = (self, np.where(at < 0, len(corpus), at))
+        return known[1]
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """In how many rows each term occurs; terms that occur nowhere are missing."""

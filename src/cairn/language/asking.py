@@ -50,9 +50,20 @@ def of_language(code: str) -> Asking:
     )
 
 
+@functools.lru_cache(maxsize=128)
+def _tongue(said: str) -> tongues.Tongue:
+    # One question is read a dozen times, each for something else.
+    return tongues.spoken_in(said)
+
+
+def tongue_of(query: str) -> tongues.Tongue:
+    """The language a question is in."""
+    return _tongue(query[:_QUERY_CHARS])
+
+
 def read(query: str) -> Asking:
     """The words of the language `query` is in."""
-    return of_language(tongues.spoken_in(query[:_QUERY_CHARS]).code)
+    return of_language(tongue_of(query).code)
 
 
 def asks_when(query: str) -> bool:
@@ -66,7 +77,7 @@ def asks_when(query: str) -> bool:
     if found is None or asking.when_not.search(said):
         return False
     # "The place where I was when it rained?" names a time; it does not ask for one.
-    return found.start() <= _LEADING_CHARS or not tongues.spoken_in(said).has_blanks
+    return found.start() <= _LEADING_CHARS or not tongue_of(query).has_blanks
 
 
 def asks_how_many(query: str) -> bool:
@@ -103,7 +114,7 @@ def asks_for_advice_given(query: str) -> bool:
 
 def fillers(query: str) -> frozenset[str]:
     """Tokens that ask nothing by themselves in the language of `query`; those of English always."""
-    return _fillers(tongues.spoken_in(query[:_QUERY_CHARS]).code)
+    return _fillers(tongue_of(query).code)
 
 
 @functools.cache

@@ -169,8 +169,10 @@ def expired(row: Row, now: datetime) -> bool:
 
 def moment_of(value: object) -> datetime | None:
     """A time as an entry has it, if it can be read."""
+    if not value:
+        return None
     try:
-        moment = datetime.fromisoformat(str(value or ""))
+        moment = datetime.fromisoformat(str(value))
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

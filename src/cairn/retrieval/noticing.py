@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from cairn.index.corpus import KNOWLEDGE, SKILL_FILE
@@ -22,6 +23,7 @@ def noticed(changes: Sequence[tuple[Locator, ChangeType]]) -> list[Noticed]:
     ]
 
 
+@functools.lru_cache(maxsize=1024)
 def places_of(scope: Scope) -> tuple[str, ...]:
     """Where the files lie that a scope's rows are made of: the owner's folder, and the session logs of the space.
 

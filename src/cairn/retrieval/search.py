@@ -14,6 +14,7 @@ import contextlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,8 @@ from cairn.index.corpus import (
     SearchIndex,
 )
 from cairn.index.rows import TOKEN_DIMENSIONS
-from cairn.language import tongues, words
-from cairn.language.asking import fillers
+from cairn.language import words
+from cairn.language.asking import fillers, tongue_of
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.notes.format import list_items
 from cairn.retrieval import rank
@@ -164,6 +165,8 @@ class Searcher:
         on_hits: Told which governed memories were returned.
         past: An index of what a scope held at a time; None where nothing was recorded by then.
         on_behind: Told that somebody asks by meaning where rows wait for their vector.
+        one_look: Inside of it, what is asked of the index is answered from one state of it.
+        generation: Which index this is, as `freshness` tells it.
     """
 
     def __init__(
@@ -181,7 +184,11 @@ class Searcher:
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
         past: Callable[[Scope, datetime], SearchIndex | None] | None = None,
         on_behind: Callable[[], None] = lambda: None,
+        one_look: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        generation: Callable[[], str] = str,
     ) -> None:
+        self._one_look = one_look
+        self._generation = generation
         self._on_behind = on_behind
         self._index: Callable[[Scope], SearchIndex] = index if callable(index) else lambda _: index
         self._settings = settings
@@ -234,6 +241,22 @@ class Searcher:
     # ---- one round ------------------------------------------------------------------------------------------
 
     def _once(self, request: SearchRequest) -> SearchResult:
+        while True:
+            with contextlib.suppress(Moved):
+                with self._one_look():
+                    result, generation = self._looked(request)
+                if generation is None or self._is_there(generation):
+                    return result
+
+    def _is_there(self, generation: str) -> bool:
+        """Whether the index did not go away while it was asked; what it said may then be half of the truth."""
+        try:
+            return self._generation() == generation
+        except Unavailable:
+            return False
+
+    def _looked(self, request: SearchRequest) -> tuple[SearchResult, str | None]:
+        """The answer, and which index it comes from; None where it comes from the notes."""
         scope, method, where = checked(request, self._settings)
         index = self._index(scope)
         fresh = self._behind(self._freshness(scope), index, scope, method)
@@ -249,10 +272,7 @@ class Searcher:
             if then is not None:
                 index, request = then, replace(request, as_of=None)
                 notes.append("this answer comes from what was recorded by then, by its words")
-        try:
-            asked = self._asked(request, scope, method, where, index, notes)
-        except Moved:
-            return self._once(request)
+        asked = self._asked(request, scope, method, where, index, notes)
         messages, message_parts = self._message_scores(asked)
         episodes = self._episodes(asked, messages)
         lists: dict[str, Any] = {"episodes": episodes}
@@ -270,10 +290,9 @@ class Searcher:
             space=scope.space,
             session_id=filters.plain_session(request.filters) or "",
         )
-        if fresh.state != "rebuilding" and self._freshness(scope).generation != fresh.generation:
-            # The index went away while it was being asked; what it said may be half of the truth.
-            return self._once(request)
-        return within_budget(result, request.token_budget) if request.token_budget is not None else result
+        if request.token_budget is not None:
+            result = within_budget(result, request.token_budget)
+        return result, None if fresh.state == "rebuilding" else fresh.generation
 
     def _behind(self, fresh: Freshness, index: SearchIndex, scope: Scope, method: str) -> Freshness:
         """What is said of an answer by meaning: rows that wait for their vector are behind as well."""
@@ -434,7 +453,12 @@ class Searcher:
         return np.asarray(matches[chosen[at]])
 
     def _look_closer(self, asked: _Asked, at: np.ndarray) -> None:
-        """Match the entries at `at` with the question word piece by word piece, for how well they fit."""
+        """Match the entries at `at` with the question word piece by word piece, for how well they fit.
+
+        By meaning alone nothing is ranked or shown by that, unless it is asked for.
+        """
+        if asked.by_cosine is not None and not (asked.request.for_injection or asked.request.explain):
+            return
         pieces = asked.pieces.get(asked.question.text)
         if pieces is not None and len(at):
             self._late(asked, at, pieces)
@@ -509,15 +533,19 @@ class Searcher:
             asked.corpus, asked.legs, asked.question, messages, zone=self._zone
         )
         touched = self._touched_episodes(asked, talk)
-        fits = np.zeros(len(talk.episodes), np.float32)
-        linked = talk.episode >= 0
-        # A long text fits by the best of what was said in it; what was written about it counts as well.
-        np.maximum.at(fits, talk.episode[linked], self._fits(asked, talk.at[linked]))
-        alone = np.bincount(talk.episode[linked], minlength=len(fits)) == 0
+        alone = np.ones(len(talk.episodes), bool)
+        alone[talk.episode[talk.episode >= 0]] = False
         if alone.any():
             best = rank.top(np.where(alone, scores, -np.inf), 2 * asked.count)
             self._look_closer(asked, talk.episodes[best])
-            fits[alone] = self._fits(asked, talk.episodes[alone])
+
+        def fits(places: np.ndarray) -> np.ndarray:
+            # A long text fits by the best of what was said in it; what was written about it counts where nothing was.
+            said = np.zeros(len(talk.episodes), np.float32)
+            inside = np.flatnonzero(np.isin(talk.episode, places))
+            np.maximum.at(said, talk.episode[inside], self._fits(asked, talk.at[inside]))
+            return np.where(alone[places], self._fits(asked, talk.episodes[places]), said[places])
+
         ranked = self._ranked(asked, talk.episodes, scores, asked.count, touched=touched, fits=fits)
         hits = self._excerpts(asked, talk, messages, self._hits(asked, ranked[: asked.count], parts))
         return tuple(self._with_facts(asked, hits))
@@ -565,8 +593,8 @@ class Searcher:
         import numpy as np
 
         out = np.array(self._speaks(asked, talk.episodes), bool)
-        facts = np.flatnonzero((asked.corpus.kind == KIND_CODES["atomic_fact"]) & asked.allowed)
-        for at in (talk.at, facts):
+        facts = asked.corpus.of_kinds("atomic_fact")
+        for at in (talk.at, facts[asked.allowed[facts]]):
             episode = talk.by_cell[asked.corpus.cell[at]]
             out[episode[self._speaks(asked, at) & (episode >= 0)]] = True
         return out
@@ -576,10 +604,10 @@ class Searcher:
         import numpy as np
 
         corpus = asked.corpus
-        facts = np.flatnonzero((corpus.kind == KIND_CODES["atomic_fact"]) & asked.allowed)
+        facts = corpus.of_kinds("atomic_fact")
         if not len(facts) or not hits:
             return [hit for _, hit in hits]
-        facts = facts[self._speaks(asked, facts)]
+        facts = facts[asked.allowed[facts] & self._speaks(asked, facts)]
         scores, parts = rank.entry_scores(corpus, asked.legs, asked.question, facts, zone=self._zone)
         cells = {int(corpus.cell[position]) for position, _ in hits} - {-1}
         near = np.isin(corpus.cell[facts], np.array(sorted(cells), np.int32))
@@ -606,7 +634,7 @@ class Searcher:
         import numpy as np
 
         kinds = ROWS_SHOWN_AS.get(kind, (kind,))
-        at = np.flatnonzero(np.isin(asked.corpus.kind, [KIND_CODES[one] for one in kinds]))
+        at = asked.corpus.of_kinds(*kinds)
         if not len(at):
             return ()
         scores, parts = rank.entry_scores(asked.corpus, asked.legs, asked.question, at, zone=self._zone)
@@ -633,11 +661,12 @@ class Searcher:
         count: int,
         *,
         touched: np.ndarray | None = None,
-        fits: np.ndarray | None = None,
+        fits: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> list[_Ranked]:
         """The best `count` of the rows at `at`, best first, after every rule that can drop one; a few to spare.
 
-        `fits` says how well each of them answers, where that is not judged by the rows' own words and meaning.
+        `fits` says how well those at some places of `at` answer, where that is not judged by the rows' own words and
+        meaning.
         """
         import numpy as np
 
@@ -652,7 +681,7 @@ class Searcher:
         if fits is None:
             self._look_closer(asked, at[ranked])
         rows = self._rows(asked, asked.corpus.rowid[at[ranked]].tolist())
-        fitting = fits[ranked] if fits is not None else self._fits(asked, at[ranked])
+        fitting = fits(ranked) if fits is not None else self._fits(asked, at[ranked])
         best = max(1e-6, float(scores[ranked[0]])) if len(ranked) else 1.0
         out = []
         for place, fit in zip(ranked.tolist(), fitting.tolist(), strict=True):
@@ -734,14 +763,10 @@ class Searcher:
 
     def _whole_documents(self, asked: _Asked, kinds: Sequence[str]) -> tuple[Hit, ...]:
         """The owner's profile, or an agent's documents, whatever the question: asked for, not searched."""
-        import numpy as np
-
-        at = (
-            np.flatnonzero(np.isin(asked.corpus.kind, [KIND_CODES[kind] for kind in kinds]) & asked.allowed)
-            if not asked.where
-            else ()
-        )
-        rows = asked.index.rows(asked.scope, [int(asked.corpus.rowid[i]) for i in at])
+        if asked.where:
+            return ()
+        at = asked.corpus.of_kinds(*kinds)
+        rows = asked.index.rows(asked.scope, asked.corpus.rowid[at[asked.allowed[at]]].tolist())
         return tuple(_hit(row, 1.0, None) for row in rows)
 
     def _open_messages(self, asked: _Asked) -> tuple[Message, ...]:
@@ -801,8 +826,8 @@ class Searcher:
 
         corpus, order = asked.corpus, list(places)
         cells = talk.cell[order][talk.cell[order] >= 0]
-        near = (corpus.kind == KIND_CODES["atomic_fact"]) & np.isin(corpus.cell, cells)
-        facts = np.flatnonzero(near & (corpus.flags & HIDDEN == 0))
+        facts = corpus.of_kinds("atomic_fact")
+        facts = facts[np.isin(corpus.cell[facts], cells) & (corpus.flags[facts] & HIDDEN == 0)]
         if not (corpus.flags[facts] & ENDED).any():
             return order, {}
         rows = self._rows(asked, corpus.rowid[[*facts, *talk.at[order]]].tolist())
@@ -917,7 +942,7 @@ class Searcher:
 def _speaks_it(embedder: Embedder | None, text: str) -> bool:
     """Whether a text is in the language the embedder was made for; one that names none is believed to know all."""
     language = embedder.language if embedder else None
-    return language is None or tongues.spoken_in(text[:2000]).code == language
+    return language is None or tongue_of(text).code == language
 
 
 def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:
