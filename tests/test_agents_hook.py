@@ -78,7 +78,7 @@ def test_the_client_of_the_warm_process_imports_next_to_nothing() -> None:
     """A prompt waits for it: no parser, no settings, no paths; where nobody answers, the other half is loaded."""
     program = (
         "import sys; from cairn.agents import quick; known = set(sys.modules)\n"
-        "print(sorted(known & {'argparse', 'pathlib', 'subprocess', 'logging', 'dataclasses', 'tempfile', 'sqlite3',"
+        "print(sorted(known & {'argparse', 'pathlib', 'typing', 'subprocess', 'logging', 'dataclasses', 'tempfile', 'sqlite3',"
         " 'cairn.config', 'cairn.types', 'cairn.agents.hook', 'cairn.surfaces.cli'}))"
     )
     done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,12 @@ from pathlib import Path
 import pytest
 
 import cairn
+from cairn.agents import tools
+from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid
 from cairn.memory import Memory
 from cairn.project.git import space_of
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -80,6 +84,47 @@ def test_a_new_session_is_told_what_was_promoted(memory: Memory) -> None:
     memory.remember("Deploys wait for the migration job.", "gotcha", mode="strict", pinned=True)
     memory.memories.refresh()
     assert "migration job" in memory.brief().prompt
+
+
+def test_talk_that_goes_on_is_told_but_to_who_is_in_it(memory: Memory) -> None:
+    """A prompt is no answer to one like it: with `open_talk` off, their own words count once cut."""
+    now = int(time.time() * 1000)
+    words = {"me": "My dentist is called Ruiz.", "dana": "The dentist is closed in August."}
+    for who, text in words.items():
+        memory.add(who, [{"sender_id": who, "role": "user", "timestamp": now, "content": text}])
+    memory.sync()
+    assert "Ruiz" in memory.recall("which dentist do I have").prompt
+    assert memory.recall("which dentist do I have", open_talk=False).prompt == ""
+    assert "August" in memory.recall("when is the dentist closed", user_id="dana").prompt
+    told = memory.recall("when is the dentist closed", user_id="dana", agent_id="me", open_talk=False)
+    assert told.prompt == ""
+    memory.flush("me")
+    assert "Ruiz" in memory.recall("which dentist do I have", open_talk=False).prompt
+
+
+def test_while_the_model_is_loaded_agents_are_answered_by_words(tmp_path: Path) -> None:
+    """A host waits for its first answer: it is told what words find, and that there may be more."""
+    released = threading.Event()
+
+    class Slow(HashingEmbedder):
+        loaded = False
+
+        def embed(self, texts):
+            assert released.wait(60)
+            self.loaded = True
+            return super().embed(texts)
+
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as memory:
+        memory.remember("Deploys wait for the migration job.", "gotcha")
+        memory.sync()
+        slow = memory.parts.embedder._embedder = Slow(256)
+        asked = {"op": "tool", "name": "recall", "arguments": {"query": "what do deploys wait for"}}
+        told = tools.reply(memory, asked)
+        assert "migration job" in told["text"] and "words alone" in told["text"]
+        released.set()
+        until(lambda: slow.loaded)
+        told = tools.reply(memory, asked)
+        assert "migration job" in told["text"] and "words alone" not in told["text"]
 
 
 def test_bad_questions_are_refused_by_name(memory: Memory) -> None:

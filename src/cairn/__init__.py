@@ -10,9 +10,6 @@ Everything else is imported when it is first used, so that `import cairn` costs 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from cairn.errors import (
     CairnError,
     Conflict,
@@ -24,8 +21,10 @@ from cairn.errors import (
 )
 from cairn.version import VERSION
 
+TYPE_CHECKING = False  # as in `errors`
 if TYPE_CHECKING:
     import os
+    from typing import Any
 
     from cairn.aio import AsyncMemory
     from cairn.config import Settings
@@ -113,6 +112,8 @@ def __getattr__(name: str) -> Any:
         from cairn.systems import check
 
         check()
+    import importlib
+
     # A memory without an event loop has gone by both names.
     module, found = importlib.import_module(_HOMES[name]), "Memory" if name == "BlockingMemory" else name
     if found.endswith("Memory"):

@@ -424,6 +424,7 @@ class AsyncMemory:
         app_id: AppId = "default",
         project_id: OtherProject = None,
         token_budget: int = 800,
+        method: Literal["keyword", "hybrid"] = "hybrid",
         min_score: MinScore = None,
         filters: Filters = None,
         open_talk: bool = True,

@@ -19,7 +19,9 @@ Each carries its facts as attributes and a message that names the thing, the tro
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # a hook imports this, and `typing` is a fifth of its time
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class CairnError(Exception):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -95,6 +95,7 @@ class LazyEmbedder:
         self._settings = settings
         self._lock = threading.Lock()
         self._picked = False
+        self._loading: threading.Thread | None = None
         self._embedder: Embedder | None = None
         self.trouble = ""
 
@@ -111,6 +112,17 @@ class LazyEmbedder:
         embedder = self._embedder
         return embedder if embedder is not None and embedder.loaded else None
 
+    def is_at_hand(self) -> bool:
+        """Whether a question by meaning waits for nothing; where it would, the model is being loaded from here on."""
+        embedder = self()
+        if embedder is None or embedder.loaded:
+            return True
+        with self._lock:
+            if self._loading is None:
+                self._loading = threading.Thread(target=_load, args=(embedder,), name="cairn-model")
+                self._loading.start()
+        return False
+
     def _pick(self) -> Embedder | None:
         from cairn.engines.embedders import choose
 
@@ -120,6 +132,11 @@ class LazyEmbedder:
             self.trouble = str(error)
             log.warning("%s", error)
             return None
+
+
+def _load(embedder: Embedder) -> None:
+    with suppress(CairnError):  # whoever asks by meaning is told
+        embedder.embed(["ready"])
 
 
 class Parts:

@@ -34,6 +34,7 @@ log = logging.getLogger("cairn.agents")
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _SHOWN_CHARS = 300
+_BY_WORDS = "The model is still being loaded, so this was looked for by its words alone: ask again for more."
 _NO_UNDO = "Nothing was removed. There is no undo: ask the person, then call again with confirm set to true."
 
 
@@ -79,6 +80,12 @@ class Call:
         """Whose memory is meant: who is named, the one owner of the caller's token, or the settings' person."""
         alone = next(iter(self.grant.owners)) if self.grant.owners and len(self.grant.owners) == 1 else None
         return self.about.get("user_id") or alone or self.memory.settings.memory.person
+
+    @property
+    def method(self) -> str:
+        """How to ask: by words alone while the model is being loaded. A host waits for its first answer."""
+        parts = self.memory.parts
+        return "hybrid" if parts.daemon is None or parts.embedder.is_at_hand() else "keyword"
 
     @property
     def place(self) -> dict[str, Any]:
@@ -178,8 +185,14 @@ def _type(kind: Any) -> dict[str, Any]:
 
 
 def _recall(call: Call) -> Told:
-    data = call.ask(Recall.recall, **call.given, **call.place)
-    return Told(data["prompt"] or "Nothing that is remembered helps with this.", data)
+    method = call.method
+    data = call.ask(Recall.recall, **call.given, **call.place, method=method)
+    return _by(method, Told(data["prompt"] or "Nothing that is remembered helps with this.", data))
+
+
+def _by(method: str, told: Told) -> Told:
+    """The answer, and that words alone were looked at, where that is so."""
+    return told if method == "hybrid" else Told(f"{told.text}\n{_BY_WORDS}", told.data)
 
 
 def _brief(call: Call) -> Told:
@@ -188,10 +201,11 @@ def _brief(call: Call) -> Told:
 
 
 def _search(call: Call) -> Told:
-    top = call.given["top_k"]
+    top, method = call.given["top_k"], call.method
     hits: dict[str, dict[str, Any]] = {}
     for space in call.spaces:
-        where = {"query": call.given["query"], "app_id": space.app, "project_id": space.project, "top_k": top}
+        where = {"query": call.given["query"], "app_id": space.app, "project_id": space.project}
+        where |= {"top_k": top, "method": method}
         found = [
             call.ask(Recall.search, **where, user_id=call.person),
             call.ask(Single.search, call.memory.memories, **where, **_reached(call)),
@@ -201,7 +215,7 @@ def _search(call: Call) -> Told:
             hits |= {f"{space.project} {row['id']}": row for row in rows}
     best = sorted(hits.values(), key=lambda row: -row["score"])[: top if top > 0 else 10]
     lines = [f"{row['id']}: {_short(row)}" for row in best]
-    return Told(_framed(lines, "Nothing is found."), {"hits": best})
+    return _by(method, Told(_framed(lines, "Nothing is found."), {"hits": best}))
 
 
 def _reached(call: Call) -> dict[str, str]:

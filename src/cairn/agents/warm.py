@@ -27,6 +27,7 @@ from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
+from cairn.background import QUIET_SECONDS
 from cairn.config import load
 from cairn.engines import spool
 from cairn.errors import CairnError, Unavailable
@@ -85,9 +86,10 @@ class Warm:
         if what == "hook":
             return {"out": self._hooked(message)}
         if what in {"start", "prompt"} and isinstance(message.get("event"), dict):
-            event = HookEvent.of(message["event"])
-            self._wanted.set()
-            return {"context": self._context(event)}
+            try:
+                return {"context": self._context(HookEvent.of(message["event"]))}
+            finally:
+                self._wanted.set()  # what was said is taken in once it is answered
         if what in {"tool", "pages"}:
             return tools.reply(self.memory, message)
         return {"ok": what == "ping", "pid": os.getpid()}
@@ -112,6 +114,7 @@ class Warm:
                 agent_id=event.host,
                 folder=folder,
                 token_budget=self._prompt_tokens,
+                method="hybrid" if self.memory.parts.embedder.is_at_hand() else "keyword",
                 open_talk=False,  # a request like one of before is no answer to it
             ).prompt
         except CairnError as error:
@@ -123,6 +126,7 @@ class Warm:
         kept = 0
         with self._drained:
             for path, data in spool.waiting(self.root):
+                self.memory.parts.engine.step_aside(QUIET_SECONDS)
                 try:
                     with self.memory.parts.local_locks.hold(spool.LOCK):
                         if spool.read(path) != data:

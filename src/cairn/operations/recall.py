@@ -241,6 +241,10 @@ class Recall(Room):
         app_id: AppId = "default",
         project_id: OtherProject = None,
         token_budget: Annotated[int, says("the most tokens of the prompt", 800, low=1)] = 800,
+        method: Annotated[
+            Literal["keyword", "hybrid"],
+            says("by words and meaning, or by words alone, which waits for no model", "keyword"),
+        ] = "hybrid",
         min_score: MinScore = None,
         filters: Filters = None,
         open_talk: Annotated[
@@ -269,6 +273,7 @@ class Recall(Room):
             app_id=app_id,
             project_id=project_id,
             token_budget=token_budget,
+            method=method,
             min_score=min_score,
             filters=filters,
             open_talk=open_talk,

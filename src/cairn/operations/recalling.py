@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("cairn")
 
 _EVIDENCE = 4
-_MADE_FROM = ["memcell", "episode", "cluster"]  # what talk hangs on once its stretch is cut
 _PER_SOURCE = 4
 _DUE_DAYS = 14
 _SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
@@ -84,6 +83,7 @@ def recall(
     app_id: str,
     project_id: str | None,
     token_budget: int,
+    method: str,
     min_score: float | None,
     filters: Mapping[str, Any] | None = None,
     open_talk: bool = True,
@@ -99,14 +99,29 @@ def recall(
     notes: list[str] = []
     found: list[RecalledItem] = []
     freshness: Freshness | None = None
-    passing = filters if open_talk else _settled(filters, person, agent_id)
-    asked = SearchRequest(query, for_injection=True, top_k=_PER_SOURCE, min_score=min_score, filters=passing)
+    unheard = () if open_talk else tuple(one for one in (person, agent_id) if one)
+    asked = SearchRequest(
+        query,
+        for_injection=True,
+        top_k=_PER_SOURCE,
+        method=method,
+        min_score=min_score,
+        filters=filters,
+        unheard=unheard,
+    )
     _settle(parts)
     spaces = _spaces(app_id, project_id, project, projects)
     requests = list(_requests(asked, spaces, person, agent_id, mission_id, shared=shared))
     with parts.foreground():
-        held = parts.searcher.held(query, [checked(one, parts.settings)[0] for one in requests])
-        for request in requests:
+        scopes = [checked(one, parts.settings)[0] for one in requests]
+        held = parts.searcher.held(query, scopes)
+        for request, scope in zip(requests, scopes, strict=True):
+            if (
+                freshness is not None
+                and freshness.state != "rebuilding"
+                and not parts.searcher.has_rows(scope)
+            ):
+                continue  # most people have no mission, no documents and no cases of this agent
             result = at_home(parts, parts.searcher.search(replace(request, held=held)))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
@@ -116,13 +131,6 @@ def recall(
         for item in _from_project(project, query, notes):
             found.append(replace(item, score=max(least, fit_by_words(query, item.text, held))))
     return _told(found, token_budget, parts.settings.zone, freshness, notes)
-
-
-def _settled(filters: Mapping[str, Any] | None, *speakers: str | None) -> Mapping[str, Any]:
-    """The caller's filter, and nothing that these have said in an open stretch: that hangs on nothing yet."""
-    others = [{"sender_id": {"ne": one}} for one in speakers if one]
-    settled = {"OR": [{"parent_type": {"in": _MADE_FROM}}, {"AND": others}]}
-    return {"AND": [filters, settled]} if filters else settled
 
 
 def brief(

@@ -39,7 +39,8 @@ class SearchRequest:
     `for_injection` returns only what is surely about the question. A caller `limited_to` some owners sees what is
     not flushed yet only of sessions that hold nobody else's words. Hits count as uses of their memories with `is_use`.
     `held` says in how many rows each word is where several scopes are asked at once (`Searcher.held`): what is rare in
-    a small scope may be common in all of them together.
+    a small scope may be common in all of them together. What those in `unheard` say in a stretch of talk that is not cut
+    yet is left out.
     """
 
     query: str
@@ -68,6 +69,7 @@ class SearchRequest:
     is_use: bool = True
     kinds: Sequence[str] = ()
     held: Mapping[str, int] | None = None
+    unheard: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,13 @@ class Searcher:
                 total.update(self._index(scope).frequencies(scope, terms))
         return total
 
+    def has_rows(self, scope: Scope) -> bool:
+        """Whether there is anything to ask in a scope, as far as the index knows."""
+        try:
+            return self._index(scope).about(scope).rows > 0
+        except Moved:
+            return True
+
     # ---- one round ------------------------------------------------------------------------------------------
 
     def _once(self, request: SearchRequest) -> SearchResult:
@@ -372,6 +379,8 @@ class Searcher:
         allowed = found.passing
         if request.limited_to is not None:
             allowed = allowed & self._within_reach(corpus, request.limited_to)
+        if request.unheard:
+            allowed = allowed & ~_still_said_by(corpus, request.unheard)
         covered = corpus.folded(found.covered / np.float32(sum(weights.values()) or 1.0))
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
@@ -943,6 +952,16 @@ def _speaks_it(embedder: Embedder | None, text: str) -> bool:
     """Whether a text is in the language the embedder was made for; one that names none is believed to know all."""
     language = embedder.language if embedder else None
     return language is None or tongue_of(text).code == language
+
+
+def _still_said_by(corpus: Corpus, speakers: Collection[str]) -> np.ndarray:
+    """Which rows are messages of these, or passages of such, in a stretch of talk that is not cut yet."""
+    import numpy as np
+
+    theirs = np.array([one.id in speakers for one in corpus.senders], bool)
+    out = (corpus.sender >= 0) & (corpus.cell < 0)
+    out[out] = theirs[corpus.sender[out]]
+    return out
 
 
 def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:
