@@ -108,8 +108,11 @@ def test_prune_says_what_would_leave(tree, run):
     assert json.loads(run("project", "prune", "--json", "-C", tree))["batch"] is None
 
 
-def test_the_runner_starts_once_and_stops(tree, run):
-    """M61: start, ensure-running, status, stop; a real process, one per work tree."""
+def test_the_runner_starts_once_and_stops(tree, run, monkeypatch):
+    """M61: start, ensure-running, status, stop; a real process, one per work tree, and of ours: no module of the tree is run."""
+    monkeypatch.chdir(tree)
+    (tree / "cairn").mkdir()
+    (tree / "cairn/__init__.py").write_text("raise SystemExit(3)\n")
     try:
         started = json.loads(run("project", "automate", "start", "--json", "-C", tree))
         assert started["started"] is True

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import cairn
+from cairn.engines.lance import Folder
 from cairn.errors import Invalid
 from cairn.project import git as asking
 from cairn.surfaces.cli import main
@@ -304,3 +306,20 @@ def test_git_is_started_in_one_place():
         path.name for path in source.rglob("*.py") if re.search(r"""[\[(]\s*["']git["'],""", path.read_text())
     ]
     assert doors == [Path(asking.__file__).name]
+
+
+def test_no_module_of_the_folder_one_stands_in_is_taken_for_ours(tmp_path, monkeypatch):
+    """`python -m` looks in the working directory first: a clone with a `cairn` folder or a `json.py` is not run."""
+    fired = tmp_path / "fired"
+    write(
+        tmp_path,
+        dict.fromkeys(("cairn/__init__.py", "json.py"), f"open({str(fired)!r}, 'a').write(__name__)\n"),
+    )
+    monkeypatch.chdir(tmp_path)
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        memory.remember("Deploys wait for the migration job.")
+    folder = Folder(tmp_path / "root" / ".index" / "lancedb", None, None)  # type: ignore[arg-type]
+    assert folder._started().wait() == 0
+    assert not fired.exists()
+    sources = [path.read_text("utf-8") for path in Path(asking.__file__).parents[1].rglob("*.py")]
+    assert re.findall(r'sys\.executable, "-m"', "\n".join(sources)) == []

@@ -34,7 +34,7 @@ def start_warm(root: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "CAIRN_DISABLE": "1"}
     with Path(os.devnull).open("r+b") as nothing:
         return subprocess.Popen(
-            [sys.executable, "-m", "cairn.agents.warm", "--root", str(root)],
+            [sys.executable, "-P", "-m", "cairn.agents.warm", "--root", str(root)],
             stdin=nothing,
             stdout=nothing,
             stderr=nothing,

@@ -412,7 +412,7 @@ class Folder:
 
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "cairn.engines.lance", str(self._directory)],
+            [sys.executable, "-P", "-m", "cairn.engines.lance", str(self._directory)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

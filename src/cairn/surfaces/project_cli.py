@@ -387,7 +387,16 @@ def start_runner(project: ProjectMemory) -> dict[str, Any]:
         return {**value, "started": False}
     # Through a shell that ends at once: the runner is nobody's child, so it outlives us and leaves no zombie.
     subprocess.run(
-        ["sh", "-c", '"$0" "$@" &', sys.executable, "-m", "cairn.surfaces.project_cli", str(project.tree)],
+        [
+            "sh",
+            "-c",
+            '"$0" "$@" &',
+            sys.executable,
+            "-P",
+            "-m",
+            "cairn.surfaces.project_cli",
+            str(project.tree),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

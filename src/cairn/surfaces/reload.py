@@ -14,7 +14,13 @@ def serve_with_reload(argv: Sequence[str]) -> int:
     """Watch the package; restart the child on a change. Ends with Ctrl-C or when the child fails by itself."""
     from watchfiles import PythonFilter, watch
 
-    command = [sys.executable, "-m", "cairn.surfaces.cli", *(word for word in argv[1:] if word != "--reload")]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "cairn.surfaces.cli",
+        *(word for word in argv[1:] if word != "--reload"),
+    ]
     child = subprocess.Popen(command)
     try:
         for _ in watch(Path(cairn.__file__).parent, watch_filter=PythonFilter(), raise_interrupt=False):
