@@ -316,6 +316,7 @@ _SETS = {
     "digit": string.digits,
     "b64": ALNUM + "+/",
     "url": B64URL,
+    "base32": string.ascii_uppercase + "234567",
 }
 _WALLET = [
     "abandon",
@@ -429,6 +430,26 @@ _HIDDEN = {
     "wide letters": lambda text: "".join(chr(ord(ch) + 0xFEE0) if "!" <= ch <= "~" else ch for ch in text),
     "byte order marks": lambda text: "\ufeff".join(text[n : n + 11] for n in range(0, len(text), 11)),
 }
+
+STRAY = [
+    "| password | {} |", "**Password:** `{}`", "<password>{}</password>", '<add key="Password" value="{}"/>',
+    '<input type="password" value="{}">', "&quot;password&quot;:&quot;{}&quot;", "password\t{}", "password -> {}",
+    "login: admin / {}", "creds admin:{}", "pass: {}", "ansible_ssh_pass: {}", 'psk="{}"', "password:\u00a0{}",
+    "p\u0430ssword: {}", "user,password\nbob,{}", 'variable "db_password" {{ default = "{}" }}', "IDENTIFIED BY '{}'",
+    "CREATE USER bob WITH PASSWORD '{}';", "zip -P {} x.zip", "ldapsearch -x -w {}", "keytool -list -storepass {}",
+    "openssl enc -aes256 -k {}", "the secret for the vault is {}", "l\u00f6senordet \u00e4r {}", "पासवर्ड है {}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", STRAY)
+def test_a_password_is_found_however_it_is_laid_out(form: str) -> None:
+    """Secrets: in tables, tags, templates, on command lines, behind signs that merely look like others."""
+    rng = random.Random(form)
+    for _ in range(5):
+        value = "".join(
+            ("Tr", _pick(rng, string.digits, 2), _pick(rng, string.ascii_lowercase, 5), "&", "3x")
+        )
+        assert value not in redact(form.format(value)).text
 
 
 @pytest.mark.parametrize("way", sorted(_HIDDEN))

@@ -125,7 +125,7 @@ def _is_basic(value: str) -> bool:
 def _is_luhn(value: str) -> bool:
     """Whether the digits of a card add up; one digit over and over is no card."""
     digits = [int(ch) for ch in value if ch.isdigit()]
-    if len(set(digits)) < 3:
+    if len(set(digits)) < 2:
         return False
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return (sum(digits[::-2]) + sum(doubled)) % 10 == 0
@@ -153,6 +153,12 @@ def _is_iban(value: str) -> bool:
 def _is_cased(value: str) -> bool:
     """Whether a run has letters of both cases, many different ones, as no hash has."""
     return bool(_UPPER.search(value) and _LOWER.search(value)) and len(set(value)) >= 10
+
+
+def _is_strong(value: str) -> bool:
+    """Whether a word is what people make up when a form asks for a good password: no name, no number, no algorithm."""
+    has = _DIGIT.search(value) and _LOWER.search(value) and (_UPPER.search(value) or _MARKS.search(value))
+    return bool(has) and not any(one.now.match(value[:128]) for one in (_PLACEHOLDER, _REFERENCE, _ALGORITHM))
 
 
 def _is_mixed(value: str) -> bool:
@@ -184,6 +190,8 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "iban": _is_iban,
     "cased": _is_cased,
     "mixed": _is_mixed,
+    "strong": _is_strong,
+    "digits": lambda value: bool(_DIGIT.search(value)),
     "seed": _is_seed,
 }
 _PLACEHELD = frozenset({"connection-string", "password", "netrc"})
@@ -199,6 +207,9 @@ _REFERENCE = _Later(
     r"\A(?:[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:[(\[].*)?|[A-Za-z_][\w.]*[(\[].*|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|"
     r"[a-z]+(?:[_-][a-z]+){1,8}|[A-Za-z][a-z]+(?:[A-Z][a-z]+)+|(?:\.{0,2}|~)/\S*|(?:https?|file|s3|gs|vault|op|env)://\S*|"
     r"arn:\S*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d\S*|\d+(?:[.,]\d+)?[a-zA-Z%]{0,8})\Z"
+)
+_ALGORITHM = _Later(
+    r"(?i)\A(?:argon|bcrypt|scrypt|sha|pbkdf|md[45]|hmac|aes|base\d|oauth|utf|https?|python|node|ipv|oidc|saml|x509|rfc|iso|win)"
 )
 _DATA = tomllib.loads(resources.files("cairn.governed").joinpath("credentials.toml").read_text("utf-8"))
 SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
@@ -247,6 +258,7 @@ _ABOUT = _Later(
     r"enabled|required|strength|issuer|audience)s?\Z"
 )
 _WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
+_MARKS = re.compile(r"[!@#$%^&*+?~=§€]")
 _ASCII_RUN = re.compile(r"[!-~]*")
 _ESCAPED = re.compile(r"\\{1,15}[nrt\"']")
 _DIGIT, _LOWER, _UPPER, _SIGN = map(re.compile, (r"\d", r"[a-zà-öø-ÿа-я]", r"[A-ZÀ-ÖØ-ÞА-Я]", r"[\W_]"))
@@ -272,7 +284,7 @@ def redact(text: str) -> Redaction:
     spans = _look(text, lowered, shapes)
     if "=" in text or ":" in text:  # one ends in it, or stands after a name
         spans += _look_inside(text)
-    if "\\" in text or "%" in text or not text.isascii():
+    if "\\" in text or "%" in text or ("&" in text and ";" in text) or not text.isascii():
         spans += _look_behind(text, _HIDING.now)
     if shapes and (broken := [one for one in shapes if one.may_be_broken]):
         spans += _look_behind(text, _BROKEN.now, broken)
@@ -329,8 +341,10 @@ def _private_keys(text: str) -> Iterator[Finding]:
 
 
 # What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
-# invisible characters.
+# quotes in HTML, blanks that are none, letters of another script among Latin ones, invisible characters.
 _HIDING = _Later(
+    r"(?P<h>&(?:quot|apos|#34|#39|#x22|#x27);)|(?P<s>[\u00a0\u2000-\u200a\u202f\u3000])"
+    r"|(?<=[A-Za-z])(?P<l>[аеорсухі])|(?P<f>[аеорсухі])(?=[A-Za-z])|"
     r"\\{1,15}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})|(?P<w>[\uff01-\uff5e])"
     r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
 )
@@ -342,6 +356,7 @@ _BROKEN = _Later(
 _BASE64 = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4}){6,1000}(?:[A-Za-z0-9+/]{2,3}={0,2})?(?![A-Za-z0-9+/])"
 )
+_LOOKS = dict(zip("аеорсухі", "aeopcyxi", strict=True))
 _CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
@@ -399,6 +414,12 @@ def _shown(match: re.Match[str]) -> str:
     if code := match["u"] or match["p"]:
         letter = chr(int(code, 16))
         return letter if letter.isprintable() else " "
+    if match["h"]:
+        return '"'
+    if match["s"]:
+        return " "
+    if letter := match["l"] or match["f"]:
+        return _LOOKS[letter]
     if wide := match["w"]:
         return chr(ord(wide) - 0xFEE0)
     if letter := match["c"]:
@@ -451,7 +472,7 @@ def _is_value(match: re.Match[str], given: str, *, is_password: bool) -> bool:
     if is_password and not (is_quoted or has_digit or kinds >= 3):
         return _is_bare_word(match, value, spoken=spoken)
     if not is_password and (len(value) < (16 if spoken else 10) or kinds < 2):
-        return False
+        return spoken and len(value) >= 10 and bool(_MARKS.search(value)) and _is_strong(value)
     head = value[:128]
     if _PLACEHOLDER.now.match(head) or (_REFERENCE.now.match(head) and not (is_password and is_quoted)):
         return is_password and _is_bare_word(match, value, spoken=spoken)
