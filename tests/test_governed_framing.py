@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import textwrap
+import unicodedata
 from urllib.parse import quote
 
 import pytest
@@ -52,6 +53,9 @@ FORMS = {
     "url twice": quote(quote(FRAMED)),
     "quoted printable": FRAMED.replace("=", "=3D"),
     "html lines": FRAMED.replace("\n", "<br>"),
+    "html list": "<ul>" + FRAMED.replace("\n- ", "</li>\n<li class='m'>") + "</li></ul>",
+    "in a log": "\n".join(f"app-1  | 2026-11-16T10:00:00.123Z INFO {line}" for line in FRAMED.split("\n")),
+    "accents taken apart": unicodedata.normalize("NFD", frame(["Dana aime le café crème à Zürich."])),
 }
 
 
@@ -106,7 +110,13 @@ def test_the_json_of_our_own_answer_is_known():
     """An agent that asks this memory as a tool gets its answer back as JSON; that is recalled text too."""
     answer = json.dumps({"request_id": "r", "data": {"episodes": [], "freshness": {"state": "fresh"}}})
     assert take_out(answer) == ("", 1) and take_out(json.dumps(answer)) == ("", 1)
-    for words in ('{"freshness": "of fruit", "data": [1]}', "freshness", '{"freshness": {}, "apples": []}'):
+    mine = '{"freshness": {"state": "I quit"}, "items": ["I quit my job today."]}'
+    for words in (
+        '{"freshness": "of fruit", "items": [1]}',
+        "freshness",
+        '{"freshness": {}, "apples": []}',
+        mine,
+    ):
         assert take_out(words) == (words, 0)
 
 

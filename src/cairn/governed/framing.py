@@ -16,6 +16,7 @@ import hashlib
 import html
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -48,7 +49,12 @@ _BLOB = re.compile(
 _UNSEEN = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 # What tools put before each line (its number, a file's name and the number) or between lines.
 _NUMBERED = re.compile(r"(?m)^[ \t]*(?:[^\s:]{1,200}[:-])?\d{1,7}(?:[.):|\u2192-]|\t|(?=\s))[ \t]?")
-_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}(?:\s[^<>]{0,200})?/?>", re.IGNORECASE)
+# A log's own words before each line: who wrote it, when, how grave it is.
+_LOGGED = re.compile(
+    r"(?m)^(?:[\w.-]{1,60}[ \t]*\|[ \t]?)?(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]{5,18}(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]*)?"
+    r"(?:\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\]?[: \t]+)?"
+)
 _LARGEST_FRAME = 200_000  # characters between two marks that are looked at
 _MOST_LINES = 400  # lines that are looked at after an opening mark without its end
 _MOST_MARKS = 64  # marks of one text that are looked at
@@ -113,9 +119,13 @@ def _is_own_answer(text: str) -> bool:
         except (ValueError, RecursionError):
             return False
     data = value.get("data", value) if isinstance(value, dict) else None
-    return (
-        isinstance(data, dict) and "freshness" in data and bool({"episodes", "hits", "items"} & data.keys())
-    )
+    if not isinstance(data, dict) or not isinstance(data.get("freshness"), dict):
+        return False
+    listed = [data[name] for name in ("episodes", "hits", "items") if name in data]
+    rows = [row for one in listed if isinstance(one, list) for row in one]
+    # Somebody's words in a like form stay: the rows of ours are objects with an id, and the index's state is told.
+    is_ours = all(isinstance(row, dict) and any(key.endswith("id") for key in row) for row in rows)
+    return bool(listed) and is_ours and "state" in data["freshness"]
 
 
 def _frames(text: str) -> Iterator[tuple[int, int]]:
@@ -170,7 +180,8 @@ def _fits(body: str, wanted: str) -> bool:
     """Whether the letters and digits of `body`, perhaps after taking escapes back, have this sum."""
     if len(body) > _LARGEST_FRAME:
         return False
-    seen = {body, _BREAK.sub("\n", _NUMBERED.sub("", body))}
+    seen = {body, _TAG.sub("\n", _NUMBERED.sub("", body)), _TAG.sub("\n", body), _LOGGED.sub("", body)}
+    seen |= {unicodedata.normalize(form, body) for form in ("NFC", "NFD") if not body.isascii()}
     ring = list(seen)
     for _ in range(_MOST_ROUNDS + 1):
         if any(_sum(one) == wanted for one in ring):
