@@ -72,9 +72,20 @@ def contents(text):
         ("episode-2026-03-02.sync-conflict-20260303-101500-ABCDEFG.md", "Syncthing"),
         ("episode-2026-03-02.sync-conflict-20260303-101500.md", "Syncthing"),
         ("episode-2026-03-02 (1).md", "Google Drive"),
+        ("episode-2026-03-02_conflict-20260303-101500.md", "ownCloud"),
+        ("episode-2026-03-02.Conflict.md", "ownCloud"),
+        ("episode-2026-03-02_laptop_May-20-1015-2026_Conflict.md", "Synology"),
+        ("episode-2026-03-02 [conflicted].md", "a sync program"),
+        ("episode-2026-03-02 (# Name clash 2026-03-03 ab #).md", "a sync program"),
+        ("episode-2026-03-02 (Kopie in Konflikt von Ann 2026-03-03).md", "a sync program"),
+        ("episode-2026-03-02 (Ann 的冲突副本 2026-03-03).md", "a sync program"),
+        ("episode-2026-03-02.md.conflict1", "ownCloud"),
+        ("episode-2026-03-02 (Ann Smith).md", "Box"),
+        ("episode-2026-03-02 - Copy.md", "a copy"),
+        ("episode-2026-03-02 copy 2.md", "a copy"),
     ],
 )
-def test_names_of_five_programs_are_recognised(name, program):
+def test_names_of_sync_programs_are_recognised(name, program):
     """S30: each program's name leads to the daily note it is a copy of."""
     found = conflict_copy(NOTE.parent.child(name))
 

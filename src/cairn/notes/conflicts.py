@@ -8,6 +8,15 @@
     episode-2026-03-02 (1).md                                         Google Drive
     episode-2026-03-02 (SFConflict ann@example.org 2026-03-03-10-15-00).md   Seafile
     episode-2026-03-02 (conflicted copy 2026-03-03 101500).md         Nextcloud, ownCloud
+    episode-2026-03-02_conflict-20260303-101500.md                    ownCloud of old
+    episode-2026-03-02_laptop_May-20-1015-2026_Conflict.md            Synology Drive
+    episode-2026-03-02.Conflict.md                                    Resilio
+    episode-2026-03-02 [conflicted].md                                pCloud
+    episode-2026-03-02.md.conflict1                                   rclone
+    episode-2026-03-02 (# Name clash 2026-03-03 #).md                 Proton Drive
+    episode-2026-03-02 (Ann Smith).md                                 Box
+    episode-2026-03-02 (Kopie in Konflikt von Ann 2026-03-03).md      Dropbox, in the language of its user
+    episode-2026-03-02 - Copy.md                                      a copy by hand
 
 Session logs and journals (`*.jsonl`) get copies under the same names. Theirs are united line by line, by
 `cairn.talk.merging` and `cairn.notes.unions`. A copy of a daily note is merged entry by entry: the union by id. Where one id has two texts both stay, the one
@@ -34,9 +43,28 @@ IsKnown = Callable[[Entry, Note], bool]
 
 _DROPBOX = re.compile(r"(?P<stem>.+?) \([^()]*conflicted copy[^()]*\)(?: \(\d{1,2}\))?", re.IGNORECASE)
 _SEAFILE = re.compile(r"(?P<stem>.+?) \(SFConflict [^()]*\)")
-_SYNCTHING = re.compile(r"(?P<stem>.+)\.sync-conflict-\d{8}-\d{6}(?:-[A-Z2-7]{7})?")
-_GOOGLE = re.compile(r"(?P<stem>.+) \(\d{1,2}\)")
-_ICLOUD = re.compile(r"(?P<stem>.+) (?:[2-9]|[1-9]\d)")
+_SYNCTHING = re.compile(r"(?P<stem>.+)\.sync-conflict-\d{8}-\d{6}(?:-[A-Za-z2-7]{7})?")
+# Names that are believed where taking the addition away leaves the name of a note or a log.
+_SPOKEN = r"conflict|conflit|konflikt|clash|конфликт|冲突|衝突|競合|충돌"
+_LIKELY: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "Synology",
+        re.compile(r"(?P<stem>.+)_[^_]+_[A-Z][a-z]{2}-\d{1,2}-\d{4}-\d{4}_Conflict(?: \(\d{1,2}\))?"),
+    ),
+    ("ownCloud", re.compile(r"(?P<stem>.+?)[._-]conflict(?:ed)?\d{0,3}(?:[._-][\w.-]*)?", re.IGNORECASE)),
+    (
+        "a sync program",
+        re.compile(
+            rf"(?P<stem>.+?) ?[(\[][^()\[\]]*(?:{_SPOKEN})[^()\[\]]*[)\]](?: \(\d{{1,2}}\))?", re.IGNORECASE
+        ),
+    ),
+    ("Google Drive", re.compile(r"(?P<stem>.+) \(\d{1,2}\)")),
+    ("Box", re.compile(r"(?P<stem>.+) \([^()]{1,80}\)")),
+    ("iCloud", re.compile(r"(?P<stem>.+) (?:[2-9]|[1-9]\d)")),
+    ("a copy", re.compile(r"(?P<stem>.+?)(?: - Copy| copy)(?: \(?\d{1,2}\)?)?", re.IGNORECASE)),
+)
+_STAMPED = re.compile(r"[._](?:sync-)?conflict-\d{8}-\d{6}")  # no session is called so
+_RCLONE = re.compile(r"(?P<stem>.+)\.(?P<ending>md|jsonl)\.(?:conflict|path)\d{1,3}")
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", re.ASCII)
 _LOUD_MACHINE = re.compile(r"(?=.*[A-Z])[A-Z0-9][A-Z0-9_-]{2,62}", re.ASCII)
 
@@ -101,16 +129,18 @@ def conflict_copy(locator: Locator) -> ConflictCopy | None:
     other places (`plan 2.md`, `user-guide.md`), so they count only where taking the addition away leaves the
     name of a note: a daily note, or a document and an addition that looks like a machine's.
     """
-    if place_of(locator) is not None or _log_kind(locator):
+    if place_of(locator) is not None or (_log_kind(locator) and not _STAMPED.search(locator.name)):
         return None
     stem, dot, ending = locator.name.rpartition(".")
+    if after := _RCLONE.fullmatch(locator.name):
+        stem, ending = f"{after['stem']}.conflict", after["ending"]
     if not stem:
         return None
     for program, pattern in (("Dropbox", _DROPBOX), ("Seafile", _SEAFILE), ("Syncthing", _SYNCTHING)):
         if match := pattern.fullmatch(stem):
             original = locator.parent.child(f"{match['stem']}{dot}{ending}")
             return ConflictCopy(locator, original, program, place_of(original))
-    for program, pattern in (("Google Drive", _GOOGLE), ("iCloud", _ICLOUD)):
+    for program, pattern in _LIKELY:
         if match := pattern.fullmatch(stem):
             original = locator.parent.child(f"{match['stem']}{dot}{ending}")
             if (place := place_of(original)) is not None or _log_kind(original):
