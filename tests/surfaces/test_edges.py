@@ -207,6 +207,18 @@ def test_connections_without_a_request_are_let_go(tmp_path):
         assert figure(server, "cairn_connections") == 1
 
 
+def test_a_head_without_an_end_is_refused(served):
+    """However fast it comes: what a head may weigh is bounded, so it fills no memory while its time runs."""
+    with connect(served[0].port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n") as endless:
+        with pytest.raises(ConnectionError):  # noqa: PT012 -- the server may close at any of them
+            for _ in range(4000):
+                endless.sendall(b"X-More: " + b"a" * 8000 + b"\r\n")
+    assert (
+        status_of(rest_of(connect(served[0].port, request("Host: localhost", "X-Long: " + "a" * 30_000))))
+        == 200
+    )
+
+
 def test_the_longest_idle_connection_makes_room(tmp_path):
     """However many idle ones there are, a caller with a request gets its answer."""
     env = {**ENV, "CAIRN_SERVER__MAX_CONNECTIONS": "5", "CAIRN_SERVER__HEADER_TIMEOUT_SECONDS": "600"}

@@ -191,7 +191,7 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "cased": _is_cased,
     "mixed": _is_mixed,
     "strong": _is_strong,
-    "digits": lambda value: bool(_DIGIT.search(value)),
+    "digits": lambda value: any(map(str.isdigit, value)),
     "seed": _is_seed,
 }
 _PLACEHELD = frozenset({"connection-string", "password", "netrc"})

@@ -18,7 +18,9 @@ log = logging.getLogger("cairn.http")
 _OWN_HANDLES = 256
 _WANTED_HANDLES = 4096
 _BACKLOG = 128
+_HEAD_BYTES = 65_536
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 def share_of_handles(wanted: int) -> tuple[int, int]:
@@ -99,6 +101,7 @@ class Watched(asyncio.Protocol):
         self._clock: asyncio.TimerHandle | None = None
         self._entered = False
         self._has_begun = False
+        self._head = 0  # bytes of a head that is not complete yet
 
     @property
     def is_new(self) -> bool:
@@ -138,7 +141,13 @@ class Watched(asyncio.Protocol):
         self._inner.data_received(data)
         if self.is_busy:
             self._has_begun = False
+            self._head = 0
             self._stop_clock()
+            return
+        self._head += len(data)
+        if self._head > _HEAD_BYTES and not self._transport.is_closing():
+            self._transport.write(_LARGE)
+            self.let_go()
         elif self._clock is None:
             self._start_clock()
 
