@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,10 +245,13 @@ def test_lessons_the_agent_states_become_candidates_with_their_source(memory: Me
     )
     event = HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))
     take_in(memory, event)
-    take_in(memory, event)
+    take_in(memory, replace(event, name="SessionEnd", moment="end"))
+    memory.trigger("propose_memories")
     kept = memory.memories.list(status="candidate").memories
-    assert [(row["content"], row["origin"]) for row in kept][-1:] == [(lesson, "agent")] and len(kept) <= 2
-    assert kept[-1]["source_id"].startswith("claude-abc#a1")
+    assert [(row["content"], row["origin"]) for row in kept][-1:] == [(lesson, "strategy")] and len(kept) <= 2
+    assert (kept[-1]["source_session_id"], kept[-1]["agent_id"]) == ("claude-abc", "claude")
+    items = memory.recall("what must the changelog have", user_id="bob", agent_id="claude").items
+    assert "memory" not in {item.kind for item in items}
 
 
 def test_words_of_an_event_are_known_when_the_transcript_brings_them(memory: Memory, tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_what_was_done_can_be_asked(tmp_path, capsys):
 
 def test_ways_of_working_that_recur_are_proposed_once(tmp_path):
     """A28: three sessions in which an agent went the same way become one candidate procedure with its sources."""
-    with cairn.open_blocking(tmp_path, background=False, **OPTIONS) as memory:
+    with cairn.open_blocking(tmp_path, background=False, embedding__provider="none") as memory:
         notes = memory.parts.notebook
         from cairn.notes.notebook import Draft
         from cairn.types import Scope, Space
@@ -265,8 +265,8 @@ def test_ways_of_working_that_recur_are_proposed_once(tmp_path):
                 "KeyInsight": "It ran out of disk.",
             }
             notes.append("agent_case", scope, f"2026-06-0{n + 1}", [Draft({"session_id": f"s{n}"}, sections)])
-        memory.memories.sweep()
-        memory.memories.sweep()
+        assert memory.trigger("propose_memories")["dispatched"] == 3
+        assert memory.trigger("propose_memories")["dispatched"] == 0
         found = memory.memories.list(scope="agent", owner="coder", category="procedure").memories
         assert [row["status"] for row in found] == ["candidate"]
         shown = memory.memories.procedure(str(found[0]["id"]), scope="agent", owner="coder")

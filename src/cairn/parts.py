@@ -449,6 +449,7 @@ class Parts:
             embedder=self.embedder,
             jobs=SqliteJobs(self.index_dir),
             redact=self.redact,
+            keeper=lambda: self.keeper,
             sessions=self.sessions,
         )
         self.closing.callback(made.close)

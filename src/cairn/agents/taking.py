@@ -1,7 +1,6 @@
 """Taking the talk of a coding agent's session into memory, once, by the ids its transcript gives.
 
     event -> the transcript from where it was last read (a cursor) -> messages with tool calls -> add, a key each
-          -> lessons the agent states: candidates, with where they were stated
           -> no transcript, or a reply it does not have yet: the event's own words
           -> before compaction and at the end: flush
 
@@ -19,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cairn.agents import lessons
 from cairn.agents.hosts import HookEvent
 from cairn.engines import spool
 from cairn.errors import Invalid
@@ -44,8 +42,6 @@ def take_in(memory: Memory, event: HookEvent) -> int:
     for start in range(0, len(messages), _BATCH):
         for message in messages[start : start + _BATCH]:
             _add(memory, session, space, event.host, message)
-            if message.role == "assistant":
-                lessons.keep(memory, space, session, message)
     cursor.save()
     if event.moment in {"compact", "end"}:
         memory.flush(session, space.app, space.project)

@@ -132,7 +132,12 @@ def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[F
             yield Finding(
                 "warn", "supersession-open", where, "It was replaced, but is not archived.", fixable=True
             )
-        if record.is_live and record.origin in UNTRUSTED and record.status == "promoted":
+        if (
+            record.is_live
+            and record.origin in UNTRUSTED
+            and record.status == "promoted"
+            and record.promoted_at is None
+        ):
             yield Finding(
                 "warn",
                 "untrusted-promoted",

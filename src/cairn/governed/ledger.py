@@ -1,8 +1,8 @@
 """The capture ledger: what has been taken in already, by source. Consulted first, written in the same step.
 
 One journal, `journal/ledger.jsonl`, keyed by a hash of (source_type, source_key), serves every capture that may run
-twice: a person's intervention, an error or a cluster of them, review feedback, a mission's promotion, an
-import. It is never pruned, so what was taken in once stays known.
+twice: a person's intervention, an error or a cluster of them, review feedback, what a strategy proposes, a mission's
+promotion, an import. It is never pruned, so what was taken in once stays known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from cairn.canonical import as_line, objects_in
 from cairn.errors import Conflict
 from cairn.governed.memories import Keeper
-from cairn.governed.records import stamp
+from cairn.governed.records import Origin, stamp
 from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.types import Scope, Space, Verdict, with_texts
@@ -160,9 +160,12 @@ def learn(
     scope: str | Scope = "project",
     owner: str = "",
     category: str | None = None,
+    origin: Origin | None = None,
+    session: str | None = None,
+    agent_id: str | None = None,
     vouched: bool = True,
 ) -> Verdict | None:
-    """Take an intervention, an error or review feedback in, once (A89).
+    """Take an intervention, an error, review feedback or what a strategy found in, once (A89).
 
     Bots are not listened to, markup is taken out, and the category follows from the words. An error seen from
     three distinct origins (`origin_key`: a session, a run, a pull request) in similar words becomes a
@@ -184,9 +187,11 @@ def learn(
             space=space,
             scope=scope,
             owner=owner,
-            origin="human" if source_type in {"intervention", "pr_feedback"} else "agent",
+            origin=origin or ("human" if source_type in {"intervention", "pr_feedback"} else "agent"),
             source_type="user" if source_type == "intervention" else "system",
             source_id=source_key,
+            source_session_id=session,
+            agent_id=agent_id,
             status="promoted" if recurring else None,
             confidence=0.8 if recurring else 0.6,
             vouched=vouched,

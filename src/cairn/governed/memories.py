@@ -175,7 +175,7 @@ class Keeper:
                 it.
             mode: "strict" admits convention, pattern, gotcha and decision as promoted; for any other category
                 it falls back to "default".
-            origin: Where the words come from: human, agent, tool, web, recalled or import.
+            origin: Where the words come from: human, agent, strategy, tool, web, recalled or import.
             tier: 1 to 3.
             source_type: agent, system, user, mission_promotion or consolidation.
             source_id: And the other source fields: kept as given.
@@ -307,7 +307,7 @@ class Keeper:
 
     def _merge(self, old: Record, new: Record, *, near: bool, vouched: bool, detail: str | None) -> Verdict:
         reason = "near_duplicate" if near else "duplicate"
-        if new.origin == "agent" and self._was_just_read(old):
+        if new.origin in {"agent", "strategy"} and self._was_just_read(old):
             return Verdict(
                 accepted=False,
                 memory=self.row(old),

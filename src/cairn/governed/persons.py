@@ -206,7 +206,7 @@ def export_session(
             "sections": dict(entry.sections),
         }
         for where, place, entry in removal.entries_of(keeper, Wanted(space))
-        if entry.inline.get("session_id") == session_id
+        if _is_from(entry, session_id)
     ]
     return {
         "session_id": session_id,
@@ -345,8 +345,14 @@ def forget_session(
 
 def _told_in(keeper: Keeper, space: Space, session_id: str) -> Iterator[tuple[Scope, str]]:
     for _, place, entry in removal.entries_of(keeper, Wanted(space)):
-        if entry.inline.get("session_id") == session_id and entry.inline.get("parent_type") != "cluster":
+        if _is_from(entry, session_id) and entry.inline.get("parent_type") != "cluster":
             yield place.scope, entry.id
+
+
+def _is_from(entry: Entry, session_id: str) -> bool:
+    """Whether an entry was made from a session: told or derived from it, or proposed by a strategy that read it."""
+    is_proposed = entry.inline.get("origin") == "strategy"
+    return entry.inline.get("source_session_id" if is_proposed else "session_id") == session_id
 
 
 def _cells_of(keeper: Keeper, at: Locator) -> set[str]:

@@ -21,7 +21,7 @@ PREFIX = "mem"
 
 Importance = Literal["low", "medium", "high"]
 Status = Literal["candidate", "promoted", "archived"]
-Origin = Literal["human", "agent", "tool", "web", "recalled", "import"]
+Origin = Literal["human", "agent", "strategy", "tool", "web", "recalled", "import"]
 
 CATEGORIES = (
     "fact", "preference", "pattern", "decision", "gotcha", "convention", "episode", "procedure", "digest", "handoff",
@@ -29,9 +29,9 @@ CATEGORIES = (
 AGENT_CATEGORIES = CATEGORIES[:6]
 IMPORTANCES: tuple[Importance, ...] = ("low", "medium", "high")
 STATUSES: tuple[Status, ...] = ("candidate", "promoted", "archived")
-ORIGINS: tuple[Origin, ...] = ("human", "agent", "tool", "web", "recalled", "import")
+ORIGINS: tuple[Origin, ...] = ("human", "agent", "strategy", "tool", "web", "recalled", "import")
 SOURCE_TYPES = ("agent", "system", "user", "mission_promotion", "consolidation")
-UNTRUSTED: frozenset[Origin] = frozenset({"tool", "web", "recalled", "import"})
+UNTRUSTED: frozenset[Origin] = frozenset({"strategy", "tool", "web", "recalled", "import"})
 DEDUPE_RULE = 1
 
 _INLINE = (

@@ -27,7 +27,7 @@ Category = Literal[
     "fact", "preference", "pattern", "decision", "gotcha", "convention", "episode", "procedure", "digest", "handoff",
 ]  # fmt: skip
 Importance = Literal["low", "medium", "high"]
-Origin = Literal["human", "agent", "tool", "web", "recalled", "import"]
+Origin = Literal["human", "agent", "strategy", "tool", "web", "recalled", "import"]
 Status = Literal["candidate", "promoted", "archived"]
 
 MemoryId = Annotated[str, says("the memory's id", "alice_mem_20260601_00000001", low=1, high=200, wire="id")]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cairn.types import Ask, CellEvent, Job, Scope
 
 if TYPE_CHECKING:
+    from cairn.governed.memories import Keeper
     from cairn.notes.notebook import Notebook
     from cairn.notes.root import MemoryRoot
     from cairn.seams import Clock, Embedder, Journals, Locks, Writer
@@ -86,6 +87,7 @@ class Kit:
     writer: Writer | None = None
     embedder: Callable[[], Embedder | None] = field(default=lambda: None)
     redact: Callable[[str], str] = field(default=lambda text: text)
+    keeper: Callable[[], Keeper | None] = field(default=lambda: None)
     cache: dict[str, Any] = field(default_factory=dict)
 
 

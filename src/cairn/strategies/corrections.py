@@ -2,7 +2,7 @@
 
     episode edited -> which messages does it tell otherwise? (talk/turns.py)
                    -> recorded in the session's log: the index holds those messages as corrected, for this owner
-                   -> facts, foresight and profile: what only the old words stated goes, what the new ones state comes
+                   -> facts, foresight, profile and proposals: what only the old words stated goes, what the new ones state comes
                    -> "followed" in the log
 
 Every step may be repeated, and until the last line stands the whole is: which derived entries are the machine's is
@@ -20,7 +20,7 @@ from dataclasses import replace
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
-from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy, profile
+from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy, profile, proposals
 from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft, release, settle
 from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
@@ -95,6 +95,7 @@ class FollowCorrections(Strategy):
             _exchange("atomic_fact", ask, ask.entry_id, facts[:-1], facts[-1], kit)
             _exchange("foresight", ask, ask.cell_id, ahead[:-1], ahead[-1], kit)
             profile.follow(scope, kit, stated[:-1], stated[-1])
+            proposals.follow(ask, after, kit)
         _note(kit, ask, followed_line(ask.cell_id, scope.track, scope.owner))
         return (ask.entry_id,)
 

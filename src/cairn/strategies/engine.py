@@ -33,6 +33,7 @@ from cairn.types import Queued, Run, Space
 
 if TYPE_CHECKING:
     from cairn.config import Settings
+    from cairn.governed.memories import Keeper
     from cairn.notes.notebook import Notebook
     from cairn.notes.root import MemoryRoot
 
@@ -92,6 +93,7 @@ class Engine:
         embedder: Gives the embedder when one can be had.
         jobs: The queue.
         redact: Applied to every text before it is written.
+        keeper: Gives the gate, for what is proposed as a memory.
         strategies: Which strategies there are (all of them by default).
     """
 
@@ -108,6 +110,7 @@ class Engine:
         embedder: Callable[[], Embedder | None] = lambda: None,
         jobs: Jobs,
         redact: Callable[[str], str] | None = None,
+        keeper: Callable[[], Keeper | None] = lambda: None,
         strategies: Sequence[Strategy] | None = None,
         sessions: SessionLog | None = None,
     ) -> None:
@@ -132,6 +135,7 @@ class Engine:
             writer=writer,
             embedder=embedder,
             redact=redact or (lambda text: text),
+            keeper=keeper,
         )
         defaults = {s.name: Options(enabled=s.enabled, cron=s.cron) for s in self._strategies.values()}
         self._live = LiveOptions(notebook, defaults)

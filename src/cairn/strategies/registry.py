@@ -8,6 +8,7 @@ from cairn.strategies.corrections import FollowCorrections
 from cairn.strategies.facts import ExtractAtomicFacts
 from cairn.strategies.foresight import ExtractForesight
 from cairn.strategies.profile import ExtractUserProfile
+from cairn.strategies.proposals import ProposeMemories
 from cairn.strategies.reflection import ReflectEpisodes
 from cairn.strategies.skills import ExtractAgentSkill
 
@@ -22,5 +23,6 @@ def all_strategies() -> list[Strategy]:
         FollowCorrections(),
         ExtractAgentCase(),
         ExtractAgentSkill(),
+        ProposeMemories(),
         ReflectEpisodes(),
     ]

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -79,16 +79,10 @@ class ExtractAgentSkill(Strategy):
 
     def asks(self, event: Event) -> Iterable[Ask]:
         if isinstance(event, CaseEvent):
-            yield _ask(self.name, event.scope, event.case_id, event.day, event.session_id)
+            yield case_ask(self.name, event.scope, event.case_id, event.day, event.session_id)
 
     def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[Ask]:  # noqa: ARG002 -- cases come from notes
-        for locator in kit.notebook.notes(kind="agent_case"):
-            place = place_of(locator)
-            if place is not None:
-                for entry in kit.notebook.read(locator).entries:
-                    yield _ask(
-                        self.name, place.scope, entry.id, place.day, entry.inline.get("session_id", "")
-                    )
+        return case_asks(self.name, kit)
 
     def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:
         used: set[tuple[Scope, str]] = set()
@@ -104,7 +98,17 @@ class ExtractAgentSkill(Strategy):
             yield from _learn(scope, group, kit)
 
 
-def _ask(strategy: str, scope: Scope, case_id: str, day: str, session_id: str) -> Ask:
+def case_asks(strategy: str, kit: Kit) -> Iterator[Ask]:
+    """One ask for each case there is."""
+    for locator in kit.notebook.notes(kind="agent_case"):
+        place = place_of(locator)
+        for entry in kit.notebook.read(locator).entries if place is not None else ():
+            if place is not None:
+                yield case_ask(strategy, place.scope, entry.id, place.day, entry.inline.get("session_id", ""))
+
+
+def case_ask(strategy: str, scope: Scope, case_id: str, day: str, session_id: str) -> Ask:
+    """What is asked about one case."""
     return Ask(strategy, f"{case_id}/agent/{scope.owner}", scope, "", session_id, day, case_id)
 
 

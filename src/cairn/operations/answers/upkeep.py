@@ -363,7 +363,7 @@ class StatusData:
     root: Annotated[str, says("the folder", "/home/ann/.cairn")]
     version: Annotated[str, says("Cairn's version", "0.1.0")]
     index: Annotated[IndexGlance, says("the index and its queue", {"state": "fresh", "pending": 0})]
-    strategies: Annotated[StrategiesGlance, says("the offline strategies", {"on": 7, "waiting": 0})]
+    strategies: Annotated[StrategiesGlance, says("the offline strategies", {"on": 8, "waiting": 0})]
     spaces: Annotated[list[SpaceGlance], says("what there is", [{"app_id": "default"}])]
     model: Annotated[ModelGlance, says("models and spend", {"embedding": "minilm"})]
     engines: Annotated[dict[str, str], says("what each seam is served by", {"storage": "device-local"})]
