@@ -73,14 +73,24 @@ def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention
     """
     found: list[TimeMention] = []
     today = said_at.date()
-    for begin, stop in sentences.places(text):
-        sentence = text[begin:stop]
-        words = _words_of(tongues.spoken_in(sentence))
-        if words.hint.search(sentence) is None:
-            continue
+    for begin, sentence, words in _hinted(text):
         for at, end, days, is_absolute in _read(sentence, words, today, lean):
             found.append(TimeMention(sentence[at:end], *days, begin + at, begin + end, is_absolute))
     return found
+
+
+def names_time(text: str) -> bool:
+    """Whether any sentence of `text` has a word that times are named with; without one there are no `mentions`."""
+    return next(_hinted(text), None) is not None
+
+
+def _hinted(text: str) -> Iterator[tuple[int, str, _Words]]:
+    """The sentences that have such a word, each with its place and the words of its language."""
+    for begin, stop in sentences.places(text):
+        sentence = text[begin:stop]
+        words = _words_of(tongues.spoken_in(sentence))
+        if words.hint.search(sentence) is not None:
+            yield begin, sentence, words
 
 
 def beside(text: str, found: Sequence[TimeMention]) -> str:

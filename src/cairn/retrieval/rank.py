@@ -192,6 +192,8 @@ def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tu
     "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered. Where a
     question leaves two readings the one in the past is taken: that is what a memory is asked for.
     """
+    if not dates.names_time(query[:2000]):
+        return ()
     found = []
     for mention in dates.mentions(query[:2000], latest.astimezone(zone), lean=-1):
         if any(ch.isdigit() for ch in mention.words) or mention.is_absolute or _MONTH.search(mention.words):

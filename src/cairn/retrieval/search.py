@@ -11,6 +11,7 @@ together. Nothing fits, so nothing is returned: lists are never padded.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -113,6 +114,15 @@ class _Asked:
     def idle(self) -> bool:
         """Small talk on its way into a prompt: there is nothing to look for."""
         return self.request.for_injection and says_nothing(self.request.query[:2000])
+
+
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    """A question by its meaning: as asked, in its sender's voice where that is another, and how far nearness is believed."""
+
+    plain: np.ndarray | None = None
+    voiced: np.ndarray | None = None
+    trust: Callable[[], float] = lambda: 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +339,12 @@ class Searcher:
         now = self._clock.now()
         limit = self._settings.search.max_query_terms
         question = rank.read_question(request.query, about, now=now, zone=self._zone)
+        pieces: dict[str, TokenVectors] = {}
+        meant = self._meant(about, question, notes, pieces, method) if method != "keyword" else _Meant()
+        # By meaning alone, how well a row fits is asked by those alone who let it decide or are told it.
+        fits = method != "vector" or meant.plain is None or request.for_injection or request.explain
+        if not fits:
+            question = replace(question, terms=())
         counts = index.frequencies(scope, question.terms) if about.rows else {}
         if len(question.terms) > limit:
             known = [term for term in question.terms if term in counts]
@@ -342,10 +358,6 @@ class Searcher:
         ] or question.terms
         weights = {term: rarity(held.get(term, 0)) for term in telling}
         rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
-        pieces: dict[str, TokenVectors] = {}
-        plain, voiced = (
-            self._meant(about, question, notes, pieces, method) if method != "keyword" else (None, None)
-        )
         until = None if request.as_of is None else _aware(request.as_of, self._zone)
         found = index.legs(
             scope,
@@ -353,8 +365,8 @@ class Searcher:
                 terms=question.terms,
                 weights=weights,
                 rare=rare,
-                plain=plain,
-                voiced=voiced,
+                plain=meant.plain,
+                voiced=meant.voiced,
                 where=where,
                 hidden=request.include_hidden,
                 until_ms=None if until is None else int(until.timestamp() * 1000),
@@ -365,11 +377,7 @@ class Searcher:
         if method != "vector" or cosine is None:
             # A match counts as one, however common its word is among a handful of rows.
             bm25 = np.where(found.bm25 > 0, found.bm25 + np.float32(0.05), np.float32(0))
-        embedder = None if cosine is None else self._embedder()
-        grasp = 1.0 if embedder is None else embedder.grasps(question.text)
-        trust = min(1.0, max(0.0, (grasp - _UNSURE) / (_SURE - _UNSURE)))
-        if cosine is not None and not _speaks_it(self._embedder(), question.text):
-            trust *= _ANOTHER_LANGUAGE
+        trust = meant.trust() if cosine is not None and fits else 1.0
         part = _best_part(corpus, cosine, bm25)
         legs = Legs(
             None if cosine is None else corpus.folded(cosine),
@@ -479,31 +487,37 @@ class Searcher:
         notes: list[str],
         pieces: dict[str, TokenVectors],
         method: str,
-    ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The query as vectors: as asked, for entries, and in the sender's voice, for messages; None without meaning.
+    ) -> _Meant:
+        """The query as vectors: as asked, for entries, and in the sender's voice, for messages; none without meaning.
 
         The word pieces of both forms of the query go into `pieces`, where the embedder gives them.
         """
         if not about.rows:
-            return None, None
+            return _Meant()
         embedder = self._embedder()
         if embedder is None:
             notes.append("no embedding model is installed: this answer rests on words alone")
-            return None, None
+            return _Meant()
         if not about.embedded or about.model != embedder.id:
             notes.append("no vectors of the current model yet: this answer rests on words alone")
-            return None, None
+            return _Meant()
         try:
-            if method == "hybrid" and embedder.grasps(question.text) < _GRASPED:
+            grasp = functools.cache(lambda: embedder.grasps(question.text))
+            if method == "hybrid" and grasp() < _GRASPED:
                 # A script the model has no words for: what lies near by it does so by chance.
-                return None, None
+                return _Meant()
             plain, voiced = self._embedded(embedder, [question.text, question.voiced], pieces)
         except Unavailable as error:
             notes.append(f"the embedder cannot answer, so this rests on words alone: {error}")
-            return None, None
+            return _Meant()
         if about.waiting:
             notes.append("some rows have no vector yet")
-        return plain, None if question.voiced == question.text else voiced
+
+        def trust() -> float:
+            sure = min(1.0, max(0.0, (grasp() - _UNSURE) / (_SURE - _UNSURE)))
+            return sure if _speaks_it(embedder, question.text) else sure * _ANOTHER_LANGUAGE
+
+        return _Meant(plain, None if question.voiced == question.text else voiced, trust)
 
     def _embedded(
         self, embedder: Embedder, texts: Sequence[str], pieces: dict[str, TokenVectors]
