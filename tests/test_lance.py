@@ -191,8 +191,8 @@ def test_filters_mean_the_same_to_lancedb(world):
     words = {f"{number}:{word}": 1.0 for word in ("concern", "concerns", "item")}
     for case in cases:
         where = parse(case)
-        wish = Wish("episode", f"scope = {number} AND {where.to_lance()}", 400, True, words, None)
-        [(_, found)] = world.tables.best(state, [wish], 1000)
+        wish = Wish("episode", f"scope = {number} AND {where.to_lance()}", 400, True, words, None, 1000)
+        [(_, found)] = world.tables.best(state, [wish])
         expected = set(by_words(world.index, ALICE, ["concern", "concerns", "item"], where=where))
         assert set(found) == expected, case
         assert set(found) <= everyone.keys()

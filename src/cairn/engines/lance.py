@@ -66,7 +66,7 @@ _SCALAR_INDEXES = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked of one table: rows that pass `where`, best by words, and best by nearness to `vector`.
+    """What is asked of one table: up to `limit` rows that pass `where`, best by words, and best by nearness to `vector`.
 
     `words` are words of the scope and what each weighs among its texts, `rows` says how many rows the scope has of
     this kind.
@@ -78,6 +78,7 @@ class Wish:
     filtered: bool
     words: Mapping[str, float]
     vector: np.ndarray | None
+    limit: int
 
 
 class LanceTables:
@@ -124,34 +125,30 @@ class LanceTables:
         except Exception as error:  # a broken installation of it must not take search along
             _log.warning("LanceDB cannot be loaded, so answers come from memory: %s", error)
 
-    def best(
-        self, state: Mapping[str, Any], wishes: Sequence[Wish], limit: int
-    ) -> list[tuple[str, list[int]]]:
-        """Ids of the rows that fit best, best first: up to `limit` of each kind by words and as many by meaning.
+    def best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
+        """Ids of the rows that fit best, best first, of each kind by words and as many by meaning.
 
         Raises:
             Exception: whatever LanceDB meets in a table that was removed or damaged under it.
         """
         from lancedb.background_loop import LOOP
 
-        found: list[tuple[str, list[int]]] = LOOP.run(self._best(state, wishes, limit))
+        found: list[tuple[str, list[int]]] = LOOP.run(self._best(state, wishes))
         return found
 
-    async def _best(
-        self, state: Mapping[str, Any], wishes: Sequence[Wish], limit: int
-    ) -> list[tuple[str, list[int]]]:
+    async def _best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
         kinds, asked = [], []
         for wish in wishes:
             table = await self._table(state, wish.kind)
             if wish.words:
                 kinds.append(wish.kind)
-                asked.append(self._by_words(table, wish, limit))
+                asked.append(self._by_words(table, wish))
             if wish.vector is not None:
                 kinds.append(wish.kind)
-                asked.append(self._by_meaning(state["kinds"][wish.kind], table, wish, limit))
+                asked.append(self._by_meaning(state["kinds"][wish.kind], table, wish))
         return list(zip(kinds, await asyncio.gather(*asked), strict=True))
 
-    async def _by_words(self, table: Any, wish: Wish, limit: int) -> list[int]:
+    async def _by_words(self, table: Any, wish: Wish) -> list[int]:
         """The best rows by BM25 in which a word weighs what it weighs among the owner's texts."""
         from lancedb.query import BooleanQuery, MatchQuery, Occur
 
@@ -159,9 +156,9 @@ class LanceTables:
             (Occur.SHOULD, MatchQuery(word, "tokens", boost=weight)) for word, weight in wish.words.items()
         ]
         query = table.query().nearest_to_text(BooleanQuery(words)).where(wish.where)
-        return _ids(await query.select(["id", "_score"]).limit(limit).to_arrow())
+        return _ids(await query.select(["id", "_score"]).limit(wish.limit).to_arrow())
 
-    async def _by_meaning(self, kind: Mapping[str, Any], table: Any, wish: Wish, limit: int) -> list[int]:
+    async def _by_meaning(self, kind: Mapping[str, Any], table: Any, wish: Wish) -> list[int]:
         query = (
             table.query().nearest_to(wish.vector).column("vector").distance_type("cosine").where(wish.where)
         )
@@ -171,7 +168,7 @@ class LanceTables:
                 wish.filtered and await table.count_rows(wish.where) <= _FLAT_ROWS
             )
         query = query.bypass_vector_index() if flat else query.maximum_nprobes(0).minimum_nprobes(_PROBES)
-        return _ids(await query.select(["id", "_distance"]).limit(limit).to_arrow())
+        return _ids(await query.select(["id", "_distance"]).limit(wish.limit).to_arrow())
 
     async def _table(self, state: Mapping[str, Any], kind: str) -> Any:
         """The table of a kind as `state` describes it; looked at again whenever it was written."""

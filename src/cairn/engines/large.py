@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Unchanged
+from cairn.engines.held_rows import HeldRows, HeldScopes
 from cairn.engines.lance import LanceTables, Wish, marks_of
-from cairn.engines.row_tables import FULL_TEXT, SAID, full_text, model_number, parts, scope_number
+from cairn.engines.row_tables import SAID, model_number, parts, scope_number
 from cairn.engines.rows import SqliteIndex, dot
 from cairn.errors import Unavailable
 from cairn.index.corpus import (
@@ -34,7 +35,6 @@ from cairn.index.corpus import (
     SearchIndex,
     Sender,
 )
-from cairn.index.filters import Group
 from cairn.index.postings import GROUPS, gain, group_of, norm, rarity
 from cairn.types import Scope
 
@@ -43,30 +43,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How many rows of each kind are asked for by words, and as many by meaning.
-_BEST = 200
+# How many messages are asked for by words, and as many by meaning; of entries fewer, but more than an answer may show.
+_BEST, _BEST_ENTRIES = 200, 110
 # The messages next to the best few of these are looked at, too.
 _BESIDE = 100
 # Kinds with fewer rows than this are looked at whole, without asking a table.
 _WHOLE_ROWS = 300
 _SAMPLE_ROWS, _SAMPLES_KEPT = 64, 1000
-_NOBODY = Ask(where=Group("OR", ()))
 # More rows than this that no table holds yet: the tables are not ready to answer.
 _FRESH_ROWS = 5000
-_COLUMNS = (
-    "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.parent_type,"
-    " r.parent_id, r.flags, r.length, r.entry_id, r.path_id"
-)
-# Each kind has its words in one of the full-text tables.
-_TOKENS = (
-    "CASE "
-    + " ".join(
-        f"WHEN r.kind IN ({', '.join(repr(kind) for kind in KIND_CODES if full_text(kind) == table)})"
-        f" THEN (SELECT c1 FROM {table}_content WHERE id = r.id)"
-        for table in FULL_TEXT
-    )
-    + " END"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +62,6 @@ class _Scope:
     version: int
     rows: Mapping[str, int]
     words: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """Rows of one kind that stand for all, chosen when there were `count`, as they were at `version`."""
-
-    count: int
-    ids: list[int]
-    version: int
-    model: int | None
-    rows: list[Sequence[Any]]
 
 
 class Answering:
@@ -150,7 +124,8 @@ class LargeIndex:
         self._tables = tables
         self._best = best
         self._whole_rows = whole_rows
-        self._samples: dict[tuple[str, int, str], _Sample] = {}
+        self._samples: dict[tuple[str, int, str], tuple[int, set[int]]] = {}
+        self._held = HeldScopes()
         self._known: dict[Scope, tuple[str, _Scope, About, Unchanged]] = {}
 
     # ---- what there is --------------------------------------------------------------------------------------------
@@ -233,29 +208,30 @@ class LargeIndex:
         found = {rowid for _, ids in lists for rowid in ids}
         first = {rowid for kind, ids in lists if kind == "message" for rowid in ids[:_BESIDE]}
 
-        def read(db: sqlite3.Connection) -> tuple[dict[int, Sequence[Any]], dict[int, float]]:
+        def read(db: sqlite3.Connection) -> tuple[dict[int, Sequence[Any]], set[int], dict[int, float]]:
             few = [kind for kind in held.rows if kind not in large]
             beside = _of_kinds(db, held.number, few) | _fresh(db, held.number, marks, large)
             model = model_number(db, self._rows.model)
-            rows = _read(db, held.number, found | beside, ask, model)
-            around = _around(db, held.number, rows, first | beside) - rows.keys()
-            rows |= _read(db, held.number, around, ask, model)
+            kept = self._held.current(db, (self._rows.generation, held.number, model))
+            rows = kept.read(db, found | beside)
+            rows |= kept.read(db, _around(db, held.number, rows, first | beside) - rows.keys())
+            passing = _passing(db, rows, ask)
             standing: dict[int, float] = {}
             for kind in large:
                 known = sum(1 for row in rows.values() if row[1] == kind)
-                more = {one[0]: one for one in self._sample(db, held, kind, model) if one[0] not in rows}
+                more = {one[0]: one for one in self._sample(db, held, kind, kept) if one[0] not in rows}
                 rows |= more
                 standing |= dict.fromkeys(more, max(1.0, (held.rows[kind] - known) / max(1, len(more))))
-            return rows, standing
+            return rows, passing, standing
 
-        rows, standing = self._db.read(read)
-        return _scored(about, words, ask, rows, standing)
+        rows, passing, standing = self._db.read(read)
+        return _scored(about, words, ask, rows, passing, standing)
 
     def _proposed(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
         if not wishes:
             return []
         try:
-            return self._tables.best(state, wishes, self._best)
+            return self._tables.best(state, wishes)
         except Exception as error:  # a table may be dropped or half written at any moment
             self._tables.distrust(error)
             raise Moved(str(error)) from error
@@ -272,32 +248,29 @@ class LargeIndex:
         vector = ask.voiced if kind in SAID and ask.voiced is not None else ask.plain
         weights = words.weights_in(kind, ask.terms, int(state["kinds"][kind]["rows"]))
         filtered = bool(ask.where) or ask.until_ms is not None
-        return Wish(kind, " AND ".join(tests), rows, filtered, weights, vector)
+        limit = self._best if kind in SAID else min(self._best, _BEST_ENTRIES)
+        return Wish(kind, " AND ".join(tests), rows, filtered, weights, vector, limit)
 
     def _sample(
-        self, db: sqlite3.Connection, held: _Scope, kind: str, model: int | None
-    ) -> Sequence[Sequence[Any]]:
+        self, db: sqlite3.Connection, held: _Scope, kind: str, kept: HeldRows
+    ) -> Iterable[Sequence[Any]]:
         """Some rows of a kind, evenly spread over all of them, that show what is usual and are no answer themselves.
 
-        They are chosen anew when a quarter of the rows has come or gone, and read anew when any has changed.
+        They are chosen anew when a quarter of the rows has come or gone.
         """
         key, count = (self._rows.generation, held.number, kind), held.rows[kind]
-        sample = self._samples.get(key)
-        if sample is not None and (sample.version, sample.model) == (held.version, model):
-            return sample.rows
-        ids = sample.ids if sample is not None and abs(count - sample.count) * 4 <= sample.count else None
-        if ids is None:
+        chosen = self._samples.get(key)
+        if chosen is None or abs(count - chosen[0]) * 4 > chosen[0]:
             query = (
                 "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY hidden, timestamp_ms, id) AS place FROM rows"
                 " WHERE scope_id = ? AND kind = ?) WHERE place % ? = 0"
             )
             step = max(1, count // _SAMPLE_ROWS)
-            ids = [row[0] for row in db.execute(query, (held.number, kind, step))]
-        rows = _read(db, held.number, ids, _NOBODY, model).values()
-        if len(self._samples) > _SAMPLES_KEPT:
-            self._samples.clear()
-        self._samples[key] = _Sample(count, ids, held.version, model, list(rows))
-        return self._samples[key].rows
+            if len(self._samples) > _SAMPLES_KEPT:
+                self._samples.clear()
+            ids = {row[0] for row in db.execute(query, (held.number, kind, step))}
+            chosen = self._samples[key] = (count, ids)
+        return kept.read(db, chosen[1]).values()
 
 
 class _Words:
@@ -330,6 +303,7 @@ def _scored(
     words: _Words,
     ask: Ask,
     rows: Mapping[int, Sequence[Any]],
+    passing: AbstractSet[int],
     standing: Mapping[int, float],
 ) -> Found:
     """The rows as a corpus, with what the question finds in each."""
@@ -341,11 +315,10 @@ def _scored(
     numbers = {word: number for number, word in enumerate(words.spread)}
     at, held, counts = [], [], []
     for place, row in enumerate(chosen):
-        said = row[-3].split() if row[-3] else ()
-        for word in known.intersection(said):
+        for word in row[-2].keys() & known:
             at.append(place)
             held.append(numbers[word])
-            counts.append(said.count(word))
+            counts.append(row[-2][word])
     places, terms = np.array(at, np.int64), np.array(held, np.int64)
     part = np.array([group_of(kind) for kind in KIND_CODES], np.int64)[corpus.kind]
     asked = frozenset(ask.terms)
@@ -365,7 +338,7 @@ def _scored(
                 cosine = np.where(corpus.sender >= 0, dot(corpus.vectors, ask.voiced), cosine)
     return Found(
         corpus=corpus,
-        passing=np.array([row[-1] for row in chosen], bool),
+        passing=np.array([row[0] in passing for row in chosen], bool),
         bm25=np.bincount(places, won, len(chosen)).astype(np.float32),
         cosine=cosine,
         covered=np.bincount(places, share, len(chosen)).astype(np.float32),
@@ -441,23 +414,18 @@ def _fresh(db: sqlite3.Connection, number: int, marks: Mapping[str, int], kinds:
     }
 
 
-def _read(
-    db: sqlite3.Connection, number: int, wanted: Iterable[int], ask: Ask, model: int | None
-) -> dict[int, Sequence[Any]]:
-    """Rows by id as `_COLUMNS` and behind them tokens, vector and whether they pass."""
+def _passing(db: sqlite3.Connection, rows: Mapping[int, Sequence[Any]], ask: Ask) -> set[int]:
+    """Ids of the rows that pass a question's filter, may be shown, and are old enough."""
+    passing = {
+        rowid
+        for rowid, row in rows.items()
+        if (ask.hidden or not row[14]) and (ask.until_ms is None or row[2] <= ask.until_ms)
+    }
+    if not ask.where:
+        return passing
     condition, values = ask.where.to_sql()
-    passes = [f"({condition})"]
-    if not ask.hidden:
-        passes.append("r.hidden = 0")
-    if ask.until_ms is not None:
-        passes.append("r.timestamp_ms <= ?")
-        values.append(ask.until_ms)
-    query = (
-        f"SELECT {_COLUMNS}, {_TOKENS}, e.data, {' AND '.join(passes)} FROM json_each(?) w CROSS JOIN rows r"
-        " ON r.id = w.value LEFT JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key WHERE +r.scope_id = ?"
-    )
-    bound = (*values, json.dumps(sorted(wanted)), model, number)
-    return {row[0]: row for row in db.execute(query, bound).fetchall() if row[1] in KIND_CODES}
+    query = f"SELECT r.id FROM json_each(?) w CROSS JOIN rows r ON r.id = w.value WHERE {condition}"
+    return {row[0] for row in db.execute(query, (json.dumps(sorted(passing)), *values))}
 
 
 def _around(
@@ -481,7 +449,11 @@ def _around(
             row[0] for row in db.execute(query, (*(value for pair in part for value in pair), number))
         )
     for part in parts(list({row[7] for row in rows.values() if row[7] is not None})):
-        query = f"SELECT id FROM rows WHERE kind = 'episode' AND scope_id = ? AND cell_id IN ({','.join('?' * len(part))})"
+        # Left to itself SQLite walks all episodes of the scope.
+        query = (
+            "SELECT id FROM rows INDEXED BY rows_episode WHERE kind = 'episode' AND scope_id = ?"
+            f" AND cell_id IN ({','.join('?' * len(part))})"
+        )
         found.update(row[0] for row in db.execute(query, (number, *part)))
     parents = {row[9] for row in rows.values() if row[9] and (row[8] == "episode" or row[1] == PASSAGE)}
     for part in parts(list(parents)):
@@ -495,7 +467,7 @@ def _corpus(about: About, rows: Sequence[Sequence[Any]], standing: Mapping[int, 
 
     count = len(rows)
     (ids, kinds, times, sessions, ordinals, sent, names, cells, origins, parents, flags, lengths, _, paths,
-     _, data, _) = zip(*rows, strict=True) if rows else [()] * 17  # fmt: skip
+     _, _, data) = zip(*rows, strict=True) if rows else [()] * 17  # fmt: skip
     speakers = {(sender.id, sender.name or ""): place for place, sender in enumerate(about.senders)}
     episodes = {row[12]: row[7] for row in rows if row[1] == "episode"}
     wholes = {(row[12], row[13]): row[0] for row in rows if row[1] != PASSAGE} if PASSAGE in kinds else {}
