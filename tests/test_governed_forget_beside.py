@@ -181,7 +181,7 @@ def test_folding_that_is_starting_does_not_hold_up_a_scrub(tmp_path, monkeypatch
     scrubbed = []
 
     def importing() -> Any:
-        scrubbed.append(LanceTables(tmp_path).scrub(seconds=0.0))
+        scrubbed.append(LanceTables(tmp_path).scrub(index, seconds=0.0))
         raise ImportError("enough seen")
 
     monkeypatch.setattr(lance, "imported", importing)

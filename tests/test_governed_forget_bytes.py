@@ -77,6 +77,26 @@ def test_every_carrier_that_can_be_cleaned_is(memory):
     assert holding(root, CANARY) == [], "the key is known again without its words"
 
 
+def test_forget_makes_anew_only_the_tables_that_are_affected(memory):
+    """The tables of kinds that said nothing of it stay as they are: at a million rows they are most of the work."""
+    say(memory, "s1", "We had tea in the garden.", "And then the lantern was lit.")
+    memory.flush("s1")
+    made = memory.remember(f"Dana opens the vault with {CANARY}.", scope="user", owner="dana")
+    memory.quiesce()
+    folded_in(memory)
+
+    def births() -> dict[str, int]:
+        return {kind: mark["birth"] for kind, mark in memory.parts.lance.state()["kinds"].items()}
+
+    before = births()
+    assert {"memory", "episode", "message"} <= before.keys()
+    assert memory.memories.forget(made.memory["id"], words=[CANARY]).complete
+    assert holding(memory.settings.root, CANARY) == []
+    after = births()
+    assert after.pop("memory", 0) != before.pop("memory")
+    assert after == before
+
+
 def test_what_cannot_be_cleaned_is_named_file_by_file(memory):
     """A session's id and an owner's name stand in paths, notes, index and scratch: each of them is named."""
     root = memory.settings.root

@@ -103,6 +103,7 @@ def test_a_table_holds_whole_rows_and_answers_for_them(world):
     assert world.top(text(123))[0] == text(123)
     assert world.top(text(5), BOB)[0] == text(5)
     assert [r.text for r in world.index.rows(ALICE, by_words(world.large, ALICE, ["item70"]))] == [text(10)]
+    assert not world.tables.state()["kinds"]["episode"]["remains"]
     # Beside the table, what it has not seen yet.
     file = world.path()
     file.write_text(file.read_text().replace(text(123), "topic123 became something else entirely"))
@@ -113,6 +114,7 @@ def test_a_table_holds_whole_rows_and_answers_for_them(world):
     world.notebook.remove(world.root.note("episode", ALICE, DAY), [fresh])
     world.embedded()
     assert world.fold() > 0
+    assert world.tables.state()["kinds"]["episode"]["remains"], "its files may still hold what was changed"
     assert world.top("topic123 became something else entirely")[0].startswith("topic123 became")
     assert not any("zebras" in found for found in world.top("brand new thing about zebras"))
 

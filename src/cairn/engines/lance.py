@@ -53,6 +53,8 @@ _FLAT_ROWS = 5000
 _FORM = 2
 _CACHE_BYTES = 768 * 1024 * 1024
 _TEXT = ("app", "project", "track", "owner", "entry_id", "session_id", "cell_id", "parent_type", "parent_id")
+# The columns that hold words.
+_SAYING = (*_TEXT, "sender_name", "status", "text", "tokens", "metadata", "senders", "labels")
 _SCALAR_INDEXES = {
     "id": "BTree",
     "scope": "Bitmap",
@@ -209,10 +211,12 @@ class LanceTables:
             kinds = {*index.kinds(), *state["kinds"]}
             return sum(self._fold(index, state, kind) for kind in sorted(kinds))
 
-    def scrub(self, seconds: float = 30.0) -> bool:
-        """Remove the tables, for `forget`; they are made anew from the rows. False if a writer held on.
+    def scrub(self, index: SqliteIndex, seconds: float = 30.0) -> bool:
+        """Remove the tables that hold, or may hold, what the rows no longer say; False if a writer held on.
 
-        LanceDB keeps removed rows in data files and indexes until it happens to rewrite them: no byte may stay so long.
+        For `forget`: LanceDB keeps removed rows in data files and indexes until it happens to rewrite them, and no byte
+        may stay so long. They are made anew from the rows. A table of which no row went or was written anew since it was
+        made has nothing to hide, and stays.
         """
         if not self._folder.exists():
             return True
@@ -220,12 +224,18 @@ class LanceTables:
             if not mine:
                 return False
             state = self.state()
-            for path in self._folder.glob("*.lance"):
+            known = state["kinds"] if _fits(state, index.stamp()) else {}
+            affected = [
+                path
+                for path in self._folder.glob("*.lance")
+                if _may_hide(index, path.stem, known.get(path.stem))
+            ]
+            for path in affected:
                 state.get("kinds", {}).pop(path.stem, None)
                 shutil.rmtree(path, ignore_errors=True)
             if state:
                 self._save(state)
-            return not any(self._folder.glob("*.lance"))
+            return not any(path.exists() for path in affected)
 
     @contextmanager
     def _locked(self, seconds: float) -> Iterator[bool]:
@@ -260,7 +270,7 @@ class LanceTables:
         ):
             shutil.rmtree(self._folder / f"{kind}.lance", ignore_errors=True)
             mark = {"birth": time.time_ns(), "version": 0, "highest": 0, "rows": 0}
-            mark |= {"unindexed": 0, "trained": 0, "written": 0, "prune_at": 0.0}
+            mark |= {"unindexed": 0, "trained": 0, "written": 0, "prune_at": 0.0, "remains": False}
         done = 0
         while True:
             upto, columns, gone = index.since(kind, mark["version"], state["model"], _BATCH)
@@ -268,13 +278,16 @@ class LanceTables:
                 break
             ids = columns["id"]
             stale = [rowid for rowid in ids if rowid <= mark["highest"]] + gone
+            # What it once held may lie in its files for long: only a table made anew is surely free of it.
+            remains = mark.get("remains", True)
             if ids or stale:
-                self._write(kind, columns, stale, state["dimensions"])
+                remains = self._write(kind, columns, stale, state["dimensions"]) or remains
             mark |= {
                 "version": upto,
                 "highest": max([mark["highest"], *ids]),
                 "unindexed": mark["unindexed"] + len(ids) + len(gone),
                 "written": mark["written"] + 1,
+                "remains": remains,
             }
             done += len(ids) + len(gone)
             if mark["rows"]:
@@ -303,19 +316,26 @@ class LanceTables:
 
     def _write(
         self, kind: str, columns: Mapping[str, Sequence[Any]], stale: Sequence[int], dimensions: int
-    ) -> None:
+    ) -> bool:
+        """Put rows in the place of `stale` ones; whether those said anything that is said no more."""
         connection = self._lancedb.connect(self._folder)
         there = (self._folder / f"{kind}.lance").exists()
         table = connection.open_table(kind) if there else None
+        remains = False
         if table is not None:
+            place = {rowid: at for at, rowid in enumerate(columns["id"])}
             for start in range(0, len(stale), 5000):
-                table.delete(f"id IN ({', '.join(map(str, stale[start : start + 5000]))})")
+                chosen = f"id IN ({', '.join(map(str, stale[start : start + 5000]))})"
+                held = table.search().where(chosen).select(["id", *_SAYING]).limit(5000).to_arrow()
+                remains = remains or any(_is_unsaid(one, columns, place) for one in held.to_pylist())
+                table.delete(chosen)
         if not columns["id"]:
-            return
+            return remains
         if table is None:
             connection.create_table(kind, _arrow(columns, dimensions), on_bad_vectors="null")
         else:
             table.add(_arrow(columns, dimensions), on_bad_vectors="null")
+        return remains
 
     def _optimize(self, kind: str, mark: dict[str, Any]) -> None:
         """Index what is new, compact, and drop old versions, by how much was written since."""
@@ -453,6 +473,24 @@ def marks_of(state: Mapping[str, Any], index: SqliteIndex) -> dict[str, int]:
 def _fits(state: Mapping[str, Any], stamp: Mapping[str, Any]) -> bool:
     known = "kinds" in state and state.get("form") == _FORM
     return known and all(state.get(name) == value for name, value in stamp.items())
+
+
+def _is_unsaid(
+    old: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], place: Mapping[int, int]
+) -> bool:
+    """Whether a row of a table says anything that the row in its place does not."""
+    at = place.get(old["id"])
+    return at is None or any(old[name] and old[name] != columns[name][at] for name in _SAYING)
+
+
+def _may_hide(index: SqliteIndex, kind: str, mark: Mapping[str, Any] | None) -> bool:
+    """Whether the table of a kind may hold words that no row of it has any more."""
+    return (
+        mark is None
+        or mark.get("remains", True)
+        or index.trimmed_version() > mark["version"]
+        or index.has_changed(kind, mark["version"])
+    )
 
 
 def _ids(found: Any) -> list[int]:

@@ -243,6 +243,19 @@ class RowVectors:
         query = "SELECT DISTINCT kind FROM tallies WHERE rows > 0"
         return [row[0] for row in self._db.read(lambda db: db.execute(query).fetchall())]
 
+    def has_changed(self, kind: str, version: int) -> bool:
+        """Whether a row of a kind went, or was written, after `version`."""
+
+        def ask(db: sqlite3.Connection) -> bool:
+            gone = "SELECT 1 FROM gone WHERE kind = ? AND version > ?"
+            written = "SELECT 1 FROM rows WHERE kind = ? AND version > ? AND worded > ?"
+            return (
+                db.execute(gone, (kind, version)).fetchone() is not None
+                or db.execute(written, (kind, version, version)).fetchone() is not None
+            )
+
+        return self._db.read(ask)
+
     def changed_count(self, marks: Mapping[str, int]) -> int:
         """How many rows changed or went after the version given for their kind (0 where none is)."""
 

@@ -793,7 +793,7 @@ def purge_index(parts: Parts, touched: Sequence[str]) -> int:
     parts.folder.stop()
     scrubs = (
         ("rows and vectors", parts.index.scrub),
-        ("the tables of LanceDB", parts.lance.scrub),
+        ("the tables of LanceDB", lambda: parts.lance.scrub(parts.index)),
         ("the change queue", parts.state.scrub),
     )
     left = [name for name, scrub in scrubs if not scrub()]
