@@ -36,8 +36,8 @@ serve: setup     ## the HTTP server on ~/.cairn, loopback port 8000
 test: setup lint ## lint, then every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-integration: setup ## tests with real servers, killed processes and a system-call trace alone
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/surfaces tests/crash tests/conformance tests/test_nothing_leaves.py
+integration: setup ## tests with real servers, killed processes, a cluster (where its packages are) and a system-call trace alone
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/surfaces tests/crash tests/conformance tests/cluster tests/test_nothing_leaves.py
 
 adapters: $(VENV)/.ready ## the adapters with the real packages of LangChain, LangGraph, OpenAI Agents and LlamaIndex, in .venv-adapters
 	@test -x $(VENV)-adapters/bin/python || $(PYTHON) -m venv $(VENV)-adapters

@@ -1,12 +1,13 @@
 """What many machines cost, beside one, in one run: `python -m tools.cluster_speed`.
 
 A bare INSERT and commit, an `add` on PostgreSQL and one on a folder are timed in turn, so that a busy machine is busy for
-all of them. Then clients add through one server and through two, with the processor time of the servers; and one server
-is asked until it finds what the other was told.
+all of them. Then clients add and search through one server and through two, with the processor time of the servers; and one
+server is asked until it finds what the other was told.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import sys
@@ -21,8 +22,9 @@ from tools import cluster as many
 
 ROUNDS = 200
 CLIENTS = 8
-ADDS = 400
+CALLS = 400
 FOUND = 40
+_numbers = itertools.count()
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -86,16 +88,13 @@ def processor(machine: many.Machine) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def rate(machines: list[many.Machine], name: str) -> None:
-    """Adds a second of eight clients through these servers, and what one costs in processor time."""
+def rate(machines: list[many.Machine], name: str, what: str, body: Callable[[int, int], object]) -> None:
+    """Calls a second of eight clients through these servers, and what one costs in processor time."""
 
     def client(number: int) -> None:
-        for n in range(ADDS // CLIENTS):
-            body = {
-                "session_id": f"{name}-{number}",
-                "messages": [many.said(f"Message {n}.", 1_780_000_000_000 + n)],
-            }
-            status, _ = machines[number % len(machines)].call("POST", "/api/v1/memory/add", body)
+        for n in range(CALLS // CLIENTS):
+            machine = machines[number % len(machines)]
+            status, _ = machine.call("POST", f"/api/v1/memory/{what}", body(number, n))
             assert status == 200, status
 
     before = sum(map(processor, machines))
@@ -108,9 +107,24 @@ def rate(machines: list[many.Machine], name: str) -> None:
     seconds = time.perf_counter() - begun
     used = sum(map(processor, machines)) - before
     print(
-        f"{name}: {ADDS / seconds:.0f} adds/s, {1000 * used / ADDS:.2f} ms of processor time of the servers each, "
-        f"{100 * used / seconds:.0f} % of a core"
+        f"{what}, {name}: {CALLS / seconds:.0f} a second, {1000 * used / CALLS:.2f} ms of processor time of the servers "
+        f"each, {100 * used / seconds:.0f} % of a core"
     )
+
+
+def added(number: int, n: int) -> object:
+    """A message of one client's own person and session, never the same."""
+    talk = many.said(
+        f"Message {next(_numbers)}: the heron called Zaphodine likes anchovies.",
+        1_780_000_000_000 + n,
+        f"p{number}",
+    )
+    return {"session_id": f"speed-{number}-{n // 20}", "messages": [talk]}
+
+
+def asked(number: int, n: int) -> object:
+    """A question about it, a new one each time."""
+    return {"user_id": f"p{number}", "query": f"Which fish does the heron like, {n}?", "method": "keyword"}
 
 
 def found_elsewhere(one: many.Machine, other: many.Machine) -> None:
@@ -145,7 +159,8 @@ def main() -> int:
                     ("one server", world.machines[:1]),
                     ("two servers", world.machines),
                 ) * 2:
-                    rate(machines, name)
+                    rate(machines, name, "add", added)
+                    rate(machines, name, "search", asked)
                 found_elsewhere(*world.machines)
         return 0
     except many.Missing as error:

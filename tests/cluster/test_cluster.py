@@ -29,6 +29,15 @@ from cairn.surfaces.cli import main
 from cairn.testing import JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
 from cairn.testing.suite import run_checks
 from tests.cluster import planted
+from tests.surfaces.served import serving
+from tests.surfaces.test_scenario import (
+    ENV,
+    run_cli,
+    through_async,
+    through_blocking,
+    through_cli,
+    through_http,
+)
 from tests.waiting import until
 
 pytestmark = [
@@ -196,6 +205,36 @@ def test_a_new_machine_asks_from_the_command_line(options, tmp_path):
     cairn_says("--root", new, "export", str(tmp_path / "all.tar.gz"), **env)
     cairn_says("--root", copy, "import", str(tmp_path / "all.tar.gz"))
     assert "Zaphodine" in cairn_says("--root", copy, "search", "heron", "--user", "alice")
+
+
+def four_lines(root, options):
+    """A machine's folder with the settings that a cluster takes."""
+    root.mkdir()
+    lines = [
+        f'{name.removeprefix("storage__")} = "{value}"'
+        for name, value in options.items()
+        if "storage" in name
+    ]
+    (root / "cairn.toml").write_text("\n".join(["[storage]", *lines]) + "\n")
+    return root
+
+
+@pytest.mark.parametrize("tell", [through_async, through_blocking, through_cli, through_http])
+def test_the_story_of_every_surface_ends_the_same_way_here(tell, options, tmp_path):
+    """Four lines of `cairn.toml`, and what Python, the command line and HTTP tell has the outcome that it has in a folder."""
+    tell(four_lines(tmp_path / "root", options))
+
+
+def test_the_command_line_of_one_machine_works_beside_the_server_of_another(options, tmp_path):
+    """What the command line writes on one machine, the running server on the other finds, and the other way round."""
+    here, there = four_lines(tmp_path / "here", options), four_lines(tmp_path / "there", options)
+    with serving(there, env=ENV) as server:
+        run_cli(here, "add", "--session", "c", "--sender", "carol", "the gooseberry patch")
+        run_cli(here, "flush", "--session", "c")
+        ask = {"user_id": "carol", "query": "gooseberry", "method": "keyword", "consistency": "strong"}
+        assert server.post("memory/search", ask)[1]["data"]["episodes"]
+        server.post("memories", {"content": "We deploy with make ship."})
+        assert "make ship" in str(run_cli(here, "find", "deploy"))
 
 
 def test_a_memory_moves_to_a_bucket_and_back(engines, options, tmp_path, capsys):
