@@ -444,7 +444,7 @@ class Writers:
         names = [f"s{n} {who}" for n in range(sessions) for who in ("a", "b")]
         self.acknowledged: dict[str, list[str]] = {name: [] for name in names}
         self.wrong: list[str] = []
-        self.read = self.told_to_wait = 0
+        self.read = self.flushes = self.told_to_wait = 0
         self._threads = [threading.Thread(target=self._write, args=(name,)) for name in names]
 
     def __enter__(self) -> Writers:
@@ -473,11 +473,14 @@ class Writers:
                 if number % 5 == 0:
                     self._read_back(chance, session, text)
 
-    def _call(self, chance: random.Random, what: str, body: object) -> tuple[int, Any]:
-        return chance.choice(self._machines).call("POST", f"/api/v1/memory/{what}", body, PATIENCE_SECONDS)
+    def _call(
+        self, chance: random.Random, what: str, body: object, seconds: float = PATIENCE_SECONDS
+    ) -> tuple[int, Any]:
+        return chance.choice(self._machines).call("POST", f"/api/v1/memory/{what}", body, seconds)
 
     def _read_back(self, chance: random.Random, session: str, text: str) -> None:
-        status, flushed = self._call(chance, "flush", {"session_id": session})
+        status, flushed = self._call(chance, "flush", {"session_id": session}, 30.0)
+        self.flushes += 1
         if status != 200:
             return
         if flushed["data"]["waiting"]:  # it says itself that not everything is told yet
@@ -490,7 +493,7 @@ class Writers:
         }
         lsn = flushed["data"].get("lsn")
         asked |= {"min_lsn": lsn} if lsn and chance.random() < 0.5 else {"consistency": "strong"}
-        status, found = self._call(chance, "search", asked)
+        status, found = self._call(chance, "search", asked, 30.0)
         if status != 200:
             return
         told = json.dumps(found["data"]["episodes"])
@@ -555,7 +558,7 @@ class Editor:
         import obstore
 
         keys: list[str] = []
-        while not self._stopping.wait(0.02):
+        while not self._stopping.wait(0.1):
             with suppress(Exception):  # the store is away, or somebody was quicker: this line was not written
                 if len(keys) < len(PEOPLE):
                     found = [one["path"] for page in obstore.list(self._store, SPACE) for one in page]
@@ -594,8 +597,8 @@ def faults(
             machine.wait()
         told = sum(map(len, writers.acknowledged.values()))
         print(
-            f"{told} messages acknowledged, {len(editor.written)} edits by hand, {writers.read} strong reads, "
-            f"{writers.told_to_wait} flushes that said what waits, "
+            f"{told} messages acknowledged, {len(editor.written)} edits by hand, {writers.read} strong reads "
+            f"after {writers.flushes} flushes ({writers.told_to_wait} said what waits), "
             f"{sum(machine.links['database'].held for machine in world.machines)} appends that came late"
         )
         if not told:

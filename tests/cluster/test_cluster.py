@@ -369,6 +369,38 @@ def test_the_suites_find_a_planted_bug(engines, monkeypatch, bug):
         one.close()
 
 
+@pytest.mark.parametrize("bug", ["", "fencing"])
+def test_an_append_that_comes_late_is_not_believed(engines, options, tmp_path, monkeypatch, bug):
+    """A machine loses its locks in the middle of an add, and another takes the same call: one message, unless the place is
+    not asked for.
+    """
+    if bug:
+        monkeypatch.setattr(postgres, "_APPEND_AT", postgres._APPEND_AT)
+        planted.BUGS[bug]()
+    with (
+        cairn.open_blocking(tmp_path / "one", background=False, **options) as one,
+        cairn.open_blocking(tmp_path / "two", background=False, **options) as two,
+    ):
+        one.add("s", [message("Good morning.")])
+        append, twin = one.parts.sessions.append, {"idempotency_key": "k"}
+
+        def late(*args: Any, **more: Any) -> None:
+            monkeypatch.setattr(one.parts.sessions, "append", append)
+            engines[0].free_locks()
+            two.add("s", [message("It rains.", 1)])
+            two.add("s", [message("I adopted a heron.", 2)], **twin)
+            append(*args, **more)
+
+        monkeypatch.setattr(one.parts.sessions, "append", late)
+        one.add("s", [message("I adopted a heron.", 2)], **twin)
+        one.flush("s")
+        log = two.parts.storage.read(Locator(f"{many.SPACE}/sessions/s.jsonl"))
+        notes = "".join(map(two.parts.storage.read, two.parts.notebook.notes(kind="episode")))
+    said = ("Good morning.", "It rains.", "I adopted a heron.")
+    assert log.count(said[2]) == (2 if bug else 1)
+    assert bug or [notes.count(f"\n\nalice: {text}\n") for text in said] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("program", ["cairn.surfaces.cli", "tests.cluster.planted"])
 def test_what_is_acknowledged_survives_the_end_of_its_server(engines, options, monkeypatch, program):
     """A server is killed as soon as it has answered: the message is there, unless it answers before it commits."""
