@@ -19,6 +19,15 @@ class Memory:
     unrelated: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class First:
+    """What a new person says first: their name, and short notes with the questions each of them answers."""
+
+    language: str
+    name: str
+    notes: tuple[tuple[str, tuple[str, ...]], ...]
+
+
 def _lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.strip().splitlines())
 
@@ -425,3 +434,128 @@ EVERY: Mapping[str, Memory] = {
         """),
     ),
 }
+
+
+def _first(language: str, name: str, text: str) -> First:
+    """One note a line, with what it answers behind bars."""
+    parts = [line.split(" | ") for line in _lines(text)]
+    return First(language, name, tuple((note, tuple(asked)) for note, *asked in parts))
+
+
+# The first minutes of a memory: a handful of notes, asked for in other words than they were said in.
+FIRST: tuple[First, ...] = (
+    _first(
+        "en",
+        "Alice",
+        """
+        I moved to Lisbon last Friday | where does Alice live | which city did Alice move to | where did Alice move | where do I live?
+        I work as a nurse at the children's hospital. | What does Alice do for a living? | where do I work? | what is my job
+        My dog is called Rufus and he is four. | What is the name of Alice's dog? | what pet does Alice have | how old is Rufus?
+        I'm allergic to shellfish. | What can't Alice eat? | do I have any allergies? | which food should I avoid
+        I prefer tea over coffee. | What does Alice like to drink? | what should I order for Alice at the café
+        My sister Joan is getting married in June. | When is Joan's wedding? | who is getting married? | what happens in June
+        I play the violin in an amateur orchestra. | Which instrument does Alice play? | what are my hobbies?
+        My car broke down yesterday, it's an old Volvo. | What car does Alice drive? | what happened to my car?
+        We use PostgreSQL 16 in production, and SQLite in the tests. | Which database do we run in production? | what do the tests use for storage
+        My flight to Boston leaves on Tuesday at 7:40. | When do I fly to Boston? | what time is Alice's plane
+        The spare key is under the blue flowerpot. | Where is the spare key? | how do I get into the house without my key
+        I have two kids, Ben and Maya. | What are the names of Alice's children? | how many children does Alice have
+        I'm reading The Name of the Rose at the moment. | Which book is Alice reading? | what am I reading
+        Please always answer me in British English. | How should replies to Alice be written? | which spelling do I want
+        My boss is called Henrik, he sits in Oslo. | Who is Alice's manager? | where does Henrik work
+        I failed my driving test again. | Did Alice pass the driving exam? | how did my driving test go
+        """,
+    ),
+    _first(
+        "en",
+        "Tom",
+        """
+        I just bought a house in Leeds with my wife. | where does Tom live | is Tom married? | which town did I buy a house in
+        I teach chemistry at a secondary school. | What is Tom's profession? | which subject do I teach
+        We adopted a black cat from the shelter, she's called Pixel. | Does Tom have pets? | what is the name of my cat
+        I can't drink milk, I'm lactose intolerant. | What should Tom not drink? | can I have dairy?
+        I run ten kilometres every Sunday. | How does Tom stay fit? | what do I do on Sundays?
+        My brother Luke moved to New Zealand two years ago. | Where is Luke? | where does Tom's brother live
+        Our team meets every Wednesday at ten in room 4. | When is the team meeting? | where do we meet
+        I'd rather get short answers without bullet points. | How does Tom like answers? | should replies to me be long?
+        The build fails on Windows because of path separators. | Why is the Windows build broken? | what goes wrong on Windows
+        I lost my passport in Madrid. | What did Tom lose? | where did I lose my passport
+        My daughter starts school in September. | When does Tom's daughter go to school? | what is new for my child this autumn
+        I'm learning Japanese with an app. | Which language is Tom learning? | what am I studying
+        The API key rotates on the first of each month. | When is the API key changed? | how often do we rotate the key
+        My favourite film is Spirited Away. | What movie does Tom like best? | which film do I love
+        I had knee surgery in March and still can't run. | What operation did Tom have? | why can't I run
+        My landlord is Mrs Okafor, her number is on the fridge. | Who does Tom rent from? | who is my landlord
+        """,
+    ),
+    _first(
+        "de",
+        "Jonas",
+        """
+        Ich bin letzten Freitag nach Bremen gezogen. | Wohin ist Jonas gezogen? | In welche Stadt bin ich gezogen? | Wo wohnt Jonas?
+        Ich arbeite als Lehrer an einer Grundschule. | Als was arbeitet Jonas? | Was ist mein Beruf?
+        Mein Hund heißt Balu. | Wie heißt der Hund von Jonas? | Wie heißt mein Hund?
+        Ich vertrage keine Nüsse. | Was verträgt Jonas nicht? | Welche Lebensmittel soll ich meiden?
+        Unsere Sitzung ist jeden Montag um neun. | Wann ist unsere Sitzung? | Was ist montags?
+        Der Ersatzschlüssel liegt unter der Matte. | Wo liegt der Ersatzschlüssel? | Wo finde ich den Schlüssel?
+        Meine Schwester heiratet im Juni. | Wer heiratet im Juni? | Wann heiratet meine Schwester?
+        Ich trinke lieber Tee als Kaffee. | Was trinkt Jonas lieber? | Mag ich Kaffee?
+        """,
+    ),
+    _first(
+        "fr",
+        "Claire",
+        """
+        J'ai déménagé à Nantes vendredi dernier. | Où Claire a-t-elle déménagé ? | Où est-ce que j'habite ?
+        Je travaille comme infirmière à l'hôpital. | Où travaille Claire ? | Quel est mon métier ?
+        Mon chien s'appelle Biscotte. | Comment s'appelle mon chien ? | Quel est le nom du chien de Claire ?
+        Je suis allergique aux fruits de mer. | À quoi Claire est-elle allergique ? | Qu'est-ce que je ne dois pas manger ?
+        La réunion d'équipe a lieu le mardi à dix heures. | Quand a lieu la réunion d'équipe ? | Que fait-on le mardi ?
+        La clé de secours est sous le pot de fleurs. | Où est la clé de secours ? | Où se trouve la clé ?
+        Ma sœur se marie en juin. | Quand se marie ma sœur ? | Qui se marie en juin ?
+        Je préfère le thé au café. | Que préfère Claire boire ? | Est-ce que je préfère le thé ?
+        """,
+    ),
+    _first(
+        "zh",
+        "小林",
+        """
+        我上周五搬到了杭州。 | 小林搬到哪里了？ | 我搬到哪个城市了？ | 我住在哪里？
+        我在一家儿童医院当护士。 | 小林在哪里工作？ | 我的工作是什么？ | 我在哪家医院？
+        我的狗叫旺财。 | 小林的狗叫什么？ | 我的狗叫什么名字？
+        我对海鲜过敏。 | 小林对什么过敏？ | 我不能吃什么？
+        每周三上午十点开团队会议。 | 团队会议什么时候开？ | 周三有什么安排？
+        备用钥匙在花盆下面。 | 备用钥匙在哪里？ | 钥匙放在哪儿？
+        我妹妹六月结婚。 | 妹妹什么时候结婚？ | 谁六月结婚？
+        我喜欢喝茶，不喜欢咖啡。 | 小林喜欢喝什么？ | 我喜欢咖啡吗？
+        """,
+    ),
+    _first(
+        "ru",
+        "Анна",
+        """
+        В прошлую пятницу я переехала в Казань. | Куда переехала Анна? | В какой город я переехала?
+        Я работаю медсестрой в детской больнице. | Где работает Анна? | Кем я работаю?
+        Мою собаку зовут Рекс. | Как зовут мою собаку? | Как зовут собаку Анны?
+        У меня аллергия на морепродукты. | На что у Анны аллергия? | Какая у меня аллергия?
+        Собрание команды каждую среду в десять. | Когда собрание команды? | Что у нас в среду?
+        Запасной ключ лежит под ковриком. | Где лежит запасной ключ? | Где ключ?
+        Моя сестра выходит замуж в июне. | Когда сестра выходит замуж? | Кто выходит замуж?
+        Я больше люблю чай, чем кофе. | Что больше любит Анна, чай или кофе? | Люблю ли я кофе?
+        """,
+    ),
+    _first(
+        "ja",
+        "健太",
+        """
+        先週の金曜日に福岡へ引っ越しました。 | 健太はどこに引っ越しましたか？ | 私はどの街に引っ越しましたか？
+        小児病院で看護師として働いています。 | 健太はどこで働いていますか？ | 私の仕事は何ですか？
+        犬の名前はポチです。 | 犬の名前は何ですか？ | 健太の犬の名前は？
+        えびアレルギーがあります。 | 何のアレルギーがありますか？ | 健太は何のアレルギーですか？
+        チーム会議は毎週水曜日の十時です。 | チーム会議はいつですか？ | 水曜日に何がありますか？
+        予備の鍵は植木鉢の下にあります。 | 予備の鍵はどこですか？ | 鍵はどこにありますか？
+        妹は六月に結婚します。 | 妹はいつ結婚しますか？ | 誰が六月に結婚しますか？
+        コーヒーより紅茶が好きです。 | 健太は何が好きですか？ | 紅茶とコーヒーのどちらが好きですか？
+        """,
+    ),
+)

@@ -11,7 +11,8 @@
 
 where `gold` names the units that answer and no gold means that nothing does. Without data the small made-up sets of
 `_variety_sets.py` and identifiers among near-identical lines stand in. Beside the ranking stand the gate (questions of
-another memory of the same kind, and unrelated prompts in six languages) and prompts of 800 tokens.
+another memory of the same kind, unrelated prompts in six languages, memories of one, three and ten notes) and prompts of
+800 tokens.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._client import Client, Server
-from benchmarks._gate_sets import EVERY
+from benchmarks._gate_sets import EVERY, FIRST
 from benchmarks._variety_sets import assistant, coding, group, tongues
 from cairn import config
 from cairn.engines.embedders import choose
@@ -345,6 +346,39 @@ def silence(client: Client) -> dict[str, dict[str, float]]:
     return out
 
 
+def first_steps(client: Client, sizes: Sequence[int] = (1, 3, 10)) -> dict[str, dict[str, float]]:
+    """For each language and size of a small memory how much of what it holds is told, and of what is unrelated."""
+    told: dict[str, list[bool]] = defaultdict(list)
+    leaked: dict[str, list[bool]] = defaultdict(list)
+    served = Served(client, "first")
+    for number, first in enumerate(FIRST):
+        unrelated = EVERY[first.language].unrelated
+        for size in sizes:
+            key = f"{first.language}, {size}"
+            for start in range(0, len(first.notes) - size + 1, size):
+                chosen = first.notes[start : start + size]
+                units = [
+                    Unit(str(n), f"s{n}", first.name, "user", _START + 86_400_000 * n, note)
+                    for n, (note, _) in enumerate(chosen)
+                ]
+                memory = Memory(f"{number}-{size}-{start}", first.name, units)
+                served.ingest(memory)
+                served.settle()
+                for note, asked in chosen:
+                    for text in asked:
+                        found = served.ask(memory, text, evidence=5, for_injection=True)["evidence"]
+                        told[key].append(any(item["text"] == note for item in found))
+                leaked[key] += [answered(served, memory, text) for text in unrelated[start % 3 :: 3]]
+    return {
+        key: {
+            "asked": len(told[key]),
+            "told": statistics.fmean(told[key]),
+            "unrelated_answered": statistics.fmean(leaked[key]),
+        }
+        for key in told
+    }
+
+
 def run(args: argparse.Namespace) -> dict[str, Any]:
     kinds = load(Path(args.data)) if args.data else shipped()
     if args.quick:
@@ -361,9 +395,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 table[kind] = measure(kind, memories, client, embedder)
                 _tell(kind, table[kind])
             quiet = {} if args.quick else silence(client)
+            small = {} if args.quick else first_steps(client)
     for language, shares in quiet.items():
         print(f"{language}: answered {shares['answered']:.3f}, unrelated {shares['unrelated_answered']:.3f}")
-    return {"kinds": table, "silence": quiet, "worst": worst(table, quiet)}
+    for key, shares in small.items():
+        print(f"{key} notes: told {shares['told']:.3f}, unrelated {shares['unrelated_answered']:.3f}")
+    return {"kinds": table, "silence": quiet, "first": small, "worst": worst(table, quiet)}
 
 
 def worst(table: Mapping[str, Any], quiet: Mapping[str, Any]) -> dict[str, float]:

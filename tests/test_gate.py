@@ -5,7 +5,8 @@ import pytest
 from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM, _grasped
-from cairn.retrieval.fitting import fits_of
+from cairn.retrieval.fitting import ease_of, fits_of
+from cairn.types import Scope, Space
 from tests.search_world import SearchWorld
 
 np = pytest.importorskip("numpy")
@@ -62,6 +63,44 @@ def test_unrelated_prompts_get_nothing_and_answerable_ones_their_answer(tmp_path
         assert not result.evidence, query
         assert not result.episodes, query
     world.close()
+
+
+# A memory of one note: what it answers in other words than its own, by the person's name or by "I".
+FIRST = {
+    "alice": ("I moved to Lisbon last Friday", ["where does Alice live", "which city did Alice move to", "where did Alice move", "Where do I live?"]),
+    "tom": ("I can't drink milk, I'm lactose intolerant.", ["What should Tom not drink?", "can I have dairy?", "do I have any intolerances?"]),
+    "jonas": ("Ich bin letzten Freitag nach Bremen gezogen.", ["Wohin ist Jonas gezogen?", "In welche Stadt bin ich gezogen?", "Wo wohnt Jonas?"]),
+    "lin": ("我对海鲜过敏。", ["我对什么过敏？", "我对海鲜过敏吗？"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("person", FIRST)
+def test_the_first_note_of_a_memory_is_told(tmp_path, person):
+    """Of one row the best is not good by chance: a new person sees their first note come back, and no junk."""
+    folder = minilm.installed(config.models_dir())
+    if folder is None or minilm.missing_packages():
+        pytest.skip("the local model is not installed")
+    note, asked = FIRST[person]
+    world = SearchWorld(tmp_path, MiniLM(folder))
+    scope = Scope(Space(), "user", person)
+    world.talk("s", [(person, note)], scope)
+    for query in asked:
+        found = world.ask(query, user_id=person, evidence=3, for_injection=True).evidence
+        assert [item.text for item in found or ()] == [note], query
+    for _, _, unrelated in MEMORIES.values():
+        for query in unrelated:
+            assert not world.ask(query, user_id=person, evidence=3, for_injection=True).evidence, query
+    world.close()
+
+
+def test_the_bar_falls_with_the_number_of_rows_and_no_lower_for_what_is_asked_all_day():
+    """The same row answers more surely among few; questions about nobody here get half of that, many rows nothing."""
+    near, covered = np.array([0.3], np.float32), np.array([0.0], np.float32)
+    fits = [fits_of(near, covered, ease=ease_of(rows, is_meant=True))[0] for rows in (1, 3, 10, 30, 80, 500)]
+    assert fits == sorted(fits, reverse=True) and fits[0] > fits[-1] == fits[-2]
+    assert ease_of(1, is_meant=False) == ease_of(1, is_meant=True) / 2
+    foreign = fits_of(near, covered, trust=0.5, ease=ease_of(1, is_meant=True))
+    assert foreign[0] == pytest.approx(fits_of(near, covered, trust=0.5)[0]), "half a language finds all near"
 
 
 def test_a_word_that_is_broken_up_is_not_grasped():

@@ -212,6 +212,12 @@ def test_a_question_is_put_into_the_speakers_voice():
     assert question_text("When did Maria move?", names) == "When did I move?"
     assert question_text("What is John's job?", names) == "What is my job?"
     assert question_text("What is the plan?", names) == "What is the plan?"
+    assert (
+        question_text("Where does Maria live, and is John there?", names)
+        == "Where do I live, and am I there?"
+    )
+    assert question_text("Wohin ist Maria gezogen?", names) == "Wohin bin ich gezogen?"
+    assert question_text("小林的狗叫什么？", spoken_names((("小林", None),))) == "我的狗叫什么？"
 
 
 def test_roles_and_codes_are_not_names():

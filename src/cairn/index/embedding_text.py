@@ -2,8 +2,9 @@
 
 A vector of "Wow, Caroline, that is great" lies near every question about Caroline and far from what she did.
 So the names of those who talk are taken out of what they say, and a question that names one of them is asked
-in their own voice ("When did Caroline move?" becomes "When did I move?"). Only names of speakers at hand are
-touched; words that merely stand for a role are not names.
+in their own voice ("When did Caroline move?" becomes "When did I move?"), by the words its language has for that
+(`language/data/<code>.toml`, `[asking.voice]`). Only names of speakers at hand are touched; words that merely stand for
+a role are not names.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from cairn.budget import kept
-from cairn.language import words
+from cairn.language import tongues, words
 
 _ROLES = frozenset(
     re.findall(
@@ -24,6 +25,7 @@ _ROLES = frozenset(
 )
 _BLANKS = re.compile(r"\s+")
 _BEFORE_MARK = re.compile(r"\s+([?.!,])")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
 MAX_EMBEDDED_CHARS = 8000
 
 
@@ -75,13 +77,33 @@ def searched_words(kind: str, text: str, sender_id: str = "", sender_name: str |
 
 
 def question_text(query: str, names: Iterable[str]) -> str:
-    """The query in the voice of whom it names; unchanged where it names none of `names`."""
+    """The query in the voice of whom it names; unchanged where it names none of `names`, or its language says nothing."""
     query = query[:MAX_EMBEDDED_CHARS]
     chosen = tuple(names)
-    if not chosen:
+    voice = tongues.spoken_in(query).table("asking").get("voice")
+    if not chosen or not voice:
         return query
-    changed = _pattern(chosen).sub(lambda m: " my" if m.group(1) else " I", query)
-    return query if changed == query else _tidy(changed)
+    if "of" in voice:
+        forms = "|".join(map(re.escape, chosen))
+        changed = re.sub(rf"(?:{forms})({voice['of']})?", lambda m: voice["my" if m.group(1) else "i"], query)
+    else:
+        changed = _pattern(chosen).sub(lambda m: f" {voice['my' if m.group(1) else 'i']}", query)
+    if changed == query:
+        return query
+    changed = _tidy(changed)
+    for said, meant in voice.get("agrees", {}).items():
+        changed = re.sub(rf"\b{said}\b", meant, changed, flags=re.IGNORECASE)
+    return changed
+
+
+def names_any(query: str, forms: Iterable[str]) -> bool:
+    """Whether a query names somebody by one of these forms; where words stand without blanks, anywhere in it."""
+    return any(
+        form in query
+        if _UNSPACED.search(form)
+        else re.search(rf"\b{re.escape(form)}\b", query, re.IGNORECASE)
+        for form in forms
+    )
 
 
 def _tidy(text: str) -> str:

@@ -111,6 +111,17 @@ def spoken_in(sentence: str) -> Tongue:
     return known()[max(counts, key=lambda code: (counts[code], code == DEFAULT))]
 
 
+def shows(text: str, code: str) -> bool:
+    """Whether half of a text's words are everyday words of a language, and of no other more.
+
+    >>> shows("Do I have any allergies?", "en"), shows("Gdzie mieszka Ala?", "en")
+    (True, False)
+    """
+    said = _LETTERS.findall(text[:_KEPT].lower())
+    common = known()[code].common if code in known() else frozenset()
+    return 2 * sum(word in common for word in said) >= len(said) > 0 and spoken_in(text).code == code
+
+
 @functools.cache
 def every_word(table: str, name: str) -> frozenset[str]:
     """The words that any language lists under a name of a table."""

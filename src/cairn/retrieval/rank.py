@@ -24,7 +24,7 @@ from cairn.index.corpus import (
     About,
     Corpus,
 )
-from cairn.index.embedding_text import question_text, spoken_names
+from cairn.index.embedding_text import names_any, question_text, spoken_names
 from cairn.language import asking, dates, spans, words
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class Question:
         terms: The words to look up.
         author: Index of the one sender the query names, where that says anything; else -1.
         is_named: It names any of those who speak here.
+        is_meant: It is about one of them, or about who asks: such are asked of a memory.
         days: Day ranges the query names, as day numbers (both ends included).
         wants_time: It asks when.
         wants_number: It asks how many.
@@ -109,6 +110,7 @@ class Question:
     terms: tuple[str, ...]
     author: int = -1
     is_named: bool = False
+    is_meant: bool = False
     days: tuple[tuple[int, int], ...] = ()
     wants_time: bool = False
     wants_number: bool = False
@@ -137,15 +139,13 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
     voiced = question_text(query, names) if names else query
     author, is_named, without = -1, False, set[str]()
     if senders:
-        asked = [
-            i
-            for i, forms in senders.items()
-            if any(re.search(rf"\b{re.escape(f)}\b", query, re.IGNORECASE) for f in forms)
-        ]
+        asked = [i for i, forms in senders.items() if names_any(query, forms)]
         is_named = bool(asked)
-        if len(asked) == 1:
+        if len(asked) == 1 and len(senders) > 1:
             author = asked[0]
-        without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
+        if len(senders) > 1 or len(about.senders) == 1:
+            # Whoever is spoken to by an assistant is named by it: there the name is a word like others.
+            without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
     latest = about.latest_ms
     return Question(
         text=query,
@@ -153,10 +153,11 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
         terms=tuple(words.query_terms(query, limit=MAX_TERMS, without=without)),
         author=author,
         is_named=is_named,
+        is_meant=is_named or asking.about_oneself(query),
         days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
         wants_time=asking.asks_when(query),
         wants_number=asking.asks_how_many(query),
-        asker=_asker(query, about),
+        asker=_asker(voiced if len(senders) == 1 else query, about),
         wants_advice=asking.asks_for_advice_given(query),
         wants_several=asking.asks_for_several(query),
     )
@@ -171,19 +172,19 @@ def _asker(query: str, about: About) -> int:
 
 
 def _named_senders(about: About) -> dict[int, tuple[str, ...]]:
-    """Senders with speakable names, where naming one of them narrows anything down: else nothing.
+    """Senders with speakable names, up to eight, each with a fair share of the talk; nothing where there are more.
 
-    Two to eight such senders, each with a fair share of the talk. A person and an assistant are no such pair:
-    what the assistant says about a person answers questions about them just as well.
+    Only among two or more does a name narrow anything down. A person and an assistant are no such pair: what the
+    assistant says about a person answers questions about them just as well.
     """
     found: dict[int, tuple[str, ...]] = {}
-    if 2 <= len(about.senders) <= _AUTHOR_MAX_SENDERS * 4:
+    if len(about.senders) <= _AUTHOR_MAX_SENDERS * 4:
         fair = _AUTHOR_MIN_SHARE * sum(about.spoken) / max(1, len(about.senders) / 2)
         for i, sender in enumerate(about.senders):
             forms = spoken_names(((sender.id, sender.name),))
             if forms and about.spoken[i] >= fair:
                 found[i] = forms
-    return found if 2 <= len(found) <= _AUTHOR_MAX_SENDERS else {}
+    return found if len(found) <= _AUTHOR_MAX_SENDERS else {}
 
 
 def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:

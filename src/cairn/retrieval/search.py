@@ -39,13 +39,13 @@ from cairn.index.corpus import (
     SearchIndex,
 )
 from cairn.index.rows import TOKEN_DIMENSIONS
-from cairn.language import words
+from cairn.language import tongues, words
 from cairn.language.asking import fillers, tongue_of
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.notes.format import list_items
 from cairn.retrieval import rank
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
-from cairn.retrieval.fitting import expired, falling, fits_of, rarity, says_nothing, standing
+from cairn.retrieval.fitting import ease_of, expired, falling, fits_of, rarity, says_nothing, standing
 from cairn.retrieval.late import late_matches, weighed
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder, Writer
@@ -104,6 +104,7 @@ class _Asked:
     part: np.ndarray
     covered: np.ndarray
     late: np.ndarray
+    ease: float
 
     @property
     def by_cosine(self) -> np.ndarray | None:
@@ -393,6 +394,7 @@ class Searcher:
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
             legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
+            ease_of(sum(about.spoken) or about.rows, is_meant=question.is_meant),
         )  # fmt: skip
 
     def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
@@ -514,6 +516,8 @@ class Searcher:
             notes.append("some rows have no vector yet")
 
         def trust() -> float:
+            if embedder.language is not None and tongues.shows(question.text[:2000], embedder.language):
+                return 1.0  # a rare word in pieces does not make a plain sentence another language
             sure = min(1.0, max(0.0, (grasp() - _UNSURE) / (_SURE - _UNSURE)))
             return sure if _speaks_it(embedder, question.text) else sure * _ANOTHER_LANGUAGE
 
@@ -771,6 +775,7 @@ class Searcher:
             words_asked=len(asked.weights),
             trust=asked.trust,
             is_named=asked.question.is_named,
+            ease=asked.ease,
         )
 
     def _explained(
