@@ -4,6 +4,7 @@ import sqlite3
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,6 +59,10 @@ def chosen(filters) -> list[int]:
     by_sql = [n for (n,) in db.execute(f"SELECT timestamp_ms FROM r WHERE {sql} ORDER BY 1", values)]
     db.close()
     assert by_hand == by_sql
+    times, names = np.array([row["timestamp"] for row in ROWS]), ["s1", "s2"]
+    places = np.array([-1 if row["session_id"] is None else names.index(row["session_id"]) for row in ROWS])
+    at_once = group.over(times, places, names)
+    assert at_once is None or times[at_once].tolist() == by_hand
     return by_hand
 
 

@@ -367,7 +367,7 @@ def about_corpus(corpus: Corpus) -> About:
 
 
 def passing_rows(corpus: Corpus, ask: Ask, matching: Callable[[], np.ndarray]) -> np.ndarray:
-    """Which rows of a corpus pass an `Ask`; `matching` gives the rowids that pass its filter, if there is one."""
+    """Which rows of a corpus pass an `Ask`; `matching` gives the rowids that pass a filter over more than times."""
     import numpy as np
 
     passing = np.ones(len(corpus), bool)
@@ -376,7 +376,9 @@ def passing_rows(corpus: Corpus, ask: Ask, matching: Callable[[], np.ndarray]) -
     if ask.until_ms is not None:
         passing &= corpus.timestamp_ms <= ask.until_ms
     if ask.where:
-        fits = np.zeros(len(corpus), bool)
-        fits[corpus.places(matching())] = True
+        fits = ask.where.over(corpus.timestamp_ms, corpus.session, corpus.sessions)
+        if fits is None:
+            fits = np.zeros(len(corpus), bool)
+            fits[corpus.places(matching())] = True
         passing &= fits
     return passing

@@ -9,13 +9,17 @@ they have no order. Whose memories are searched is never a filter: owner, app an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Literal
+from operator import eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.canonical import label
 from cairn.errors import Invalid
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Operator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in"]
 
@@ -26,6 +30,15 @@ _OUTSIDE = frozenset(
     {"user_id", "agent_id", "owner_id", "owner", "app_id", "app", "project_id", "project", "space"}
 )
 _SEVERAL = frozenset({"sender_id", "labels"})
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "eq": eq,
+    "ne": ne,
+    "gt": gt,
+    "gte": ge,
+    "lt": lt,
+    "lte": le,
+}
+_MOST_MS = 1 << 62
 _MAX_DEPTH, _MAX_NODES, _MAX_LIST = 16, 256, 1000
 
 # Where the index keeps each field. Senders are one text, each id between line breaks: "\nana\nbo\n"; so are the labels
@@ -107,6 +120,26 @@ class Test:
             }[self.operator]
         )
 
+    def over(self, times: np.ndarray, session: np.ndarray, sessions: Sequence[str]) -> np.ndarray | None:
+        """The same judgement on many rows at once, by their times and sessions; None where it needs more than those.
+
+        `session` holds for each row the place of its session in `sessions`, -1 for none.
+        """
+        import numpy as np
+
+        wanted = self.value if self.operator == "in" else (self.value,)
+        if self.field == "timestamp" and all(abs(one) < _MOST_MS for one in wanted):
+            found = (
+                np.isin(times, wanted)
+                if self.operator == "in"
+                else _COMPARED[self.operator](times, self.value)
+            )
+            return np.asarray(found, bool)
+        if self.field == "session_id" and self.operator in {"eq", "ne", "in"} and None not in wanted:
+            named = [place for place, name in enumerate(sessions) if name in wanted]
+            return np.isin(session, named, invert=self.operator == "ne")
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -136,6 +169,16 @@ class Group:
         """The same judgement on a row at hand; `timestamp` is in epoch milliseconds."""
         judged = (part.matches(row) for part in self.parts)
         return all(judged) if self.joined_by == "AND" else any(judged)
+
+    def over(self, times: np.ndarray, session: np.ndarray, sessions: Sequence[str]) -> np.ndarray | None:
+        """The same judgement on many rows at once; None where it needs more than their times and sessions."""
+        import numpy as np
+
+        judged = [part.over(times, session, sessions) for part in self.parts]
+        known = [one for one in judged if one is not None]
+        if not known or len(known) < len(judged):
+            return None
+        return np.asarray((np.logical_and if self.joined_by == "AND" else np.logical_or).reduce(known))
 
     def __bool__(self) -> bool:
         return bool(self.parts)
