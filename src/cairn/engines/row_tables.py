@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cairn.index.corpus import PASSAGE, text_flags
@@ -91,66 +91,50 @@ def prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
     )
 
 
+_ROW = (
+    "scope_id", "kind", "entry_id", "path_id", "text", "embedded", "fields", "content_sha256", "source", "timestamp_ms",
+    "updated_ms", "session_id", "cell_id", "parent_type", "parent_id", "sender_ids", "labels", "sender_name", "ordinal",
+    "status", "hidden", "damaged", "flags", "length", "embed_key", "pending", "version", "worded",
+)  # fmt: skip
+_INSERT = f"INSERT INTO rows({', '.join(_ROW)}) VALUES ({', '.join('?' * len(_ROW))})"
+_UPDATE = f"UPDATE rows SET {', '.join(f'{name} = ?' for name in _ROW)} WHERE id = ?"
+
+
 def put_row(
     db: sqlite3.Connection,
     new: NewRow,
     made: tuple[str, int, int, bytes, bool],
     scope_id: int,
     path_id: int,
-    model: int | None,
     version: int,
     tally: Tally,
+    *,
+    embedded: bool,
 ) -> None:
+    """Write a row, in the place of the one that its entry had; `embedded` says that its vector is there already."""
     row = new.row
     tokens, flags, length, key, hidden = made
-    has = (
-        model is not None
-        and db.execute("SELECT 1 FROM v.vectors WHERE model = ? AND key = ?", (model, key)).fetchone()
-    )
-    values: dict[str, Any] = {
-        "scope_id": scope_id,
-        "kind": row.kind,
-        "entry_id": row.entry_id,
-        "path_id": path_id,
-        "text": row.text,
-        "embedded": embedded if (embedded := new.embedded or new.searched) != row.text else None,
-        "fields": json.dumps(dict(row.fields), ensure_ascii=False, default=str),
-        "content_sha256": row.content_sha256,
-        "source": new.source,
-        "timestamp_ms": row.timestamp_ms,
-        "updated_ms": row.updated_ms,
-        "session_id": row.session_id or None,
-        "cell_id": row.cell_id or None,
-        "parent_type": row.parent_type or None,
-        "parent_id": row.parent_id or None,
-        "sender_ids": packed(row.sender_ids),
-        "labels": packed(row.labels),
-        "sender_name": row.sender_name,
-        "ordinal": row.ordinal,
-        "status": row.status,
-        "hidden": hidden,
-        "damaged": row.damaged,
-        "flags": flags,
-        "length": length,
-        "embed_key": key,
-        "pending": not has,
-        "version": version,
-        "worded": version,
-    }
+    senders = packed(row.sender_ids)
+    said = new.embedded or new.searched
+    values = (
+        scope_id, row.kind, row.entry_id, path_id, row.text, said if said != row.text else None,
+        json.dumps(dict(row.fields), ensure_ascii=False, default=str), row.content_sha256, new.source, row.timestamp_ms,
+        row.updated_ms, row.session_id or None, row.cell_id or None, row.parent_type or None, row.parent_id or None,
+        senders, packed(row.labels), row.sender_name, row.ordinal, row.status, hidden, row.damaged, flags, length, key,
+        not embedded, version, version,
+    )  # fmt: skip
     table = full_text(row.kind)
     old = db.execute(
         "SELECT id FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?",
         (path_id, scope_id, row.entry_id),
     ).fetchone()
     was = tally.take_out(db, old[0]) if old is not None else None
-    tally.put_in(scope_id, row.kind, tokens, values["sender_ids"], row.sender_name)
+    tally.put_in(scope_id, row.kind, tokens, senders, row.sender_name)
     if old is None:
-        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
-        rowid = db.execute(f"INSERT INTO rows({names}) VALUES ({marks})", values).lastrowid
+        rowid = db.execute(_INSERT, values).lastrowid
     else:
         rowid = old[0]
-        sets = ", ".join(f"{name} = :{name}" for name in values)
-        db.execute(f"UPDATE rows SET {sets} WHERE id = :id", {**values, "id": rowid})
+        db.execute(_UPDATE, (*values, rowid))
         if was == tokens:
             return
         db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
@@ -163,7 +147,7 @@ class Tally:
     def __init__(self) -> None:
         self._kinds: Counter[tuple[int, str]] = Counter()
         self._words: Counter[tuple[int, str]] = Counter()
-        self._terms: Counter[tuple[int, str, int]] = Counter()
+        self._terms: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
         self._speakers: Counter[tuple[int, str, str]] = Counter()
 
     def put_in(self, scope_id: int, kind: str, tokens: str, senders: str, name: str | None) -> None:
@@ -181,11 +165,10 @@ class Tally:
     def _count(
         self, step: int, scope_id: int, kind: str, tokens: str, senders: str, name: str | None
     ) -> None:
-        held, part = tokens.split(), group_of(kind)
+        held, terms = tokens.split(), self._terms[scope_id, group_of(kind)]
         self._kinds[scope_id, kind] += step
         self._words[scope_id, kind] += step * len(held)
-        for term in set(held):
-            self._terms[scope_id, term, part] += step
+        (terms.update if step > 0 else terms.subtract)(set(held))
         if kind in SAID and senders:
             self._speakers[scope_id, senders.strip("\n"), name or ""] += step
 
@@ -195,8 +178,14 @@ class Tally:
         db.executemany(
             f"INSERT INTO tallies VALUES (?, ?, ?, ?) {add}, words = words + excluded.words", kinds
         )
-        for table, counted in (("terms", self._terms), ("speakers", self._speakers)):
-            moved = [(*key, step) for key, step in counted.items() if step]
+        terms = [
+            (scope_id, term, part, step)
+            for (scope_id, part), counted in self._terms.items()
+            for term, step in counted.items()
+        ]
+        speakers = [(*key, step) for key, step in self._speakers.items()]
+        for table, counts in (("terms", terms), ("speakers", speakers)):
+            moved = [row for row in counts if row[3]]
             db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?) {add}", moved)
             emptied = [row[:3] for row in moved if row[3] < 0]
             names = ("term", "part") if table == "terms" else ("id", "name")
@@ -255,6 +244,15 @@ def model_number(db: sqlite3.Connection, model: str) -> int | None:
         return None
     found = db.execute("SELECT id FROM v.models WHERE name = ?", (model,)).fetchone()
     return int(found[0]) if found else None
+
+
+def with_vectors(db: sqlite3.Connection, model: int | None, keys: Sequence[bytes]) -> set[bytes]:
+    """Which of these texts have a vector of a model."""
+    found: set[bytes] = set()
+    for part in parts(list(keys)) if model is not None else ():
+        query = f"SELECT key FROM v.vectors WHERE model = ? AND key IN ({','.join('?' * len(part))})"
+        found.update(row[0] for row in db.execute(query, (model, *part)))
+    return found
 
 
 def drop_vectors(db: sqlite3.Connection, numbers: Iterable[tuple[int]]) -> None:

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Database
-from cairn.engines.row_tables import drop_vectors, full_text, model_number, parts, scope_number
+from cairn.engines.row_tables import (
+    drop_vectors,
+    full_text,
+    model_number,
+    parts,
+    scope_number,
+    with_vectors,
+)
 from cairn.index.filters import unpacked
 from cairn.index.rows import TOKEN_DIMENSIONS, Pending
 from cairn.types import Scope
@@ -82,16 +89,7 @@ class RowVectors:
 
     def have_vectors(self, keys: Sequence[bytes]) -> set[bytes]:
         """Which of these texts have a vector of the current model already."""
-
-        def ask(db: sqlite3.Connection) -> set[bytes]:
-            number = model_number(db, self._model)
-            found: set[bytes] = set()
-            for part in parts(list(keys)):
-                query = f"SELECT key FROM v.vectors WHERE model = ? AND key IN ({','.join('?' * len(part))})"
-                found.update(row[0] for row in db.execute(query, (number, *part)))
-            return found
-
-        return self._db.read(ask)
+        return self._db.read(lambda db: with_vectors(db, model_number(db, self._model), keys))
 
     def put_vectors(
         self,

@@ -35,6 +35,7 @@ from cairn.engines.row_tables import (
     scope_made,
     scope_number,
     trim_gone,
+    with_vectors,
 )
 from cairn.engines.row_vectors import RowVectors
 from cairn.engines.warm import WarmScopes
@@ -292,13 +293,13 @@ class SqliteIndex(RowVectors):
             scopes: dict[Scope, int] = {}
             paths: dict[str, int] = {}
             touched: set[int] = set()
-            number = model_number(db, model)
+            have = with_vectors(db, model_number(db, model), [values[3] for values in made])
             tally = Tally()
             for new, values in zip(rows, made, strict=True):
                 scope_id = scopes.get(new.row.scope) or scope_made(db, new.row.scope, scopes)
                 path_id = paths.get(new.row.path) or path_made(db, new.row.path, paths)
                 touched.add(scope_id)
-                put_row(db, new, values, scope_id, path_id, number, version, tally)
+                put_row(db, new, values, scope_id, path_id, version, tally, embedded=values[3] in have)
             there = "SELECT scope_id, kind FROM rows WHERE id = ?"
             touched.update(found[0] for i in damaged if (found := db.execute(there, (i,)).fetchone()))
             for rowid in removed:

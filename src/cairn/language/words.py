@@ -60,10 +60,11 @@ def tokens(text: str) -> list[str]:
         text = unicodedata.normalize("NFKC", text)
     if "," in text:
         text = _THOUSANDS.sub("", text)
-    out: list[str] = []
-    for chunk in _CHUNK.findall(text):
-        out.extend(_pieces(chunk) if len(chunk) <= MAX_TOKEN else _pieces.__wrapped__(chunk))
-    return out
+    return [
+        piece
+        for chunk in _CHUNK.findall(text)
+        for piece in (_pieces(chunk) if len(chunk) <= MAX_TOKEN else _pieces.__wrapped__(chunk))
+    ]
 
 
 def word_set(text: str) -> frozenset[str]:
