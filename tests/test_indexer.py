@@ -14,11 +14,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from cairn.engines import objects
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
 from cairn.index import filters
 from cairn.index.corpus import Ask
-from cairn.seams import Locator, Tier
+from cairn.retrieval import indexer
+from cairn.seams import Known, Locator, Tier
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
@@ -619,3 +621,12 @@ def test_a_change_that_could_not_be_queued_is_looked_for(world, monkeypatch):
         world.indexer.ensure_ready()
         world.indexer.drain()
     assert world.hits("harbour") == [entry]
+
+
+def test_versions_of_an_object_in_one_second_are_told_apart():
+    """A store's times have whole seconds: the tag tells versions of one size apart, and each is found to be itself."""
+    second = datetime(2026, 6, 1, 12, tzinfo=UTC)
+    times = [objects._moment({"last_modified": second, "e_tag": f'"{n}"'}) / 1e9 for n in range(200)]
+    known = [Known("done", "modified", at, 10, at + 1, False, False) for at in times]
+    taken_for = [[n for n, at in enumerate(times) if indexer._same(old, 10, at)] for old in known]
+    assert taken_for == [[n] for n in range(200)]

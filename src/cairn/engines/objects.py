@@ -391,7 +391,7 @@ def _is_ours(key: str) -> bool:
 def _moment(one: Any) -> int:
     """An object's time in nanoseconds, with digits of its tag below the second: two versions never share one."""
     tag = str(one["e_tag"] or "")
-    return int(one["last_modified"].timestamp()) * 10**9 + int(content_hash(tag)[:7], 16)
+    return int(one["last_modified"].timestamp()) * 10**9 + int(content_hash(tag)[:12], 16) % 10**9
 
 
 def written_by_another(locator: Locator, expect: str, found: str) -> Conflict:

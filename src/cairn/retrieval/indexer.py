@@ -59,7 +59,7 @@ _BATCH = 100
 _ROWS_PER_COMMIT = 2000
 # Enough for two cores' worth of batches; each round also makes readers look again, so it should not be tiny.
 _EMBED_BATCH = 128
-_SAME_MTIME = 0.0005
+_SAME_MTIME = 0.000002  # what a time loses as a number of seconds; a store's versions differ by their tag below that second
 _UNSURE_SECONDS = 0.1
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 15.0
