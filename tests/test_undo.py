@@ -8,6 +8,8 @@ import pytest
 
 import cairn
 from cairn.surfaces.cli import main
+from tests.surfaces.served import serving
+from tests.surfaces.test_scenario import ENV
 
 OPTIONS = {"embedding__provider": "none", "strategies__enabled": False}
 ALIKE = [f"The nightly backup of db{n} to the blue bucket is kept for thirty days." for n in range(3)]
@@ -107,3 +109,68 @@ def test_what_was_forgotten_does_not_come_back(memory):
     memory.memories.forget(words=["pin is under the mat"])
     assert {one.action for one in memory.undo(run).entries} <= {"kept", "purged"}
     assert "under the mat" not in "".join(text.decode() for text in notes(memory).values())
+
+
+def test_a_sweep_is_taken_back_by_command(tmp_path, capsys):
+    """S90, A65, A85: what a sweep promoted is a candidate again, to the byte; a dry run changes nothing; Python the same."""
+    root = tmp_path / "root"
+
+    def run(*words, code=0):
+        assert main(["--root", str(root), "--json", *words]) == code
+        return json.loads(capsys.readouterr().out)
+
+    seen = "The export fails when the disk of the worker is full."
+    kept = run("capture", "add", "error_capture", "run-7/1", seen)["verdict"]["memory"]
+    assert main(["--root", str(root), "undo", "sweep"]) == 3
+    assert "sweep" in capsys.readouterr().err
+    [note] = root.rglob("memories/*.md")
+    before = note.read_bytes()
+    assert run("sweep")["entries_promoted"] == 1
+    after = note.read_bytes()
+    assert run("undo", "sweep", "--dry-run")["restored"] == 1 and note.read_bytes() == after
+    told = run("undo", "sweep")
+    assert (told["kind"], told["restored"], told["kept"]) == ("sweep", 1, 0)
+    assert note.read_bytes() == before
+    assert run("memories", "show", kept["id"])["status"] == "candidate"
+    with cairn.open_blocking(root, background=False, **OPTIONS) as memory:
+        memory.undo("undo")
+        assert note.read_bytes() == after, "an undo can be undone"
+        memory.undo("sweep")
+        assert note.read_bytes() == before
+        memory.memories.pin(kept["id"])
+        memory.memories.sweep()
+        assert memory.undo(latest(memory, "correction")["run_id"]).entries
+
+
+def test_the_end_of_a_mission_is_taken_back_over_http(tmp_path):
+    """S90, A68, A88: its memories live again, the project's copy goes, a sweep does not take the mission for over, and
+    ending it again promotes again, once.
+    """
+    words = "Seeding needs the network."
+
+    def listed(server, scope):
+        path = f"/api/v1/memories?scope={scope}" + ("&owner=run-1" if scope == "mission" else "")
+        return [row["content"] for row in server.call("GET", path)[1]["data"]["memories"]]
+
+    with serving(tmp_path / "root", env=ENV) as server:
+        body = {
+            "content": words,
+            "category": "gotcha",
+            "scope": "mission",
+            "owner": "run-1",
+            "mode": "strict",
+        }
+        assert server.post("memories", body)[0] == 200
+        end = ("POST", "/api/v1/missions/run-1/end", {"success": True})
+        assert len(server.call(*end)[1]["data"]["promoted"]) == 1
+        assert (listed(server, "mission"), listed(server, "project")) == ([], [words])
+        told = server.post("undo", {"run_id": "mission"})[1]["data"]
+        assert (told["kind"], told["restored"]) == ("mission", 2)
+        assert (listed(server, "mission"), listed(server, "project")) == ([words], [])
+        assert server.post("memories/sweep", {})[1]["data"]["entries_orphaned"] == 0
+        assert listed(server, "mission") == [words]
+        assert len(server.call(*end)[1]["data"]["promoted"]) == 1
+        assert server.call(*end)[1]["data"]["already"]
+        assert listed(server, "project") == [words]
+        status, refused = server.post("undo", {"run_id": "no-such-run"})
+        assert status == 404 and "no-such-run" in refused["error"]["message"]

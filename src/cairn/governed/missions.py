@@ -55,6 +55,8 @@ def _end(keeper: Keeper, space: Space, run_id: str, *, success: bool) -> Mission
     first = ended(keeper, space).get(run_id) is None
     if first:
         line = {"run_id": run_id, "success": success, "at": stamp(keeper.clock.now())}
+        if (work := keeper.notebook.current_run) is not None:
+            line["run"] = work.id
         keeper.journals.append(keeper.root.journal(space, "missions"), [json.dumps(line)])
     archived = put_away(keeper, scope, live, "the mission succeeded" if success else "the mission failed")
     return MissionEnd(
@@ -72,10 +74,12 @@ def qualifies(record: Record) -> bool:
 
 
 def ended(keeper: Keeper, space: Space) -> Mapping[str, Mapping[str, Any]]:
-    """The missions on record as ended, by run id."""
+    """The missions on record as ended, by run id; one whose end was taken back goes on."""
     out: dict[str, Mapping[str, Any]] = {}
+    history = keeper.notebook.history
+    undone = history.undone(space) if history is not None else frozenset()
     for value in objects_in(keeper.journals.read(keeper.root.journal(space, "missions")).lines):
-        if isinstance(run := value.get("run_id"), str):
+        if isinstance(run := value.get("run_id"), str) and value.get("run") not in undone:
             out.setdefault(run, value)
     return out
 
