@@ -159,6 +159,28 @@ def test_a_project_gets_its_own_files_and_words(home: Path, tmp_path: Path) -> N
     assert below(work) == before
 
 
+@pytest.mark.parametrize(
+    ("host", "link"), [("claude", ".claude"), ("claude", ".mcp.json"), ("codex", "AGENTS.md")]
+)
+def test_a_link_out_of_a_repository_is_not_written_through(
+    host: str,
+    link: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whose repository it is may be anybody: entries for it alone stay in it, also where a link leads to nothing yet."""
+    tree = tmp_path / "clone"
+    (tree / ".git").mkdir(parents=True)
+    (tree / link).symlink_to(home / "elsewhere")
+    monkeypatch.chdir(tree)
+    assert main(["integrate", host, "--project", "--notes"]) == 2
+    assert "leads out of this repository" in capsys.readouterr().err
+    assert not (home / "elsewhere").exists()
+    assert sorted(one.name for one in tree.iterdir()) == sorted([".git", link])
+
+
 def test_links_and_modes_stay_and_a_root_is_named(home: Path, tmp_path: Path) -> None:
     """Settings kept elsewhere behind a link are changed there; another root than the usual is part of the command."""
     real = tmp_path / "dotfiles.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import shutil
 import sqlite3
 import threading
@@ -252,6 +253,32 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_not_taken_for_the_new_one
     assert second.read(lambda db: db.execute("SELECT word FROM told").fetchall()) == [("first",)]
     first.close()
     second.close()
+
+
+@pytest.mark.parametrize("where", ["told.db", "told.db-wal", ".opening"])
+@pytest.mark.parametrize("what", ["link", "dangling", "loop", "pipe", "folder"])
+def test_what_stands_in_a_files_place_is_taken_away_not_followed(tmp_path, where, what):
+    """A link would have us write into somebody's database, or make one elsewhere; a pipe or a folder would stop us."""
+    theirs = tmp_path / "theirs.db"
+    with contextlib.closing(sqlite3.connect(theirs)) as db:
+        db.execute("CREATE TABLE mine(x)")
+    before = theirs.read_bytes()
+    at = tmp_path / "sqlite" / where
+    at.parent.mkdir()
+    if what == "pipe":
+        os.mkfifo(at)
+    elif what == "folder":
+        at.mkdir()
+    else:
+        at.symlink_to({"link": theirs, "dangling": tmp_path / "new.db", "loop": at}[what])
+    counter = _counter(tmp_path / "sqlite" / "told.db")
+    counter.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))
+    assert counter.read(lambda db: db.execute("SELECT word FROM told").fetchall()) == [("first",)]
+    counter.close()
+    assert theirs.read_bytes() == before and sorted(one.name for one in tmp_path.iterdir()) == [
+        "sqlite",
+        "theirs.db",
+    ]
 
 
 def test_a_reader_waits_for_its_change_though_the_path_is_queued_again(state):

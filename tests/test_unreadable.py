@@ -163,6 +163,33 @@ def test_a_server_answers_others_at_once_and_notices_the_mending(root, trouble):
         until(lambda: ask("bob", "swans")["freshness"]["state"] == "fresh")
 
 
+def test_a_link_in_one_owners_folder_stops_nothing_that_is_for_all(root, tmp_path):
+    """History, lists, sweeps, pages and forgetting go through everybody's folders: one that cannot be read is passed over."""
+    with cairn.open_blocking(root, **OPTIONS) as memory:
+        for who, what in (("ann", "red boots"), ("bob", "a green hat")):
+            assert memory.remember(f"{who} wears {what} in the garden.", scope="user", owner=who).accepted
+        made = memory.checkpoint("before")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for folder in ("memories", "episodes"):
+        shutil.rmtree(root / SPACE / "users" / "bob" / folder)
+        (root / SPACE / "users" / "bob" / folder).symlink_to(outside)
+    with cairn.open_blocking(root, **OPTIONS) as memory:
+        assert memory.log() and memory.checkpoints()
+        memory.diff(made["id"])
+        assert len(memory.memories.list().memories) == 1
+        for act in (
+            memory.memories.sweep,
+            memory.memories.refresh,
+            memory.memories.consolidate,
+            memory.overview,
+        ):
+            act()
+        gone = memory.memories.forget(words=["red boots"], scope="user", owner="ann")
+        assert gone.removed["memory entries"] == 1
+    assert list(outside.iterdir()) == []
+
+
 def test_a_note_that_may_be_read_again_is_found_by_the_next_strong_read(root, tmp_path):
     """Its time and size are as before: only trying again tells."""
     if may_read_anything(tmp_path):

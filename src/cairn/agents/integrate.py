@@ -72,7 +72,21 @@ def wanted(host: str, place: Place, root: str | None, *, notes: bool) -> list[Wa
     ](place, more)
     if notes:
         found.append(_notes(host, place))
+    if place.project is not None:
+        for entry in found:
+            _check_inside(entry.path, place.project)
     return found
+
+
+def _check_inside(path: Path, project: Path) -> None:
+    """A clone may hold links to anywhere; what is meant for it alone must not be written through them."""
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(project)):
+        raise Invalid(
+            f"{path.relative_to(project)} leads out of this repository, to {real}: nothing was changed. Remove the link, "
+            "or leave --project out.",
+            field="project",
+        )
 
 
 def _claude(place: Place, more: list[str]) -> list[Wanted]:

@@ -13,7 +13,9 @@ import fcntl
 import itertools
 import logging
 import os
+import shutil
 import sqlite3
+import stat
 import threading
 import time
 import uuid
@@ -317,6 +319,8 @@ class Database:
                 return self._epoch
             self._drop()
             with self._guarded():
+                for suffix in ("", *_SIDE_FILES):
+                    _clear(f"{self.path}{suffix}")
                 found = self._found()
                 if (
                     found is not None
@@ -349,9 +353,11 @@ class Database:
         A folder is removed name by name: a file made anew in between may lose its new log to the old removal.
         """
         try:
-            found = os.stat(self.path)
+            found = os.lstat(self.path)
         except FileNotFoundError:
             return None
+        if not stat.S_ISREG(found.st_mode):
+            return None  # a link may lead to anybody's database: it is not opened
         return found.st_dev, found.st_ino, *(_inode(f"{self.path}{suffix}") for suffix in _LOGS)
 
     def _there(self) -> tuple[int, ...] | None:
@@ -365,7 +371,9 @@ class Database:
     def _guarded(self) -> Iterator[None]:
         """One process at a time creates or replaces the file, unless the whole folder vanishes meanwhile."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(self.path.parent / ".opening", os.O_RDWR | os.O_CREAT, 0o600)
+        guard = str(self.path.parent / ".opening")
+        _clear(guard)
+        handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -465,9 +473,24 @@ class Database:
             return error.sqlite_errorcode & 0xFF not in _PASSING
 
 
+def _clear(path: str) -> None:
+    """Take away what is no regular file: a link would have us write elsewhere, a pipe or a folder would stop us."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(found.st_mode):
+        return
+    log.warning("%s is no file of ours; it is taken away and made anew.", os.path.basename(path))
+    if stat.S_ISDIR(found.st_mode):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        Path(path).unlink(missing_ok=True)
+
+
 def _inode(path: str) -> int:
     try:
-        return os.stat(path).st_ino
+        return os.lstat(path).st_ino
     except FileNotFoundError:
         return 0
 

@@ -15,7 +15,7 @@ from cairn.governed import core, gate, lifecycle, pages
 from cairn.governed.memories import Keeper
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Record, misread
 from cairn.governed.secrets import redact
-from cairn.seams.storage import iterate_files
+from cairn.seams.storage import readable_files
 from cairn.types import Scope, Space
 
 
@@ -194,7 +194,7 @@ def _check_pages(keeper: Keeper, space: Space) -> Iterator[Finding]:
 
 
 def _check_journals(keeper: Keeper, space: Space) -> Iterator[Finding]:
-    for at in iterate_files(keeper.storage, keeper.root.journal(space)):
+    for at in readable_files(keeper.storage, keeper.root.journal(space)):
         if at.name.endswith(".jsonl"):
             damaged = sum(not _is_json(line) for line in keeper.journals.read(at).lines)
             if damaged:

@@ -24,6 +24,7 @@ from cairn.governed.secrets import redact
 from cairn.notes import frontmatter
 from cairn.notes.kinds import KINDS
 from cairn.seams import Locator
+from cairn.seams.storage import children
 from cairn.types import Scope, Space, checked_id
 
 KIND = "core"
@@ -111,7 +112,7 @@ def reconcile(keeper: Keeper, scope: Scope) -> CoreMemory:
 def reconcile_all(keeper: Keeper, space: Space) -> dict[str, CoreMemory]:
     """Reconcile the project's core memory and every agent's; by agent id, "" for the project."""
     out = {"": reconcile(keeper, core_scope(space))}
-    for folder in keeper.storage.list(keeper.root.space(space).child("agents")):
+    for folder in children(keeper.storage, keeper.root.space(space).child("agents")):
         try:
             scope = core_scope(space, checked_id(folder.name, "agent_id"))
         except Invalid:
@@ -261,7 +262,7 @@ def identity(keeper: Keeper, space: Space, agent: str) -> AgentIdentity | None:
 def identities(keeper: Keeper, space: Space) -> list[AgentIdentity]:
     """Every agent of a space that has an identity."""
     out = []
-    for folder in keeper.storage.list(keeper.root.space(space).child("agents")):
+    for folder in children(keeper.storage, keeper.root.space(space).child("agents")):
         try:
             found = identity(keeper, space, folder.name)
         except Invalid:

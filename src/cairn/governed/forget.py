@@ -43,7 +43,7 @@ from cairn.language.words import word_set
 from cairn.notes.format import list_items
 from cairn.notes.kinds import kind_of_entry, space_of
 from cairn.seams import Locator
-from cairn.seams.storage import iterate_files
+from cairn.seams.storage import iterate_files, readable_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Entry, Scope, Space, split_public_id
 
@@ -390,7 +390,7 @@ class _Look:
         self._space = keeper.root.space(wanted.space)
         self._ids = [
             place[1]
-            for at in iterate_files(keeper.storage, keeper.root.sessions(wanted.space))
+            for at in readable_files(keeper.storage, keeper.root.sessions(wanted.space))
             if (place := place_of_session(at)) is not None and wanted.found_in(place[1])
         ]
 

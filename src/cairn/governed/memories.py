@@ -49,6 +49,7 @@ from cairn.notes.kinds import SCOPE_DIRS
 from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
+from cairn.seams.storage import children
 from cairn.talk.sessions import SessionLog
 from cairn.types import Entry, Scope, Space, Verdict, split_public_id, with_texts
 
@@ -385,10 +386,10 @@ class Keeper:
         for track in SCOPE_DIRS:
             base = self.root.space(space).child(track_name(track))
             folders = (
-                [(base, "")] if track == "project" else [(at, at.name) for at in self.storage.list(base)]
+                [(base, "")] if track == "project" else [(at, at.name) for at in children(self.storage, base)]
             )
             for folder, owner in folders:
-                if self.storage.list(folder.child("memories")):
+                if children(self.storage, folder.child("memories")):
                     try:
                         out.append(Scope(space, track, owner))
                     except Invalid:

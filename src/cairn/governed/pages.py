@@ -21,7 +21,7 @@ from cairn.governed import core
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.seams import Locator, content_hash
-from cairn.seams.storage import iterate_files
+from cairn.seams.storage import readable_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Scope, Space
 
@@ -113,7 +113,7 @@ def check(keeper: Keeper, space: Space) -> list[str]:
     """The pages that were edited by hand since they were made."""
     out = []
     for scope in [Scope(space, "project", ""), *(s for s in keeper.scopes(space) if s.track == "agent")]:
-        for locator in iterate_files(keeper.storage, folder(keeper, scope)):
+        for locator in readable_files(keeper.storage, folder(keeper, scope)):
             if (
                 locator.name.endswith(".md")
                 and ".edited-" not in locator.name
@@ -240,7 +240,7 @@ def _sessions(keeper: Keeper, space: Space) -> list[str]:
     found = []
     logs = [
         (keeper.storage.info(at).mtime, at)
-        for at in iterate_files(keeper.storage, keeper.root.sessions(space))
+        for at in readable_files(keeper.storage, keeper.root.sessions(space))
         if place_of_session(at) is not None
     ]
     for _, at in sorted(logs, key=lambda item: (-item[0], item[1]))[: _SESSIONS * 2]:

@@ -31,7 +31,7 @@ from cairn.notes.format import list_items
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
-from cairn.seams.storage import iterate_files
+from cairn.seams.storage import readable_files
 from cairn.talk.sessions import message_id, place_of_session, session_locator
 from cairn.types import Entry, Scope, Space
 
@@ -138,7 +138,7 @@ def sessions_with(keeper: Keeper, space: Space, user: str) -> Iterator[Session]:
 
 def _logs(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str, list[tuple[int, Mapping[str, Any]]]]]:
     everything = Wanted(space)
-    for at in iterate_files(keeper.storage, keeper.root.sessions(space)):
+    for at in readable_files(keeper.storage, keeper.root.sessions(space)):
         place = place_of_session(at)
         if place is None:
             continue
@@ -218,7 +218,7 @@ def export_session(
 
 
 def _files_of(keeper: Keeper, scope: Scope) -> list[Locator]:
-    return list(iterate_files(keeper.storage, keeper.root.scope(scope)))
+    return list(readable_files(keeper.storage, keeper.root.scope(scope)))
 
 
 # ---------------------------------------------------------------- how it goes
@@ -488,7 +488,7 @@ def _finish(keeper: Keeper, going: Going, hooks: Hooks, files: Files) -> None:
 
 
 def _journal_lines(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str]]:
-    for at in iterate_files(keeper.storage, keeper.root.journal(space)):
+    for at in readable_files(keeper.storage, keeper.root.journal(space)):
         if at.name.endswith(".jsonl") and at.name not in _HISTORY:
             with suppress(CairnError):
                 yield from ((at, line) for line in keeper.journals.read(at).lines)

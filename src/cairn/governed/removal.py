@@ -38,7 +38,7 @@ from cairn.notes.kinds import Place, place_of
 from cairn.notes.notebook import Draft
 from cairn.notes.unions import forgotten_marks
 from cairn.seams import Locator, content_hash
-from cairn.seams.storage import iterate_files
+from cairn.seams.storage import children, readable_files
 from cairn.talk.lines import hashed_key
 from cairn.talk.sessions import SessionState, message_id, place_of_session
 from cairn.types import Entry, Scope, split_public_id
@@ -233,7 +233,7 @@ class _Log:
 
 def messages_of(keeper: Keeper, wanted: Wanted) -> Iterator[Said]:
     """Every message of the space's sessions."""
-    for at in iterate_files(keeper.storage, keeper.root.sessions(wanted.space)):
+    for at in readable_files(keeper.storage, keeper.root.sessions(wanted.space)):
         place = place_of_session(at)
         if place is not None:
             yield from _Log(wanted, at, place[1], keeper.journals.read(at).lines).said()
@@ -270,7 +270,7 @@ def without_sender(
 
 def from_sessions(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
     """Messages in reach lose the words; one that said nothing else goes."""
-    for at in iterate_files(keeper.storage, keeper.root.sessions(wanted.space)):
+    for at in readable_files(keeper.storage, keeper.root.sessions(wanted.space)):
         place = place_of_session(at)
         if place is None:
             continue
@@ -305,10 +305,10 @@ def is_clean_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequen
 
 def files_in_reach(keeper: Keeper, wanted: Wanted) -> Iterator[Locator]:
     """Every note and document of the space that may be touched: no logs, no journals, no generated pages."""
-    for top in keeper.storage.list(keeper.root.space(wanted.space)):
+    for top in children(keeper.storage, keeper.root.space(wanted.space)):
         if top.name in {"sessions", "journal"}:
             continue
-        for at in iterate_files(keeper.storage, top):
+        for at in readable_files(keeper.storage, top):
             if "pages" not in at.parts and wanted.reaches_path(at):
                 yield at
 
@@ -543,7 +543,7 @@ def from_journals(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
     ids = {scope.public_id(entry) for scope, entry in wanted.entries}
     if not done.dry:
         keeper.access.flush(wanted.space)
-    for at in iterate_files(keeper.storage, keeper.root.journal(wanted.space)):
+    for at in readable_files(keeper.storage, keeper.root.journal(wanted.space)):
         if not at.name.endswith(".jsonl") or at.name in _OF_HISTORY:
             continue
         count = 0
@@ -631,7 +631,7 @@ def from_pages(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
 def _clean_pages(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
     base = keeper.root.space(wanted.space)
     for top in (base.child("shared"), base.child("agents")):
-        for at in iterate_files(keeper.storage, top):
+        for at in readable_files(keeper.storage, top):
             if "pages" not in at.parts:
                 continue
             try:

@@ -29,7 +29,7 @@ from cairn.governed.records import Record, stamp
 from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.seams import Locator
-from cairn.seams.storage import iterate_files
+from cairn.seams.storage import readable_files
 from cairn.types import Scope, Space
 
 SUPERSEDES_AT = 0.72
@@ -183,7 +183,7 @@ def in_root(keeper: Keeper, space: Space) -> list[SkillFile]:
     return [
         SkillFile(at.key, keeper.storage.read(at), source="root")
         for one in folders
-        for at in iterate_files(keeper.storage, one)
+        for at in readable_files(keeper.storage, one)
         if at.name == "SKILL.md" and at.key not in exported
     ]
 

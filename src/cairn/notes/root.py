@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cairn.errors import Conflict
 from cairn.notes.kinds import kind_named, scope_locator, space_locator, space_of
 from cairn.seams import Locator, StorageBackend
+from cairn.seams.storage import children
 from cairn.types import Scope, Space
 
 OME_TEMPLATE = """\
@@ -52,7 +53,7 @@ class MemoryRoot:
         """Every (app, project) space that has a folder, by key order."""
         for app in self._storage.list(self.root):
             if not app.name.startswith("."):
-                for project in self._storage.list(app):
+                for project in children(self._storage, app):
                     if (space := space_of(project)) is not None:
                         yield space
 

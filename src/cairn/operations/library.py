@@ -39,6 +39,7 @@ from cairn.retrieval import library
 from cairn.retrieval.library import CATEGORIES, DOC_ID, DOCUMENT, GENERAL
 from cairn.retrieval.showing import shown_time
 from cairn.seams import Locator
+from cairn.seams.storage import children
 from cairn.types import Space, with_texts
 
 if TYPE_CHECKING:
@@ -233,8 +234,8 @@ class Library:
     def _stored(self) -> dict[str, Locator]:
         """The documents that were taken in, by id, as their file names say."""
         found = {}
-        for category in self._parts.storage.list(self.folder):
-            for at in self._parts.storage.list(category):
+        for category in children(self._parts.storage, self.folder):
+            for at in children(self._parts.storage, category):
                 name = at.name.removesuffix(".md")
                 start = name.rfind("_d_") + 1
                 if start and DOC_ID.fullmatch(name[start:]):

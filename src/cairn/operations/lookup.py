@@ -19,6 +19,7 @@ from cairn.notes.kinds import KINDS, SCOPE_DIRS, Place, place_of, space_of
 from cairn.operations.revising import source_of, version_of
 from cairn.parts import Parts
 from cairn.seams import Locator
+from cairn.seams.storage import children
 from cairn.talk.sessions import SessionState, message_id, session_locator
 from cairn.types import Entry, Message, Scope, Space
 
@@ -115,7 +116,7 @@ def scopes_in(parts: Parts, space: Space) -> Iterator[Scope]:
     yield Scope(space, "project", "")
     for track, folder in SCOPE_DIRS.items():
         if track != "project":
-            for home in parts.storage.list(parts.root.space(space).child(folder)):
+            for home in children(parts.storage, parts.root.space(space).child(folder)):
                 try:
                     yield Scope(space, track, home.name)
                 except Invalid:

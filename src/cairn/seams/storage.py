@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import inspect
+import logging
 import re
 import threading
 from abc import ABC, abstractmethod
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from cairn.seams.journals import Journals
     from cairn.seams.locks import Locks
 
+
+_log = logging.getLogger(__name__)
 
 MAX_SEGMENT_BYTES = 255
 
@@ -400,6 +403,27 @@ class DerivedMaintenance(ABC):
     @abstractmethod
     def changed_since(self, mtime: float) -> list[Locator]:
         """Source places modified strictly after `mtime`: a hint, to be settled by hash."""
+
+
+def children(storage: StorageBackend, at: Locator) -> list[Locator]:
+    """What lies in a folder; none of it where a link, a file or a folder that cannot be read stands there.
+
+    For whoever looks through everybody's folders: what is wrong with one costs that one alone, and `doctor` names it.
+    """
+    try:
+        return storage.list(at)
+    except CairnError as error:
+        _pass_over(at, error)
+        return []
+
+
+def readable_files(storage: StorageBackend, at: Locator) -> Iterator[Locator]:
+    """Every file below `at` that can be reached, as `iterate_files` gives them; see `children` for the rest."""
+    return iterate_files(storage, at, _pass_over)
+
+
+def _pass_over(at: Locator, error: CairnError) -> None:
+    _log.debug("%s is passed over: %s", at, error)
 
 
 def iterate_files(

@@ -93,7 +93,7 @@ class Observer:
         with self._lock:
             made = list(self._made.values())
         # A file that is gone has no time to be found by.
-        found += [at for travel in made for at in travel.notes() if not self._storage.exists(at)]
+        found += [at for travel in made for at in travel.notes() if self._is_gone(at)]
         return self._observe(found, "edit")
 
     def start(self) -> None:
@@ -129,6 +129,14 @@ class Observer:
                 except (CairnError, OSError) as error:
                     _log.warning("the history of %s was not recorded: %s", at, error)
         return count
+
+    def _is_gone(self, at: Locator) -> bool:
+        """Whether nothing is there; a link or a folder in its place is something, and nobody else's trouble."""
+        try:
+            return not self._storage.exists(at)
+        except CairnError as error:
+            _log.debug("the history of %s is not looked after: %s", at, error)
+            return False
 
     def _oldest(self) -> float:
         """The time before which every space has recorded everything; 0 where one has recorded nothing."""
