@@ -22,6 +22,22 @@ LOCOMO = os.environ.get("CAIRN_LOCOMO", "")
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
+def test_each_message_is_looked_through_for_times_once(monkeypatch):
+    """However many of its sentences are quoted: it may be a book."""
+    read = []
+    real = narrative.dates.mentions
+    monkeypatch.setattr(narrative.dates, "mentions", lambda text, *a: (read.append(text), real(text, *a))[1])
+    book = (
+        "We met Dana in Oslo yesterday. Dana builds boats of oak. The harbour froze in March. Ida sells maps."
+    )
+
+    told = narrative.told([said(book), said("Tell me more about the boats tomorrow.", 1)], BERLIN)
+
+    assert read == [book, "Tell me more about the boats tomorrow."]
+    assert "yesterday (7 May 2023)" in told.summary
+    assert "[yesterday: 7 May 2023]" in told.content
+
+
 def test_an_episode_reads_like_a_note():
     """The whole form: headline with when and who, turns as said, dates in brackets, a day line at midnight."""
     text = narrative.told(

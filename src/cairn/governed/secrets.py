@@ -90,7 +90,12 @@ class Shape:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         written = [self._written] if isinstance(self._written, str) else self._written
-        joined = "|".join(written) if len(written) > 1 else written[0]
+        joined = written[0]
+        if len(written) > 1 and all(one.startswith(r"\<") for one in written):
+            # Once before all of them: a place inside a word is left at the first look, not at the fortieth.
+            joined = r"\<(?:" + "|".join(one[2:] for one in written) + ")"
+        elif len(written) > 1:
+            joined = "|".join(written)
         return re.compile(joined.replace(r"\<", _WORD_BEGINS).replace(r"\>", _WORD_ENDS))
 
     def find(self, text: str, lowered: str) -> Iterator[Finding]:

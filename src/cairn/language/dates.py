@@ -89,7 +89,7 @@ def _hinted(text: str) -> Iterator[tuple[int, str, _Words]]:
     for begin, stop in sentences.places(text):
         sentence = text[begin:stop]
         words = _words_of(tongues.spoken_in(sentence))
-        if words.hint.search(sentence) is not None:
+        if words.hint.search(sentence.lower()) is not None:
             yield begin, sentence, words
 
 
@@ -277,20 +277,21 @@ def _words_of(tongue: Tongue) -> _Words:
         ordinals,
         holidays,
         re.compile(rf"(?:{_either(table.get('each', ()))})\s*$", re.IGNORECASE),
-        _hint(table, fixed, weekdays, months, units, seasons, holidays),
+        _hint(tongue, fixed, weekdays, months, units, seasons, holidays),
         _tense(table.get("tense", {}), tongue),
         tuple(rules),
     )
 
 
-def _hint(table: Mapping[str, Any], *groups: Mapping[str, Any]) -> re.Pattern[str]:
-    """What a sentence must hold for any rule to apply: most hold nothing of it, and cost little."""
-    words = (
-        {word for group in groups for word in group}
-        | set(table.get("years", {}))
-        | set(table.get("hints", ()))
-    )
-    return re.compile(rf"\d|{choice(words)}", re.IGNORECASE)
+def _hint(tongue: Tongue, *groups: Mapping[str, Any]) -> re.Pattern[str]:
+    """What a sentence in small letters must hold for any rule to apply: most hold nothing of it, and cost little.
+
+    It is tried at the beginnings of words alone and does not fold case, either of which would cost several times as much.
+    """
+    table = tongue.table("dates")
+    words = {word for group in (*groups, table.get("years", {}), table.get("hints", ())) for word in group}
+    body = choice({word.lower() for word in words})
+    return re.compile(rf"\d|(?<!\w){body}" if tongue.has_blanks else rf"\d|{body}")
 
 
 def _tense(table: Mapping[str, Any], tongue: Tongue) -> _Tense:

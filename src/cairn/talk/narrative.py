@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from cairn.language import dates, prose, tongues, words
+from cairn.language.dates import TimeMention
 from cairn.language.prose import Spoken
 from cairn.talk.turns import called, who_said
 from cairn.types import Message
@@ -49,18 +50,25 @@ def _opening() -> re.Pattern[str]:
 
 def told(messages: Sequence[Message], zone: ZoneInfo) -> EpisodeText:
     """The episode of `messages`, the same whenever it is told."""
+    times = [_times(message, zone) for message in messages]
+    found = {id(message): named for message, named in zip(messages, times, strict=True)}
     chosen = [
-        (message, _quoted(message, begin, stop, zone)) for message, begin, stop in _best_sentences(messages)
+        (message, _quoted(message, begin, stop, found[id(message)]))
+        for message, begin, stop in _best_sentences(messages)
     ]
     return EpisodeText(
-        _subject(messages, chosen), _summary(messages, chosen, zone), transcript(messages, zone)
+        _subject(messages, chosen), _summary(messages, chosen, zone), transcript(messages, zone, times)
     )
 
 
-def _quoted(message: Message, begin: int, stop: int, zone: ZoneInfo) -> str:
+def _times(message: Message, zone: ZoneInfo) -> list[TimeMention]:
+    """The times a message names; a pasted book is looked at for its first pages only."""
+    return dates.mentions(message.text[:_DATED_CHARS], said_at(message.timestamp, zone))
+
+
+def _quoted(message: Message, begin: int, stop: int, found: Sequence[TimeMention]) -> str:
     """A sentence of a message as one line that ends, with what its relative times meant in the whole message."""
     stop = min(stop, begin + _SENTENCE_CHARS + _SENTENCE_CHARS)
-    found = dates.mentions(message.text[:_DATED_CHARS], said_at(message.timestamp, zone))
     inside = [
         replace(one, begin=one.begin - begin, stop=one.stop - begin)
         for one in found
@@ -70,26 +78,36 @@ def _quoted(message: Message, begin: int, stop: int, zone: ZoneInfo) -> str:
     return line if line.endswith(_ENDS) else f"{line}."
 
 
-def transcript(messages: Sequence[Message], zone: ZoneInfo) -> str:
-    """Every turn in order, under a headline of when and who; a new day gets a line of its own."""
+def transcript(
+    messages: Sequence[Message], zone: ZoneInfo, times: Sequence[Sequence[TimeMention]] | None = None
+) -> str:
+    """Every turn in order, under a headline of when and who; a new day gets a line of its own.
+
+    `times` are those that the messages name, where they are known already.
+    """
     lines = [_headline(messages, zone)]
     day = said_at(messages[0].timestamp, zone).date()
     tools = called(messages)
-    for message in messages:
+    for number, message in enumerate(messages):
         at = said_at(message.timestamp, zone)
         if at.date() != day:
             day = at.date()
             lines.append(f"({at:%A}, {dates.shown(day, day)})")
-        lines.append(turn(message, zone, tools))
+        lines.append(turn(message, zone, tools, times[number] if times is not None else None))
     return "\n\n".join(lines)
 
 
-def turn(message: Message, zone: ZoneInfo, tools: dict[str, str] | None = None) -> str:
+def turn(
+    message: Message,
+    zone: ZoneInfo,
+    tools: dict[str, str] | None = None,
+    times: Sequence[TimeMention] | None = None,
+) -> str:
     """One message as a paragraph: who, the words as said, what relative times meant, and the tools called."""
     text = message.text
     who = who_said(message, tools or {})
     parts = [f"{who}: {text}" if text else ""]
-    meant = _meanings(text, said_at(message.timestamp, zone))
+    meant = _meanings(_times(message, zone) if times is None else times)
     if meant:
         parts.append(f"[{meant}]")
     parts += [f"[{message.speaker} called {call.name}: {call.arguments}]" for call in message.tool_calls]
@@ -128,10 +146,10 @@ def _headline(messages: Sequence[Message], zone: ZoneInfo) -> str:
     return f"On {first:%A}, {day}, {first:%H:%M}{until} ({zone.key}), {joined(names)} {verb}:"
 
 
-def _meanings(text: str, at: datetime) -> str:
-    """What the relative times in a message meant; a pasted book is looked at for its first pages only."""
+def _meanings(times: Sequence[TimeMention]) -> str:
+    """What the relative times in a message meant."""
     meant: dict[str, str] = {}
-    for mention in dates.mentions(text[:_DATED_CHARS], at):
+    for mention in times:
         if not mention.is_absolute:
             meant.setdefault(
                 mention.words.lower(), f"{mention.words}: {dates.shown(mention.start, mention.end)}"
