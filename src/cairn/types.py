@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from cairn.errors import Invalid
@@ -401,6 +402,14 @@ class Queued:
 # ---------------------------------------------------------------- all the texts of a value
 
 
+_TEXTLESS = frozenset({type(None), bool, int, float})
+
+
+@lru_cache(maxsize=256)
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
+
+
 def with_texts(value: Any, through: Callable[[str], str], *, skip: Iterable[str] = ()) -> Any:
     """`value` with every string in it taken through `through`: in mappings (their keys, too), sequences and
     dataclasses, however deep. What has none to change is returned as it is.
@@ -410,8 +419,11 @@ def with_texts(value: Any, through: Callable[[str], str], *, skip: Iterable[str]
         through: What becomes of a string; it may raise to refuse it.
         skip: Fields of the outermost value that are left alone.
     """
-    if isinstance(value, str):
+    kind: type = type(value)
+    if kind is str or isinstance(value, str):
         return through(value)
+    if kind in _TEXTLESS:
+        return value
     left = frozenset(skip)
     if isinstance(value, Mapping):
         made = {
@@ -425,8 +437,12 @@ def with_texts(value: Any, through: Callable[[str], str], *, skip: Iterable[str]
         same = all(a is b for a, b in zip(items, value, strict=True))
         return value if same else type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
-        before = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in left}
-        after = {name: with_texts(item, through) for name, item in before.items()}
-        changed = {name: item for name, item in after.items() if item is not before[name]}
+        changed = {}
+        for name in _field_names(kind):
+            # An empty field is the most common one: no text is in it.
+            if (item := getattr(value, name)) and name not in left:
+                made = with_texts(item, through)
+                if made is not item:
+                    changed[name] = made
         return replace(value, **changed) if changed else value
     return value

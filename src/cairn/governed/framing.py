@@ -55,6 +55,7 @@ _LOGGED = re.compile(
     r"(?m)^(?:[\w.-]{1,60}[ \t]*\|[ \t]?)?(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]{5,18}(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]*)?"
     r"(?:\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\]?[: \t]+)?"
 )
+_SHORTEST_BLOB = 120
 _LARGEST_FRAME = 200_000  # characters between two marks that are looked at
 _MOST_LINES = 400  # lines that are looked at after an opening mark without its end
 _MOST_MARKS = 64  # marks of one text that are looked at
@@ -87,12 +88,13 @@ def take_out(text: str) -> tuple[str, int]:
     """
     if _is_own_answer(text):
         return "", 1
-    if (seen := _UNSEEN.sub("", text)) != text and (found := take_out(seen))[1]:
-        return found
-    if _BLOB.search(text):
+    if not text.isascii() or "\x1b" in text:
+        seen = _UNSEEN.sub("", text)
+        if seen != text and (found := take_out(seen))[1]:
+            return found
+    hidden = 0
+    if len(text) >= _SHORTEST_BLOB and _BLOB.search(text):
         text, hidden = _without_blobs(text)
-    else:
-        hidden = 0
     if _HINT not in text.casefold():
         return text, hidden
     spans = list(_frames(text))

@@ -176,6 +176,8 @@ class Talk(Room):
             if async_mode:
                 waiting = capture.unprocessed(space, session_id, limited_to=limited_to)
                 outcome = replace(outcome, status="queued", pending=len(waiting))
+            if not said.skipped and not outcome.is_cut:
+                return outcome
             return replace(outcome, skipped=said.skipped, recalled=_frames_in(parsed))
 
     @operation(http="GET /tasks", answers=answers.TasksData, allow=rules.whole_space(write=False))

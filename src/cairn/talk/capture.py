@@ -37,7 +37,8 @@ class AddOutcome:
     """`status` is "accumulated" or "extracted"; `lsn` is the change after which the words are searchable.
 
     The messages are kept either way. `waiting` names the episodes that could not be written yet.
-    `skipped` says which messages are no talk and were left out, `recalled` how many framed recalls were taken out.
+    `skipped` says which messages are no talk and were left out, `recalled` how many framed recalls were taken out;
+    `is_cut` whether anything was taken out of the messages before they were written.
     Where the caller did not wait, `status` is "queued" and `pending` messages of the session wait to be extracted.
     """
 
@@ -49,6 +50,7 @@ class AddOutcome:
     pending: int | None = None
     skipped: tuple[str, ...] = ()
     recalled: int = 0
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ class Capture:
                 no error of the call: the messages are kept, and a later call or the background tries again.
         """
         checked_session_id(session_id)
-        kept = incoming.checked_batch(messages)
+        kept = said = incoming.checked_batch(messages)
         if mode is not None and mode not in _MODES:
             raise Invalid(f'"{str(mode)[:40]}" is not a mode (chat, agent).', field="mode")
         if self._redact is not None:
@@ -212,7 +214,8 @@ class Capture:
         mine = {cell.cell_id for cell in added.cells}
         status = "accumulated" if mine and not mine & set(done.cells) else added.status
         cells = tuple(cell.cell_id for cell in added.cells) or added.known_cells
-        return AddOutcome(status, added.count, max(lsn, done.lsn), cells, done.waiting)
+        is_cut = any(one is not other for one, other in zip(kept, said, strict=True))
+        return AddOutcome(status, added.count, max(lsn, done.lsn), cells, done.waiting, is_cut=is_cut)
 
     def flush(
         self,
