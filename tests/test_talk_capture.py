@@ -426,6 +426,23 @@ def test_two_processes_share_a_session(tmp_path):
     assert len(list(one.episodes())) == 1
 
 
+def test_what_memory_holds_of_a_session_decides_nothing_once_another_wrote(tmp_path):
+    """A repeat of what another process kept is known, and so are its words, its cut and a log it removed."""
+    one, two = Kit(tmp_path), Kit(tmp_path)
+    one.add("s1", said("a"))
+    two.add("s1", said("b", 1))
+
+    one.add("s1", said("b", 1))
+    assert [m.text for m in one.log().messages] == ["a", "b"]
+    two.add("s1", said("c", 2))
+    assert [m.text for m in one.capture.unprocessed(SPACE, "s1")] == ["a", "b", "c"]
+    two.flush()
+    assert one.flush().status == "no_extraction"
+    (tmp_path / "default_app/default_project/sessions/s1.jsonl").unlink()
+    one.add("s1", said("a"))
+    assert [m.id for m in one.log().messages] == [message_id("s1", 0)]
+
+
 def test_a_log_rewritten_by_another_is_read_anew(tmp_path):
     """When something was forgotten from a log, a process that remembers the old one notices."""
     one, two = Kit(tmp_path), Kit(tmp_path)
@@ -603,6 +620,20 @@ def test_the_cost_of_an_add_does_not_grow_with_the_open_buffer(kit, monkeypatch)
 
     assert reads == []
     assert kit.journals.size(session_locator(SPACE, "s1")) - size < 300
+
+
+def test_an_add_opens_its_lock_and_walks_to_its_log_once(kit, monkeypatch):
+    """Six files are opened for a message: the lock, the three folders below the root and the root, and the log."""
+    kit.add("s1", said("first"))
+    opened = []
+    real = os.open
+    monkeypatch.setattr(
+        os, "open", lambda path, *a, **k: (opened.append(os.fspath(path)), real(path, *a, **k))[1]
+    )
+
+    kit.add("s1", said("second", 1))
+
+    assert opened[1:] == [str(kit.folder.resolve()), "default_app", "default_project", "sessions", "s1.jsonl"]
 
 
 def test_memory_of_sessions_is_bounded(tmp_path, monkeypatch):

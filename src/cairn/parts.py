@@ -170,7 +170,7 @@ class Parts:
         self.journals = self.storage.journals
         # A sync program may put another log in the place of one, as long as it was: its time tells them apart.
         is_replicated = self.storage.capabilities.sync
-        self.sessions = SessionLog(self.journals, changed_at=self._mtime if is_replicated else lambda _: 0.0)
+        self.sessions = SessionLog(self.journals, changed_at=self._mtime if is_replicated else None)
         try:
             if self.storage.capabilities.conflict_files:
                 self.merge_copies()

@@ -21,6 +21,7 @@ from cairn.errors import Invalid, Unavailable
 
 _FIRST_NAP = 0.0005
 _LONGEST_NAP = 0.004
+_TOUCH_SECONDS = 3600.0  # how long the time of a file in use may stand still; `sweep` counts in days
 
 
 class FileLocks:
@@ -107,8 +108,10 @@ class FileLocks:
                 file = self._open(path)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if _is_current(file, path):
-                        os.utime(file)
+                    opened = os.fstat(file)
+                    if _is_current(opened, path):
+                        if time.time() - opened.st_mtime > _TOUCH_SECONDS:
+                            os.utime(file)
                         return file
                     os.close(file)
                     continue
@@ -170,8 +173,7 @@ def _release(file: int) -> None:
     os.close(file)
 
 
-def _is_current(file: int, path: str) -> bool:
-    opened = os.fstat(file)
+def _is_current(opened: os.stat_result, path: str) -> bool:
     try:
         found = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:

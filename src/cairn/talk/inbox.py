@@ -245,14 +245,14 @@ class Inbox:
     def _unit(self, space: Space, session_id: str, work: Callable[[Locator, SessionState], T]) -> T:
         """Run `work` on the session as its log is now, with nobody else cutting or adding meanwhile.
 
-        A log that is rewritten or corrected in between is noticed before a byte is appended; then the work is done
-        again on what is there now.
+        What memory holds of it is taken as it is at first. Where the log is another by now, which is noticed before a
+        byte is appended and before anything is answered, the work is done again on what is there.
         """
         place = session_locator(space, session_id)
         with self._holding(place):
             for attempt in range(_ATTEMPTS):
                 try:
-                    with self._log.live(place) as state:
+                    with self._log.live(place, trust=not attempt) as state:
                         return work(place, state)
                 except LogMoved:
                     if attempt + 1 == _ATTEMPTS:

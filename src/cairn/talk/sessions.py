@@ -39,7 +39,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cairn import rights
-from cairn.errors import Conflict, Invalid, InvalidLocatorError
+from cairn.errors import CairnError, Conflict, Invalid, InvalidLocatorError
 from cairn.notes.kinds import space_locator, space_of
 from cairn.seams import Journals, Locator
 from cairn.talk.lines import (
@@ -531,7 +531,7 @@ class SessionLog:
         *,
         budget_bytes: int = 32 * 1024 * 1024,
         most: int = _SESSIONS_KEPT,
-        changed_at: Callable[[Locator], float] = lambda _: 0.0,
+        changed_at: Callable[[Locator], float] | None = None,
     ) -> None:
         self._journals = journals
         self._changed_at = changed_at
@@ -588,20 +588,38 @@ class SessionLog:
         return held.state if held is not None else None
 
     @contextmanager
-    def live(self, locator: Locator) -> Iterator[SessionState]:
-        """The kept state itself, caught up, for the one who holds the session's lock and is about to append."""
+    def live(self, locator: Locator, *, trust: bool = False) -> Iterator[SessionState]:
+        """The kept state itself, for the one who holds the session's lock and is about to append.
+
+        It is caught up first. With `trust` it is taken as it was left: the append asks for the size that was left, too,
+        and whatever ends without an append is compared with the log at the end, so nothing is decided by an old state.
+
+        Raises:
+            LogMoved: somebody wrote meanwhile; the state is caught up next time, and nothing was appended.
+        """
         held = self._entry(locator, keep=True)
         assert held is not None
         with held.lock:
+            state = held.state if trust and self._changed_at is None else None
+            is_trusted = state is not None
+            state = state or self._caught_up(held, locator)
+            offset = state.offset
             try:
-                yield self._caught_up(held, locator)
-            except BaseException:
+                yield state
+                if is_trusted and state.offset == offset:
+                    self._check_end(locator, offset)
+            except LogMoved:
+                state.watch = None  # it may have seen what was not appended
+                raise
+            except BaseException as error:
                 # Whatever was half done to it: the log knows.
                 held.state = None
+                if is_trusted and isinstance(error, CairnError):
+                    self._check_end(locator, offset)
                 raise
             if held.state is not None:
                 held.state.let_go()
-                held.changed_at = self._changed_at(locator)
+                held.changed_at = self._when_changed(locator)
             self._account(held)
         self._shrink()
 
@@ -641,7 +659,7 @@ class SessionLog:
     def _caught_up(self, held: _Held, locator: Locator) -> SessionState:
         """The state as the log has it now, read on from where it was last seen."""
         state = held.state
-        size, changed_at = self._journals.size(locator), self._changed_at(locator)
+        size, changed_at = self._journals.size(locator), self._when_changed(locator)
         if state is not None and changed_at != held.changed_at:
             # Another log may be in its place that has lines of the same lengths: nothing of it is known.
             state = None
@@ -660,6 +678,13 @@ class SessionLog:
         state.let_go()
         self._account(held)
         return state
+
+    def _check_end(self, locator: Locator, offset: int) -> None:
+        if self._journals.size(locator) != offset:
+            raise LogMoved(f"{locator} was written to by somebody else.", key=locator.key)
+
+    def _when_changed(self, locator: Locator) -> float:
+        return 0.0 if self._changed_at is None else self._changed_at(locator)
 
     def _read_anew(self, locator: Locator, corrected_by: datetime | None = None) -> SessionState:
         place = place_of_session(locator)
@@ -726,6 +751,7 @@ def sessions_of(space: Space) -> Locator:
     return space_locator(space).child(SESSIONS)
 
 
+@functools.lru_cache(maxsize=_LOCATORS_KEPT)
 def place_of_session(locator: Locator) -> tuple[Space, str] | None:
     """The space and session id whose log lives at `locator`; None where no session's log can be."""
     parts = locator.parts
