@@ -12,7 +12,7 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,7 +31,17 @@ from cairn.memory import Memory
 from cairn.operations.table import Asked, Operation
 from cairn.surfaces import stream
 from cairn.surfaces.connections import Connections, share_of_handles
-from cairn.surfaces.guard import Guard, Refusal, envelope, note_call, refusal_for
+from cairn.surfaces.guard import (
+    App,
+    ASGIScope,
+    Guard,
+    Receive,
+    Refusal,
+    Send,
+    envelope,
+    note_call,
+    refusal_for,
+)
 from cairn.surfaces.mcp_http import McpEndpoint
 from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query, takes_files
@@ -46,6 +56,8 @@ log = logging.getLogger("cairn.http")
 VERSIONS = ("/api/v1", "/api/v2")
 EVENTS = "/events"
 
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 _PREPARE_SECONDS = 2.0
 
@@ -79,14 +91,21 @@ class _Routes:
             StarletteRoute("/", self.page, methods=["GET"]),
             StarletteRoute("/view/{path:path}", self.page, methods=["GET", "POST"]),
         ]
-        for route in ROUTES:
-            for prefix in VERSIONS:
-                routes.append(
-                    StarletteRoute(prefix + route.path, self._handler(route), methods=[route.method])
-                )
+        for (method, path), handler in self.operations.items():
+            routes.append(StarletteRoute(path, handler, methods=[method]))
         return routes
 
-    def _handler(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    @cached_property
+    def operations(self) -> dict[tuple[str, str], Handler]:
+        """What serves the operations, by method and path."""
+        handlers = {(route.method, route.path): self._handler(route) for route in ROUTES}
+        return {
+            (method, prefix + path): handler
+            for (method, path), handler in handlers.items()
+            for prefix in VERSIONS
+        }
+
+    def _handler(self, route: Route) -> Handler:
         room, row, forms = route.room_of(self.memory.memory), route.operation, takes_files(route)
 
         async def handle(request: Request) -> Response:
@@ -181,6 +200,29 @@ class _Routes:
         return HTMLResponse(DOCS_PAGE)
 
 
+class _Direct:
+    """Serves operations whose path is the same for every call from a table; the framework matches all others.
+
+    The framework tries one route after another, and there are hundreds.
+    """
+
+    def __init__(self, app: App, handlers: Mapping[tuple[str, str], Handler]) -> None:
+        self._app = app
+        self._handlers = handlers
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        known = scope["type"] == "http" and self._handlers.get((scope["method"], scope["path"]))
+        if not known:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await known(request)
+        except (HTTPException, Refusal, CairnError) as error:
+            response = await _framework_refusal(request, error)
+        await response(scope, receive, send)
+
+
 async def _framework_refusal(request: Request, error: Exception) -> Response:
     """The framework's own 404 and 405, and anything a route raised, in the one envelope."""
     if isinstance(error, HTTPException):
@@ -242,7 +284,7 @@ def build_app(
     inner.router.redirect_slashes = False
     place, server = memory.settings.server_dir, memory.settings.server
     return Guard(
-        inner,
+        _Direct(inner, {at: one for at, one in routes.operations.items() if "{" not in at[1]}),
         server,
         observe=metrics.observe,
         tokens=TokenFile(place),
