@@ -216,8 +216,9 @@ class Plain:
         self.vectors = embedder.embed(texts)
 
     def bm25(self, query: str) -> list[str]:
-        rows, scores = self.postings.scores(words.query_terms(query, limit=64))
-        return [self.memory.units[int(rows[i])].id for i in np.argsort(-scores, kind="stable")[:ASKED]]
+        scores = self.postings.scores(words.query_terms(query, limit=64))
+        best = [i for i in np.argsort(-scores, kind="stable")[:ASKED] if scores[i] > 0]
+        return [self.memory.units[int(self.postings.rowids[i])].id for i in best]
 
     def cosine(self, query: str) -> list[str]:
         near = self.vectors @ self.embedder.embed([query])[0]

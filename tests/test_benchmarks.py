@@ -13,6 +13,7 @@ from benchmarks._client import Client, Server, milliseconds, together
 from benchmarks._targets import TARGETS, rows, summary
 from benchmarks.locomo import judge
 
+from cairn.engines.embedders import HashingEmbedder
 from tests.fake_model import FakeModel
 
 KEPT = sorted(bench.RESULTS.glob("*.json"))
@@ -155,6 +156,8 @@ def test_a_memory_of_ones_own_is_read_and_judged(tmp_path):
     (tmp_path / "chats.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
     [memory] = transfer.load(tmp_path)["chats"]
     assert memory.units[0].text == "Tea is at four." and memory.questions[0].gold == ("1",)
+    plain = transfer.Plain(memory, HashingEmbedder())
+    assert plain.bm25("When is tea?") == ["1"] == plain.cosine("tea") and plain.bm25("sandals") == []
     cost = {"a": 300, "b": 250, "c": 10}
     found = transfer.judged(["a", "b", "c"], ["b", "c"], cost)
     assert (found["MRR"], found["R@5"], found["R@500t"]) == (0.5, 1.0, 0.0)
