@@ -9,6 +9,7 @@ import pytest
 
 from cairn.errors import Invalid, NotFound
 from cairn.project.query import NOT_ENOUGH, mode_of
+from cairn.project.signals import Collector
 from cairn.project.sources import Source
 from cairn.project.status import suggested
 from cairn.seams import Completion
@@ -33,11 +34,30 @@ def project(tree):
         ("Which gotchas changed?", "traps"),
         ("What changed in the carriers?", "changes"),
         ("Where is the command line?", "answer"),
+        ("Was soll ich als nächstes tun?", "next"),
+        ("Worauf muss man achten?", "traps"),
+        ("Was ist zuletzt passiert?", "changes"),
     ],
 )
 def test_mode_by_wording(question, mode):
     """M53: next, then traps, then changes, else answer."""
     assert mode_of(question) == mode
+
+
+def test_signals_are_found_by_the_wording_of_each_language():
+    """The words stand in the languages' files; a sentence that says nothing of itself gives nothing."""
+    told = Collector()
+    told.add(
+        "user", "Wir haben uns gegen Redis entschieden. Der Build ist rot. Das Wetter ist heute schön genug."
+    )
+    told.add(
+        "assistant",
+        "We decided to keep SQLite for now. Next step: write the migration. 12 tests passed here.",
+    )
+    found = told.signals()
+    assert found.decisions == ("Wir haben uns gegen Redis entschieden.", "We decided to keep SQLite for now.")
+    assert found.validationObservations == ("Der Build ist rot.", "12 tests passed here.")
+    assert found.nextStepHints == ("Next step: write the migration.",)
 
 
 def test_answers_cite_and_need_no_model(project):

@@ -131,6 +131,12 @@ def every_word(table: str, name: str) -> frozenset[str]:
 
 
 @functools.cache
+def every_value(table: str, name: str) -> tuple[str, ...]:
+    """What each language that has it says under a name of a table, as it stands there."""
+    return tuple(str(found) for tongue in known().values() if (found := tongue.table(table).get(name)))
+
+
+@functools.cache
 def every_body(table: str, name: str) -> str:
     """The patterns that any language has under a name of a table, as one body for a pattern, held to whole words."""
     bodies = []

@@ -17,6 +17,7 @@ from typing import Any
 
 from cairn.canonical import moment
 from cairn.errors import Invalid, Unavailable
+from cairn.language import tongues
 from cairn.language.words import stop_words, tokens
 from cairn.project.bundle import Bundle
 from cairn.project.checkpoints import Checkpoint, changed_sections
@@ -36,20 +37,8 @@ SCOPES = ("state", "history", "all")
 MAX_QUESTION = 4000
 NOT_ENOUGH = "There is not enough evidence in this repository's memory to answer that."
 
-# Tried in this order; the first whose wording fits decides.
-_MODES = (
-    ("next", re.compile(r"\b(?:what(?:'s| is)? next|next steps?|to-?dos?|what (?:should|do|can) (?:i|we) (?:do|work on|start|pick)|start with|remaining|left to do|roadmap|plan)\b", re.IGNORECASE)),
-    ("traps", re.compile(r"\b(?:gotchas?|traps?|pitfalls?|beware|careful|avoid|watch out|known issues?|go(?:es)? wrong|mistakes?|risks?|problems?)\b", re.IGNORECASE)),
-    ("changes", re.compile(r"\b(?:chang(?:e|es|ed)|recent(?:ly)?|history|happened|lately|new since|what's new|last (?:week|month|session)|progress|done so far)\b", re.IGNORECASE)),
-)  # fmt: skip
-_ABOUT_IT = re.compile(
-    r"\bwhat(?:'s| is| does) (?:this|the|our) (?:project|repo(?:sitory)?|code ?base|program)\b"
-    r"|\b(?:about|describe|summari[sz]e|overview of) (?:this|the) (?:project|repo(?:sitory)?|code ?base)\b",
-    re.IGNORECASE,
-)
-_WHERE = re.compile(
-    r"\bwhere(?:'s| is| are| do| does| can)?\b|\bwhich (?:file|module|folder)s?\b", re.IGNORECASE
-)
+# Tried in this order; the first whose wording fits decides (`[project]` of the languages' files, `asks_...`).
+_MODES = ("next", "traps", "changes")
 # What a piece of evidence is worth by where it stands. The bundle is what history was condensed into, so it
 # outweighs the freshness of a single event unless the question is about change.
 _WEIGHTS: dict[str, dict[str, float]] = {
@@ -145,7 +134,11 @@ class Candidate:
 
 def mode_of(question: str) -> str:
     """Which kind of question this is, by its wording: next, traps, changes, else answer."""
-    return next((mode for mode, pattern in _MODES if pattern.search(question)), "answer")
+    return next((mode for mode in _MODES if _wording(mode).search(question)), "answer")
+
+
+def _wording(name: str) -> re.Pattern[str]:
+    return tongues.every_pattern("project", f"asks_{name}")
 
 
 def query(
@@ -185,10 +178,8 @@ def query(
     if scope == "history":
         found += _from_signals(events[-EVENTS_READ:])  # elsewhere the bundle says what became of them
     # The words that picked the mode have done their work: "next" is not what a next step is about.
-    subject = next((pattern.sub(" ", question) for name, pattern in _MODES if name == mode), question)
     kind = _sort_of(question) if mode == "answer" else mode
-    if kind in {"about", "where"}:
-        subject = (_ABOUT_IT if kind == "about" else _WHERE).sub(" ", question)
+    subject = question if kind == "answer" else _wording(kind).sub(" ", question)
     wanted = [token for token in dict.fromkeys(tokens(subject)) if token not in stop_words()]
     if kind == "where" and scope != "history":
         found += _from_files(files, wanted)
@@ -226,9 +217,7 @@ def asks_where(question: str) -> bool:
 
 def _sort_of(question: str) -> str:
     """What a plain question is after: the project as a whole, the place of something, or an answer."""
-    if _ABOUT_IT.search(question):
-        return "about"
-    return "where" if _WHERE.search(question) else "answer"
+    return next((sort for sort in ("about", "where") if _wording(sort).search(question)), "answer")
 
 
 def _age_of(candidate: Candidate) -> float:

@@ -6,36 +6,16 @@ model the same five lists come from a completion (`ask`), checked the same way.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cairn.errors import Invalid, Unavailable
+from cairn.language import tongues
 from cairn.project.events import MAX_SIGNALS, SIGNAL_KEYS, Signals
 from cairn.seams import Writer
 
-_DECISION = re.compile(
-    r"\b(?:we(?:'ve| have)? (?:decided|agreed|chose|settled)|decision:|decided to|let'?s (?:go with|use|keep|switch)|we(?:'ll| will| should) "
-    r"(?:use|keep|go with|switch|avoid|stick)|i(?:'ll| will) (?:use|keep|go with|switch)|going with|switched (?:from .+ )?to|chose .+ over|"
-    r"instead of|agreed to|from now on)\b",
-    re.IGNORECASE,
-)
-_GOTCHA = re.compile(
-    r"\b(?:gotcha|pitfall|beware|careful|watch out|turns out|turned out|root cause|the (?:trap|catch|trick) (?:is|was)|caused by|"
-    r"(?:fails?|failed|breaks?|broke|crash(?:es|ed)?|hangs?) (?:because|when|unless|if)|does(?:n't| not) work (?:because|when|unless|if|with)|"
-    r"must (?:not|never)|never (?:use|call|run|edit|commit)|do not (?:use|call|run|edit)|the (?:bug|problem|issue) (?:is|was))\b",
-    re.IGNORECASE,
-)
-_NEXT = re.compile(
-    r"(?:^|\b)(?:NEXT|TODO|DONE|FOLLOW[- ]?UP)\s*:|\b(?:next steps?|still (?:need|have) to|remaining(?: work)?:|left to do|"
-    r"(?:we|i|you) (?:should|need to|must) (?:still |also |then |next )|later we|as a follow[- ]up|not yet (?:done|implemented|covered|tested))\b",
-    re.IGNORECASE,
-)
-_CHECK = re.compile(
-    r"\b(?:\d+ (?:tests? )?(?:passed|failed|passing|failing)|all (?:the )?(?:tests?|checks?) (?:pass|passed|green|are green)|tests? (?:pass|fail|passed|failed)|"
-    r"build (?:passes|passed|succeeds|succeeded|fails|failed|is green|is broken)|lint (?:is clean|passes|passed|fails|failed)|type ?check(?:s|ing)? (?:pass|passes|passed|clean|fail))\b",
-    re.IGNORECASE,
-)
 _PATH = re.compile(
     r"(?<![\w/.:@-])((?:[\w.@-]+/){1,8}[\w.@-]+\.[A-Za-z]\w{0,7}|[\w-]+\.(?:py|ts|tsx|js|jsx|go|rs|rb|java|kt|sql|toml|ya?ml|json|md|sh|css|html)|(?:src|lib|app|tests?|docs|packages|apps|cmd)/[\w./-]*[\w-])(?![\w/])"
 )
@@ -55,25 +35,29 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-# Cheap to look for, so that the patterns above only meet sentences that may fit: pattern by pattern.
-_HINTS: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
-    "decisions": (
-        _DECISION,
-        ("decid", "agreed", "chose", "settled", "decision", "go with", "going with", "switch", "instead of", "from now", "let", "'ll ", " will ", " should "),
-    ),
-    "gotchas": (
-        _GOTCHA,
-        ("gotcha", "pitfall", "beware", "careful", "watch out", "turn", "root cause", "trap", "catch", "trick", "caused", "fail", "break", "broke", "crash",
-         "hang", "work", "must ", "never ", "do not", "bug", "problem", "issue"),
-    ),
-    "nextStepHints": (
-        _NEXT,
-        ("next", "todo", "done", "follow", "still ", "remaining", "left to do", "should ", "need to", "must ", "later we", "not yet"),
-    ),
-    "validationObservations": (_CHECK, ("pass", "fail", "test", "check", "build", "lint")),
-}  # fmt: skip
+# The names of the wording (`[project]` of the languages' files) and of the signals it makes.
+_WORDINGS = {
+    "decisions": "decisions",
+    "gotchas": "traps",
+    "nextStepHints": "next_steps",
+    "validationObservations": "checks",
+}
 MAX_SCANNED = 40_000
 MAX_REMEMBERED = 5_000
+
+
+@functools.cache
+def _wordings() -> Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]]:
+    """For each signal its pattern, and parts of words that are cheap to look for, one of which stands in all that fits."""
+    return {
+        key: (
+            tongues.every_pattern("project", name),
+            tuple(
+                part for hints in tongues.every_value("project", f"{name}_hints") for part in hints.split("/")
+            ),
+        )
+        for key, name in _WORDINGS.items()
+    }
 
 
 class Collector:
@@ -99,7 +83,7 @@ class Collector:
             if len(self._seen) < MAX_REMEMBERED:
                 self._seen.add(sentence)
             lowered = sentence.lower()
-            for key, (pattern, hints) in _HINTS.items():
+            for key, (pattern, hints) in _wordings().items():
                 # A plain loop: this is the one hot place of an import.
                 for hint in hints:
                     if hint in lowered:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any
 
+from cairn.language import tongues
 from cairn.language.words import stop_words
 from cairn.operations.browse import Browse
 from cairn.web.desk import Desk
@@ -27,60 +28,6 @@ _PROJECT = "the project"
 _HIGH, _LEFT, _TOP = 30, 150, 34
 _ACROSS, _NARROWEST, _WIDEST = 780, 24, 60
 _WORD = re.compile(r"[^\W\d_]{4,}")
-_PLAIN = frozenset(
-    [
-        "about",
-        "after",
-        "again",
-        "against",
-        "asked",
-        "being",
-        "could",
-        "every",
-        "first",
-        "from",
-        "have",
-        "into",
-        "just",
-        "know",
-        "like",
-        "made",
-        "make",
-        "more",
-        "most",
-        "need",
-        "other",
-        "over",
-        "said",
-        "says",
-        "should",
-        "some",
-        "talked",
-        "than",
-        "that",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "thing",
-        "things",
-        "this",
-        "those",
-        "want",
-        "wants",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "will",
-        "with",
-        "would",
-        "your",
-    ]
-)
 
 
 def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -188,7 +135,10 @@ def _topics(
             continue
         day = date.fromisoformat(one["timestamp"][:10])
         for word in (
-            {found.casefold() for found in _WORD.findall(one["title"])} - named - stop_words() - _PLAIN
+            {found.casefold() for found in _WORD.findall(one["title"])}
+            - named
+            - stop_words()
+            - tongues.every_word("words", "plain_titles")
         ):
             days.setdefault(word, Counter())[day] += 1
     common = sorted(days, key=lambda word: (-sum(days[word].values()), word))
