@@ -34,6 +34,7 @@ class AuditLog:
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
+        self._newest = os.fspath(folder / _NAME)
         self._each = max_bytes // FILES
         self._turn = threading.Lock()
         self.trouble = ""
@@ -60,7 +61,7 @@ class AuditLog:
             self.trouble = ""
 
     def _append(self, data: bytes) -> None:
-        path = self._folder / _NAME
+        path = self._newest
         try:
             file = os.open(path, _APPEND, 0o600)
         except FileNotFoundError:
@@ -131,7 +132,7 @@ def _rewritten(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -
     return changed
 
 
-def _is_at(file: int, path: Path) -> bool:
+def _is_at(file: int, path: str) -> bool:
     """Whether the open file is still the one at `path`: another server may have turned it over."""
     try:
         return os.fstat(file).st_ino == os.stat(path).st_ino

@@ -79,6 +79,8 @@ class TreeWatch:
                 inside = os.path.relpath(path, folder).replace(os.sep, "/")
                 hidden = inside.startswith(".") or "/." in inside
                 return None if hidden else f"{place}/{inside}"
-        key = os.path.relpath(path, self._root).replace(os.sep, "/")
+        above = f"{self._root}{os.sep}"
+        inside = path.removeprefix(above) if path.startswith(above) else os.path.relpath(path, self._root)
+        key = inside.replace(os.sep, "/")
         name = key.rpartition("/")[2]
         return None if name.startswith(".") and ".tmp." in name else key

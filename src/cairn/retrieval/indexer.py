@@ -154,6 +154,8 @@ class Indexer(DerivedMaintenance):
             for key in keys
             if (kind := kind_of(Locator(key))) is not None and (kind != "session" or self._storage.is_shared)
         }
+        if not kinds:
+            return 0
         known = self._queue.known(list(kinds))
         news: list[Noticed] = []
         for key, kind in kinds.items():
