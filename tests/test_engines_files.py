@@ -62,6 +62,14 @@ def test_root_is_made_and_declares_nothing(tmp_path):
     assert backend.conflict_strategy == "none"
 
 
+def test_without_a_root_it_is_the_default_one(tmp_path, monkeypatch):
+    """S50, S52: `DeviceLocalBackend()` is the memory of the person whose machine it is."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store = DeviceLocalBackend()
+    store.write(store.resolve("a.md"), "x")
+    assert (tmp_path / ".cairn" / "a.md").read_text() == "x"
+
+
 @pytest.mark.parametrize("bad", ["", "a\x00b"])
 def test_a_root_needs_a_name(bad):
     """S52: an empty or impossible root is refused by name."""

@@ -112,6 +112,28 @@ def test_plain_questions_about_a_repository_are_answered(project, tree):
     events = [one.summary for one in changed.citations if one.sourceType == "event"]
     assert events.index("Planned the release") < events.index("Looked at webhooks")
     assert not project.query("where is the flux capacitor?").enough
+    lines = changed.answer.splitlines()
+    assert any("Add the news page" in line for line in lines), "commits are told, not only cited"
+    assert "Set up project memory" not in changed.answer, "that its memory was set up is no news of a project"
+    dates = [one.summary for one in changed.citations if one.sourceType == "checkpoint"]
+    assert not [one for one in dates if "Planned the release" in one], "an event is told once"
+
+
+def test_a_file_is_found_by_what_it_is_about(tmp_path):
+    """M53: plurals, "the code for", and what only tries a thing out stands behind the thing itself; by command."""
+    tree = tmp_path / "repo"
+    git(tmp_path, "init", "-q", str(tree))
+    for name in ("src/gate.go", "src/gate_test.go", "tests/test_gate.go", "test.js", "README.md"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("# Gate\n\nA gate for parcels that opens by itself.\n")
+    git(tree, "add", ".")
+    git(tree, "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "-m", "Begin with the gate")
+    project = open_at(tree)
+    project.init()
+    found = project.query("where is the code for gates?").citations
+    assert next(one.sourceId for one in found if one.sourceType == "file") == "src/gate.go"
+    assert "test.js" in {one.summary for one in project.query("where are the tests?").citations}
+    assert "Begin with the gate" in project.query("what changed recently?").answer
 
 
 class Counting:

@@ -49,13 +49,17 @@ _SETTLED_NS = 50_000_000
 class DeviceLocalBackend(StorageBackend):
     """Text files below one folder of this machine.
 
-    The folder is made if it is missing. Symbolic links below it are neither followed nor listed: a link out
+    Without a root it is the folder of the settings' default (`~/.cairn`). The folder is made if it is missing. Symbolic links below it are neither followed nor listed: a link out
     of the root would carry writes out with it, and one inside would give a note two names.
     """
 
     extensions = frozenset(EXTENSIONS)
 
-    def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = 0) -> None:
+    def __init__(self, root: str | os.PathLike[str] | None = None, *, max_bytes: int = 0) -> None:
+        if root is None:
+            from cairn.config import MemorySettings
+
+            root = os.path.expanduser(MemorySettings().root)
         self._tree = Tree(root, max_bytes=max_bytes)
 
     @classmethod

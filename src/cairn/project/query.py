@@ -39,6 +39,10 @@ NOT_ENOUGH = "There is not enough evidence in this repository's memory to answer
 
 # Tried in this order; the first whose wording fits decides (`[project]` of the languages' files, `asks_...`).
 _MODES = ("next", "traps", "changes")
+_TRIAL = re.compile(
+    r"(?:^|/)(?:tests?|bench\w*|examples?|spec)(?:/|$)|(?:^|[/_.-])tests?[_.-]|_test\.", re.IGNORECASE
+)
+_SETUP = "cairn:init"
 # What a piece of evidence is worth by where it stands. The bundle is what history was condensed into, so it
 # outweighs the freshness of a single event unless the question is about change.
 _WEIGHTS: dict[str, dict[str, float]] = {
@@ -183,9 +187,16 @@ def query(
     wanted = [token for token in dict.fromkeys(tokens(subject)) if token not in stop_words()]
     if kind == "where" and scope != "history":
         found += _from_files(files, wanted)
+    found = _news(found) if mode == "changes" else found
+    is_dated = mode == "changes" and not wanted  # asked for the news as such: the newest day first
     ranked = sorted(
         ((*_score(candidate, wanted, kind, now), index, candidate) for index, candidate in enumerate(found)),
-        key=lambda row: (-row[0], -_age_of(row[3]) if mode == "changes" else 0.0, row[2]),
+        key=lambda row: (
+            -(min(_age_of(row[3]), now.timestamp()) // 86400) if is_dated else 0.0,
+            -row[0],
+            -_age_of(row[3]) if mode == "changes" else 0.0,
+            row[2],
+        ),
     )
     shortlist = [(score, words, candidate) for score, words, _, candidate in ranked[:SHORTLIST] if score > 0]
     if any(words and candidate.kind in _OWN[kind] for _, words, candidate in shortlist):
@@ -224,18 +235,35 @@ def _age_of(candidate: Candidate) -> float:
     return candidate.at.timestamp() if candidate.at is not None else 0.0
 
 
+def _news(found: Sequence[Candidate]) -> list[Candidate]:
+    """What happened to a project: a checkpoint that its event tells is left out, and so is the setting up of its memory,
+    unless there is nothing else.
+    """
+    told = [one.summary for one in found if one.kind == "event"]
+    news = [one for one in found if one.kind != "checkpoint" or not any(text in one.summary for text in told)]
+    later = [one for one in news if one.section != _SETUP]
+    return later if any(one.at is not None for one in later) else news
+
+
 def _commit(commit: Commit) -> Candidate:
     summary = f"{commit.at[:10]}: {commit.subject}"
     return Candidate("commit", commit.hash[:12], commit.hash[:12], summary, commit.body, moment(commit.at))
 
 
 def _from_files(files: Sequence[str], wanted: Sequence[str]) -> Iterator[Candidate]:
-    """Files whose name speaks of what is looked for, the shortest first."""
-    named = [(sum(word in path.lower() for word in wanted), path) for path in files]
-    for _, path in sorted((row for row in named if row[0]), key=lambda row: (-row[0], len(row[1]), row[1]))[
-        :5
-    ]:
-        yield Candidate("file", path, path, path, " ".join(re.split(r"[/._-]+", path.lower())))
+    """Files whose name speaks of what is looked for: the shortest first, and what only tries it out behind."""
+    named = [([word for word in wanted if _singular(word) in path.lower()], path) for path in files]
+    is_trial = any(_singular(word) in {"test", "example", "benchmark"} for word in wanted)
+    named = [row for row in named if row[0]]
+    named.sort(
+        key=lambda row: (-len(row[0]), not is_trial and bool(_TRIAL.search(row[1])), len(row[1]), row[1])
+    )
+    for words, path in named[:5]:
+        yield Candidate("file", path, path, path, " ".join((*re.split(r"[/._-]+", path.lower()), *words)))
+
+
+def _singular(word: str) -> str:
+    return word.removesuffix("s") if len(word) > 3 else word
 
 
 def _from_signals(events: Sequence[Event]) -> Iterator[Candidate]:
@@ -386,7 +414,7 @@ def _extract(shortlist: Sequence[tuple[float, tuple[str, ...], Candidate]], mode
     limit = 3 if mode == "answer" else 5
     lines: list[str] = []
     for number, (score, words, candidate) in enumerate(shortlist, start=1):
-        if len(lines) == limit or (lines and score < 0.45 * top):
+        if len(lines) == limit or (lines and mode != "changes" and score < 0.45 * top):
             break
         extra = ""
         if candidate.kind == "event" and words:

@@ -217,7 +217,13 @@ def _query(args: argparse.Namespace, output: Output) -> int:
     lines = [result.answer, ""]
     for number, citation in enumerate(result.citations, start=1):
         where = citation.projectionPath or citation.sourceId
-        lines.append(f"  [{number}] {where} ({citation.pathOrSection})")
+        if f"[{number}]" in result.answer or not result.enough:
+            part = f" ({citation.pathOrSection})" if citation.pathOrSection != where else ""
+            lines.append(f"  [{number}] {where}{part}")
+    if result.mode == "next" and not result.enough:
+        lines.append(
+            'Nothing is noted as a next step. Note one: cairn project record "..." --next "NEXT: title: why".'
+        )
     _say(output, result.to_json(), "\n".join(lines).rstrip())
     return 0 if result.enough else 1
 
