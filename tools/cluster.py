@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import glob
+import http.client
 import json
 import os
 import pwd
@@ -326,7 +327,7 @@ class Machine:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, None
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):  # also where it was killed in mid-answer
             return 0, None
 
 
