@@ -14,7 +14,7 @@ import cairn
 from cairn.seams import Locator
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.types import Space
-from tests.talk_kit import Kit, said
+from tests.world import World, said
 
 AT = 1_780_000_000_000
 OPTIONS = {"embedding__provider": "none", "background": False}
@@ -187,7 +187,7 @@ def test_a_bad_line_costs_only_itself(tmp_path):
 @pytest.mark.parametrize("spot", [0, 1, 2, 3, 4, 5])
 def test_a_bad_line_anywhere_leaves_places_and_cells_as_they_were(tmp_path, spot):
     """Inserted between any two lines, none of the shapes moves a message or opens a cell again."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     for n in range(3):
         kit.add("s1", said(f"<{n}>", n))
         if n == 1:
@@ -208,7 +208,7 @@ def test_a_bad_line_anywhere_leaves_places_and_cells_as_they_were(tmp_path, spot
 
 def test_a_lost_cut_line_is_made_good(tmp_path):
     """Words whose cut line was destroyed are told by the next flush, or by a full recovery; nothing is told twice."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     for n in range(3):
         kit.add("s1", said(f"<{n}>", n))
         kit.flush()
@@ -218,7 +218,7 @@ def test_a_lost_cut_line_is_made_good(tmp_path):
     lines[cut] = "x" * len(lines[cut])
     place.write_text("\n".join(lines))
 
-    later = Kit(tmp_path)
+    later = World(tmp_path)
     later.capture.recover(everywhere=True)
 
     assert [m.text for cell in later.log().cells for m in later.log().messages_of(cell)] == [
@@ -232,7 +232,7 @@ def test_a_lost_cut_line_is_made_good(tmp_path):
 
 def test_a_destroyed_ledger_line_does_not_keep_the_root_shut(tmp_path):
     """The list of unfinished cells may be damaged or hostile, too: what cannot be read of it is passed over."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     kit.add("s1", said("hello"))
     kit.capture._inbox.flush(Space(), "s1")
     [ledger] = (tmp_path / ".tmp" / "cells").iterdir()
@@ -247,7 +247,7 @@ def test_a_destroyed_ledger_line_does_not_keep_the_root_shut(tmp_path):
     ]
     ledger.write_text("\n".join(hostile) + "\n" + ledger.read_text())
 
-    assert Kit(tmp_path).capture.recover() == 1
+    assert World(tmp_path).capture.recover() == 1
 
 
 def test_a_line_that_no_reader_can_hold_costs_only_itself_in_any_journal(tmp_path):
@@ -313,7 +313,7 @@ def test_any_damage_to_any_lines_leaves_the_rest_in_use(seed):
     rng = random.Random(f"bad-lines-{seed}")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        kit = Kit(root, max_messages=4)
+        kit = World(root, capture__max_messages=4)
         for n in range(12):
             kit.add("s1", said(f"<{n}>", n), said(f"<{n}b>", n))
             if rng.random() < 0.2:
@@ -333,7 +333,7 @@ def test_any_damage_to_any_lines_leaves_the_rest_in_use(seed):
                 lines[at] = b"#"
         place.write_bytes(b"\n".join(lines) + b"\n")
 
-        later = Kit(root, max_messages=4)
+        later = World(root, capture__max_messages=4)
         standing = Counter(m.text for m in later.log().messages)
         later.capture.recover(everywhere=True)
         later.add("s1", said("and on", 99))

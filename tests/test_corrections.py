@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ import pytest
 
 import cairn
 from cairn import BlockingMemory
+from cairn.engines.journals import FileJournals
 from cairn.errors import StorageFailed
 from cairn.notes.notebook import Notebook
-from cairn.strategies import corrections
+from cairn.seams import Locator
 from tests.waiting import until
 
 NOW = 1_780_000_000_000
@@ -294,8 +295,15 @@ def dying(monkeypatch: pytest.MonkeyPatch, step: int):
 
         return call
 
+    append = FileJournals.append
+    dying = dead(append)
+
+    def noted(journals: FileJournals, at: Locator, lines: Sequence[str], **how: Any) -> Any:
+        corrects = any('"t":"corrected"' in line or '"t":"followed"' in line for line in lines)
+        return (dying if corrects else append)(journals, at, lines, **how)
+
     with monkeypatch.context() as patched:
-        patched.setattr(corrections, "_note", dead(corrections._note))
+        patched.setattr(FileJournals, "append", noted)
         for name in ("append", "remove", "rewrite"):
             patched.setattr(Notebook, name, dead(getattr(Notebook, name)))
         yield

@@ -21,8 +21,8 @@ from cairn.seams import SystemClock
 from cairn.strategies.similarity import particulars
 from cairn.types import Scope, Space
 from tests.fake_model import FakeModel
-from tests.strategies_kit import START, World
 from tests.waiting import LONG
+from tests.world import TALKED, World
 
 
 def trait(text: str) -> Trait:
@@ -128,14 +128,14 @@ def marks(world: World, owner: str) -> dict[str, tuple[str, str]]:
 def test_facts_and_profile_say_what_is_over(tmp_path: Path):
     """Both facts stay; the earlier one is marked with the later and its day, whatever the order they came in."""
     world = World(tmp_path / "root")
-    say = lambda day, text: world.talk([("Ana", text)], session=f"d{day}", at=START + timedelta(days=day))  # noqa: E731
+    say = lambda day, text: world.talk([("Ana", text)], session=f"d{day}", at=TALKED + timedelta(days=day))  # noqa: E731
     world.run(say(0, "I live in Lisbon."), say(1, "I have two dogs."), say(9, "I live in Oslo."))
     world.run(say(5, "I live in Porto."))
     assert marks(world, "ana") == {
         "Ana: I live in Lisbon.": ("Ana: I live in Oslo.", "2023-05-17"),
         "Ana: I live in Porto.": ("Ana: I live in Oslo.", "2023-05-17"),
     }
-    profile = next(world.directory.rglob("user.md")).read_text()
+    profile = next(world.folder.rglob("user.md")).read_text()
     items = {one["description"]: one for one in parse_note(profile).frontmatter["explicit_info"]}
     assert items["Ana: I live in Lisbon."]["superseded_by"] == "Ana: I live in Oslo."
     assert "- Ana: I live in Lisbon. (until 2023-05-17; stated 2023-05-08)" in profile
@@ -154,7 +154,7 @@ def test_what_is_over_is_told_and_stands_again_when_its_end_is_forgotten(tmp_pat
     """Search, its prompt and `show` tell since when a fact is over; forgetting the later one takes the mark off."""
     with cairn.open_blocking(tmp_path / "root", background=False) as memory:
         for day, text in ((1, "I live in Lisbon."), (9, "I live in Porto.")):
-            at = int((START + timedelta(days=day)).timestamp() * 1000)
+            at = int((TALKED + timedelta(days=day)).timestamp() * 1000)
             memory.add(f"s{day}", [{"sender_id": "ana", "role": "user", "timestamp": at, "content": text}])
             memory.flush(f"s{day}")
         memory.trigger("extract_atomic_facts")
@@ -224,6 +224,6 @@ def test_a_model_says_what_is_over_and_is_held_to_what_was_said(tmp_path: Path):
         for day, text in enumerate(
             ["I live in Lisbon.", "I work at Acme.", "I live in Porto.", "I work at Beta."]
         ):
-            world.run(world.talk([("Ana", text)], session=f"d{day}", at=START + timedelta(days=day)))
+            world.run(world.talk([("Ana", text)], session=f"d{day}", at=TALKED + timedelta(days=day)))
     assert world.facts("ana") == ["Ana lives in Lisbon.", "Ana works at Acme.", "Ana lives in Porto.", "Ana works at Beta."]  # fmt: skip
     assert marks(world, "ana") == {"Ana lives in Lisbon.": ("Ana lives in Porto.", "2023-05-10")}

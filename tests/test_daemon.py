@@ -16,11 +16,11 @@ from cairn.daemon import Chore, Daemon
 from cairn.engines.watching import TreeWatch
 from cairn.errors import Unavailable
 from cairn.seams import Noticed
-from tests.index_world import ALICE, World
 from tests.waiting import LONG, until
+from tests.world import ALICE, Indexed
 
 
-def embedded(world: World) -> bool:
+def embedded(world: Indexed) -> bool:
     has = world.index.corpus(ALICE).has_vector
     return len(has) > 0 and bool(has.all())
 
@@ -28,10 +28,10 @@ def embedded(world: World) -> bool:
 @pytest.fixture
 def live(tmp_path):
     """A factory of worlds with a running daemon; all are stopped at the end."""
-    made: list[tuple[World, Daemon]] = []
+    made: list[tuple[Indexed, Daemon]] = []
 
-    def start(**settings) -> tuple[World, Daemon]:
-        world = World(tmp_path / "root")
+    def start(**settings) -> tuple[Indexed, Daemon]:
+        world = Indexed(tmp_path / "root")
         settings.setdefault("watch", TreeWatch(world.folder))
         daemon = Daemon(world.indexer, world.state, **settings)
         daemon.start()
@@ -51,7 +51,7 @@ def test_writes_and_edits_are_found_within_a_moment(live):
     entry = world.episode("written by the notebook")
     until(lambda: world.hits("notebook") == [entry])
     until(lambda: daemon.health()["watching"])
-    file = world.path()
+    file = world.note_path()
     file.write_text(file.read_text().replace("notebook", "editor"))
     until(lambda: world.hits("editor") == [entry])
     until(lambda: embedded(world))
@@ -61,7 +61,7 @@ def test_writes_and_edits_are_found_within_a_moment(live):
 
 def test_notes_that_appear_with_their_folder_are_found_long_before_the_next_scan(live, tmp_path):
     """A sync or a pull into an empty root: nothing was watched while it wrote, and nobody waits for the scan."""
-    other = World(tmp_path / "elsewhere")
+    other = Indexed(tmp_path / "elsewhere")
     entry = other.episode("brought along by a pull")
     other.close()
     world, daemon = live(scan_seconds=3600)
@@ -86,7 +86,7 @@ def test_a_watch_that_was_refused_is_begun_again_soon(live, tmp_path):
     entry = world.episode("before")
     until(lambda: world.hits("before") == [entry] and bool(begun))
     until(lambda: len(begun) > 1)
-    file = world.path()
+    file = world.note_path()
     file.write_text(file.read_text().replace("before", "afterwards"))
     until(lambda: world.hits("afterwards") == [entry])
     assert len(begun) == 2
@@ -101,7 +101,7 @@ def test_without_a_watcher_the_next_scan_finds_the_edit(live):
     world, daemon = live(watch=refused, scan_seconds=0.5)
     entry = world.episode("before")
     until(lambda: world.hits("before") == [entry])
-    file = world.path()
+    file = world.note_path()
     file.write_text(file.read_text().replace("before", "after"))
     until(lambda: world.hits("after") == [entry])
     assert not daemon.health()["watching"]
@@ -157,8 +157,8 @@ def test_a_second_process_takes_over_when_the_first_is_killed(live, tmp_path):
         import sys, time, pathlib
         sys.path.insert(0, {os.getcwd()!r})
         from cairn.daemon import Daemon
-        from tests.index_world import World
-        world = World(pathlib.Path({str(tmp_path / "root")!r}))
+        from tests.world import Indexed
+        world = Indexed(pathlib.Path({str(tmp_path / "root")!r}))
         daemon = Daemon(world.indexer, world.state)
         daemon.start()
         while not daemon.health()["indexing"]:

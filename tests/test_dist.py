@@ -1,5 +1,6 @@
 """What `make dist` refuses: a wheel that lacks a file of the package, has one too many, or says another version."""
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -79,7 +80,12 @@ def test_a_release_is_checked_before_it_is_published():
 
 def test_a_model_that_cannot_run_is_not_called_installed(tmp_path, monkeypatch):
     """A model somebody else left in the cache is of no use without the packages that run it: they are named."""
-    monkeypatch.setattr(minilm, "_complete", lambda folder: folder)
+    folder = tmp_path / minilm.FOLDER
+    folder.mkdir()
+    for name in (minilm.GRAPH, minilm.TOKENIZER):
+        (folder / name).write_text("left")
+    sizes = dict.fromkeys((minilm.GRAPH, minilm.TOKENIZER), 4)
+    (folder / minilm.STAMP).write_text(json.dumps({"model": minilm.MODEL_ID, "sizes": sizes}))
     monkeypatch.setattr(minilm.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         Misconfigured, match=r"onnxruntime, tokenizers: run `pip install 'cairn-memory\[model\]'`"

@@ -7,7 +7,7 @@ from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM, _grasped
 from cairn.retrieval.fitting import ease_of, fits_of
 from cairn.types import Scope, Space
-from tests.search_world import SearchWorld
+from tests.world import SearchWorld
 
 np = pytest.importorskip("numpy")
 
@@ -55,7 +55,7 @@ def test_unrelated_prompts_get_nothing_and_answerable_ones_their_answer(tmp_path
     notes, asked, unrelated = MEMORIES[language]
     world = SearchWorld(tmp_path, MiniLM(folder))
     for day, note in enumerate(notes, 1):
-        world.talk(f"s{day}", [("alice", note)], day=f"2026-05-0{day}")
+        world.say(f"s{day}", [("alice", note)], day=f"2026-05-0{day}")
     found = [world.ask(query, evidence=3, for_injection=True).evidence for query in asked]
     assert [item[0].text if item else "" for item in found] == notes
     for query in unrelated:

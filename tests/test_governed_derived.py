@@ -28,7 +28,7 @@ from cairn.governed import (
 )
 from cairn.governed.records import from_entry
 from cairn.types import Entry, Scope, Space
-from tests.governed_world import PROJECT, SPACE, World
+from tests.world import PROJECT, SPACE, World
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ def test_bad_exports_are_named(world: World) -> None:
 
 
 def _hand(world: World, entry_id: str, body: str, day: str = "2026-05-01") -> None:
-    note = world.path / f"default_app/default_project/shared/memories/memory-{day}.md"
+    note = world.folder / f"default_app/default_project/shared/memories/memory-{day}.md"
     note.parent.mkdir(parents=True, exist_ok=True)
     with note.open("a") as file:
         file.write(f"<!-- entry:{entry_id} -->\n## {entry_id}\n\n{body}\n<!-- /entry:{entry_id} -->\n")
@@ -337,24 +337,24 @@ def test_doctor_reports_what_the_gate_would_have_refused_and_deletes_nothing(wor
     _hand(world, "mem_20260501_00000007", odd)
     _hand(world, "mem_20260501_00000006", "### Content\nThe same id in another note.", day="2026-05-02")
     pages.refresh(world.keeper, SPACE)
-    page = world.path / "default_app/default_project/shared/pages/MEMORY.md"
+    page = world.folder / "default_app/default_project/shared/pages/MEMORY.md"
     page.write_text(page.read_text() + "mine\n")
     world.journals.append(world.root.journal(SPACE, "ledger"), ["{not json"])
-    before = {name: (world.path / name).read_bytes() for name in world.notes()}
+    before = {name: (world.folder / name).read_bytes() for name in world.notes()}
     codes = {finding.code for finding in checks.check(world.keeper, SPACE)}
     assert codes == {
         "category", "code-derivable", "duplicate", "secret", "successor-missing", "untrusted-promoted", "id-doubled",
         "page-edited", "journal-damaged", "field", "dedupe-stale",
     }  # fmt: skip
     checks.repair(world.keeper, SPACE)
-    assert {name: (world.path / name).read_bytes() for name in world.notes()} == before
+    assert {name: (world.folder / name).read_bytes() for name in world.notes()} == before
 
 
 def test_repair_mends_marks_and_open_supersessions(world: World) -> None:
     """A37: stale dedupe marks after a hand edit, and a supersede that was cut short."""
     verdict = world.keeper.remember("Lunch is at noon.")
     assert verdict.memory is not None
-    note = world.path / str(verdict.memory["path"])
+    note = world.folder / str(verdict.memory["path"])
     note.write_text(note.read_text().replace("Lunch is at noon.", "Lunch is at one sharp."))
     world.keeper.remember("Dinner is at eight.", supersedes=str(verdict.memory["id"]))
     codes = {finding.code for finding in checks.check(world.keeper, SPACE)}

@@ -15,7 +15,7 @@ from cairn.governed.forget import TOMBSTONE, Wanted
 from cairn.notes.notebook import Draft
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.types import Scope, Space
-from tests.governed_world import PROJECT, SPACE, World
+from tests.world import PROJECT, SPACE, World
 
 CANARY = "zebra" + "crossing77"
 FACT = f"Dana opens the vault with {CANARY} every morning."
@@ -59,10 +59,10 @@ def _plant(world: World) -> str:
     core.update(keeper, PROJECT, notes=[FACT, "plants on Mondays"])
     pages.log(keeper, SPACE, FACT)
     lifecycle.sweep(keeper, SPACE, after=pages.refresh)
-    page = world.path / "default_app/default_project/shared/pages/facts.md"
+    page = world.folder / "default_app/default_project/shared/pages/facts.md"
     page.write_text(page.read_text() + f"my remark on {CANARY}\n" + FACT + "\n")
     pages.refresh(keeper, SPACE)
-    knowledge = world.path / "default_app/default_project/knowledge/guide.md"
+    knowledge = world.folder / "default_app/default_project/knowledge/guide.md"
     knowledge.parent.mkdir()
     knowledge.write_text(f"# Guide\n\nFirst line.\n{FACT}\nLast line.\n")
     return str(verdict.memory["id"])
@@ -134,7 +134,7 @@ def test_what_was_not_asked_for_stays(world: World) -> None:
     assert len(world.keeper.records(Scope(other, "project", ""))) == 1
     assert [r.content for r in world.keeper.records(PROJECT)] == ["The office plants are watered on Mondays."]
     episode = (
-        world.path / "default_app/default_project/users/dana/episodes/episode-2026-06-01.md"
+        world.folder / "default_app/default_project/users/dana/episodes/episode-2026-06-01.md"
     ).read_text()
     assert f"Dana greeted. {TOMBSTONE} Then she had tea." in episode
     state = SessionLog(world.journals).load(session_locator(SPACE, "s1"))
@@ -144,10 +144,10 @@ def test_what_was_not_asked_for_stays(world: World) -> None:
     }  # fmt: skip
     assert state.cells[0].done
     facts = (
-        world.path / "default_app/default_project/users/dana/.atomic_facts/atomic_fact-2026-06-01.md"
+        world.folder / "default_app/default_project/users/dana/.atomic_facts/atomic_fact-2026-06-01.md"
     ).read_text()
     assert "Dana had tea." in facts
-    guide = (world.path / "default_app/default_project/knowledge/guide.md").read_text()
+    guide = (world.folder / "default_app/default_project/knowledge/guide.md").read_text()
     assert guide == f"# Guide\n\nFirst line.\n{TOMBSTONE}\nLast line.\n"
     assert core.show(world.keeper, PROJECT).notes == (TOMBSTONE, "plants on Mondays")
 
@@ -193,7 +193,7 @@ def test_a_forgotten_consolidation_cannot_bring_it_back(tmp_path: Path) -> None:
 
 def test_the_receipt_names_what_could_not_be_removed(world: World) -> None:
     """Forget: git history, a purge that failed, a missing purge."""
-    (world.path / ".git").mkdir()
+    (world.folder / ".git").mkdir()
     memory_id = _plant(world)
 
     def broken(wanted: Wanted) -> int:

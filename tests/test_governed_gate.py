@@ -15,8 +15,8 @@ from cairn.governed.memories import verdict_json
 from cairn.governed.records import AGENT_CATEGORIES, CATEGORIES
 from cairn.language.near import jaccard
 from cairn.types import Scope, Space
-from tests.governed_world import PROJECT, SPACE, World
 from tests.waiting import LONG
+from tests.world import PROJECT, SPACE, World
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_access_statistics_never_stand_in_the_note(world: World) -> None:
     """A17, C5, S86: scores and counts live in the journal; the note's bytes stay as they are."""
     verdict = world.keeper.remember("Dana prefers tea.", "preference", scope="user", owner="dana")
     assert verdict.memory is not None
-    note = world.path / verdict.memory["path"]
+    note = world.folder / verdict.memory["path"]
     before = note.read_bytes()
     assert not re.search(rb"access|composite", before)
     world.keeper.record_hits([(Scope(SPACE, "user", "dana"), verdict.memory["entry_id"])])
@@ -89,7 +89,7 @@ def test_access_statistics_never_stand_in_the_note(world: World) -> None:
 
 def test_a_hand_written_entry_of_text_alone_has_every_default(world: World) -> None:
     """C2, X6, A7-A16: no inline fields at all: promoted, tier 2, medium, 1.0, seen once."""
-    note = world.path / "default_app/default_project/shared/memories/memory-2026-05-01.md"
+    note = world.folder / "default_app/default_project/shared/memories/memory-2026-05-01.md"
     note.parent.mkdir(parents=True)
     note.write_text(
         "<!-- entry:mem_20260501_00000001 -->\n## mem_20260501_00000001\n\nThe printer is on floor 2.\n"
@@ -274,7 +274,7 @@ def test_the_entry_carries_hash_and_rule_of_its_key(world: World) -> None:
     """C4, A58: the short hash and the rule's version stand in the entry, the long key does not."""
     verdict = world.keeper.remember("Two words about a rule")
     assert verdict.memory is not None
-    text = (world.path / verdict.memory["path"]).read_text()
+    text = (world.folder / verdict.memory["path"]).read_text()
     assert f"**dedupe**: {gate.dedupe_hash('Two words about a rule')}\n**dedupe_rule**: 1\n" in text
     assert "dedupe_key" not in text
 
@@ -485,7 +485,7 @@ def test_an_edit_by_hand_is_seen_by_the_next_write(world: World) -> None:
     """C4: the gate never decides on what it read before: a person's edit counts at once."""
     verdict = world.keeper.remember("Lunch is at noon on weekdays.")
     assert verdict.memory is not None
-    note = world.path / verdict.memory["path"]
+    note = world.folder / verdict.memory["path"]
     note.write_text(note.read_text().replace("at noon on weekdays", "at one on weekends"))
     assert world.keeper.remember("Lunch is at one on weekends.").reason == "duplicate"
     assert not world.keeper.remember("Lunch is at noon on weekdays.").deduped
@@ -495,7 +495,7 @@ def test_a_removed_note_is_forgotten_by_the_gate(world: World) -> None:
     """C4: deleting a note by hand frees its texts."""
     verdict = world.keeper.remember("Lunch is at noon.")
     assert verdict.memory is not None
-    (world.path / verdict.memory["path"]).unlink()
+    (world.folder / verdict.memory["path"]).unlink()
     assert not world.keeper.remember("Lunch is at noon.").deduped
 
 
@@ -547,7 +547,7 @@ def test_a_secret_inside_a_memory_is_cut_out_before_it_is_written(world: World) 
 
 def test_secrets_can_be_refused_altogether(tmp_path: Path) -> None:
     """Secrets: with keeping.secrets = refuse any credential refuses the write."""
-    world = World(tmp_path, overrides={"keeping__secrets": "refuse"})
+    world = World(tmp_path, keeping__secrets="refuse")
     value = "gh" + "p_" + "a1B2c3D4e5F6" * 3
     assert (
         world.keeper.remember(f"The release script on the build host uses {value} at night").reason
@@ -604,14 +604,14 @@ def test_recall_then_capture_a_hundred_times_grows_nothing(world: World) -> None
     kept = world.keeper.remember("Dana likes her coffee black, without sugar.", scope="user", owner="dana")
     assert kept.memory is not None
     scope = Scope(SPACE, "user", "dana")
-    before = (world.path / kept.memory["path"]).read_bytes()
+    before = (world.folder / kept.memory["path"]).read_bytes()
     for _ in range(100):
         world.keeper.record_hits([(scope, kept.memory["entry_id"])])
         framed = frame([kept.memory["content"]])
         assert world.keeper.remember(framed, scope=scope, origin="agent").reason == "recalled"
         echo = world.keeper.remember(kept.memory["content"], scope=scope, origin="agent")
         assert (echo.accepted, echo.reason, echo.merged_into_id) == (False, "recalled", kept.memory["id"])
-    assert (world.path / kept.memory["path"]).read_bytes() == before
+    assert (world.folder / kept.memory["path"]).read_bytes() == before
 
 
 def test_replaying_a_transcript_a_hundred_times_grows_nothing_after_the_first(world: World) -> None:

@@ -16,8 +16,8 @@ from cairn.governed.records import Record
 from cairn.notes.notebook import Draft
 from cairn.seams import Completion, Locator
 from cairn.types import Scope
-from tests.governed_world import PROJECT, SPACE, World
 from tests.waiting import calls_of
+from tests.world import PROJECT, SPACE, World
 
 ALIKE = [
     "The nightly backup of db0 writes to bucket seven",
@@ -28,7 +28,7 @@ ALIKE = [
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path, history=True)
+    return World(tmp_path)
 
 
 def _kept(world: World, text: str, category: str = "fact", **fields: Any) -> Record:
@@ -38,7 +38,7 @@ def _kept(world: World, text: str, category: str = "fact", **fields: Any) -> Rec
 
 
 def _tree(world: World) -> dict[str, bytes]:
-    return {name: (world.path / name).read_bytes() for name in world.notes()}
+    return {name: (world.folder / name).read_bytes() for name in world.notes()}
 
 
 # --- consolidation ------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_a_model_may_word_the_merge_but_not_invent(world: World, answer: str | N
 
 def test_a_crowded_scope_is_consolidated_by_itself(tmp_path: Path) -> None:
     """A87: above 80 % of the limit."""
-    world = World(tmp_path, overrides={"keeping__limit_project": 4})
+    world = World(tmp_path, keeping__limit_project=4)
     _alike(world)
     (report,) = consolidation.consolidate_crowded(world.keeper, SPACE)
     assert len(report.merged) == 1
@@ -182,7 +182,7 @@ def _procedure(world: World, **fields: Any) -> Record:
 def test_a_procedure_is_a_memory_with_trigger_and_steps(world: World) -> None:
     """A27, A28, A30, C13: both stand in the entry; counters and sources in the journal."""
     record = _procedure(world)
-    text = (world.path / record.locator.key).read_text()
+    text = (world.folder / record.locator.key).read_text()
     assert "### Trigger\nthe staging data is stale or broken" in text
     assert "### Procedure\n1. stop the worker" in text
     assert "success" not in text
@@ -256,7 +256,7 @@ def test_an_exported_skill_is_valid_and_reads_back(world: World) -> None:
     record = _procedure(world)
     at = skills.export(world.keeper, SPACE, record.id)
     assert at.key == "default_app/default_project/shared/skills/reset-the-staging-database/SKILL.md"
-    text = (world.path / at.key).read_text()
+    text = (world.folder / at.key).read_text()
     head = yaml.safe_load(text.split("---")[1])
     assert head["name"] == at.parent.name
     assert 0 < len(head["description"]) <= 1024
@@ -276,7 +276,7 @@ def test_an_exported_skill_is_valid_and_reads_back(world: World) -> None:
 def test_an_export_refuses_to_overwrite_what_is_not_its_own(world: World) -> None:
     """S82: one per file, kebab-case, and a file by somebody else is left alone."""
     record = _procedure(world)
-    at = world.path / "default_app/default_project/shared/skills/reset-the-staging-database/SKILL.md"
+    at = world.folder / "default_app/default_project/shared/skills/reset-the-staging-database/SKILL.md"
     at.parent.mkdir(parents=True)
     at.write_text("mine")
     with pytest.raises(Invalid, match="there already"):
@@ -352,7 +352,7 @@ def test_core_memory_is_one_small_page_with_a_growing_version(world: World) -> N
     world.reopen()
     assert core.show(world.keeper, PROJECT) == second
     stored = json.loads(
-        (world.path / "default_app/default_project/shared/pages/core-memory.json").read_text()
+        (world.folder / "default_app/default_project/shared/pages/core-memory.json").read_text()
     )
     assert stored == second.payload()
     assert set(stored) == {
@@ -367,7 +367,7 @@ def test_an_agent_has_its_own_core_memory(world: World) -> None:
     """A42: agents/<id>/core.md and its JSON."""
     scope = core.core_scope(SPACE, "dev")
     core.update(world.keeper, scope, notes=["prefers small commits"])
-    assert (world.path / "default_app/default_project/agents/dev/core.md").exists()
+    assert (world.folder / "default_app/default_project/agents/dev/core.md").exists()
     assert core.show(world.keeper, PROJECT).version == 0
     assert set(core.reconcile_all(world.keeper, SPACE)) == {"", "dev"}
 
@@ -375,7 +375,7 @@ def test_an_agent_has_its_own_core_memory(world: World) -> None:
 def test_the_newer_core_memory_wins_and_both_are_written(world: World) -> None:
     """A40, A97: higher version; then later updatedAt; on a tie the file."""
     core.update(world.keeper, PROJECT, notes=["one"])
-    file = world.path / "default_app/default_project/shared/pages/core-memory.json"
+    file = world.folder / "default_app/default_project/shared/pages/core-memory.json"
     value = json.loads(file.read_text())
     file.write_text(json.dumps({**value, "notes": ["from a client"], "version": 5}))
     assert core.reconcile(world.keeper, PROJECT).notes == ("from a client",)
@@ -397,7 +397,7 @@ def test_the_newer_core_memory_wins_and_both_are_written(world: World) -> None:
 def test_a_page_edited_by_hand_wins(world: World) -> None:
     """A40, C16, tenet 5: a person's edit of core.md raises the version and reaches the JSON."""
     core.update(world.keeper, PROJECT, notes=["one"])
-    page = world.path / "default_app/default_project/shared/core.md"
+    page = world.folder / "default_app/default_project/shared/core.md"
     page.write_text(page.read_text().replace("- one", "- one\n- two, by hand"))
     merged = core.reconcile(world.keeper, PROJECT)
     assert (merged.notes, merged.version) == (("one", "two, by hand"), 2)
@@ -431,7 +431,7 @@ def test_agent_identities_keep_their_fields(world: World) -> None:
 
 
 def _page(world: World, name: str) -> str:
-    return (world.path / "default_app/default_project/shared/pages" / name).read_text()
+    return (world.folder / "default_app/default_project/shared/pages" / name).read_text()
 
 
 def test_memory_md_shows_pinned_and_two_per_topic(world: World) -> None:
@@ -478,7 +478,8 @@ def test_a_refresh_writes_only_what_differs(world: World) -> None:
     _kept(world, "Use UTC everywhere.", "convention", status="promoted")
     pages.refresh(world.keeper, SPACE)
     before = {
-        at: at.read_bytes() for at in (world.path / "default_app/default_project/shared/pages").rglob("*.md")
+        at: at.read_bytes()
+        for at in (world.folder / "default_app/default_project/shared/pages").rglob("*.md")
     }
     world.clock.move(days=3)
     report = pages.refresh(world.reopen(), SPACE)
@@ -497,14 +498,14 @@ def test_an_edit_inside_a_page_is_kept_aside_and_reported(world: World) -> None:
     """A47, trap 18: the body is hashed, so an edit is noticed; it is kept, and the page made anew."""
     _kept(world, "Use UTC everywhere.", "convention", status="promoted")
     pages.refresh(world.keeper, SPACE)
-    page = world.path / "default_app/default_project/shared/pages/conventions.md"
+    page = world.folder / "default_app/default_project/shared/pages/conventions.md"
     edited = page.read_text().replace("Use UTC everywhere.", "Use UTC everywhere. My own remark!")
     page.write_text(edited)
     assert pages.check(world.keeper, SPACE) == ["default_app/default_project/shared/pages/conventions.md"]
     report = pages.refresh(world.keeper, SPACE)
     ((name, aside),) = report.edited
     assert name.endswith("conventions.md")
-    assert (world.path / aside).read_text() == edited
+    assert (world.folder / aside).read_text() == edited
     assert "My own remark" not in page.read_text()
     assert pages.check(world.keeper, SPACE) == []
     assert pages.refresh(world.keeper, SPACE).edited == []
@@ -537,7 +538,7 @@ def test_an_agent_gets_its_own_memory_page(world: World) -> None:
     """A46: agents/<id>/pages/MEMORY.md from the agent's own promoted memories."""
     _kept(world, "The dev agent prefers small diffs.", scope="agent", owner="dev", status="promoted")
     pages.refresh(world.keeper, SPACE)
-    at = world.path / "default_app/default_project/agents/dev/pages/MEMORY.md"
+    at = world.folder / "default_app/default_project/agents/dev/pages/MEMORY.md"
     assert "small diffs" in at.read_text()
 
 
@@ -550,7 +551,7 @@ def test_deleted_pages_and_index_come_back_byte_for_byte(world: World) -> None:
     world.keeper.record_hits([(PROJECT, r.entry_id) for r in world.keeper.records(PROJECT)])
     world.keeper.close()
     lifecycle.sweep(world.keeper, SPACE, after=pages.refresh)
-    folder = world.path / "default_app/default_project/shared/pages"
+    folder = world.folder / "default_app/default_project/shared/pages"
     files = {at.name: at.read_bytes() for at in folder.rglob("*") if at.is_file()}
     rows = world.keeper.list(SPACE, archived=True, limit=100)
     for at in list(folder.rglob("*")):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.governed import corrections, ledger, lifecycle, missions
 from cairn.governed.access import Stat, composite, decayed, ref, score_at
-from cairn.governed.memories import Keeper
 from cairn.governed.records import Record
-from cairn.types import Scope, Space
-from tests.governed_world import PROJECT, SPACE, START, MovedClock, World
+from cairn.testing.faults import Faults
+from cairn.types import Scope
+from tests.world import NOON, PROJECT, SPACE, Death, MovedClock, World, die, happens
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_the_thresholds_are_ninety_and_a_hundred_and_eighty_days(world: World) -
     third = _kept(world, "The spare keyboard is in drawer nine.", tier=3)
     seen = []
     for day in (90, 91, 180, 181):
-        world.clock.at = START + timedelta(days=day)
+        world.clock.at = NOON + timedelta(days=day)
         lifecycle.sweep(world.keeper, SPACE)
         now = world.keeper.find(SPACE, second.id if day < 100 else third.id)
         seen.append((day, now.tier, now.status))
@@ -126,10 +127,10 @@ def test_a_sweep_leaves_updated_at_alone(world: World) -> None:
 def test_decay_alone_touches_no_note(world: World) -> None:
     """C5, C6: scores are journal matters; the note's bytes stay."""
     record = _kept(world, "The cache lives for an hour.")
-    before = (world.path / record.locator.key).read_bytes()
+    before = (world.folder / record.locator.key).read_bytes()
     world.clock.move(days=20)
     lifecycle.sweep(world.keeper, SPACE)
-    assert (world.path / record.locator.key).read_bytes() == before
+    assert (world.folder / record.locator.key).read_bytes() == before
 
 
 def test_candidates_that_proved_themselves_are_promoted(world: World) -> None:
@@ -179,7 +180,7 @@ def test_scope_limits_have_the_seed_numbers(world: World) -> None:
 
 def test_over_the_limit_the_lowest_unpinned_go_until_it_fits(tmp_path: Path) -> None:
     """A67, Y5: lowest score first, any tier, never a pinned one; the count then equals the limit."""
-    world = World(tmp_path, overrides={"keeping__limit_agent": 3})
+    world = World(tmp_path, keeping__limit_agent=3)
     words = ["alder", "birch", "cedar", "dogwood", "elm", "fir"]
     made = [
         _kept(world, f"Note about {word}.", scope="agent", owner="a", tier=1, confidence=0.1 + n / 10, importance="low",
@@ -216,7 +217,9 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(world: World) -> None:
     _kept(world, "The old router is in the cellar.")
     world.clock.move(days=100)
     before = {
-        at: at.read_bytes() for at in world.path.rglob("*") if at.is_file() and at.suffix in {".md", ".jsonl"}
+        at: at.read_bytes()
+        for at in world.folder.rglob("*")
+        if at.is_file() and at.suffix in {".md", ".jsonl"}
     }
     plan = lifecycle.sweep(world.keeper, SPACE, dry_run=True)
     assert plan is not None
@@ -290,15 +293,14 @@ def test_a_person_who_edits_during_a_sweep_wins(world: World, monkeypatch: pytes
     """C6: what was planned is checked again under the lock; a pin made meanwhile saves the memory."""
     record = _kept(world, "The old router is in the cellar.")
     world.clock.move(days=100)
-    inner = lifecycle._carry_out
+    tell = world.keeper.note_histories
 
-    def pinned_meanwhile(
-        keeper: Keeper, space: Space, planned: list[lifecycle.Transition]
-    ) -> list[lifecycle.Transition]:
-        corrections.pin(keeper, space, record.id)
-        return inner(keeper, space, planned)
+    def pinned_meanwhile(*lines: Any, **how: Any) -> None:
+        monkeypatch.undo()
+        corrections.pin(world.keeper, SPACE, record.id)
+        tell(*lines, **how)
 
-    monkeypatch.setattr(lifecycle, "_carry_out", pinned_meanwhile)
+    monkeypatch.setattr(world.keeper, "note_histories", pinned_meanwhile)
     report = lifecycle.sweep(world.keeper, SPACE)
     assert report is not None
     assert report.transitions == ()
@@ -310,7 +312,7 @@ def test_hits_made_during_a_sweep_survive_its_compaction(world: World) -> None:
     record = _kept(world, "The cache lives for an hour.")
     world.keeper.record_hits([(PROJECT, record.entry_id)] * 3)
     states = {ref(record): Stat(3, world.clock.now(), 0.7, world.clock.now())}
-    other = World(world.path, clock=world.clock).keeper
+    other = World(world.folder, clock=world.clock).keeper
     world.keeper.access.flush()
     world.clock.move(seconds=5)
     other.record_hits([(PROJECT, record.entry_id)])
@@ -493,13 +495,10 @@ def test_a_mission_end_cut_short_is_finished_without_doubling(
         confidence=0.8,
     )
 
-    def crash(*_: object) -> None:
-        raise RuntimeError("killed here")
-
-    monkeypatch.setattr(ledger.CaptureLedger, "_append", crash)
-    with pytest.raises(RuntimeError):
-        missions.end(world.keeper, SPACE, "run-9", success=True)
-    monkeypatch.undo()
+    dying = World(world.folder, clock=world.clock, faults=Faults(lambda _: None))
+    happens(dying.faults, lambda call: call.key.endswith("ledger.jsonl"), die)
+    with pytest.raises(Death):
+        missions.end(dying.keeper, SPACE, "run-9", success=True)
     missions.end(world.reopen(), SPACE, "run-9", success=True)
     (copy,) = world.keeper.records(PROJECT)
     assert copy.observation_count == 1

@@ -8,7 +8,7 @@ import pytest
 
 from cairn.errors import Invalid
 from cairn.governed import corrections, lifecycle, maintenance
-from tests.governed_world import SPACE, World
+from tests.world import SPACE, World
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_an_agent_pins_no_word_of_the_web(world: World) -> None:
 
 def test_upkeep_is_one_call_and_waits_its_turn(tmp_path: Path) -> None:
     """A45, A86, A87: reconcile, consolidate what is crowded, sweep, refresh; once a day by schedule."""
-    world = World(tmp_path, overrides={"keeping__limit_project": 4})
+    world = World(tmp_path, keeping__limit_project=4)
     for n in range(4):
         world.keeper.remember(f"The nightly backup of db{n} writes to bucket seven")
     done = maintenance.run(world.keeper, SPACE, trigger="startup")

@@ -10,14 +10,13 @@ from cairn.index import postings
 from cairn.index.postings import Postings
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.timetravel import changes
-from tests.index_world import ALICE, World
-from tests.talk_kit import SPACE, Kit, said
 from tests.test_postings import found
-from tests.test_timetravel import World as History
+from tests.test_timetravel import Travelled
+from tests.world import ALICE, SPACE, Indexed, World, said
 
 
 def test_of_many_sessions_the_last_are_held_and_nothing_of_a_boundary_that_is_closed(tmp_path):
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     for number in range(6):
         kit.add(f"s{number}", said("the lantern hangs in the attic"))
     log = kit.capture._log
@@ -35,23 +34,23 @@ def test_of_many_sessions_the_last_are_held_and_nothing_of_a_boundary_that_is_cl
     ]
 
 
-def test_a_history_knows_the_last_texts_alone_and_brings_back_all(monkeypatch):
+def test_a_history_knows_the_last_texts_alone_and_brings_back_all(tmp_path, monkeypatch):
     monkeypatch.setattr(changes, "_TEXTS_KNOWN", 4)
-    world = History()
+    world = Travelled(tmp_path)
     entry = world.add("text 0")
-    first = world.travel.checkpoint()
+    first = world.travelled.checkpoint()
     for number in range(1, 20):
         world.edit(entry, f"text {number}")
-    assert len(world.travel._texts) == 4
+    assert len(world.travelled._texts) == 4
     world.edit(entry, "text 0")  # known no more: written once more, and still one text
     world.edit(entry, "text 20")
-    world.travel.restore(first.id)
+    world.travelled.restore(first.id)
     assert world.texts() == {entry: "text 0"}
 
 
-def test_a_history_does_not_read_all_its_texts_for_each_change(monkeypatch):
+def test_a_history_does_not_read_all_its_texts_for_each_change(tmp_path, monkeypatch):
     """What a change costs must not grow with the years: texts are read on from where they were read."""
-    world = History()
+    world = Travelled(tmp_path)
     entry = world.add("text 0")
     read, whole = world.journals.read, []
 
@@ -63,7 +62,7 @@ def test_a_history_does_not_read_all_its_texts_for_each_change(monkeypatch):
     for number in range(5):
         world.edit(entry, f"text {number}")
     assert whole == []
-    assert [one.after for one in world.travel.log(entry)]
+    assert [one.after for one in world.travelled.log(entry)]
 
 
 def test_words_that_no_row_has_any_more_are_let_go(monkeypatch):
@@ -83,7 +82,7 @@ def test_words_that_no_row_has_any_more_are_let_go(monkeypatch):
 def test_sessions_and_cells_of_rows_that_went_are_let_go(tmp_path, monkeypatch):
     """The codes of what stays are others afterwards; what they stand for is the same as in an index opened anew."""
     monkeypatch.setattr(warm, "_GONE_ROWS", 5)
-    world = World(tmp_path)
+    world = Indexed(tmp_path)
     try:
         for number in range(20):
             day = f"2026-06-{number + 1:02d}"
@@ -91,7 +90,7 @@ def test_sessions_and_cells_of_rows_that_went_are_let_go(tmp_path, monkeypatch):
             world.sync()
             world.index.corpus(ALICE)
             if number >= 3:
-                world.path(day=f"2026-06-{number - 2:02d}").unlink()
+                world.note_path(day=f"2026-06-{number - 2:02d}").unlink()
                 world.indexer.scan()
                 world.sync()
         held = world.index.corpus(ALICE)

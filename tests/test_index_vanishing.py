@@ -11,8 +11,8 @@ import pytest
 import cairn
 from cairn.retrieval.indexer import Indexer
 from cairn.types import Message
-from tests.index_world import World
 from tests.waiting import until
+from tests.world import Indexed
 
 
 async def _said(memory, count: int) -> None:
@@ -72,7 +72,7 @@ class Tripwire:
         return getattr(self._part, name)
 
 
-def _rebuilt_with_a_loss(world: World, entries: list[str], lost: str, at: int) -> bool:
+def _rebuilt_with_a_loss(world: Indexed, entries: list[str], lost: str, at: int) -> bool:
     """Rebuild an index and lose files before step `at`; False once there are fewer steps than that."""
     steps = 0
 
@@ -99,7 +99,7 @@ def _rebuilt_with_a_loss(world: World, entries: list[str], lost: str, at: int) -
 @pytest.mark.parametrize("lost", ["*", "system.db*", "index.db*", "*-[ws][ah][lm]"])
 def test_files_lost_at_any_step_of_a_rebuild_leave_nothing_half_made(tmp_path, lost):
     """Design 2: whatever goes before whichever step, "fresh" is said of a whole index only, and it comes true."""
-    world = World(tmp_path)
+    world = Indexed(tmp_path)
     entries = sorted(world.episode(f"a heron number{n}", day=f"2026-06-0{n}") for n in (1, 2))
     at = 1
     while _rebuilt_with_a_loss(world, entries, lost, at):
@@ -110,7 +110,7 @@ def test_files_lost_at_any_step_of_a_rebuild_leave_nothing_half_made(tmp_path, l
 
 def test_the_rebuild_of_one_holder_is_not_ended_by_the_scan_of_another(tmp_path):
     """Design 6: the lease changed hands and came back; the first holder's own scan is void since the second's."""
-    world = World(tmp_path)
+    world = Indexed(tmp_path)
     entry = world.episode("a heron by the weir")
     world.indexer.ensure_ready()
     other = Indexer(
@@ -130,7 +130,7 @@ def test_the_rebuild_of_one_holder_is_not_ended_by_the_scan_of_another(tmp_path)
 
 def test_a_log_that_is_removed_alone_is_not_passed_over(tmp_path):
     """A slow `rm -rf` meets files made anew: their logs go, the files stay. No reader may see the rest as all."""
-    world = World(tmp_path)
+    world = Indexed(tmp_path)
     first = world.episode("a heron by the weir")
     world.sync()
     world.index.database.shrink()  # what was indexed so far is in the file itself, the rest in its log
@@ -152,7 +152,7 @@ def test_a_log_that_is_removed_alone_is_not_passed_over(tmp_path):
 
 def test_a_scan_that_could_not_be_queued_makes_no_index_complete(tmp_path, monkeypatch):
     """A full disk while a rebuild begins: nothing was queued, so nothing is called done."""
-    world = World(tmp_path)
+    world = Indexed(tmp_path)
     entry = world.episode("a heron by the weir")
     world.sync()
     world.index.clear()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from cairn.engines import objects
+from cairn.engines.database import Database
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
 from cairn.index import filters
@@ -24,13 +25,13 @@ from cairn.seams import Known, Locator, Tier
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
-from tests.index_world import ALICE, BOB, DAY, World, by_meaning
 from tests.waiting import LONG
+from tests.world import ALICE, BOB, DAY, Indexed, by_meaning
 
 
 @pytest.fixture
 def world(tmp_path):
-    made = World(tmp_path / "root")
+    made = Indexed(tmp_path / "root")
     yield made
     made.close()
 
@@ -48,7 +49,7 @@ class CountingEmbedder(HashingEmbedder):
 
 
 def say(
-    world: World, session: str, texts: list[str], owners: list[Scope], *, upto: int | None = None
+    world: Indexed, session: str, texts: list[str], owners: list[Scope], *, upto: int | None = None
 ) -> Locator:
     """A session log with one cut cell, as capture writes it."""
     at = session_locator(Space(), session)
@@ -103,7 +104,7 @@ def test_an_edit_before_the_first_look_is_told(world):
     world.sync()
     assert world.edited == []
     second = world.episode("I work as a plumber in Porto.")
-    world.path().write_text(world.path().read_text().replace("Porto", "Braga"))
+    world.note_path().write_text(world.note_path().read_text().replace("Porto", "Braga"))
     third = world.episode("My sister plays the tuba.")  # written by us, over what a person changed
     world.sync()
     assert second in world.edited
@@ -112,7 +113,7 @@ def test_an_edit_before_the_first_look_is_told(world):
     world.episode("We went to the sea.")
     world.sync()
     assert world.edited == []
-    world.path().write_text(world.path().read_text().replace("tuba", "horn"))
+    world.note_path().write_text(world.note_path().read_text().replace("tuba", "horn"))
     world.sync()
     assert world.edited == [third]
 
@@ -120,13 +121,13 @@ def test_an_edit_before_the_first_look_is_told(world):
 def test_only_the_edited_entry_is_embedded_again(tmp_path):
     """E72, E73, E95: an edit costs one embedding; an edit of an audit field updates the row and costs none."""
     embedder = CountingEmbedder()
-    world = World(tmp_path, embedder=lambda: embedder)
+    world = Indexed(tmp_path, embedder=lambda: embedder)
     for text in ("alpha one", "beta two", "gamma three"):
         world.episode(text)
     world.indexer.catch_up(10, embed=True)
     assert sorted(embedder.asked) == ["alpha one", "beta two", "gamma three"]
     embedder.asked.clear()
-    file = world.path()
+    file = world.note_path()
     file.write_text(file.read_text().replace("beta two", "beta changed"))
     world.indexer.catch_up(10, embed=True)
     assert embedder.asked == ["beta changed"]
@@ -154,7 +155,7 @@ def test_removed_entries_and_files_leave_no_rows(world):
     world.sync()
     assert world.hits("this") == [first]
     world.indexer.note_change([(world.root.note("episode", ALICE, DAY), "modified")])
-    world.path().unlink()
+    world.note_path().unlink()
     world.sync()
     assert world.all_rows(damaged=True) == []
     assert world.index.known_paths() == []
@@ -165,7 +166,7 @@ def test_damage_costs_neither_its_neighbours_nor_its_own_row(world):
     """E96: with an unterminated marker every other entry stays current; the damaged one's row is kept, marked."""
     ids = [world.episode(f"entry number{n}") for n in range(3)]
     world.sync()
-    file = world.path()
+    file = world.note_path()
     whole = file.read_text()
     broken = whole.replace(f"<!-- /entry:{ids[1]} -->\n", "").replace("number2", "number2 fresh")
     file.write_text(broken)
@@ -182,7 +183,7 @@ def test_a_file_that_is_not_text_fails_for_good_and_keeps_its_rows(world):
     """E103, E107: a permanent failure has a reason, is not retried while the file stays, and costs no row."""
     entry = world.episode("still findable")
     world.sync()
-    file = world.path()
+    file = world.note_path()
     whole = file.read_bytes()
     file.write_bytes(whole + b"\xff\xfe")
     world.sync()
@@ -252,7 +253,7 @@ def test_messages_of_a_cut_cell_are_rows_of_each_owner(world):
 
 def test_a_file_that_only_grew_costs_what_was_added(tmp_path, monkeypatch):
     """The hundredth entry of a day is indexed without comparing the ninety-nine before it; an edit compares all."""
-    world = World(tmp_path, min_chars=0)
+    world = Indexed(tmp_path, min_chars=0)
     with world.indexer.lease() as mine:
         assert mine
         world.indexer.begin()
@@ -275,7 +276,7 @@ def test_a_file_that_only_grew_costs_what_was_added(tmp_path, monkeypatch):
         forgotten = json.loads(world.journals.read(at).lines[0])
         forgotten["messages"] = [None]
         world.journals.replace(at, [json.dumps(forgotten), *world.journals.read(at).lines[1:]])
-        file = world.path()
+        file = world.note_path()
         file.write_text(file.read_text().replace("entry one", "entry changed"))
         world.indexer.scan()
         world.indexer.drain()
@@ -287,7 +288,7 @@ def test_a_file_that_only_grew_costs_what_was_added(tmp_path, monkeypatch):
 def test_scan_finds_every_hand_edit(world):
     """E107: newer, older, created, deleted and moved files are all found by the next scan, without a watcher."""
     world.episode("one")
-    file = world.path()
+    file = world.note_path()
     os.utime(file, (1_700_000_000, 1_700_000_000))
     world.sync()
     assert world.indexer.scan().queued == 0
@@ -306,7 +307,7 @@ def test_scan_finds_every_hand_edit(world):
 def test_an_edit_within_the_same_instant_is_not_missed(world):
     """A file changed right after it was read, with the same time and size, is found by the next scan."""
     world.episode("aaaa bbbb")
-    file = world.path()
+    file = world.note_path()
     instant = time.time_ns() + 5_000_000_000
     os.utime(file, ns=(instant, instant))
     world.sync()
@@ -359,7 +360,7 @@ def test_a_damaged_index_file_is_rebuilt(world):
     data = bytearray(file.read_bytes())
     data[100:3000] = os.urandom(2900)
     file.write_bytes(data)
-    again = World(world.folder)
+    again = Indexed(world.folder)
     assert again.hits("row") == []
     again.sync()
     assert again.hits("row") == [entry]
@@ -369,7 +370,7 @@ def test_a_damaged_index_file_is_rebuilt(world):
 def test_rebuild_keeps_vectors(tmp_path):
     """S48, C8: a rebuild makes the same rows again and embeds nothing that is known already."""
     embedder = CountingEmbedder()
-    world = World(tmp_path, embedder=lambda: embedder)
+    world = Indexed(tmp_path, embedder=lambda: embedder)
     ids = [world.episode(f"text {n}") for n in range(20)]
     world.indexer.catch_up(10, embed=True)
     assert len(embedder.asked) == 20
@@ -387,7 +388,7 @@ def test_changed_since_is_strictly_newer(world):
     world.episode("one")
     world.episode("two", day="2026-06-02")
     world.sync()
-    first, second = world.path(), world.path(day="2026-06-02")
+    first, second = world.note_path(), world.note_path(day="2026-06-02")
     os.utime(first, (100, 100))
     os.utime(second, (200, 200))
     key = str(second.relative_to(world.folder))
@@ -398,7 +399,7 @@ def test_changed_since_is_strictly_newer(world):
 def test_a_changed_model_embeds_again_and_never_mixes(tmp_path):
     """A83, E56: vectors of another model are not served; the old ones stay until all rows have new ones."""
     embedders = [HashingEmbedder(64)]
-    world = World(tmp_path, embedder=lambda: embedders[-1])
+    world = Indexed(tmp_path, embedder=lambda: embedders[-1])
     world.episode("hello world")
     world.indexer.catch_up(10, embed=True)
     assert world.index.corpus(ALICE).vectors.shape == (1, 64)
@@ -417,7 +418,7 @@ def test_a_process_that_never_embeds_serves_the_vectors_there_are(world):
     """A reader beside the indexer sees the vectors of the rows' model, named in the corpus."""
     world.episode("hello world")
     world.indexer.catch_up(10, embed=True)
-    reader = World(world.folder)
+    reader = Indexed(world.folder)
     corpus = reader.index.corpus(ALICE)
     assert (corpus.model, corpus.vectors.shape) == (HashingEmbedder(64).id, (1, 64))
     reader.close()
@@ -430,7 +431,7 @@ def test_a_failing_embedder_leaves_keyword_search_whole(tmp_path):
         def embed(self, texts):
             raise Unavailable("the service is away")
 
-    world = World(tmp_path, embedder=lambda: Away(8))
+    world = Indexed(tmp_path, embedder=lambda: Away(8))
     entry = world.episode("findable words")
     world.indexer.catch_up(2, embed=True)
     assert world.hits("findable") == [entry]
@@ -448,7 +449,7 @@ def test_corpus_follows_every_change(world):
     note = world.root.note("episode", ALICE, DAY)
     for _ in range(6):
         drop, edit = rng.choice(len(ids), 2, replace=False)
-        file = world.path()
+        file = world.note_path()
         file.write_text(file.read_text().replace(f"word{edit} again", f"word{edit} edited"))
         if any(row.entry_id == ids[drop] for row in world.all_rows()):
             world.notebook.remove(note, [ids[drop]])
@@ -494,7 +495,7 @@ def test_wait_covers_the_callers_own_write(world):
     assert world.hits("own") == [entry]
     shutil.rmtree(world.folder / ".index")
     world.close()
-    again = World(world.folder)
+    again = Indexed(world.folder)
     assert again.indexer.wait(10**6, 5)
     assert again.hits("own") == [entry]
     again.close()
@@ -508,8 +509,8 @@ def test_a_killed_indexer_is_replaced_at_once(world):
         f"""
         import sys, time, pathlib
         sys.path.insert(0, {os.getcwd()!r})
-        from tests.index_world import World
-        world = World(pathlib.Path({str(world.folder)!r}))
+        from tests.world import Indexed
+        world = Indexed(pathlib.Path({str(world.folder)!r}))
         with world.indexer.lease() as mine:
             world.state.claim(2, holder=world.indexer.holder)
             print("claimed" if mine else "refused", flush=True)
@@ -532,7 +533,7 @@ def test_a_killed_indexer_is_replaced_at_once(world):
 
 def test_a_row_that_lost_all_its_words_is_not_found_by_the_old_ones(tmp_path):
     """P2: words held in memory follow a text that became empty, as an index made anew would."""
-    world = World(tmp_path)
+    world = Indexed(tmp_path)
     file = world.folder / world.root.note("profile", ALICE).key
     file.parent.mkdir(parents=True)
     file.write_text("---\nid: p\ntype: user_profile\n---\nalpha\n")
@@ -568,7 +569,7 @@ def test_a_scan_sees_a_change_made_while_the_file_is_being_indexed(world, before
     """P4: a strong read begins with a scan; a file someone else is just indexing may have been read too early."""
     entry = world.episode("The boat is in the harbour.")
     world.sync()
-    path, reader = world.path(), World(world.folder)
+    path, reader = world.note_path(), Indexed(world.folder)
     text = path.read_text()
     if before == "gone":
         path.unlink()
@@ -594,7 +595,7 @@ def test_a_scan_sees_a_change_made_while_the_file_is_being_indexed(world, before
 def test_a_long_note_that_goes_and_comes_back_as_it_was_is_found_again(world):
     """P2: a checkout back and forth, a folder moved away and back; what was remembered of the file went with it."""
     entry = world.episode("The boat is in the harbour. " + "It is a quiet place. " * 1000)
-    path, aside = world.path(), world.folder / "aside.md"
+    path, aside = world.note_path(), world.folder / "aside.md"
     with world.indexer.lease() as mine:  # all along, as a running service
         assert mine
         world.indexer.begin()
@@ -613,7 +614,7 @@ def test_a_change_that_could_not_be_queued_is_looked_for(world, monkeypatch):
     def full(*_args, **_more):
         raise Unavailable("system.db cannot be used: disk full.")
 
-    monkeypatch.setattr(world.state._db, "write", full)
+    monkeypatch.setattr(Database, "write", full)
     entry = world.episode("The boat is in the harbour.")
     monkeypatch.undo()
     with world.indexer.lease() as mine:

@@ -9,7 +9,7 @@ from cairn.engines.rows import SqliteIndex
 from cairn.index.filters import parse
 from cairn.language.words import tokens
 from cairn.types import Scope, Space
-from tests.index_world import World, by_meaning, by_words
+from tests.world import Indexed, by_meaning, by_words
 
 SCOPES = [
     Scope(Space(app, project), track, owner)
@@ -23,7 +23,7 @@ EMBEDDER = HashingEmbedder(64)
 @pytest.fixture
 def world(tmp_path):
     """The same words, on the same day, with the same entry ids, for every owner of every space."""
-    made = World(tmp_path)
+    made = Indexed(tmp_path)
     for number, scope in enumerate(SCOPES):
         made.episode(f"the lantern of number{number}", scope)
     made.indexer.catch_up(20, embed=True)

@@ -18,14 +18,14 @@ from cairn.index.corpus import Ask, Moved, Row
 from cairn.index.rows import NewRow
 from cairn.notes.notebook import Draft
 from tests.chaos import engines
-from tests.index_world import ALICE, BOB, DAY, World, by_meaning, by_words
 from tests.waiting import until
+from tests.world import ALICE, BOB, DAY, Indexed, by_meaning, by_words
 
 EMBEDDER = HashingEmbedder(64)
 pytestmark = pytest.mark.xdist_group("lance")  # importing LanceDB costs seconds: once is enough
 
 
-class LargeWorld(World):
+class LargeWorld(Indexed):
     """Every scope counts as too large for memory, so that LanceDB is asked."""
 
     def __init__(self, folder, rows: int = 400):
@@ -105,7 +105,7 @@ def test_a_table_holds_whole_rows_and_answers_for_them(world):
     assert [r.text for r in world.index.rows(ALICE, by_words(world.large, ALICE, ["item70"]))] == [text(10)]
     assert not world.tables.state()["kinds"]["episode"]["remains"]
     # Beside the table, what it has not seen yet.
-    file = world.path()
+    file = world.note_path()
     file.write_text(file.read_text().replace(text(123), "topic123 became something else entirely"))
     fresh = world.episode("a brand new thing about zebras")
     world.embedded()
@@ -255,7 +255,7 @@ def test_index_size_stays_bounded(tmp_path, monkeypatch):
     """P12: however often notes are rewritten: 8 bytes per byte of truth, 8 per dimension and 512 per row, and 1 MB."""
     monkeypatch.setattr(lance, "_KEEP_SECONDS", 0.001)
     world = LargeWorld(tmp_path, rows=200)
-    file = world.path()
+    file = world.note_path()
     for turn in range(6):
         file.write_text(file.read_text().replace(f"and{'x' * turn} place", f"and{'x' * (turn + 1)} place"))
         world.embedded()

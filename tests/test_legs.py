@@ -10,7 +10,7 @@ from cairn.index.filters import parse
 from cairn.index.rows import NewRow
 from cairn.language.words import tokens
 from cairn.types import Scope, Space
-from tests.search_world import ALICE, SearchWorld
+from tests.world import ALICE, SearchWorld
 
 RARE = {"session_id": "rare"}
 
@@ -37,11 +37,11 @@ def test_a_filter_finds_the_one_among_thousands_that_hold_the_word(tmp_path):
 def test_a_filter_finds_by_meaning_however_large_the_scope(tmp_path, memory_rows):
     """E6: beyond `index.memory_rows`, too, the nearest row that passes is found, though many others lie nearer."""
     world = SearchWorld(tmp_path)
-    world.talk("crowd", [("alice", "the harbour at night")] * 700)
-    world.talk("rare", [("alice", "some boat in a harbour")])
+    world.say("crowd", [("alice", "the harbour at night")] * 700)
+    world.say("rare", [("alice", "some boat in a harbour")])
     world.index.close()
     world.index = SqliteIndex(tmp_path / ".index", memory_rows=memory_rows)
-    world.index.use_model(world.embedder.id)
+    world.index.use_model(world.model.id)
     result = world.ask("the harbour at night", method="vector", filters=RARE, evidence=5)
     assert [one.session_id for one in result.evidence] == ["rare"]
     assert [hit.session_id for hit in result.episodes] == ["rare"]

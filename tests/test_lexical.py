@@ -13,12 +13,12 @@ from cairn.retrieval.lexical import NoteScan
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Space
-from tests.index_world import ALICE, BOB, DAY, World, by_words
+from tests.world import ALICE, BOB, DAY, Indexed, by_words
 
 
 @pytest.fixture
 def world(tmp_path):
-    made = World(tmp_path)
+    made = Indexed(tmp_path)
     yield made
     made.close()
 

@@ -17,6 +17,7 @@ import pytest
 import cairn
 from cairn.aio import AsyncMemory
 from cairn.config import load
+from cairn.engines.database import Database
 from cairn.operations.table import operations_of
 from cairn.retrieval import indexer
 from cairn.seams import Locator
@@ -109,9 +110,14 @@ def test_a_queue_in_other_hands_holds_nobody_up(tmp_path, monkeypatch):
         memory.flush("s1")
         memory.parts.engine.run_due(seconds=LONG)
         patience = []
-        jobs = memory.parts.engine.jobs
-        real = jobs._database.write
-        monkeypatch.setattr(jobs._database, "write", lambda *a, **k: (patience.append(k), real(*a, **k))[1])
+        real = Database.write
+
+        def told(database, *given, **more):
+            if database.path.name == "ome.db":
+                patience.append(more)
+            return real(database, *given, **more)
+
+        monkeypatch.setattr(Database, "write", told)
         holder = sqlite3.connect(tmp_path / ".index" / "sqlite" / "ome.db", isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         memory.add("s2", said("ann", "My sister Vera lives in Porto.", 5000))

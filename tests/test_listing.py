@@ -10,14 +10,14 @@ from cairn.errors import Invalid
 from cairn.notes.notebook import Draft
 from cairn.retrieval.listing import GetRequest, Listing
 from cairn.types import Scope, Space
-from tests.index_world import DAY, World
+from tests.world import DAY, Indexed
 
 BOT = Scope(Space(), "agent", "bot")
 
 
 @pytest.fixture
 def world(tmp_path):
-    made = World(tmp_path)
+    made = Indexed(tmp_path)
     yield made
     made.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.engines import tree
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.engines.locks import FileLocks
@@ -775,16 +776,16 @@ def test_a_save_in_the_last_moment_is_met_and_kept(tmp_path: Path, monkeypatch: 
         threading.Event().wait(0.08 if settled else 0)
         _, version = storage.read_version(NOTE)
         assert ("=" in version) is not settled
-        look, looks = storage._expect, []
+        exchange, saves = tree.exchanging(), ["saved meanwhile"]
+        assert exchange is not None
 
-        def then_save(*args: object, look=look, looks=looks, **final: bool) -> None:
-            look(*args, **final)
-            looks.append(args)
-            if len(looks) == 1:
-                path.with_name("editor").write_text("saved meanwhile")
+        def save_first(*names: object, exchange=exchange, saves=saves) -> int:
+            if saves:
+                path.with_name("editor").write_text(saves.pop())
                 path.with_name("editor").replace(path)
+            return exchange(*names)
 
-        monkeypatch.setattr(storage, "_expect", then_save)
+        monkeypatch.setattr(tree, "exchanging", lambda save_first=save_first: save_first)
         with pytest.raises(Conflict):
             storage.write(NOTE, "machine", expect=version)
         monkeypatch.undo()
@@ -796,10 +797,15 @@ def test_a_note_made_in_the_last_moment_is_not_overwritten(tmp_path: Path, monke
     """P4: "nothing there" is held up to the very creation of the name."""
     storage = DeviceLocalBackend(tmp_path)
     path = tmp_path / NOTE.key
-    look = storage._expect
-    monkeypatch.setattr(
-        storage, "_expect", lambda *a, **f: (look(*a, **f), path.exists() or path.write_text("theirs"))
-    )
+    exchange = tree.exchanging()
+    assert exchange is not None
+
+    def then_made(*names: object) -> int:
+        answer = exchange(*names)
+        path.write_text("theirs")
+        return answer
+
+    monkeypatch.setattr(tree, "exchanging", lambda: then_made)
     with pytest.raises(Conflict):
         storage.write(NOTE, "mine", expect="")
     assert path.read_text() == "theirs"

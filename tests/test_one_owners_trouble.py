@@ -9,8 +9,8 @@ import pytest
 import cairn
 from cairn.errors import StorageFailed
 from tests.surfaces.served import serving
-from tests.talk_kit import Kit, said
 from tests.waiting import until
+from tests.world import World, said
 
 AT = 1_780_000_000_000
 OPTIONS = {"embedding__provider": "none", "background": False}
@@ -149,7 +149,7 @@ def test_a_folder_that_clashes_after_the_add_is_named_and_tried_again(tmp_path):
 
 def test_an_episode_that_was_removed_while_another_waits_stays_removed(tmp_path):
     """Whose episode was written is noted in the log: trying again for Bob does not write Zoe's anew."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     kit.add("first", said("tea", who="bob"))
     kit.flush("first")
     note, kept = latin_1(tmp_path, "bob")
@@ -163,7 +163,7 @@ def test_an_episode_that_was_removed_while_another_waits_stays_removed(tmp_path)
     kit.notebook.remove(locator, [entry.id])
     note.write_text(kept)
 
-    later = Kit(tmp_path)
+    later = World(tmp_path)
     assert later.capture.recover() == 1
     assert sorted(owner for owner, _ in later.episodes()) == ["bob", "bob"]
     assert later.log().pending == []
@@ -171,7 +171,7 @@ def test_an_episode_that_was_removed_while_another_waits_stays_removed(tmp_path)
 
 def test_an_add_whose_episode_the_disk_refuses_says_what_it_has_written(tmp_path, monkeypatch):
     """The messages are durable, so the call answers so; the next one writes the episode."""
-    kit = Kit(tmp_path, max_messages=2)
+    kit = World(tmp_path, capture__max_messages=2)
 
     def refuse(*args, **kwargs):
         raise StorageFailed("The disk is full.")
@@ -188,7 +188,7 @@ def test_an_add_whose_episode_the_disk_refuses_says_what_it_has_written(tmp_path
 
 def test_a_cell_that_waits_does_not_make_every_add_try_again(tmp_path, monkeypatch):
     """Each failure makes the pause longer, so a session with trouble stays as quick as others; a flush insists."""
-    kit = Kit(tmp_path, max_messages=2)
+    kit = World(tmp_path, capture__max_messages=2)
     tried = []
 
     def refuse(*args, **kwargs):

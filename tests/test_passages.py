@@ -16,7 +16,7 @@ from cairn.retrieval.answers import SearchResult, shortened, tokens_of, within_b
 from cairn.retrieval.late import late_matches, weighed
 from cairn.retrieval.search import SearchRequest
 from cairn.seams.models import TokenVectors
-from tests.search_world import ALICE, SearchWorld
+from tests.world import ALICE, SearchWorld
 
 FILLER = "The meeting went on about the budget of the second quarter and nothing was decided there. "
 NEEDLE = "The spare key of the boathouse hangs behind the green oar."
@@ -51,7 +51,7 @@ def world(tmp_path):
 
 def test_a_long_message_is_found_and_shown_by_the_passage_that_answers(world):
     """Evidence is the passage with its place in the whole, and the message's id for the rest."""
-    world.talk("s1", [("alice", LONG), ("alice", "We had soup for lunch."), ("alice", "The oar is green.")])
+    world.say("s1", [("alice", LONG), ("alice", "We had soup for lunch."), ("alice", "The oar is green.")])
     found = world.ask("where is the spare key of the boathouse", evidence=3).evidence
     assert found[0].message_id == "m_s1_0"
     assert NEEDLE in found[0].text
@@ -74,7 +74,7 @@ def test_a_long_entry_is_found_by_a_passage_of_it(world):
 
 def test_an_answer_is_kilobytes_however_long_the_talk_was(world):
     """Long episodes come as summary and the best of what was said; their length says what is left out."""
-    world.talk("s1", [("alice", LONG + f" part {n}") for n in range(40)])
+    world.say("s1", [("alice", LONG + f" part {n}") for n in range(40)])
     result = world.ask("where is the spare key of the boathouse")
     assert len(json.dumps(result.as_data())) < 16_000
     [episode] = result.as_data()["episodes"]
@@ -84,7 +84,7 @@ def test_an_answer_is_kilobytes_however_long_the_talk_was(world):
 
 def test_a_budget_passes_over_what_does_not_fit_and_is_never_empty_where_something_fits(world):
     """Evidence that is too long is skipped for what fits; where none fits the best of it is shortened."""
-    world.talk("s1", [("alice", LONG), ("alice", "The boathouse key is spare.")])
+    world.say("s1", [("alice", LONG), ("alice", "The boathouse key is spare.")])
     result = world.ask("where is the spare key of the boathouse", evidence=2)
     texts = [item.text for item in within_budget(result, 20).evidence]
     assert texts == ["The boathouse key is spare."]
@@ -137,7 +137,7 @@ class Spelling(HashingEmbedder):
 def test_word_pieces_are_kept_by_row_and_go_with_it(tmp_path):
     """The index gives them by row and scope, and nothing of them stays when their row went."""
     world = SearchWorld(tmp_path, Spelling(256))
-    world.talk("s1", [("alice", "The key hangs behind the oar"), ("alice", LONG)])
+    world.say("s1", [("alice", "The key hangs behind the oar"), ("alice", LONG)])
     waiting = world.index.pending(100)
     assert not waiting
     corpus = world.index.corpus(ALICE)
@@ -160,7 +160,7 @@ def test_word_pieces_are_kept_by_row_and_go_with_it(tmp_path):
 def test_a_script_without_meaning_is_answered_by_its_words(tmp_path):
     """Where the model has no words for the question, what is near by it counts for nothing."""
     world = SearchWorld(tmp_path, Spelling(256))
-    world.talk("s1", [("alice", "ключ висит за веслом"), ("alice", "мы ели суп")])
+    world.say("s1", [("alice", "ключ висит за веслом"), ("alice", "мы ели суп")])
     result = world.ask("где ключ", evidence=2, explain=True)
     assert result.evidence[0].text == "ключ висит за веслом"
     assert "cosine" not in result.evidence[0].explain

@@ -22,7 +22,7 @@ from cairn.retrieval.rank import (
     top,
 )
 from cairn.retrieval.search import SearchRequest
-from tests.search_world import ALICE, NOON, SearchWorld
+from tests.world import ALICE, NOON, SearchWorld
 
 PAIR = [
     ("maria", "I went to the ceramics class on Friday"),
@@ -46,7 +46,7 @@ def question(world, text):
 
 def test_the_named_speaker_is_preferred(world):
     """Two people said the same; the question names one of them."""
-    world.talk("s1", PAIR)
+    world.say("s1", PAIR)
     for name, sender in (("Maria", "maria"), ("John", "john")):
         [first, *_] = world.ask(f"When did {name} go to the ceramics class?", evidence=2).evidence
         assert first.sender_id == sender
@@ -54,16 +54,16 @@ def test_the_named_speaker_is_preferred(world):
 
 def test_names_mean_nothing_where_there_is_no_pair(world):
     """A person with an assistant, or a crowd, gives no author prior and keeps the name as a search word."""
-    world.talk("s1", [("maria", "I like ceramics"), ("assistant", "Maria should visit the ceramics museum")])
+    world.say("s1", [("maria", "I like ceramics"), ("assistant", "Maria should visit the ceramics museum")])
     assert question(world, "What did Maria like?").author == -1
     assert "maria" in question(world, "What did Maria like?").terms
-    world.talk("s2", [(f"person{chr(97 + n)}", "hello there") for n in range(20)])
+    world.say("s2", [(f"person{chr(97 + n)}", "hello there") for n in range(20)])
     assert question(world, "What did persona say?").author == -1
 
 
 def test_in_a_crowd_a_name_is_found_beside_its_words(world):
     """Twenty people, one of them named: what she said comes first although her name is not in it."""
-    world.talk(
+    world.say(
         "s1",
         [(f"person{chr(97 + n)}", "The release is late") for n in range(20)]
         + [("priya", "The release is done")],
@@ -73,23 +73,23 @@ def test_in_a_crowd_a_name_is_found_beside_its_words(world):
 
 def test_a_turn_that_answers_borrows_from_its_question(world):
     """ "A blue bowl" shares no word with the question, but follows the one that does."""
-    world.talk("s1", PAIR)
-    world.talk("s2", [("maria", "The weather is fine"), ("john", "Yes it is")])
+    world.say("s1", PAIR)
+    world.say("s2", [("maria", "The weather is fine"), ("john", "Yes it is")])
     texts = [item.text for item in world.ask("What did you make there?", evidence=3).evidence]
     assert "A blue bowl" in texts
 
 
 def test_dates_in_the_question_prefer_that_time(world):
     """The same words on two days: the day that is named wins."""
-    world.talk("early", [("maria", "We went camping"), ("john", "Cool")], day="2026-03-07")
-    world.talk("late", [("maria", "We went camping"), ("john", "Cool")], day="2026-05-20")
+    world.say("early", [("maria", "We went camping"), ("john", "Cool")], day="2026-03-07")
+    world.say("late", [("maria", "We went camping"), ("john", "Cool")], day="2026-05-20")
     for words, session in (("on 7 March 2026", "early"), ("in May 2026", "late"), ("on 20 May", "late")):
         assert world.ask(f"Who went camping {words}?", evidence=1).evidence[0].session_id == session
 
 
 def test_when_questions_prefer_words_of_time(world):
     """Asked when, a line that names a time comes before one that does not."""
-    world.talk("s1", [("maria", "The concert was great"), ("john", "The concert was last Friday")])
+    world.say("s1", [("maria", "The concert was great"), ("john", "The concert was last Friday")])
     assert world.ask("When was the concert?", evidence=1).evidence[0].text == "The concert was last Friday"
     assert question(world, "When Maria left, what did she say?").wants_time is False
 
@@ -98,10 +98,10 @@ def test_scores_do_not_depend_on_the_other_owner(tmp_path):
     """Order and cosine of one owner's rows are the same whether or not others have rows."""
     alone, crowded = SearchWorld(tmp_path / "a"), SearchWorld(tmp_path / "b")
     for world in (alone, crowded):
-        world.talk("s1", PAIR)
+        world.say("s1", PAIR)
     from cairn.types import Scope, Space
 
-    crowded.talk("s9", [("maria", "ceramics class " * 5)] * 10, Scope(Space(), "user", "other"))
+    crowded.say("s9", [("maria", "ceramics class " * 5)] * 10, Scope(Space(), "user", "other"))
     orders = [[e.message_id for e in w.ask("ceramics class", evidence=5).evidence] for w in (alone, crowded)]
     assert orders[0] == orders[1]
     alone.close()
@@ -122,11 +122,11 @@ def test_large_scopes_are_answered_from_disk_alike(tmp_path):
     world = SearchWorld(tmp_path)
     from cairn.engines.rows import SqliteIndex
 
-    world.talk("s1", PAIR)
+    world.say("s1", PAIR)
     full = world.ask("ceramics class", evidence=2).evidence
     world.index.close()
     world.index = SqliteIndex(tmp_path / ".index", memory_rows=1)
-    world.index.use_model(world.embedder.id)
+    world.index.use_model(world.model.id)
     assert world.index.corpus(ALICE).vectors is None
     result = world.searcher().search(SearchRequest("ceramics class", user_id="alice", evidence=2))
     assert {e.message_id for e in result.evidence} == {e.message_id for e in full}
@@ -174,8 +174,8 @@ def test_days_match_softly():
 
 def test_neighbours_stay_inside_their_session(world):
     """The last turn of one session is not the neighbour of the first of the next."""
-    world.talk("s1", PAIR[:2])
-    world.talk("s2", PAIR[2:])
+    world.say("s1", PAIR[:2])
+    world.say("s2", PAIR[2:])
     talk = talk_of(world.index.corpus(ALICE))
     values = np.arange(1, 6, dtype=np.float32)
     assert talk.before(values).tolist() == [0, 1, 0, 3, 4]
@@ -254,7 +254,7 @@ def test_a_word_that_only_one_message_has_decides_in_a_small_memory(tmp_path):
     """Thirty-one long messages that differ in one word: each is found by its word, first."""
     world = SearchWorld(tmp_path)
     line = "The nightly export of the ledger ran late again because of the slow queue, so I restarted worker {} by hand "
-    world.talk("s1", [("alice", line.format(f"zebra{n:02d}") * 6) for n in range(31)])
+    world.say("s1", [("alice", line.format(f"zebra{n:02d}") * 6) for n in range(31)])
     found = [
         world.ask(f"what happened with zebra{n:02d}?", evidence=1).evidence[0].message_id for n in range(31)
     ]
@@ -267,8 +267,8 @@ def test_a_word_that_only_one_message_has_decides_in_a_small_memory(tmp_path):
 
 def test_priors_of_talk_among_people_are_silent_where_a_machine_speaks(world):
     """Length, being asked, and following a question say nothing about a message of a chat with an assistant."""
-    world.talk("people", [("maria", "How was the harbour?"), ("john", "The harbour was calm")])
-    world.talk(
+    world.say("people", [("maria", "How was the harbour?"), ("john", "The harbour was calm")])
+    world.say(
         "chat",
         [
             ("alice", "I moved the harbour job to cron. How do I test it?"),
@@ -303,7 +303,7 @@ def test_a_message_that_also_states_something_is_not_only_a_question():
 
 def test_who_asks_about_themselves_is_answered_with_their_own_words(world):
     """ "my", asked by the owner: what they said comes before an assistant's longer text about the same."""
-    world.talk(
+    world.say(
         "chat",
         [
             ("alice", "My first sprint ends on 29 March and I want to plan it"),
@@ -318,9 +318,9 @@ def test_who_asks_about_themselves_is_answered_with_their_own_words(world):
 
 def test_what_was_said_later_on_one_matter_comes_first(world):
     """Of two messages of one sender that lie near each other and answer alike, the newer is first; scores go with places."""
-    world.talk("old", [("maria", "The trip is on 12 June.")], day="2026-05-01")
-    world.talk("new", [("maria", "The trip is on 13 June, that is final.")], day="2026-05-09")
-    world.talk("else", [("john", "The trip is on my mind.")], day="2026-05-10")
+    world.say("old", [("maria", "The trip is on 12 June.")], day="2026-05-01")
+    world.say("new", [("maria", "The trip is on 13 June, that is final.")], day="2026-05-09")
+    world.say("else", [("john", "The trip is on my mind.")], day="2026-05-10")
     corpus = world.index.corpus(ALICE)
     talk = talk_of(corpus)
     by_day = np.argsort(talk.day).tolist()
@@ -340,9 +340,9 @@ def test_what_was_said_later_on_one_matter_comes_first(world):
 def test_a_list_is_not_filled_by_one_session(tmp_path):
     """Where several things are asked for, each session gives some; where one thing is, the best come as they are."""
     world = SearchWorld(tmp_path)
-    world.talk("saga", [("carol", f"I finished a book of the saga, number {n}.") for n in range(6)])
+    world.say("saga", [("carol", f"I finished a book of the saga, number {n}.") for n in range(6)])
     for n in range(4):
-        world.talk(f"day{n}", [("carol", f"I finished a book by the lake{n}."), ("carol", "It rained.")])
+        world.say(f"day{n}", [("carol", f"I finished a book by the lake{n}."), ("carol", "It rained.")])
     several, one = (
         [item.session_id for item in world.ask(query, evidence=6).evidence]
         for query in ("Which books did I finish?", "Which book did I finish?")

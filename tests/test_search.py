@@ -17,7 +17,7 @@ from cairn.retrieval.fitting import falling, fit_by_words, fits_of
 from cairn.retrieval.lexical import ScannedScope
 from cairn.seams import Completion, Embedder
 from cairn.types import Freshness, Message, Scope, Space
-from tests.search_world import ALICE, SearchWorld
+from tests.world import ALICE, SearchWorld
 
 BOB = Scope(Space(), "user", "bob")
 GARDEN = [
@@ -36,8 +36,8 @@ OFFICE = [
 @pytest.fixture
 def world(tmp_path):
     made = SearchWorld(tmp_path)
-    made.talk("garden", GARDEN)
-    made.talk("office", OFFICE, day="2026-05-20")
+    made.say("garden", GARDEN)
+    made.say("office", OFFICE, day="2026-05-20")
     yield made
     made.close()
 
@@ -126,7 +126,7 @@ def test_no_answer_leaves_its_scope(tmp_path):
         for owner in ("alice", "bob")
     ]
     for number, scope in enumerate(scopes):
-        world.talk(
+        world.say(
             f"s{number}", [(scope.owner, f"The launch code of scope{number} is purple tomatoes")], scope
         )
         for kind in ("memory", "agent_case", "agent_skill", "atomic_fact", "profile", "foresight"):
@@ -349,7 +349,7 @@ def test_vectors_of_another_model_are_not_compared(world):
             raise AssertionError("must not be asked")
 
     class Failing(Embedder):
-        id, dimensions = world.embedder.id, 256
+        id, dimensions = world.model.id, 256
 
         def embed(self, texts):
             raise Unavailable("the service is down")
@@ -366,11 +366,11 @@ def test_query_vectors_are_remembered(world):
     calls: list[int] = []
 
     class Counting(Embedder):
-        id, dimensions = world.embedder.id, 256
+        id, dimensions = world.model.id, 256
 
         def embed(self, texts):
             calls.append(len(texts))
-            return world.embedder.embed(texts)
+            return world.model.embed(texts)
 
     counting = Counting()
     searcher = world.searcher(embedder=lambda: counting)
@@ -516,7 +516,7 @@ def test_many_threads_share_a_searcher(world):
 )
 def test_every_script_is_found_unconfigured(world, asked, found):
     """Two-character words, other scripts, accents and code names are found by plain keyword search."""
-    world.talk("extra", [("alice", "Nothing to see here"), ("alice", found)])
+    world.say("extra", [("alice", "Nothing to see here"), ("alice", found)])
     assert found in [item.text for item in world.ask(asked, method="keyword", evidence=3).evidence]
 
 
@@ -538,8 +538,8 @@ def test_injection_says_nothing_rather_than_junk(tmp_path):
     if folder is None:
         pytest.skip("the local model is not installed: run `make setup`")
     world = SearchWorld(tmp_path, MiniLM(folder, threads=1))
-    world.talk("garden", GARDEN)
-    world.talk("office", OFFICE)
+    world.say("garden", GARDEN)
+    world.say("office", OFFICE)
     for query in (
         "Which port does PostgreSQL listen on?",
         "Who purchased a musical instrument?",

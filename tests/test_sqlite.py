@@ -10,10 +10,10 @@ import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from cairn.engines import database
 from cairn.engines.database import Database, _Connection
 from cairn.engines.jobs import SqliteJobs
 from cairn.engines.sqlite import MAX_RETRIES, SqliteState
@@ -208,27 +208,36 @@ def _counter(path: Path) -> Database:
     return Database(path, "CREATE TABLE told(word TEXT)", version=1)
 
 
+def _once_after(monkeypatch, statement, act):
+    """Let `act` happen right after some connection has run `statement` for the first time."""
+    connect, waiting = sqlite3.connect, [act]
+
+    def watched(*args, factory=sqlite3.Connection, **more):
+        class Watched(factory):
+            def execute(self, sql, *given):
+                found = super().execute(sql, *given)
+                if sql != statement or not waiting:
+                    return found
+                row = found.fetchone()
+                found.close()
+                waiting.pop()()
+                return SimpleNamespace(fetchone=lambda: row)
+
+        return connect(*args, factory=Watched, **more)
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+
+
 def test_two_who_make_the_file_at_once_agree_on_it(tmp_path, monkeypatch):
     """The guard lies in the folder that may vanish, so both may believe that they are the first."""
     path = tmp_path / "sqlite" / "told.db"
     first, second = _counter(path), _counter(path)
 
-    class Slow(database._Connection):
-        def execute(self, sql, *args):
-            found = super().execute(sql, *args)
-            if sql == "PRAGMA user_version" and not second._identity:
-                rows = found.fetchall()
-                monkeypatch.setattr(database, "_Connection", quick)
-                (path.parent / ".opening").unlink()
-                second.write(lambda db: db.execute("INSERT INTO told VALUES ('second')"))
-                return iter_of(rows)
-            return found
+    def meanwhile():
+        (path.parent / ".opening").unlink()
+        second.write(lambda db: db.execute("INSERT INTO told VALUES ('second')"))
 
-    def iter_of(rows):
-        return type("Rows", (), {"fetchone": staticmethod(lambda: rows[0])})
-
-    quick = database._Connection
-    monkeypatch.setattr(database, "_Connection", Slow)
+    _once_after(monkeypatch, "PRAGMA user_version", meanwhile)
     first.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))
     assert second.read(lambda db: db.execute("SELECT count(*) FROM told").fetchone()) == (2,)
     assert first.generation == second.generation
@@ -240,15 +249,12 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_not_taken_for_the_new_one
     """Whoever wrote into the old file, which has no name any more, would be heard by nobody."""
     path = tmp_path / "sqlite" / "told.db"
     first, second = _counter(path), _counter(path)
-    prepare = first._prepare
 
-    def interrupted(connection):
-        prepare(connection)
-        if not second._identity:
-            shutil.rmtree(path.parent)
-            assert second.generation
+    def meanwhile():
+        shutil.rmtree(path.parent)
+        assert second.generation
 
-    monkeypatch.setattr(first, "_prepare", interrupted)
+    _once_after(monkeypatch, "SELECT generation FROM birth", meanwhile)
     first.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))
     assert second.read(lambda db: db.execute("SELECT word FROM told").fetchall()) == [("first",)]
     first.close()

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 from cairn.strategies import cells
 from cairn.types import Scope
-from tests.talk_kit import SPACE, Kit, said
+from tests.world import SPACE, World, said
 
 
 def test_a_session_that_grows_is_counted_once(tmp_path, monkeypatch):
     """A cell read again and again as its session grows neither fills the cache nor breaks it."""
     monkeypatch.setattr(cells, "_MESSAGES_KEPT", 6)
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     kit.add("s", said("the first stretch", 1), said("and its second line", 2))
     [cell_id] = kit.flush("s").cell_ids
     reader = cells.Cells(kit.notebook, kit.journals)

@@ -19,8 +19,8 @@ from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy
 from cairn.strategies import options as ome
 from cairn.strategies.cron import Cron
 from cairn.types import CellEvent
-from tests.strategies_kit import START, World, case_steps, trajectory
 from tests.waiting import calls_of
+from tests.world import TALKED, MovedClock, World, case_steps, trajectory
 
 TALK = [
     ("Caroline", "I went to a LGBTQ support group yesterday."),
@@ -30,7 +30,7 @@ TALK = [
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path / "root")
+    return World(tmp_path / "root", clock=MovedClock(datetime(2026, 11, 15, 12, tzinfo=UTC)))
 
 
 class Stumbling(Strategy):
@@ -66,7 +66,7 @@ def test_an_event_gives_every_derived_kind_and_a_repeat_gives_nothing(world: Wor
     assert world.engine.handle(event) == 0
     assert "Caroline: I went to a LGBTQ support group yesterday (7 May 2023)." in world.facts("caroline")
     assert world.entries("foresight", "melanie")[0].inline["end_time"] == "2023-06-30"
-    assert (world.directory / "default_app/default_project/users/melanie/user.md").exists()
+    assert (world.folder / "default_app/default_project/users/melanie/user.md").exists()
 
 
 def test_state_lives_in_ome_db(world: World):
@@ -80,10 +80,10 @@ def test_state_lives_in_ome_db(world: World):
         other.start()
         other.join()
         assert done == [0]
-    assert (world.directory / ".index/sqlite/ome.db").exists()
+    assert (world.folder / ".index/sqlite/ome.db").exists()
     world.run()
     assert {run.status for run in world.engine.runs()} == {"done", "skipped"}
-    with sqlite3.connect(world.directory / ".index/sqlite/ome.db") as db:
+    with sqlite3.connect(world.folder / ".index/sqlite/ome.db") as db:
         assert db.execute("SELECT sum(value) FROM counters").fetchone() == (6,)
     db.close()
 
@@ -93,7 +93,7 @@ def test_a_vanished_queue_is_found_again_from_the_notes(world: World):
     world.run(world.talk(TALK))
     before = world.tree()
     world.engine.handle(world.talk(TALK[:1], session="s2"))
-    shutil.rmtree(world.directory / ".index")
+    shutil.rmtree(world.folder / ".index")
 
     world.run()
 
@@ -108,8 +108,8 @@ def test_derived_kinds_are_recognised_without_queue_and_without_journal(world: W
     """With ome.db and derived.jsonl both gone the notes themselves say what was done; nothing is doubled."""
     world.run(world.talk(TALK))
     before = world.tree()
-    shutil.rmtree(world.directory / ".index")
-    (world.directory / "default_app/default_project/journal/derived.jsonl").unlink()
+    shutil.rmtree(world.folder / ".index")
+    (world.folder / "default_app/default_project/journal/derived.jsonl").unlink()
 
     world.fresh_engine().recover()
     world.run()
@@ -138,9 +138,9 @@ def test_a_failure_is_retried_with_backoff_then_set_aside_with_its_reason(world:
 
     assert engine.run_due() == 0
     assert engine.run_due() == 0, "not due before its second has passed"
-    world.clock.forward(seconds=1)
+    world.clock.move(seconds=1)
     assert engine.run_due() == 0
-    world.clock.forward(seconds=2)
+    world.clock.move(seconds=2)
     assert engine.run_due() == 1
 
     (run,) = engine.runs(status="dead")
@@ -171,7 +171,7 @@ def test_an_unavailable_disk_is_waited_for_and_never_kills_a_job(world: World):
     engine.handle(world.talk(TALK))
     for _ in range(12):
         engine.run_due()
-        world.clock.forward(seconds=20)
+        world.clock.move(seconds=20)
 
     assert engine.run_due() == 1
     assert engine.runs()[0].status == "done"
@@ -192,7 +192,7 @@ def test_a_removed_episode_is_a_named_outcome(world: World):
 def test_forgotten_words_are_a_named_outcome(world: World):
     """A cell whose messages were forgotten before the run is skipped with the reason."""
     event = world.talk(TALK)
-    (world.directory / "default_app/default_project/sessions/s1.jsonl").unlink()
+    (world.folder / "default_app/default_project/sessions/s1.jsonl").unlink()
 
     world.run(event)
 
@@ -206,7 +206,7 @@ def test_a_clock_set_back_does_not_strand_work(world: World):
     world.storage.write(Locator("ome.toml"), "")
     engine.handle(world.talk(TALK))
     engine.run_due()
-    world.clock.forward(days=-300)
+    world.clock.move(days=-300)
 
     assert engine.run_due() == 1
 
@@ -219,7 +219,7 @@ def test_the_template_is_valid_and_says_the_defaults(world: World):
     defaults = world.engine._live.defaults
     assert ome.parse(ome.template(), defaults) == (defaults, {})
     assert not defaults["reflect_episodes"].enabled
-    assert (world.directory / "ome.toml").read_text() == ome.template()
+    assert (world.folder / "ome.toml").read_text() == ome.template()
 
 
 def test_a_switch_is_live_without_a_restart(world: World):
@@ -311,7 +311,7 @@ def test_a_gate_counts_events_before_it_opens(world: World):
     for n in range(3, 6):
         world.run(world.talk(TALK, session=f"s{n}"))
     assert world.engine.jobs.counts()["extract_user_profile"]["held"] == 6
-    world.clock.forward(seconds=61)
+    world.clock.move(seconds=61)
     world.run()
     assert "held" not in world.engine.jobs.counts()["extract_user_profile"]
 
@@ -320,13 +320,13 @@ def test_idle_seconds_wait_for_quiet(world: World):
     """E122: each new event of the same owner moves the due time along."""
     world.configure("[strategies.extract_atomic_facts]\nidle_seconds = 30\n")
     world.run(world.talk(TALK))
-    world.clock.forward(seconds=20)
+    world.clock.move(seconds=20)
     world.run(world.talk(TALK, session="s2"))
-    world.clock.forward(seconds=20)
+    world.clock.move(seconds=20)
     world.run()
     assert world.facts("caroline") == []
 
-    world.clock.forward(seconds=11)
+    world.clock.move(seconds=11)
     world.run()
     assert world.facts("caroline")
 
@@ -337,7 +337,7 @@ def test_scan_interval_finds_what_no_event_told_of(world: World):
     world.talk(TALK)
     assert world.run() == 0
     world.configure("[strategies.extract_atomic_facts]\nscan_interval_seconds = 10\n")
-    world.clock.forward(seconds=11)
+    world.clock.move(seconds=11)
     world.run()
     assert world.facts("caroline")
 
@@ -391,7 +391,7 @@ def test_a_schedule_is_kept_and_a_long_sleep_runs_it_once(world: World):
     assert (
         world.engine.jobs.schedule("reflect_episodes")[1] == datetime(2026, 11, 16, 2, tzinfo=UTC).timestamp()
     )  # type: ignore[index]
-    world.clock.forward(days=40)
+    world.clock.move(days=40)
 
     world.run()
 
@@ -400,7 +400,7 @@ def test_a_schedule_is_kept_and_a_long_sleep_runs_it_once(world: World):
         f"2026-11-16T02:00:00/default/default/user/{o}" for o in ("caroline", "melanie")
     ]
     assert len(world.entries("episode", "caroline")) == 3
-    world.clock.forward(days=-100)
+    world.clock.move(days=-100)
     world.run()
     assert world.engine.list()[-1].next_at < datetime(2026, 9, 30, tzinfo=UTC)  # type: ignore[operator]
 
@@ -431,12 +431,10 @@ def test_skipped_inputs_are_journalled_and_not_redone(world: World):
     world.run(world.talk([("Ana", "Hey!"), ("Bo", "Hi there!")]))
     lines = [
         json.loads(x)
-        for x in (world.directory / "default_app/default_project/journal/derived.jsonl")
-        .read_text()
-        .splitlines()
+        for x in (world.folder / "default_app/default_project/journal/derived.jsonl").read_text().splitlines()
     ]
     assert {x["reason"] for x in lines} >= {"nothing was stated", "nothing lies ahead in it"}
-    shutil.rmtree(world.directory / ".index")
+    shutil.rmtree(world.folder / ".index")
 
     assert world.run() == 0
 
@@ -465,7 +463,7 @@ def test_every_derived_note_checks_against_the_note_format(world: World):
     for number in range(3):
         task = f"The nightly backup of db{number} fails with exit code 2, please find out why and fix it."
         lines = trajectory(task, steps=case_steps(), final="The cause was the old port; it works again.")
-        world.run(world.talk(lines, session=f"ops{number}", at=START + timedelta(days=number)))
+        world.run(world.talk(lines, session=f"ops{number}", at=TALKED + timedelta(days=number)))
     world.run(world.talk(TALK))
     world.engine.trigger("reflect_episodes", force=True)
     kinds = set()

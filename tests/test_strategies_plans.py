@@ -12,7 +12,7 @@ from cairn.strategies.foresight import foresights_of
 from cairn.strategies.profile import claims_of
 from cairn.strategies.statements import statements_of
 from cairn.types import Message
-from tests.strategies_kit import World
+from tests.world import World
 
 SAID_AT = datetime(2026, 11, 11, 12, tzinfo=UTC)  # a Wednesday
 

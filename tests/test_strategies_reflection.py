@@ -15,7 +15,7 @@ from cairn.errors import NotFound
 from cairn.strategies.reflection import Fact, fates_of, narrative_of
 from cairn.timetravel.runs import TakenBack
 from cairn.types import Scope, Space
-from tests.strategies_kit import START, ScriptedWriter, World
+from tests.world import TALKED, ScriptedWriter, World
 
 ANA = Scope(Space(), "user", "ana")
 JOURNAL = "default_app/default_project/journal/reflection.jsonl"
@@ -32,7 +32,7 @@ def story(world: World, count: int = 3, *, days: int = 1) -> None:
             world.talk(
                 [("Ana", text), ("Bo", "I like the Oslo marathon.")],
                 session=f"s{n}",
-                at=START + timedelta(days=n * days),
+                at=TALKED + timedelta(days=n * days),
             )
         )
 
@@ -48,7 +48,7 @@ def world(tmp_path: Path) -> World:
 
 
 def ledger(world: World) -> list[dict]:
-    return [json.loads(line) for line in (world.directory / JOURNAL).read_text().splitlines()]
+    return [json.loads(line) for line in (world.folder / JOURNAL).read_text().splitlines()]
 
 
 def undo_all(world: World) -> list[TakenBack]:
@@ -123,7 +123,7 @@ def test_a_second_run_finds_nothing_left_to_merge(world: World):
     story(world)
     reflected(world)
     before = world.tree()
-    world.clock.forward(days=7)
+    world.clock.move(days=7)
     reflected(world)
     assert world.tree() == before
 
@@ -137,7 +137,7 @@ def test_undo_restores_every_byte(world: World):
 
     undo_all(world)
     assert world.tree() == before
-    world.clock.forward(days=7)
+    world.clock.move(days=7)
     reflected(world)
     assert world.tree() == before
     with pytest.raises(NotFound, match="to undo"):
@@ -148,7 +148,7 @@ def test_undo_keeps_what_a_person_wrote_since(world: World):
     """A file that was edited after the run loses the narrative and the marks, and keeps the edit."""
     story(world)
     reflected(world)
-    path = world.directory / "default_app/default_project/users/ana/episodes/episode-2023-05-08.md"
+    path = world.folder / "default_app/default_project/users/ana/episodes/episode-2023-05-08.md"
     path.write_text(path.read_text() + "\nA line of my own.\n")
 
     done = undo_all(world)
@@ -231,7 +231,7 @@ def test_reflection_conserves_every_fact_id(texts: list[str]):
     assert [f.id for f in first] == [f.id for f in facts]
 
     class Member:
-        at = START
+        at = TALKED
         text = "s"
 
         class entry:
@@ -254,7 +254,7 @@ def test_undo_is_byte_identical_for_any_week(gaps: list[int], seed: int):
     """Random weeks: reflect, undo, and the tree is what it was."""
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory) / "root")
-        at = START
+        at = TALKED
         for n, gap in enumerate(gaps):
             at += timedelta(days=gap, minutes=seed % 97)
             world.run(

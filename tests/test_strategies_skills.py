@@ -15,7 +15,7 @@ import yaml
 from cairn.errors import Invalid
 from cairn.notes.format import parse_note
 from cairn.strategies.skills import portable
-from tests.strategies_kit import START, World, case_steps, trajectory
+from tests.world import TALKED, World, case_steps, trajectory
 
 FINAL = "The backup used the old port 5432. PostgreSQL listens on 5433 now; the backup works again."
 SKILLS = "default_app/default_project/agents/ops_agent/skills"
@@ -33,13 +33,13 @@ def solve(world: World, number: int, task: str = "", **more: str) -> None:
         steps=case_steps(),
         final=more.get("final", FINAL),
         thanks=more.get("thanks", "Thanks, works."),
-        at=START + timedelta(days=number),
+        at=TALKED + timedelta(days=number),
     )
-    world.run(world.talk(lines, session=f"ops{number}", at=START + timedelta(days=number), mode="agent"))
+    world.run(world.talk(lines, session=f"ops{number}", at=TALKED + timedelta(days=number), mode="agent"))
 
 
 def skill_files(world: World) -> list[Path]:
-    return sorted((world.directory / SKILLS).rglob("SKILL.md"))
+    return sorted((world.folder / SKILLS).rglob("SKILL.md"))
 
 
 def test_a_cluster_of_one_is_no_skill(world: World):
@@ -63,7 +63,7 @@ def test_similar_cases_become_one_skill_that_grows(world: World):
     assert head["confidence"] == pytest.approx(1 - 0.45 * 0.85**4, abs=1e-4)
     assert head["cluster_id"].startswith("cl_")
     assert "1. shell: command=systemctl status backup" in note.body
-    lines = (world.directory / "default_app/default_project/journal/skills.jsonl").read_text().splitlines()
+    lines = (world.folder / "default_app/default_project/journal/skills.jsonl").read_text().splitlines()
     assert [json.loads(line)["cases"] for line in lines] == [2, 3, 4]
 
 
@@ -99,7 +99,7 @@ def test_a_persons_edit_is_never_clobbered(world: World):
 
 def test_a_skill_written_by_hand_covers_its_cases(world: World):
     """A92: a person's own skill on the same thing makes a learned one needless."""
-    folder = world.directory / SKILLS / "skill_backup"
+    folder = world.folder / SKILLS / "skill_backup"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(
         "---\nname: backup\ndescription: The nightly backup of a db fails with exit code, find out why and fix\n---\nDo this.\n"
@@ -133,8 +133,8 @@ def test_skills_survive_the_loss_of_the_index(world: World):
     solve(world, 0)
     solve(world, 1)
     before = world.tree()
-    shutil.rmtree(world.directory / ".index")
-    (world.directory / "default_app/default_project/journal/derived.jsonl").unlink()
+    shutil.rmtree(world.folder / ".index")
+    (world.folder / "default_app/default_project/journal/derived.jsonl").unlink()
     world.run()
     assert world.tree() == before
 

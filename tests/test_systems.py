@@ -54,7 +54,7 @@ def test_what_is_missing_is_named(monkeypatch):
 
 def test_without_an_exchange_of_names_a_save_meanwhile_is_still_met(tmp_path, monkeypatch):
     """Where two names cannot be swapped in one step, the text is compared just before the rename."""
-    monkeypatch.setattr(tree, "_swap", lambda: None)
+    monkeypatch.setattr(tree, "exchanging", lambda: None)
     storage, at = DeviceLocalBackend(tmp_path), Locator("a/note.md")
     storage.write(at, "one\n")
     storage.write(at, "two\n", expect=content_hash("one\n"))
@@ -72,7 +72,7 @@ def test_the_exchange_goes_by_another_name_on_a_mac(monkeypatch):
 
     mac = types.SimpleNamespace(renameatx_np=lambda *given: given)
     monkeypatch.setattr(ctypes, "CDLL", lambda *_a, **_k: mac)
-    assert tree._swap.__wrapped__() is mac.renameatx_np
+    assert tree.exchanging.__wrapped__() is mac.renameatx_np
 
 
 def test_a_flush_reaches_the_disk_of_a_mac(tmp_path, monkeypatch):

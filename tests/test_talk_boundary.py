@@ -11,7 +11,7 @@ from cairn.config import CaptureSettings
 from cairn.errors import Unavailable
 from cairn.talk.boundary import Cut, Stretch, estimated_tokens, message_tokens
 from cairn.types import ToolCall
-from tests.talk_kit import said
+from tests.world import said
 
 SEA = [
     "harbor",

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,10 +16,10 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.errors import CairnError, Invalid, StorageFailed, Unavailable
 from cairn.talk import telling
 from cairn.talk.sessions import message_id, session_locator
+from cairn.testing.faults import Faults
 from cairn.types import ContentItem, Space, ToolCall
-from tests.strategies_kit import ScriptedWriter
-from tests.talk_kit import MAY_8, SPACE, Kit, said
 from tests.waiting import LONG
+from tests.world import MAY_8, SPACE, Death, ScriptedWriter, World, die, happens, is_episode, said
 
 
 class Later:
@@ -33,7 +34,7 @@ class Later:
 
 @pytest.fixture
 def kit(tmp_path):
-    return Kit(tmp_path)
+    return World(tmp_path)
 
 
 def test_add_accumulates_and_flush_extracts(kit):
@@ -75,7 +76,7 @@ def test_the_inbox_lies_outside_the_index(kit):
     kit.add("s1", said("first"), said("second", 1))
 
     assert kit.files() == {"default_app/default_project/sessions/s1.jsonl"}
-    assert [m.text for m in Kit(kit.folder).capture.unprocessed(SPACE, "s1")] == ["first", "second"]
+    assert [m.text for m in World(kit.folder).capture.unprocessed(SPACE, "s1")] == ["first", "second"]
 
 
 def test_the_transcript_of_a_cell_stays_and_is_traced_by_its_id(kit):
@@ -104,7 +105,7 @@ def test_every_user_of_a_group_chat_gets_the_episode(kit):
 
     assert sorted(owner for owner, _ in kit.episodes()) == ["ann", "ben"]
     assert len({entry.inline["parent_id"] for _, entry in kit.episodes()}) == 1
-    assert [(scope.owner, eid) for scope, eid in kit.events[0].episodes] == [("ann", "ep_20230508_00000001"), ("ben", "ep_20230508_00000001")]  # fmt: skip
+    assert [(scope.owner, eid) for scope, eid in kit.cells[0].episodes] == [("ann", "ep_20230508_00000001"), ("ben", "ep_20230508_00000001")]  # fmt: skip
 
 
 def test_a_long_run_belongs_to_the_person_it_is_for_in_every_cell(kit):
@@ -126,8 +127,8 @@ def test_who_joins_later_has_what_was_said_since(kit):
     kit.flush()
     kit.add("s1", said("Hello, I am new here.", 1, who="ben"))
     kit.flush()
-    Kit(kit.folder).add("s1", said("We meet on Monday.", 2))
-    Kit(kit.folder).flush()
+    World(kit.folder).add("s1", said("We meet on Monday.", 2))
+    World(kit.folder).flush()
 
     assert "4411" not in kit.told("ben")
     assert "Monday" in kit.told("ben")
@@ -140,8 +141,8 @@ def test_a_cell_without_a_user_belongs_to_its_agents(kit):
     kit.flush()
 
     assert (kit.folder / "default_app/default_project/agents/bot/episodes/episode-2023-05-08.md").is_file()
-    assert kit.events[0].episodes == ()
-    assert kit.events[0].agents == ("bot",)
+    assert kit.cells[0].episodes == ()
+    assert kit.cells[0].agents == ("bot",)
 
 
 def test_two_messages_in_one_millisecond_are_both_kept(kit):
@@ -158,7 +159,7 @@ def test_the_same_call_twice_is_kept_once(kit):
     """An exact duplicate of a batch is a retry: kept once, answered as before, also by another process."""
     batch = (said("only once", 1), said("and me", 2))
 
-    answers = [kit.add("s1", *batch), kit.add("s1", *batch), Kit(kit.folder).add("s1", *batch)]
+    answers = [kit.add("s1", *batch), kit.add("s1", *batch), World(kit.folder).add("s1", *batch)]
 
     assert {(a.status, a.message_count) for a in answers} == {("accumulated", 2)}
     assert len(kit.log().messages) == 2
@@ -182,11 +183,11 @@ def test_an_idempotency_key_decides_what_is_a_retry(kit):
 
 def test_a_retry_of_an_add_that_extracted_says_so_again(tmp_path):
     """Answered as before: the retry reports the extraction and its cell, and makes no second one."""
-    kit = Kit(tmp_path, max_messages=2)
+    kit = World(tmp_path, capture__max_messages=2)
     batch = (said("one"), said("two", 1))
 
     first = kit.add("s1", *batch)
-    again = Kit(tmp_path, max_messages=2).add("s1", *batch)
+    again = World(tmp_path, capture__max_messages=2).add("s1", *batch)
 
     assert first.status == again.status == "extracted"
     assert first.cell_ids == again.cell_ids
@@ -195,7 +196,7 @@ def test_a_retry_of_an_add_that_extracted_says_so_again(tmp_path):
 
 def test_a_full_stretch_is_cut_by_messages_and_by_tokens(tmp_path):
     """E64 E123: 500 messages or 65,536 tokens force a cut (smaller here); the caps hold for one huge message."""
-    kit = Kit(tmp_path, max_messages=3, max_tokens=100)
+    kit = World(tmp_path, capture__max_messages=3, capture__max_tokens=100)
 
     statuses = [kit.add("s1", said(f"word{n}", n)).status for n in range(7)]
     assert statuses == ["accumulated", "accumulated", "extracted"] * 2 + ["accumulated"]
@@ -215,7 +216,7 @@ def test_a_silence_closes_the_old_stretch_before_the_new_message(kit):
 
 def test_history_sent_in_one_call_lands_on_its_own_days(tmp_path):
     """C12: the bucket is the day the cell was said, in the display zone, decided once."""
-    kit = Kit(tmp_path, timezone="America/New_York")
+    kit = World(tmp_path, memory__timezone="America/New_York")
     day = 24 * 3600
     kit.add("s1", said("one", at=MAY_8), said("two", day), said("three", 2 * day + 12 * 3600))
     kit.flush()
@@ -230,7 +231,7 @@ def test_history_sent_in_one_call_lands_on_its_own_days(tmp_path):
 
 def test_deferring_only_buffers(tmp_path):
     """E113: defer_extraction never extracts, even past the caps; the next call that does not defer catches up."""
-    kit = Kit(tmp_path, max_messages=2)
+    kit = World(tmp_path, capture__max_messages=2)
     for n in range(5):
         assert kit.add("s1", said(f"w{n}", n), defer=True).status == "accumulated"
     assert list(kit.episodes()) == []
@@ -241,19 +242,19 @@ def test_deferring_only_buffers(tmp_path):
 
 def test_the_event_of_a_cell_names_its_mode(tmp_path):
     """E66 E76: one event per cell; agent mode, set or per call, is told to the strategies."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     kit.add("s1", said("fix the build"), said("Done.", 1, who="bot", role="assistant"), mode="agent")
     [cell] = kit.flush().cell_ids
     kit.add("s1", said("thanks", 2))
     kit.flush()
 
-    assert next((e.cell_id, e.mode, e.agents, e.day) for e in kit.events) == (
+    assert next((e.cell_id, e.mode, e.agents, e.day) for e in kit.cells) == (
         cell,
         "agent",
         ("bot",),
         "2023-05-08",
     )
-    assert kit.events[1].mode == "chat"
+    assert kit.cells[1].mode == "chat"
     with pytest.raises(Invalid, match="mode"):
         kit.add("s1", said("x", 3), mode="robot")
 
@@ -264,13 +265,13 @@ def test_a_strategy_that_fails_does_not_fail_the_flush_and_is_told_again(tmp_pat
     def broken(event):
         raise RuntimeError("no strategies today")
 
-    kit = Kit(tmp_path, on_cell=broken)
+    kit = World(tmp_path, on_cell=broken)
     kit.add("s1", said("hello there"))
     assert kit.flush().status == "extracted"
 
-    later = Kit(tmp_path)
+    later = World(tmp_path)
     assert later.capture.recover() == 1
-    assert len(later.events) == 1
+    assert len(later.cells) == 1
     assert len(list(later.episodes())) == 1
     assert later.capture.recover() == 0
 
@@ -290,74 +291,61 @@ def test_the_index_is_told_of_note_and_session(kit):
     assert flushed.lsn == 2
 
 
-@pytest.mark.parametrize("steps", range(5))
-def test_a_crash_at_any_step_gives_the_same_episodes_once(tmp_path, steps, monkeypatch):
-    """P1: whatever step a flush dies at, a restart with recovery has each message in exactly one episode."""
-    kit = Kit(tmp_path)
+@pytest.mark.parametrize("step", range(1, 8))
+def test_a_crash_at_any_step_gives_the_same_episodes_once(tmp_path, step):
+    """P1: whatever write a flush dies before, a restart with recovery has each message in exactly one episode."""
+    faults, writes = Faults(lambda _: None), iter(range(1, 100))
+    kit = World(tmp_path, faults=faults)
     kit.add("s1", said("alpha bravo"), said("charlie delta", 1, who="ben"))
-
-    class Death(BaseException):
-        pass
-
-    def die(*args, **kwargs):
-        raise Death
-
-    inbox, notebook = kit.capture._inbox, kit.notebook
-    places = [
-        (inbox, "messages_of"),
-        (notebook, "append"),
-        (kit.capture._teller, "announce"),
-        (inbox, "done"),
-        (kit.capture._teller, "finish"),
-    ]
-    monkeypatch.setattr(*places[steps], die)
-    with pytest.raises(Death):
+    happens(faults, lambda _: next(writes) == step, die)
+    with suppress(Death):
         kit.flush()
 
-    later = Kit(tmp_path)
-    assert later.capture.recover() == 1
+    later = World(tmp_path)
+    cut = later.log().cells
+    assert later.capture.recover() == sum(not cell.done for cell in cut)
+    assert later.flush().status == ("no_extraction" if cut else "extracted")
     assert sorted(owner for owner, _ in later.episodes()) == ["ann", "ben"]
-    assert later.flush().status == "no_extraction"
     assert later.log().pending == []
 
 
-def test_recovery_without_the_ledger_finds_the_cell_in_the_logs(tmp_path, monkeypatch):
+def test_recovery_without_the_ledger_finds_the_cell_in_the_logs(tmp_path):
     """Losing `.tmp` loses nothing: a full recovery reads the logs, and the next call on the session does too."""
-    kit = Kit(tmp_path)
     for session in ("s1", "s2"):
+        kit = World(tmp_path, faults=Faults(lambda _: None))
         kit.add(session, said(f"words of {session}"))
-        monkeypatch.setattr(kit.capture._teller, "finish", lambda *a, **k: None)
-        kit.flush(session)
-        monkeypatch.undo()
+        happens(kit.faults, is_episode, die)
+        with pytest.raises(Death):
+            kit.flush(session)
     for file in (tmp_path / ".tmp" / "cells").iterdir():
         file.unlink()
 
     [cell] = kit.log("s2").pending
-    assert Kit(tmp_path).capture.is_at(cell)  # its process may still be at it: only a flush would not wait
-    later = Kit(tmp_path, clock=Later())
+    assert World(tmp_path).capture.is_at(cell)  # its process may still be at it: only a flush would not wait
+    later = World(tmp_path, clock=Later())
     assert later.capture.recover() == 0
     assert later.flush("s2").status == "extracted"
     assert later.capture.recover(everywhere=True) == 1
     assert len(list(later.episodes())) == 2
 
 
-def test_recovery_beside_a_cut_does_not_strike_it_off_the_ledger(tmp_path, monkeypatch):
+def test_recovery_beside_a_cut_does_not_strike_it_off_the_ledger(tmp_path):
     """P1: a cell is noted before it is cut; recovery in that moment finds no cut, and must not call it settled."""
-    kit, other = Kit(tmp_path), Kit(tmp_path)
+    kit, other = World(tmp_path, faults=Faults(lambda _: None)), World(tmp_path)
     kit.add("s1", said("alpha bravo"))
-    begin = kit.capture._pending.begin
     beside = threading.Thread(target=other.capture.recover)
 
-    def noted(*args):
-        begin(*args)
+    def recover():
         beside.start()
         beside.join(0.3)
 
-    monkeypatch.setattr(kit.capture._pending, "begin", noted)
-    monkeypatch.setattr(kit.capture._teller, "finish", lambda *a, **k: None)  # killed right after the cut
-    kit.flush()
+    # The cell is noted in the ledger, then cut in the log; its process is killed right after that.
+    happens(kit.faults, lambda call: call.key.endswith("sessions/s1.jsonl"), recover)
+    happens(kit.faults, is_episode, die)
+    with pytest.raises(Death):
+        kit.flush()
     beside.join()
-    assert Kit(tmp_path).capture.recover() == 1
+    assert World(tmp_path).capture.recover() == 1
     assert [owner for owner, _ in kit.episodes()] == ["ann"]
 
 
@@ -414,7 +402,7 @@ def test_adds_during_flushes_are_neither_lost_nor_doubled(kit):
 
 def test_two_processes_share_a_session(tmp_path):
     """Each sees what the other appended: one order, cuts respected, caps counted together."""
-    one, two = Kit(tmp_path, max_messages=4), Kit(tmp_path, max_messages=4)
+    one, two = World(tmp_path, capture__max_messages=4), World(tmp_path, capture__max_messages=4)
     one.add("s1", said("a"))
     two.add("s1", said("b", 1))
     one.add("s1", said("c", 2))
@@ -445,7 +433,7 @@ def test_what_memory_holds_of_a_session_decides_nothing_once_another_wrote(tmp_p
 
 def test_a_log_rewritten_by_another_is_read_anew(tmp_path):
     """When something was forgotten from a log, a process that remembers the old one notices."""
-    one, two = Kit(tmp_path), Kit(tmp_path)
+    one, two = World(tmp_path), World(tmp_path)
     one.add("s1", said("a" * 50), said("keep", 1))
     place = session_locator(SPACE, "s1")
     line = json.loads(two.journals.read(place).lines[0])
@@ -510,7 +498,7 @@ def test_tools_and_parts_are_told(kit):
 
 def test_secrets_are_cut_before_the_first_byte(tmp_path):
     """Redaction happens on the way in: neither log nor episode ever holds the credential."""
-    kit = Kit(tmp_path, redact=lambda text: text.replace("hunter2", "[redacted]"))
+    kit = World(tmp_path, redact=lambda text: text.replace("hunter2", "[redacted]"))
     kit.add("s1", said("my password is hunter2"), said((ContentItem("text", "hunter2"),), 1),
             said("", 2, who="bot", role="assistant", tool_calls=(ToolCall("c", "login", "hunter2"),)))  # fmt: skip
     kit.flush()
@@ -579,7 +567,7 @@ def test_an_episode_the_disk_refuses_is_written_by_the_next_call(kit, monkeypatc
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_an_unwritable_folder_is_a_named_error(tmp_path):
     """P9: a read-only root refuses by name."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(CairnError):
@@ -638,7 +626,7 @@ def test_an_add_opens_its_lock_and_walks_to_its_log_once(kit, monkeypatch):
 
 def test_memory_of_sessions_is_bounded(tmp_path, monkeypatch):
     """Only so many bytes of sessions are remembered; one that was dropped is read from its log again."""
-    kit = Kit(tmp_path, sessions_bytes=10_000)
+    kit = World(tmp_path, sessions_bytes=10_000)
     for n in range(10):
         kit.add(f"s{n}", said("hello", n))
     read: list[str] = []
@@ -664,7 +652,7 @@ def test_ledger_files_of_past_hours_go_when_nothing_is_open(kit):
     [first] = cells.iterdir()
     old = cells / "2020010100.jsonl"
     old.write_text(first.read_text() + '["cut", "mc_1", "default", "default", "gone"]\n')
-    later = Kit(kit.folder, clock=Later(3))
+    later = World(kit.folder, clock=Later(3))
     later.add("s1", said("hello again", 1))
     later.flush()
 
@@ -674,21 +662,22 @@ def test_ledger_files_of_past_hours_go_when_nothing_is_open(kit):
     assert "mc_1" not in kit.capture._pending.unfinished()
 
 
-def test_the_ledger_rolls_over_by_itself(kit, monkeypatch):
+def test_the_ledger_rolls_over_by_itself(kit):
     """A long-running process tidies as hours pass; what is unfinished in an old file is carried over."""
     clock = Later(0)
-    later = Kit(kit.folder, clock=clock)
+    later = World(kit.folder, clock=clock, faults=Faults(lambda _: None))
     later.add("s1", said("hello"))
-    monkeypatch.setattr(later.capture._teller, "finish", lambda *a, **k: None)
-    [cell] = later.capture._inbox.flush(SPACE, "s1")[0]
-    monkeypatch.undo()
+    happens(later.faults, is_episode, die)
+    with pytest.raises(Death):
+        later.flush()
+    [cell] = later.log().cells
     clock.ahead = timedelta(hours=5)
     later.add("s2", said("hello"))
     later.flush("s2")
 
     assert len(list((kit.folder / ".tmp" / "cells").iterdir())) == 1
     assert list(later.capture._pending.unfinished()) == [cell.cell_id]
-    assert Kit(kit.folder, clock=clock).capture.recover() == 1
+    assert World(kit.folder, clock=clock).capture.recover() == 1
 
 
 def test_a_locked_session_is_a_named_error(kit, monkeypatch):
@@ -737,12 +726,12 @@ def test_the_ledger_can_live_on_this_machine_alone(tmp_path):
     def broken(event):
         raise RuntimeError("not now")
 
-    kit = Kit(tmp_path / "shared", local=local, on_cell=broken)
+    kit = World(tmp_path / "shared", local=local, on_cell=broken)
     kit.add("s1", said("hello"))
     kit.flush()
 
     assert not (tmp_path / "shared" / ".tmp" / "cells").exists()
-    assert Kit(tmp_path / "shared", local=local).capture.recover() == 1
+    assert World(tmp_path / "shared", local=local).capture.recover() == 1
 
 
 def test_sessions_can_be_listed(kit):
@@ -755,18 +744,12 @@ def test_sessions_can_be_listed(kit):
     assert set(kit.capture.sessions()) == {(SPACE, "One"), (Space("app", "p"), "two/three")}
 
 
-def test_a_flush_waits_for_the_thread_that_finishes_its_cell(kit, monkeypatch):
+def test_a_flush_waits_for_the_thread_that_finishes_its_cell(tmp_path):
     """A cell that recovery is telling just now is told when a flush of its session answers."""
+    kit = World(tmp_path, faults=Faults(lambda _: None))
     kit.add("s1", said("the words of a cut cell"))
     began, go_on = threading.Event(), threading.Event()
-    write = kit.capture._teller._write
-
-    def slow(*args, **kwargs):
-        began.set()
-        go_on.wait(LONG)
-        return write(*args, **kwargs)
-
-    monkeypatch.setattr(kit.capture._teller, "_write", slow)
+    happens(kit.faults, is_episode, lambda: (began.set(), go_on.wait(LONG)))
     first = threading.Thread(target=kit.flush)
     first.start()
     assert began.wait(LONG)
@@ -779,7 +762,7 @@ def test_a_flush_waits_for_the_thread_that_finishes_its_cell(kit, monkeypatch):
 @pytest.mark.parametrize("hours", [0, 1, -1])
 def test_a_flush_tells_what_another_process_cut_and_did_not_tell(tmp_path, monkeypatch, hours):
     """A flush that names nothing that waits has told all that was said before, whoever cut it, by whatever clock."""
-    gone, here = Kit(tmp_path, clock=Later(hours)), Kit(tmp_path)
+    gone, here = World(tmp_path, clock=Later(hours)), World(tmp_path, clock=Later(0))
     gone.add("s1", said("I moved to Oslo yesterday."))
     [cell], _ = gone.capture._inbox.flush(SPACE, "s1")  # it is cut, and its process ends there
     here.add("s1", said("It snows.", 1))
@@ -790,7 +773,7 @@ def test_a_flush_tells_what_another_process_cut_and_did_not_tell(tmp_path, monke
     assert "Oslo" in here.told() and "snows" in here.told() and len(list(here.episodes())) == 2
     assert here.flush().status == "no_extraction"
     monkeypatch.setattr(telling, "_OTHERS_SECONDS", 0.0)
-    newcomer = Kit(tmp_path)
+    newcomer = World(tmp_path, clock=Later(0))
     assert newcomer.capture.is_at(cell) == (hours > 0)  # a clock ahead: it may have been cut just now
     assert not newcomer.capture.is_at(cell)
 
@@ -798,7 +781,7 @@ def test_a_flush_tells_what_another_process_cut_and_did_not_tell(tmp_path, monke
 def test_a_flush_says_what_another_process_asks_a_model_about(tmp_path):
     """Where telling is dear, what another process may be telling is left to it, and named."""
     model = ScriptedWriter({})
-    other, here = Kit(tmp_path), Kit(tmp_path, writer=model)
+    other, here = World(tmp_path), World(tmp_path, writer=model)
     other.add("s1", said("I moved to Oslo yesterday."))
     other.capture._inbox.flush(SPACE, "s1")
 
@@ -810,10 +793,10 @@ def test_a_flush_says_what_another_process_asks_a_model_about(tmp_path):
 
 def test_a_silent_session_is_closed_by_itself(tmp_path):
     """Nobody need say flush: what was said becomes an episode once nothing was added for a while, and only then."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     kit.add("s1", said("I parked the car in bay C17."))
     assert kit.capture.close_silent() == 0
-    later = Kit(tmp_path, clock=Later(hours=1))
+    later = World(tmp_path, clock=Later(hours=1))
     assert later.capture.close_silent() == 1
     [(_, entry)] = later.episodes()
     assert "C17" in str(entry)
@@ -822,7 +805,7 @@ def test_a_silent_session_is_closed_by_itself(tmp_path):
 
 def test_one_session_that_cannot_be_closed_holds_up_no_other(tmp_path):
     """A log that cannot be read is passed over; the others are closed."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     kit.add("s1", said("I parked the car in bay C17."))
     (tmp_path / "default_app/default_project/sessions/s0.jsonl").mkdir()
-    assert Kit(tmp_path, clock=Later(hours=1)).capture.close_silent() == 1
+    assert World(tmp_path, clock=Later(hours=1)).capture.close_silent() == 1

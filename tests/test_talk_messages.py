@@ -13,7 +13,7 @@ from cairn.talk import MAX_MESSAGES, foreign, parse_message
 from cairn.talk.lines import message_from, message_to
 from cairn.talk.messages import checked_batch
 from cairn.types import ContentItem, Message, ToolCall
-from tests.talk_kit import MAY_8
+from tests.world import MAY_8
 
 
 def raw(**fields):

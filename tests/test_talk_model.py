@@ -10,17 +10,20 @@ from cairn.config import LlmSettings
 from cairn.engines.spending import Spending
 from cairn.engines.writers import OpenAIWriter
 from cairn.seams import SystemClock
+from cairn.testing.faults import Faults
 from tests.fake_model import MISBEHAVIOURS, FakeModel
-from tests.talk_kit import SPACE, Kit, said
 from tests.waiting import LONG, until
+from tests.world import SPACE, Death, World, die, happens, said
 
 
-def model_kit(folder, model, **settings):
-    plain = Kit(folder)
+def model_kit(folder, model, *, faults=None, **settings):
+    plain = World(folder)
     spending = Spending(plain.journals, SystemClock(), settings.pop("cap", 1_000_000))
     settings = {"timeout_seconds": LONG, "max_attempts": 2, **settings}
-    return Kit(
-        folder, writer=OpenAIWriter(LlmSettings(base_url=model.url, model="fake", **settings), spending)
+    return World(
+        folder,
+        faults=faults,
+        writer=OpenAIWriter(LlmSettings(base_url=model.url, model="fake", **settings), spending),
     )
 
 
@@ -116,17 +119,15 @@ def test_prompts_are_files_that_a_root_or_a_call_may_replace(tmp_path):
     assert systems[2].startswith("Write like a poet.")
 
 
-def test_recovery_does_not_pay_twice_for_an_episode_that_is_there(tmp_path, monkeypatch):
+def test_recovery_does_not_pay_twice_for_an_episode_that_is_there(tmp_path):
     """A crash between episode and done costs no second model call."""
     with FakeModel() as model:
-        kit = model_kit(tmp_path, model)
+        faults = Faults(lambda _: None)
+        kit = model_kit(tmp_path, model, faults=faults)
         kit.add("s1", said("one"))
-
-        def die(*args):
-            raise SystemExit
-
-        monkeypatch.setattr(kit.capture._inbox, "done", die)
-        with pytest.raises(SystemExit):
+        # Its log is written twice more: when the cell is cut, and when the episode is there.
+        happens(faults, lambda call: call.key.endswith("sessions/s1.jsonl") and bool(kit.notes()), die)
+        with pytest.raises(Death):
             kit.flush()
 
         later = model_kit(tmp_path, model)
@@ -137,7 +138,7 @@ def test_recovery_does_not_pay_twice_for_an_episode_that_is_there(tmp_path, monk
 
 def test_reextracting_with_a_model_replaces_the_plain_text(tmp_path):
     """A better writer later: the same entry, told anew."""
-    plain = Kit(tmp_path)
+    plain = World(tmp_path)
     plain.add("s1", said("I adopted a cat."))
     plain.flush()
     [(_, before)] = plain.episodes()

@@ -16,7 +16,7 @@ from cairn.errors import Invalid
 from cairn.talk import narrative
 from cairn.talk.messages import check_message
 from cairn.types import Message, Space
-from tests.talk_kit import Kit, said
+from tests.world import World, said
 
 LOCOMO = os.environ.get("CAIRN_LOCOMO", "")
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -131,7 +131,7 @@ def locomo_sessions():
 @pytest.mark.skipif(not LOCOMO, reason="set CAIRN_LOCOMO to the path of the LoCoMo conversations")
 def test_every_locomo_turn_is_found_and_dated(tmp_path):
     """Every session ingests; every turn's words are in some episode of each speaker; relative times have dates."""
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     turns = dated = sessions = 0
     for session, messages, at in locomo_sessions():
         space = Space("locomo", session.split("-")[0] + session.split("-")[1])

@@ -9,7 +9,7 @@ from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM
 from cairn.retrieval.fitting import says_nothing
 from cairn.types import Scope, Space
-from tests.search_world import SearchWorld
+from tests.world import SearchWorld
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def filled(folder, model, chosen: Set) -> SearchWorld:
         if chosen.notes:
             world.entry("episode", session[0].text, scope)
         else:
-            world.talk(f"s{number}", [(said.sender.lower(), said.text) for said in session], scope)
+            world.say(f"s{number}", [(said.sender.lower(), said.text) for said in session], scope)
     return world
 
 
@@ -66,7 +66,7 @@ def test_ranking_is_never_worse_than_the_better_plain_leg(tmp_path, model, make)
 def test_small_talk_asks_nothing_of_a_memory(tmp_path, text):
     """Before a prompt, small talk is answered with nothing, even where the same small talk was said before."""
     world = SearchWorld(tmp_path)
-    world.talk("s", [("alice", text), ("carol", "The boiler was repaired on Monday.")])
+    world.say("s", [("alice", text), ("carol", "The boiler was repaired on Monday.")])
     assert says_nothing(text)
     result = world.ask(text, for_injection=True, evidence=5)
     assert result.hits == () and result.evidence == ()

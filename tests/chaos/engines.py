@@ -24,7 +24,7 @@ from cairn.index.corpus import Ask, Moved, SearchIndex
 from cairn.index.filters import parse
 from cairn.language.words import tokens
 from cairn.types import Scope, Space
-from tests.index_world import ALICE, BOB, World
+from tests.world import ALICE, BOB, Indexed
 
 OWNERS = (ALICE, BOB, Scope(Space("other"), "agent", "bot"))
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
@@ -43,7 +43,7 @@ class TwoEngines:
         }  # fmt: skip
 
     def open(self) -> None:
-        self.world = World(self.folder)
+        self.world = Indexed(self.folder)
         self.tables = LanceTables(self.folder / ".index", index_rows=40)
         self.tables.load(wait=True)
         large = LargeIndex(self.world.index, self.tables, whole_rows=0)
@@ -129,7 +129,7 @@ class TwoEngines:
         """An index made anew answers the same, in both engines."""
         before = {owner: told(self.world.index, owner) for owner in OWNERS}
         with tempfile.TemporaryDirectory(prefix="cairn-anew-") as place:
-            fresh = World(self.folder, index_dir=Path(place))
+            fresh = Indexed(self.folder, index_dir=Path(place))
             fresh.indexer.catch_up(60, embed=True)
             tables = LanceTables(Path(place))
             tables.fold(fresh.index)

@@ -21,7 +21,7 @@ from cairn.errors import CairnError
 from cairn.governed import consolidation, corrections, gate, lifecycle, maintenance, missions
 from cairn.seams import SystemClock
 from cairn.types import Scope
-from tests.governed_world import PROJECT, SPACE, World
+from tests.world import PROJECT, SPACE, World
 
 Report = dict[str, Any]
 _HOSTS = ("alder", "birch", "cedar", "dogwood", "elm", "fir", "ginkgo", "hazel", "iris", "juniper")

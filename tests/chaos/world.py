@@ -780,7 +780,7 @@ class World:
             if not actor.ready.wait(PATIENCE):
                 raise Violation(f"{actor.name} did not come up")
             actor.stop()
-        from tests.index_world import World as Indexed
+        from tests.world import Indexed
 
         kept = Indexed(self.root)
         kept.indexer.catch_up(60)

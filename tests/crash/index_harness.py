@@ -16,14 +16,14 @@ from pathlib import Path
 from cairn.daemon import Daemon
 from cairn.engines.watching import TreeWatch
 from cairn.types import Scope, Space
-from tests.index_world import World
+from tests.world import Indexed
 
 OWNERS = [Scope(Space(), "user", name) for name in ("alice", "bob", "carol")]
 
 
 def work(root: Path, name: str, count: int) -> int:
     """Write `count` entries, printing each word that was acknowledged; read all the while. 1 on any error."""
-    world = World(root)
+    world = Indexed(root)
     daemon = Daemon(world.indexer, world.state, watch=TreeWatch(root), scan_seconds=2.0)
     daemon.start()
     done = threading.Event()
@@ -108,7 +108,7 @@ def run(root: Path, *, processes: int, writes: int, kills: int, removals: int, s
         worker.finish()
     errors = [error for worker in everyone for error in worker.errors]
     promised = [word for worker in everyone for word in worker.promised]
-    world = World(root)
+    world = Indexed(root)
     begin = time.monotonic()
     state = world.indexer.catch_up(60)
     settled = time.monotonic() - begin

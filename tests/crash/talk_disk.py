@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 from cairn.errors import StorageFailed
-from tests.talk_kit import Kit, said
+from cairn.seams import SystemClock
+from tests.world import World, said
 
 
 def main(root: str) -> None:
     """Add until refused, then lift the limit and go on; prints how often each happened."""
-    kit = Kit(Path(root), max_messages=7)
+    kit = World(Path(root), capture__max_messages=7, clock=SystemClock())
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     kept = refused = 0

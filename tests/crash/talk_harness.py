@@ -15,7 +15,8 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from tests.talk_kit import Kit
+from cairn.seams import SystemClock
+from tests.world import World
 
 CHILDREN = 2
 _TOKEN = re.compile(r"<r\d+c\d+t\d+n\d+k\d+>")
@@ -116,7 +117,7 @@ def run(root: Path, kills: int, seed: int) -> dict[str, int]:
 
 def check(root: Path, nursery: Nursery) -> dict[str, int]:
     """Finish what was left, then look every word up: in the log once, in one cell, in each owner's note once."""
-    kit = Kit(root)
+    kit = World(root, clock=SystemClock())
     recovered = kit.capture.recover()
     sessions = {intent["session"] for intent in nursery.intents.values()}
     for session in sessions:

@@ -14,7 +14,8 @@ import sys
 import threading
 from pathlib import Path
 
-from tests.talk_kit import MAY_8, SPACE, Kit, said
+from cairn.seams import SystemClock
+from tests.world import MAY_8, SPACE, World, said
 
 THREADS = 3
 USERS = ("u0", "u1", "u2")
@@ -27,7 +28,7 @@ def tell(kind: str, value: object) -> None:
 
 def work(order: dict) -> None:
     """What a child does until it is killed."""
-    kit = Kit(Path(order["root"]), max_messages=5)
+    kit = World(Path(order["root"]), capture__max_messages=5, clock=SystemClock())
     kit.capture.recover()
     for intent in order["retry"]:
         send(kit, intent)
@@ -39,7 +40,7 @@ def work(order: dict) -> None:
         thread.join()
 
 
-def talk(kit: Kit, order: dict, thread: int) -> None:
+def talk(kit: World, order: dict, thread: int) -> None:
     name = f"r{order['round']}c{order['child']}t{thread}"
     rng = random.Random(f"{order['seed']}-{name}")
     for n in itertools.count():
@@ -64,7 +65,7 @@ def talk(kit: Kit, order: dict, thread: int) -> None:
         )
 
 
-def send(kit: Kit, intent: dict) -> None:
+def send(kit: World, intent: dict) -> None:
     tell("intent", intent)
     batch = [said(text, who=who, role=role, at=at) for who, role, at, text in intent["messages"]]
     kit.capture.add(SPACE, intent["session"], batch, defer=intent["defer"], key=intent["key"])

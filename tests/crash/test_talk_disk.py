@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.talk_kit import Kit
+from tests.world import World
 
 
 def test_a_disk_that_refuses_loses_nothing_it_kept(tmp_path):
@@ -22,7 +22,7 @@ def test_a_disk_that_refuses_loses_nothing_it_kept(tmp_path):
     )
     assert done.returncode == 0, done.stderr
 
-    kit = Kit(tmp_path)
+    kit = World(tmp_path)
     assert kit.capture.recover(everywhere=True) == 0
     for session in ("s0", "s1"):
         kit.flush(session)

@@ -20,7 +20,7 @@ from cairn.language.words import tokens
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
-from tests.index_world import ALICE, BOB, World, by_words
+from tests.world import ALICE, BOB, Indexed, by_words
 
 AGENT = Scope(Space("other"), "agent", "bot")
 SCOPES = st.sampled_from([ALICE, BOB, AGENT])
@@ -44,7 +44,7 @@ class KeptIndex(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cairn-p2-"))
-        self.world = World(self.folder / "root", min_chars=0)
+        self.world = Indexed(self.folder / "root", min_chars=0)
         self.lease = self.world.indexer.lease()
         assert self.lease.__enter__(), "held all along, as a running service does"
         self.world.indexer.begin()
@@ -69,7 +69,7 @@ class KeptIndex(RuleBasedStateMachine):
         self.world.indexer.scan()
         self.world.indexer.drain()
         fresh_dir = Path(tempfile.mkdtemp(prefix="fresh", dir=self.folder))
-        fresh = World(self.world.folder, index_dir=fresh_dir)
+        fresh = Indexed(self.world.folder, index_dir=fresh_dir)
         fresh.indexer.catch_up(30)
         assert picture(self.world) == picture(fresh)
         assert self.world.indexer.status().state == fresh.indexer.status().state == "fresh"
@@ -107,7 +107,7 @@ class KeptIndex(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9), owner=st.sampled_from(["alice", "bob", "carol"]), day=DAYS)
     def move_file(self, number: int, owner: str, day: str) -> None:
         if file := self.some_file(number):
-            target = self.world.path(Scope(Space(), "user", owner), day)
+            target = self.world.note_path(Scope(Space(), "user", owner), day)
             target.parent.mkdir(parents=True, exist_ok=True)
             file.rename(target)
             self.compare()
@@ -183,7 +183,7 @@ class KeptIndex(RuleBasedStateMachine):
         self.compare()
 
 
-def picture(world: World) -> tuple[object, ...]:
+def picture(world: Indexed) -> tuple[object, ...]:
     """Everything a reader could tell apart: rows without their numbers, and hits by word for each scope."""
     rows = [replace(row, rowid=0) for row in world.all_rows()]
     scopes = [scope for scope, _ in world.index.scopes()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.talk_kit import Kit, said
+from tests.world import World, said
 
 _step = st.one_of(
     st.tuples(st.just("add"), st.integers(1, 4), st.booleans(), st.integers(0, 1)),
@@ -24,7 +24,7 @@ _step = st.one_of(
 def test_any_steps_keep_every_message_once_and_in_order(steps):
     """P1: the log holds what was sent, cells tile it without gap or overlap, and each cell has one episode."""
     with tempfile.TemporaryDirectory() as place:
-        kits = [Kit(Path(place), max_messages=3, topic_window=2) for _ in range(2)]
+        kits = [World(Path(place), capture__max_messages=3, capture__topic_window=2) for _ in range(2)]
         sent: list[str] = []
         last: tuple = ()
         clock = 0
@@ -40,7 +40,7 @@ def test_any_steps_keep_every_message_once_and_in_order(steps):
             elif verb == "flush":
                 kit.flush()
             elif verb == "restart":
-                kits[which] = Kit(Path(place), max_messages=3, topic_window=2)
+                kits[which] = World(Path(place), capture__max_messages=3, capture__topic_window=2)
                 kits[which].capture.recover()
         kits[0].flush()
 

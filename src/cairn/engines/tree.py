@@ -510,7 +510,7 @@ _RENAME_EXCHANGE = 2
 
 
 @lru_cache(maxsize=1)
-def _swap() -> Callable[..., int] | None:
+def exchanging() -> Callable[..., int] | None:
     """The call that exchanges two names, by Linux's name or macOS's: the arguments are the same."""
     import ctypes
 
@@ -525,7 +525,7 @@ def _exchange(fd: int, one: str, other: str) -> bool:
     """Let two names swap their files in one step; False where the system cannot."""
     import ctypes
 
-    call = _swap()
+    call = exchanging()
     if call is None:
         return False
     ctypes.set_errno(0)

@@ -178,14 +178,8 @@ class AccessLog:
         with self._locks.hold(self._lock(space)):
             self._journals.append(self._at(space), [_state(mem, stat) for mem, stat in states.items()])
 
-    def compact(
-        self, space: Space, states: Mapping[Ref, Stat], *, gone: frozenset[Ref] | None = None
-    ) -> None:
-        """Fold the journal into one line per memory, taking over `states`; hits made meanwhile are kept.
-
-        `gone` names memories to drop; None drops every one that `states` does not name and that has no hit
-        since the last replay.
-        """
+    def compact(self, space: Space, states: Mapping[Ref, Stat]) -> None:
+        """Fold the journal into one line for each memory of `states`; hits made meanwhile are kept."""
         self.flush(space)
         with self._locks.hold(self._lock(space)):
             replay = _Replay()
@@ -198,12 +192,6 @@ class AccessLog:
                     stat, count=max(stat.count, seen.count), last=seen.last if later else stat.last
                 )
                 lines.append(_state(mem, kept))
-            if gone is not None:
-                lines += [
-                    _state(mem, stat)
-                    for mem, stat in replay.stats.items()
-                    if mem not in states and mem not in gone
-                ]
             self._journals.replace(self._at(space), lines)
         with self._guard:
             self._read.pop(space, None)

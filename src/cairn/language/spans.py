@@ -157,12 +157,12 @@ def shifted(unit: str, steps: int, today: date) -> Days:
     return year_of(today.year + 10 * steps)
 
 
-def weekday_near(number: int, today: date, *, future: bool, same_day: bool = False) -> date:
+def weekday_near(number: int, today: date, *, future: bool) -> date:
     if future:
         ahead = (number - today.weekday()) % 7
-        return today + timedelta(days=ahead or (0 if same_day else 7))
+        return today + timedelta(days=ahead or 7)
     back = (today.weekday() - number) % 7
-    return today - timedelta(days=back or (0 if same_day else 7))
+    return today - timedelta(days=back or 7)
 
 
 def exists(year: int, month: int, day: int) -> bool:

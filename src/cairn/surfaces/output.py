@@ -63,17 +63,17 @@ class Output:
             self.line(f"{name:<{width}}  {value}")
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Iterator[Any]:
-        """A progress bar on a terminal; yields a function to call with each step done."""
+    def progress(self, what: str) -> Iterator[None]:
+        """A progress bar on a terminal."""
         if not self.is_terminal or not sys.stderr.isatty():
-            yield lambda _steps=1: None
+            yield
             return
         from rich.console import Console
         from rich.progress import Progress
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda steps=1: bar.advance(task, steps)
+            bar.add_task(what, total=None)
+            yield
 
     def _console(self) -> Any:
         from rich.console import Console

@@ -80,11 +80,11 @@ class Stretch:
         self._count = 0
         self._tokens = 0
 
-    def take(self, ordinal: int, message: Message, *, topics: bool = True) -> list[Cut]:
+    def take(self, ordinal: int, message: Message) -> list[Cut]:
         """Note the next message and return the cuts it brings, in order.
 
         A gap, or a message that would overfill the stretch, closes what was there before it; a full stretch
-        closes after it. With `topics` off only time and size count.
+        closes after it.
         """
         cuts: list[Cut] = []
         tokens = message_tokens(message)
@@ -105,7 +105,7 @@ class Stretch:
             cuts.append(self._close(ordinal + 1, "tokens"))
         elif self._settings.max_messages and self._count >= self._settings.max_messages:
             cuts.append(self._close(ordinal + 1, "messages"))
-        elif topics and self._settings.topic_shift:
+        elif self._settings.topic_shift:
             cuts += self._topic_cut(ordinal, message, tokens)
         return cuts
 

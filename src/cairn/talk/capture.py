@@ -378,8 +378,6 @@ class Capture:
         session: str | None = None,
         user: str | None = None,
         date: str | None = None,
-        *,
-        prompts: Mapping[str, str] | None = None,
     ) -> int:
         """Tell the cells of a session, a user or a day anew, replacing their episodes in place.
 
@@ -401,7 +399,7 @@ class Capture:
                 if not owners or (date is not None and cell.day != date):
                     continue
                 said = state.messages_of(cell)
-                changed += self._teller.retell(place, session_id, cell, said, owners, prompts)
+                changed += self._teller.retell(place, session_id, cell, said, owners)
         return changed
 
     def forget(self, space: Space, sessions: Collection[str]) -> int:

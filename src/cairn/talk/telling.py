@@ -362,13 +362,12 @@ class Teller:
         record: CellRecord,
         said: Sequence[Message],
         owners: Sequence[Owner],
-        prompts: Mapping[str, str] | None,
     ) -> int:
         """Replace the text of the episodes of a cell that are there, in place; how many there were."""
         found = list(self._episodes(space, record, owners))
         if not found or not said:
             return 0
-        extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
+        extraction = self._extractor.extract(cell_of(space, session_id, record, said))
         for _, locator, entry in found:
             self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
         return len(found)

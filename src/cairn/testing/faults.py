@@ -71,7 +71,7 @@ class Faults:
         self.is_on = True
         self.seen: list[tuple[Call, Fault]] = []
         self.calls: Counter[str] = Counter()
-        self._schedule = schedule
+        self.schedule = schedule
         self._slow_seconds = slow_seconds
         self._lock = threading.Lock()
         self._number = 0
@@ -90,7 +90,7 @@ class Faults:
                 return None
             self._number += 1
             call = Call(self._number, verb, key)
-            fault = self._schedule(call)
+            fault = self.schedule(call)
             if fault is not None:
                 self.seen.append((call, fault))
         if fault is Fault.SLOW:
