@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -130,34 +130,22 @@ def _focus(bundle: Bundle) -> Iterator[str]:
     yield from ("", "### Suggested next actions", "", *_list(snapshot["suggestedNextActions"]))
 
 
-def _gotchas(bundle: Bundle) -> Iterator[str]:
-    yield "# Gotchas"
-    for item in bundle["gotchas"]:
-        yield from (
-            "",
-            f"## {item['title']}",
-            "",
-            f"- **Symptom:** {item['symptom']}",
-            f"- **Cause:** {item['cause']}",
-        )
-        yield f"- **Correct path:** {item['correctPath']}"
-    if not bundle["gotchas"]:
+def _items(title: str, items: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> Iterator[str]:
+    yield f"# {title}"
+    for item in items:
+        yield from ("", f"## {item['title']}", "")
+        yield from (f"- **{label}:** {item[name]}" for name, label in labels.items())
+    if not items:
         yield from ("", _NONE)
+
+
+def _gotchas(bundle: Bundle) -> Iterator[str]:
+    labels = {"symptom": "Symptom", "cause": "Cause", "correctPath": "Correct path"}
+    return _items("Gotchas", bundle["gotchas"], labels)
 
 
 def _next_steps(bundle: Bundle) -> Iterator[str]:
-    yield "# Next steps"
-    for item in bundle["nextSteps"]:
-        yield from (
-            "",
-            f"## {item['title']}",
-            "",
-            f"- **Why:** {item['why']}",
-            f"- **Start:** {item['start']}",
-        )
-        yield f"- **Done when:** {item['done']}"
-    if not bundle["nextSteps"]:
-        yield from ("", _NONE)
+    return _items("Next steps", bundle["nextSteps"], {"why": "Why", "start": "Start", "done": "Done when"})
 
 
 _RENDER: Mapping[str, Callable[[Bundle], Iterator[str]]] = {

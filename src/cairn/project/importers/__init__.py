@@ -23,6 +23,7 @@ from cairn.types import Message, ToolCall
 MAX_LINE_BYTES = 32 * 1024 * 1024
 
 # What hosts and hooks put into a prompt. It was injected, so it is not something a person said.
+_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text"})
 _INJECTED = re.compile(
     r"<(?P<tag>system-reminder|user-prompt-submit-hook|session-start-hook|hook-output|environment_context|user_instructions|"
     r"command-name|command-message|command-args|local-command-stdout|local-command-stderr|local-command-caveat|bash-input|"
@@ -76,6 +77,15 @@ def importer_for(kind: str) -> Importer:
 def said(text: str) -> str:
     """`text` without what was injected into it or recalled from memory."""
     return _INJECTED.sub("", strip_recalled(text)).strip()
+
+
+def text_in(content: Any) -> str:
+    """The text of a message's content, which is one text or a list of blocks."""
+    if isinstance(content, str):
+        return content
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    parts = [block.get("text") for block in blocks if block.get("type") in _TEXT_BLOCKS]
+    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 def records(session: Session) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from cairn.project.importers import (
     records,
     returned,
     said,
+    text_in,
 )
 from cairn.types import Message
 
@@ -69,7 +70,7 @@ def messages(session: Session) -> Iterator[Message]:
         body = record.get("message")
         content = body.get("content") if isinstance(body, dict) else None
         ident = uuid if isinstance(uuid, str) else ""
-        text = said(_text(content))
+        text = said(text_in(content))
         if text and not text.startswith(_WRAPPERS):
             at = millis(record.get("timestamp"), at)
             yield Message(sender_id=role, role=role, timestamp=at, content=text, id=ident)
@@ -91,20 +92,9 @@ def _tools(content: list[Any], at: int, uuid: str, own: set[str]) -> Iterator[Me
         elif block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
             if block["tool_use_id"] in own:
                 continue
-            result = returned(block["tool_use_id"], _text(block.get("content")), at, f"{uuid}.{number}")
+            result = returned(block["tool_use_id"], text_in(block.get("content")), at, f"{uuid}.{number}")
             if result is not None:
                 yield result
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [
-        block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"
-    ]
-    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 IMPORTER = Importer("claude-local", find, lambda path: path.stem, messages)

@@ -17,6 +17,7 @@ from cairn.project.importers import (
     records,
     returned,
     said,
+    text_in,
 )
 from cairn.types import Message
 
@@ -86,7 +87,7 @@ def messages(session: Session) -> Iterator[Message]:
         role = payload.get("role")
         if role not in {"user", "assistant"}:
             continue
-        raw = _text(payload.get("content"))
+        raw = text_in(payload.get("content"))
         if role == "user" and raw.lstrip().startswith(_NOT_SAID):
             continue
         text = said(raw)
@@ -114,9 +115,7 @@ def _tool(payload: dict[str, Any], at: int, own: set[str]) -> Iterator[Message]:
         arguments = payload.get("arguments", payload.get("input", payload.get("action")))
         yield called(ident, str(payload.get("name", kind)), arguments, at, f"{ident}.call")
     elif kind in {"function_call_output", "custom_tool_call_output"} and ident not in own:
-        output = payload.get("output")
-        text = output if isinstance(output, str) else _text(output)
-        result = returned(ident, text, at, f"{ident}.result")
+        result = returned(ident, text_in(payload.get("output")), at, f"{ident}.result")
         if result is not None:
             yield result
 
@@ -129,19 +128,6 @@ def _head(session: Session, payload: dict[str, Any]) -> None:
         session.about["remote"] = git["repository_url"]
     if payload.get("parent_thread_id"):
         session.about["subagent"] = str(payload["parent_thread_id"])
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [
-        block.get("text")
-        for block in content
-        if isinstance(block, dict) and block.get("type") in {"input_text", "output_text", "text"}
-    ]
-    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 IMPORTER = Importer("codex-local", find, item, messages)
