@@ -17,7 +17,9 @@ import pytest
 from cairn.engines.database import Database, _Connection
 from cairn.engines.jobs import SqliteJobs
 from cairn.engines.sqlite import MAX_RETRIES, SqliteState
+from cairn.errors import Unavailable
 from cairn.seams import Noticed
+from tests.waiting import LONG
 
 
 class SetClock:
@@ -206,6 +208,31 @@ def test_removed_files_are_forgotten_after_a_day(state, clock):
 
 def _counter(path: Path) -> Database:
     return Database(path, "CREATE TABLE told(word TEXT)", version=1)
+
+
+def test_a_file_that_is_closed_lets_those_finish_who_read_it(tmp_path):
+    """A thread that outlives the memory gets its answer, then a refusal; nothing is closed in its hands."""
+    file = _counter(tmp_path / "told.db")
+    file.write(lambda db: db.execute("INSERT INTO told VALUES ('kept')"))
+    began, closed, answers = threading.Event(), threading.Event(), []
+
+    def ask(db):
+        began.set()
+        closed.wait(LONG)
+        return db.execute("SELECT word FROM told").fetchone()
+
+    def read():
+        answers.append(file.read(ask))
+        with pytest.raises(Unavailable, match="shut down"):
+            file.read(ask)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    assert began.wait(LONG)
+    file.close()
+    closed.set()
+    reading.join()
+    assert answers == [("kept",)]
 
 
 def _once_after(monkeypatch, statement, act):

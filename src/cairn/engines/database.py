@@ -22,7 +22,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cairn.errors import Unavailable
 
@@ -63,7 +63,14 @@ class _OtherVersion(sqlite3.DatabaseError):
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that can be referred to weakly, so that a finished thread's is not kept alive."""
+    """A connection that can be referred to weakly, so that a finished thread's is not kept alive.
+
+    Whoever asks it something holds `used`: closed by another thread meanwhile, SQLite would read freed memory.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self.used = threading.RLock()
+        super().__init__(*args, **more)
 
     def __del__(self) -> None:
         with contextlib.suppress(sqlite3.ProgrammingError):  # it never opened: the folder was being removed
@@ -128,8 +135,12 @@ class Database:
 
         def once() -> T:
             connection = self._reader()
-            with _noticing_close(connection):
-                return ask(connection)
+            with connection.used, _noticing_close(connection):
+                try:
+                    return ask(connection)
+                finally:
+                    if self._closed:
+                        connection.close()
 
         return self._living(once)
 
@@ -228,7 +239,13 @@ class Database:
             self._drop()
             for connection in list(self._readers):
                 with contextlib.suppress(sqlite3.Error):
-                    connection.close()
+                    if connection.used.acquire(blocking=False):
+                        try:
+                            connection.close()
+                        finally:
+                            connection.used.release()
+                    else:
+                        connection.interrupt()  # the thread that uses it closes it
 
     def _living(self, act: Callable[[], T], patience: float = _BUSY_SECONDS) -> T:
         began = time.monotonic()
@@ -274,7 +291,7 @@ class Database:
         """How long a folder that cannot be used is tried: hardly, while the last failure is fresh in mind."""
         return 0.05 if time.monotonic() - self._gave_up_at < _GIVEN_UP_SECONDS else _VANISHING_SECONDS
 
-    def _reader(self) -> sqlite3.Connection:
+    def _reader(self) -> _Connection:
         self.make_current()
         held: tuple[int, _Connection, int] | None = getattr(self._local, "held", None)
         if held is None or held[0] != self._epoch:
@@ -315,6 +332,8 @@ class Database:
         if self.is_current() and attached == self._attached_epochs:
             return self._epoch
         with self._lock:
+            if self._closed:
+                raise Unavailable(f"{self.path.name} is closed: the memory was shut down.")
             if self.is_current() and attached == self._attached_epochs:
                 return self._epoch
             self._drop()
