@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.project.checkpoints import made
-from cairn.project.events import Draft, Signals
+from cairn.project.events import EventDraft, Signals
 from cairn.project.project import ProjectMemory
 from cairn.surfaces.project_cli import open_project
 
@@ -55,7 +55,7 @@ def _long_history(project: ProjectMemory, events: int, checkpoints: int) -> None
     story = record.view().story
     now = datetime.now(UTC)
     rows = [
-        Draft(
+        EventDraft(
             "tool_run",
             f"Worked on part {number % 40}, step {number}",
             Signals.of({"decisions": [f"We chose way {number}"], "keyPaths": [f"src/part{number % 40}"], "gotchas": [f"Trap {number % 300}: mind the gap"]}),
@@ -66,7 +66,7 @@ def _long_history(project: ProjectMemory, events: int, checkpoints: int) -> None
     record.log.replace([*story.events, *rows])
     parent = story.checkpoint.key
     for number in range(2, checkpoints + 2):
-        event = Draft(
+        event = EventDraft(
             "tool_run", f"c{number}", Signals(), "cairn:update", effect={"command": "update"}
         ).event(events + number, now)
         checkpoint = made(

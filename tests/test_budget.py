@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from cairn import budget
-from cairn.budget import CACHES, SHARES, TOTAL, Kept, kept, weight
+from cairn.budget import CACHES, SHARES, TOTAL, Memoized, kept, weight
 from cairn.index import embedding_text
 from cairn.language import tongues
 from cairn.language.words import _pieces, stem, tokens
@@ -17,7 +17,7 @@ SOURCE = Path(budget.__file__).parent
 
 def test_a_cache_holds_bytes_and_not_items():
     """The least lately used goes; what is too large for it is made each time and not kept."""
-    cache, made = Kept(10_000), []
+    cache, made = Memoized(10_000), []
 
     def look(text):
         return cache.get(text, lambda: made.append(text) or text.upper())

@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import Invalid, Unavailable
 from cairn.project.consolidate import deduped, folded, grouped, overlap, same_gotcha, same_step, topic
-from cairn.project.events import Draft, Signals
+from cairn.project.events import EventDraft, Signals
 from cairn.seams import Completion
 from tests.project_kit import START, event_lines, failures, open_at, ready_repo, state, tree_bytes
 
@@ -23,7 +23,7 @@ def project(tree):
 
 def session(project, item, **signals):
     """An imported session, as an import would log it."""
-    draft = Draft(
+    draft = EventDraft(
         "imported_session",
         f"Session {item}",
         Signals.of(signals),
@@ -37,7 +37,7 @@ def session(project, item, **signals):
 
 
 def event(number, **signals):
-    return Draft("tool_run", f"e{number}", Signals.of(signals), "cairn:record").event(number, START)
+    return EventDraft("tool_run", f"e{number}", Signals.of(signals), "cairn:record").event(number, START)
 
 
 def test_consolidate_reads_previews_and_applies(tree, project):

@@ -1,15 +1,17 @@
 """Write the parts of the documentation that are made from the code: `make docs`.
 
-docs/openapi.json from the route table, the threads and chores in docs/architecture.md, the reference in docs/cli.md from the argument parser, docs/settings.md
-from the settings classes. With `--check` nothing is written: what differs is named and the exit code is 1; `make lint`
+docs/openapi.json from the route table, the threads and chores in docs/architecture.md, the classes in docs/glossary.md,
+the reference in docs/cli.md from the argument parser, docs/settings.md from the settings classes. With `--check` nothing is written: what differs is named and the exit code is 1; `make lint`
 runs that, so none of them can drift.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +148,31 @@ def background_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def classes_table() -> str:
+    """Every public class of the package but the shapes of answers, which are in docs/http.md: its room and first words."""
+    package, found = DOCS.parent / "src" / "cairn", []
+    for file in sorted(package.rglob("*.py")):
+        room = file.relative_to(package).with_suffix("").as_posix().removesuffix("/__init__")
+        if room.startswith("operations/answers"):
+            continue
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.append((node.name, room, _first_words(node)))
+    rows = [f"| `{name}` | `{room}` | {words} |" for name, room, words in sorted(found)]
+    return "\n".join(["| Class | Module | What it is |", "|---|---|---|", *rows]) + "\n"
+
+
+def _first_words(node: ast.ClassDef) -> str:
+    """The first sentence of a class's docstring; of a strategy without one, what it is for."""
+    told = ast.get_docstring(node) or next(
+        ast.literal_eval(line.value)
+        for line in node.body
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "purpose"
+    )
+    words = " ".join(told.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.:;])\s", words)[0].rstrip(".:;").replace("|", "\\|")
+
+
 def made() -> dict[str, str]:
     """File name -> the text it should have."""
     document = json.dumps(describe(ROUTES, VERSIONS), indent=1, ensure_ascii=False) + "\n"
@@ -154,6 +181,7 @@ def made() -> dict[str, str]:
         "../src/cairn/aio.pyi": formatted(twin()),
         "settings.md": settings_page(),
         "architecture.md": with_reference("architecture.md", background_table()),
+        "glossary.md": with_reference("glossary.md", classes_table()),
         "cli.md": with_reference("cli.md", cli_reference()),
         "http.md": with_reference("http.md", http_reference()),
         "python.md": python_page(),

@@ -49,7 +49,7 @@ from cairn.operations.fields import (
 )
 from cairn.operations.keeping import AgentName, Items, Values
 from cairn.operations.knowledge import CategoryId, DocId, File, FileName, SourceType, Title
-from cairn.operations.library import Stored
+from cairn.operations.library import StoredDocument
 from cairn.operations.memories import (
     Limited,
     MemoryPage,
@@ -76,7 +76,7 @@ from cairn.operations.talk import LimitedTo
 from cairn.parts import Parts
 from cairn.project.consolidate import Plan
 from cairn.project.query import QueryResult
-from cairn.project.validate import Finding
+from cairn.project.validate import RecordFinding
 from cairn.retrieval.answers import SearchResult
 from cairn.retrieval.listing import GetResult
 from cairn.seams import Clock
@@ -332,7 +332,7 @@ class AsyncMemory:
         category_id: CategoryId = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
-    ) -> Stored:
+    ) -> StoredDocument:
         """Put another text in the place of a document; what cannot be read leaves the old one as it is."""
     async def knowledge_search(
         self,
@@ -369,7 +369,7 @@ class AsyncMemory:
         category_id: CategoryId = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
-    ) -> Stored:
+    ) -> StoredDocument:
         """Take in one document as it is sent: as a form with a file, or as text."""
     async def linked(
         self, entry_id: EntryName, *, app_id: AppId = "default", project_id: ProjectId = "default"
@@ -403,7 +403,7 @@ class AsyncMemory:
         self, path: Folder, *, before: str | None = None, after: str | None = None, limit: int = 50
     ) -> dict[str, Any]:
         """A repository's memory to read: its pages, newest events and checkpoints, and what changed between two of them."""
-    async def project_validate(self, path: Folder) -> builtins.list[Finding]:
+    async def project_validate(self, path: Folder) -> builtins.list[RecordFinding]:
         """Whether a repository's record is whole."""
     async def pull(self, folder: str, *, under: str | None = None) -> dict[str, Any]:
         """Bring the notes into a folder to edit them there; edits in it stay, and theirs is put beside a conflict."""

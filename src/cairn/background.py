@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cairn.daemon import Chore, Daemon, Told
+from cairn.daemon import Chore, Daemon, TroubleLog
 from cairn.errors import CairnError
 from cairn.parts import Parts, Stage
 
@@ -197,7 +197,7 @@ class _Thinking(threading.Thread):
         super().__init__(name="cairn-strategies", daemon=True)
         self._engine = engine
         self._stopping = threading.Event()
-        self._told = Told(_log)
+        self._told = TroubleLog(_log)
 
     def run(self) -> None:
         try:

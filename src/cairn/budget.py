@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TOTAL = 64 * 1024 * 1024
 SHARES: dict[str, int] = {}
-CACHES: dict[str, Kept] = {}
+CACHES: dict[str, Memoized] = {}
 _EACH = 120  # what a place in a dictionary costs beside its key and its value
 
 
@@ -29,7 +29,7 @@ def share(name: str, most_bytes: int) -> int:
     return most_bytes
 
 
-class Kept:
+class Memoized:
     """Results by their arguments, at most `most_bytes` of them."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -66,7 +66,7 @@ def kept(name: str, most_bytes: int) -> Callable[[F], F]:
     """Keep what the function below returned, by its arguments, within a share of `most_bytes`."""
 
     def make(call: F) -> F:
-        cache = CACHES[name] = Kept(share(name, most_bytes))
+        cache = CACHES[name] = Memoized(share(name, most_bytes))
 
         @functools.wraps(call)
         def run(*args: Any, **named: Any) -> Any:

@@ -53,7 +53,7 @@ class Chore:
     run: Callable[[], object]
 
 
-class Told:
+class TroubleLog:
     """Says in the log what goes wrong again and again: the first time, then ever more rarely, a line each time."""
 
     def __init__(self, log: logging.Logger) -> None:
@@ -119,7 +119,7 @@ class Daemon:
         self._failed_maintenance = 0
         self._notes_queued = self._vectors_due = False
         self._last_kind = ""
-        self._told = Told(_log)
+        self._told = TroubleLog(_log)
 
     def start(self) -> None:
         if self._threads:

@@ -36,7 +36,7 @@ from cairn.parts import Parts
 from cairn.seams import Clock
 
 if TYPE_CHECKING:
-    from cairn.retrieval.events import Event
+    from cairn.retrieval.events import Notice
 
 log = logging.getLogger("cairn")
 
@@ -100,7 +100,7 @@ class Memory(
         It is called on the thread in which something happened and should be quick; what it raises is logged.
         """
 
-        def told(event: Event) -> None:
+        def told(event: Notice) -> None:
             if not kinds or event.kind in kinds:
                 listener(event.as_data())
 

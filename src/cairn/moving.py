@@ -25,7 +25,7 @@ _BATCH = 200
 
 
 @dataclass(slots=True)
-class Moved:
+class MoveReport:
     """What a move did. `still` says that the last round found nothing new, `verified` how many files were read back
     from the target and are what was copied.
     """
@@ -39,7 +39,7 @@ class Moved:
     problems: list[str] = field(default_factory=list)
 
 
-def move(source: StorageBackend, target: StorageBackend, name: str, to: str) -> Moved:
+def move(source: StorageBackend, target: StorageBackend, name: str, to: str) -> MoveReport:
     """Make `target` hold what `source` holds.
 
     Args:
@@ -62,9 +62,9 @@ class _Move:
         self._seen: dict[str, tuple[int, int]] = {}
         self._there: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
-        self._done = Moved()
+        self._done = MoveReport()
 
-    def run(self) -> Moved:
+    def run(self) -> MoveReport:
         done = self._done
         if not (found := self._stamps()):
             raise Invalid(f"{self._name} holds no memory: there is nothing to move.", source=self._name)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from cairn.project.record import Record
+from cairn.project.record import ProjectRecord
 from tests.chaos.project import campaign
 from tests.project_kit import event_lines, failures, open_at, ready_repo, state
 
@@ -121,4 +121,4 @@ def test_cut_while_two_branches_are_united(tmp_path, monkeypatch):
         assert failures(fresh) == [], cut
         titles = {item["title"].lower() for item in state(tree)["bundle"]["gotchas"]}
         assert {f"{name} trap {turn}" for name in ("ours", "theirs") for turn in range(2)} <= titles, cut
-        assert isinstance(fresh.record_, Record)
+        assert isinstance(fresh.record_, ProjectRecord)

@@ -45,10 +45,10 @@ def test_what_fails_again_and_again_is_told_ever_more_rarely(caplog):
     """The 1st, 2nd, 4th, 8th... time, a line each; after a success the count begins anew."""
     import logging
 
-    from cairn.daemon import Told
+    from cairn.daemon import TroubleLog
     from cairn.errors import Unavailable
 
-    told = Told(logging.getLogger("cairn.test"))
+    told = TroubleLog(logging.getLogger("cairn.test"))
     with caplog.at_level("WARNING"):
         for _ in range(100):
             told.failed("a round", Unavailable("the disk is full"))

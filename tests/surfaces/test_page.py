@@ -18,7 +18,7 @@ from cairn.config import load
 from cairn.memory import Memory
 from cairn.rights import OPEN
 from cairn.web.desk import Desk
-from cairn.web.pages import Pages
+from cairn.web.pages import WebPages
 from cairn.web.views import VIEWS
 from cairn.web.visitors import Visitors
 from tests.surfaces.served import serving
@@ -326,7 +326,7 @@ def test_documents_are_taken_in_and_folders_followed(owner, server, root):
 def test_what_is_coming_up_shows_when_it_is_due(root):
     """The day a plan is for, not the day it was made; every template can be read before anybody looks."""
     with Memory(load(root, embedding__provider="none"), background=False) as memory:
-        pages = Pages(SimpleNamespace(memory=memory), Visitors(root), lambda _: 500, lambda: False)
+        pages = WebPages(SimpleNamespace(memory=memory), Visitors(root), lambda _: 500, lambda: False)
         pages.prepare()
         plan = {"id": "alice_fs_1", "title": "Pay the harbour", "starts": "2026-11-01", "ends": "2026-12-04"}
         parts = pages._templates.get_template("parts.html").module

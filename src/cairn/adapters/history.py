@@ -21,7 +21,7 @@ from cairn.types import Message, Space, checked_session_id
 _AT_ONCE = 500  # messages of one call of `add`
 
 
-class History:
+class SessionView:
     """One session as a framework sees it.
 
     Args:

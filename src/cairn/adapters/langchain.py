@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cairn.adapters import missing
-from cairn.adapters.history import History, pictured
+from cairn.adapters.history import SessionView, pictured
 from cairn.memory import Memory
 from cairn.types import Message
 
@@ -21,11 +21,11 @@ except ImportError as error:
 class CairnChatHistory(BaseChatMessageHistory):
     """The messages of one session. System messages are instructions and no talk: they are not kept.
 
-    `clear` empties what the chain sees; what was said stays remembered. The options are those of `History`.
+    `clear` empties what the chain sees; what was said stays remembered. The options are those of `SessionView`.
     """
 
     def __init__(self, memory: Memory, session_id: str, **options: Any) -> None:
-        self._history = History(memory, session_id, **options)
+        self._history = SessionView(memory, session_id, **options)
 
     @property
     def messages(self) -> list[BaseMessage]:

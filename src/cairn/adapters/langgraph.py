@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cairn.adapters import missing
-from cairn.adapters.history import History
+from cairn.adapters.history import SessionView
 from cairn.errors import Invalid
 from cairn.memory import Memory
 from cairn.types import Message
@@ -60,14 +60,14 @@ class _Kept:
 
 
 class CairnStore(BaseStore):
-    """Items of one session of the memory. The options are those of `History`.
+    """Items of one session of the memory. The options are those of `SessionView`.
 
     Values are JSON. Texts of a value are searched (or the fields that `index` names; with `index=False` none), in one
     question at most 100 of them. There is no time to live.
     """
 
     def __init__(self, memory: Memory, session_id: str = _TAG, **options: Any) -> None:
-        self._history = History(memory, session_id, **options)
+        self._history = SessionView(memory, session_id, **options)
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
         """Do several operations: what is read was so before the first of them wrote."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cairn.adapters import missing
-from cairn.adapters.history import History
+from cairn.adapters.history import SessionView
 
 try:
     from llama_index.core.base.llms.types import ChatMessage, MessageRole
@@ -59,7 +59,7 @@ class CairnMemoryBlock(BaseMemoryBlock[str]):
             named = str(one.additional_kwargs.get("session_id") or self.session_id)
             by_session.setdefault(named, []).append(_raw(one))
         for session, said in by_session.items():
-            history = History(
+            history = SessionView(
                 self.memory, session, user_id=self.user_id, app_id=self.app_id, project_id=self.project_id
             )
             await asyncio.to_thread(history.add, said)

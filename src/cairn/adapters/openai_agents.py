@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cairn.adapters import missing
-from cairn.adapters.history import History, pictured
+from cairn.adapters.history import SessionView, pictured
 from cairn.memory import Memory
 from cairn.types import Message
 
@@ -24,7 +24,7 @@ class CairnSession(SessionABC):
     """The items of one session: what was said, and tools that were called with what they answered.
 
     Not kept: instructions, reasoning, and calls of tools that run at the provider. `pop_item` and `clear_session` change what
-    the agent sees; what was said stays remembered. The options are those of `History`.
+    the agent sees; what was said stays remembered. The options are those of `SessionView`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class CairnSession(SessionABC):
     ) -> None:
         self.session_id = session_id
         self.session_settings = session_settings or SessionSettings()
-        self._history = History(memory, session_id, **options)
+        self._history = SessionView(memory, session_id, **options)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """The items, oldest first; with a limit the latest of them."""

@@ -37,7 +37,7 @@ _CURSOR_EVENTS = ("sessionStart", "beforeSubmitPrompt", "afterAgentResponse", "p
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostPlace:
     """Where a host's settings are: the person's, or one project's."""
 
     home: Path
@@ -46,7 +46,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HostEntry:
     """One entry: its file, whether a parsed file has it already, and how it is put there."""
 
     path: Path
@@ -55,7 +55,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HostChange:
     """One file: its text before and after (None: there is none), and what was inserted."""
 
     path: Path
@@ -64,7 +64,7 @@ class Change:
     pieces: tuple[tuple[int, str], ...] = ()
 
 
-def wanted(host: str, place: Place, root: str | None, *, notes: bool) -> list[Wanted]:
+def wanted(host: str, place: HostPlace, root: str | None, *, notes: bool) -> list[HostEntry]:
     """The entries of a host; `root` is named in them where it is not the usual one."""
     more = ["--root", root] if root else []
     found = {"claude": _claude, "codex": _codex, "cursor": _cursor, "gemini": _gemini, "opencode": _opencode}[
@@ -89,7 +89,7 @@ def _check_inside(path: Path, project: Path) -> None:
         )
 
 
-def _claude(place: Place, more: list[str]) -> list[Wanted]:
+def _claude(place: HostPlace, more: list[str]) -> list[HostEntry]:
     own = place.environ.get("CLAUDE_CONFIG_DIR")
     if place.project is not None:
         settings, server = place.project / ".claude" / "settings.json", place.project / ".mcp.json"
@@ -100,12 +100,12 @@ def _claude(place: Place, more: list[str]) -> list[Wanted]:
     return [*_nested_hooks(settings, _CLAUDE_EVENTS, _command(more), 1), _server(server, "mcpServers", more)]
 
 
-def _codex(place: Place, more: list[str]) -> list[Wanted]:
+def _codex(place: HostPlace, more: list[str]) -> list[HostEntry]:
     home = Path(place.environ.get("CODEX_HOME") or place.home / ".codex")
     at = home if place.project is None else place.project / ".codex"
     lines = ('command = "cairn"', f"args = {json.dumps(['mcp', *more])}")
     path = at / "config.toml"
-    server = Wanted(
+    server = HostEntry(
         path,
         lambda text: "cairn" in tomllib.loads(text).get("mcp_servers", {}),
         lambda text: edits.insert_toml(text, "mcp_servers.cairn", lines, str(path)),
@@ -113,17 +113,17 @@ def _codex(place: Place, more: list[str]) -> list[Wanted]:
     return [*_nested_hooks(at / "hooks.json", _CLAUDE_EVENTS, _command(more), 1), server]
 
 
-def _gemini(place: Place, more: list[str]) -> list[Wanted]:
+def _gemini(place: HostPlace, more: list[str]) -> list[HostEntry]:
     path = (place.project or place.home) / ".gemini" / "settings.json"
     hooks = _nested_hooks(path, _GEMINI_EVENTS, _command(["--host", "gemini", *more]), 1000)
     return [*hooks, _server(path, "mcpServers", more)]
 
 
-def _cursor(place: Place, more: list[str]) -> list[Wanted]:
+def _cursor(place: HostPlace, more: list[str]) -> list[HostEntry]:
     at = (place.project or place.home) / ".cursor"
     path = at / "hooks.json"
     command = _command(["--host", "cursor", *more])
-    version = Wanted(
+    version = HostEntry(
         path,
         lambda text: "version" in edits.parsed(text, str(path)),
         lambda text: edits.insert_json(text, ("version",), 1, str(path)),
@@ -132,7 +132,7 @@ def _cursor(place: Place, more: list[str]) -> list[Wanted]:
     return [version, *hooks, _server(at / "mcp.json", "mcpServers", more)]
 
 
-def _opencode(place: Place, more: list[str]) -> list[Wanted]:
+def _opencode(place: HostPlace, more: list[str]) -> list[HostEntry]:
     config = Path(place.environ.get("XDG_CONFIG_HOME") or place.home / ".config") / "opencode"
     path = (place.project or config) / "opencode.json"
     if path.with_suffix(".jsonc").exists() and not path.exists():
@@ -147,7 +147,7 @@ def _command(more: list[str]) -> str:
     return shlex.join(["cairn", "hook", *more])
 
 
-def _nested_hooks(path: Path, events: Mapping[str, int], command: str, unit: int) -> list[Wanted]:
+def _nested_hooks(path: Path, events: Mapping[str, int], command: str, unit: int) -> list[HostEntry]:
     """Hooks as Claude Code, Codex and Gemini have them: event, groups, handlers."""
     found = []
     for name, seconds in events.items():
@@ -156,11 +156,11 @@ def _nested_hooks(path: Path, events: Mapping[str, int], command: str, unit: int
     return found
 
 
-def _server(path: Path, key: str, more: list[str]) -> Wanted:
+def _server(path: Path, key: str, more: list[str]) -> HostEntry:
     return _json(path, (key, "cairn"), {"command": "cairn", "args": ["mcp", *more]}, "")
 
 
-def _json(path: Path, keys: tuple[str, ...], entry: Any, command: str) -> Wanted:
+def _json(path: Path, keys: tuple[str, ...], entry: Any, command: str) -> HostEntry:
     """A member of that name, or an item with that command, in a JSON file."""
 
     def has(text: str) -> bool:
@@ -171,10 +171,10 @@ def _json(path: Path, keys: tuple[str, ...], entry: Any, command: str) -> Wanted
             return isinstance(holder, dict) and keys[-1] in holder
         return isinstance(holder, list) and json.dumps(command) in json.dumps(holder)
 
-    return Wanted(path, has, lambda text: edits.insert_json(text, keys, entry, str(path)))
+    return HostEntry(path, has, lambda text: edits.insert_json(text, keys, entry, str(path)))
 
 
-def _notes(host: str, place: Place) -> Wanted:
+def _notes(host: str, place: HostPlace) -> HostEntry:
     names = {"claude": ("CLAUDE.md", ".claude"), "codex": ("AGENTS.md", ".codex")}
     if place.project is not None:
         path = place.project / ("CLAUDE.md" if host == "claude" else "AGENTS.md")
@@ -184,19 +184,19 @@ def _notes(host: str, place: Place) -> Wanted:
         raise Invalid(
             f"{host} has no file of words for all projects: use --notes with --project.", field="notes"
         )
-    return Wanted(path, lambda text: edits.BEGIN in text, lambda text: edits.insert_block(text, NOTES))
+    return HostEntry(path, lambda text: edits.BEGIN in text, lambda text: edits.insert_block(text, NOTES))
 
 
 # ---------------------------------------------------------------- plans
 
 
-def planned(entries: list[Wanted]) -> list[Change]:
+def planned(entries: list[HostEntry]) -> list[HostChange]:
     """What would be written; entries that are there already are left as they are.
 
     Raises:
         Invalid: a file cannot be read as what it should be; nothing is written anywhere.
     """
-    found: dict[Path, Change] = {}
+    found: dict[Path, HostChange] = {}
     for entry in entries:
         before = found[entry.path].before if entry.path in found else _read(entry.path)
         text = (found[entry.path].after if entry.path in found else before) or ""
@@ -204,11 +204,11 @@ def planned(entries: list[Wanted]) -> list[Change]:
             continue
         done = entry.put(text)
         pieces = (*(found[entry.path].pieces if entry.path in found else ()), (done.at, done.piece))
-        found[entry.path] = Change(entry.path, before, done.text, pieces)
+        found[entry.path] = HostChange(entry.path, before, done.text, pieces)
     return list(found.values())
 
 
-def _has(entry: Wanted, text: str) -> bool:
+def _has(entry: HostEntry, text: str) -> bool:
     try:
         return entry.has(text)
     except tomllib.TOMLDecodeError as error:
@@ -217,7 +217,7 @@ def _has(entry: Wanted, text: str) -> bool:
         ) from None
 
 
-def planned_removal(receipt: Mapping[str, Any]) -> tuple[list[Change], list[str]]:
+def planned_removal(receipt: Mapping[str, Any]) -> tuple[list[HostChange], list[str]]:
     """The files without what was inserted, and the names of those where it is not there any more as it was."""
     changes, left = [], []
     for file in receipt["files"]:
@@ -231,7 +231,7 @@ def planned_removal(receipt: Mapping[str, Any]) -> tuple[list[Change], list[str]
         if not whole:
             left.append(str(path))
         if text != before:
-            changes.append(Change(path, before, None if file["created"] and not text.strip() else text))
+            changes.append(HostChange(path, before, None if file["created"] and not text.strip() else text))
     return changes, left
 
 
@@ -247,7 +247,7 @@ def _read(path: Path) -> str | None:
 # ---------------------------------------------------------------- writing
 
 
-def write(changes: list[Change]) -> None:
+def write(changes: list[HostChange]) -> None:
     """Put the new texts in place, each whole; a link to a file stays a link."""
     for change in changes:
         target = Path(os.path.realpath(change.path))
@@ -272,7 +272,7 @@ def receipt_path(root: Path, host: str, project: Path | None) -> Path:
     return spool.folder(root) / "written" / f"{host}-{name}.json"
 
 
-def keep_receipt(at: Path, changes: list[Change]) -> None:
+def keep_receipt(at: Path, changes: list[HostChange]) -> None:
     """Note what was inserted, beside what an earlier run has inserted."""
     files = {file["path"]: file for file in _receipt(at)["files"]}
     for change in changes:
@@ -286,7 +286,7 @@ def keep_receipt(at: Path, changes: list[Change]) -> None:
             "digest": after if known["digest"] == before else "",
             "pieces": [*known["pieces"], *change.pieces],
         }
-    write([Change(at, None, json.dumps({"files": list(files.values())}, indent=1) + "\n")])
+    write([HostChange(at, None, json.dumps({"files": list(files.values())}, indent=1) + "\n")])
 
 
 def read_receipt(at: Path, host: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ _NO_UNDO = "Nothing was removed. There is no undo: ask the person, then call aga
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToolAnswer:
     """What a tool answers: words for the model, and the same as data."""
 
     text: str
@@ -47,7 +47,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolRun:
     """One call of a tool: on which memory, with what, from where, and by whom.
 
     `about` says whose memory and which space are meant, where no folder can (over HTTP).
@@ -124,7 +124,7 @@ class Tool:
     title: str
     stands_for: Callable[..., Any]
     takes: Sequence[str]
-    run: Callable[[Call], Told]
+    run: Callable[[ToolRun], ToolAnswer]
     answers: Mapping[str, str]
     when: str = ""
     more: tuple[Field, ...] = ()
@@ -184,23 +184,23 @@ def _type(kind: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- what they do
 
 
-def _recall(call: Call) -> Told:
+def _recall(call: ToolRun) -> ToolAnswer:
     method = call.method
     data = call.ask(Recall.recall, **call.given, **call.place, method=method)
-    return _by(method, Told(data["prompt"] or "Nothing that is remembered helps with this.", data))
+    return _by(method, ToolAnswer(data["prompt"] or "Nothing that is remembered helps with this.", data))
 
 
-def _by(method: str, told: Told) -> Told:
+def _by(method: str, told: ToolAnswer) -> ToolAnswer:
     """The answer, and that words alone were looked at, where that is so."""
-    return told if method == "hybrid" else Told(f"{told.text}\n{_BY_WORDS}", told.data)
+    return told if method == "hybrid" else ToolAnswer(f"{told.text}\n{_BY_WORDS}", told.data)
 
 
-def _brief(call: Call) -> Told:
+def _brief(call: ToolRun) -> ToolAnswer:
     data = call.ask(Recall.brief, **call.given, **call.place)
-    return Told(data["prompt"] or "Nothing is kept at hand yet.", data)
+    return ToolAnswer(data["prompt"] or "Nothing is kept at hand yet.", data)
 
 
-def _search(call: Call) -> Told:
+def _search(call: ToolRun) -> ToolAnswer:
     top, method = call.given["top_k"], call.method
     hits: dict[str, dict[str, Any]] = {}
     for space in call.spaces:
@@ -215,10 +215,10 @@ def _search(call: Call) -> Told:
             hits |= {f"{space.project} {row['id']}": row for row in rows}
     best = sorted(hits.values(), key=lambda row: -row["score"])[: top if top > 0 else 10]
     lines = [f"{row['id']}: {_short(row)}" for row in best]
-    return _by(method, Told(_framed(lines, "Nothing is found."), {"hits": best}))
+    return _by(method, ToolAnswer(_framed(lines, "Nothing is found."), {"hits": best}))
 
 
-def _reached(call: Call) -> dict[str, str]:
+def _reached(call: ToolRun) -> dict[str, str]:
     """Which governed memories are searched: everybody's, or those of the one the caller's token is limited to."""
     return {} if call.grant.owners is None else {"scope": "user", "owner": call.person}
 
@@ -229,7 +229,7 @@ def _short(row: Mapping[str, Any]) -> str:
     return words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + " …"
 
 
-def _show(call: Call) -> Told:
+def _show(call: ToolRun) -> ToolAnswer:
     wanted = call.given["entry_id"]
     found = None
     for space in call.spaces:
@@ -250,10 +250,10 @@ def _show(call: Call) -> Told:
         f"{one['timestamp']} {one['sender_name'] or one['sender_id']}: {one['text']}"
         for one in found["messages"]
     ]
-    return Told(_framed("\n".join(lines), ""), found)
+    return ToolAnswer(_framed("\n".join(lines), ""), found)
 
 
-def _remember(call: Call) -> Told:
+def _remember(call: ToolRun) -> ToolAnswer:
     given = call.given
     if given["scope"] == "user":
         given["owner"] = given["owner"] or call.person
@@ -263,11 +263,11 @@ def _remember(call: Call) -> Told:
     kept = str(row.get("id") or data.get("merged_into_id") or "")
     data |= {"id": kept}
     if not data["accepted"]:
-        return Told(f"Not kept: {str(data.get('detail') or data.get('reason')).rstrip('.')}.", data)
-    return Told(f"{kept} {'was known already' if data.get('deduped') else 'is kept'}.", data)
+        return ToolAnswer(f"Not kept: {str(data.get('detail') or data.get('reason')).rstrip('.')}.", data)
+    return ToolAnswer(f"{kept} {'was known already' if data.get('deduped') else 'is kept'}.", data)
 
 
-def _forget(call: Call) -> Told:
+def _forget(call: ToolRun) -> ToolAnswer:
     confirmed = bool(call.given.pop("confirm"))
     space = next((one for one in call.spaces if _is_in(call, one)), call.spaces[0])
     data = call.ask(
@@ -282,12 +282,14 @@ def _forget(call: Call) -> Told:
     if not confirmed:
         lines = [f"would go: {one['id']}: {one['words']}" for one in data["taken"][:20]]
         lines += [f"alike, stays: {one['id']}: {one['words']}" for one in data["alike"][:20]]
-        return Told(f"{_framed(lines, 'Nothing goes by that.')}\nIt would remove {counted}. {_NO_UNDO}", data)
+        return ToolAnswer(
+            f"{_framed(lines, 'Nothing goes by that.')}\nIt would remove {counted}. {_NO_UNDO}", data
+        )
     left = "; ".join(f"{one['where']}: {one['why']}" for one in data["left"])
-    return Told(f"Removed: {counted}." + (f" Not removed: {left}." if left else ""), data)
+    return ToolAnswer(f"Removed: {counted}." + (f" Not removed: {left}." if left else ""), data)
 
 
-def _is_in(call: Call, space: Space) -> bool:
+def _is_in(call: ToolRun, space: Space) -> bool:
     named = call.given["memory_id"]
     try:
         call.memory.show(named or "", space.app, space.project)
@@ -296,7 +298,7 @@ def _is_in(call: Call, space: Space) -> bool:
     return True
 
 
-def _project_query(call: Call) -> Told:
+def _project_query(call: ToolRun) -> ToolAnswer:
     from cairn.projects import open_project
 
     if call.repository is None:
@@ -309,7 +311,7 @@ def _project_query(call: Call) -> Told:
     # The folder is where the agent works already, so the server's list of repositories is not asked.
     data = project.query(**call.given).to_json()
     lines = [data["answer"], *(f"[{one['sourceId']}] {one['summary']}" for one in data["citations"][:6])]
-    return Told(_framed(lines, ""), data)
+    return ToolAnswer(_framed(lines, ""), data)
 
 
 def _framed(lines: Sequence[str] | str, otherwise: str) -> str:
@@ -379,7 +381,7 @@ def may_write(message: Mapping[str, Any]) -> bool:
     return tool is not None and tool.writes
 
 
-def run(call: Call, name: str) -> Told:
+def run(call: ToolRun, name: str) -> ToolAnswer:
     """Run a tool with what was given, unchecked, in a call.
 
     Raises:
@@ -397,7 +399,7 @@ def reply(memory: Memory, message: Mapping[str, Any], grant: Grant = OPEN) -> di
     """The answer to one message of an MCP server: what a tool says, the pages there are, or why neither."""
     folder = str(message.get("folder") or "") or None
     given, about = message.get("arguments") or {}, message.get("about") or {}
-    call = Call(memory, given, folder, grant, about)
+    call = ToolRun(memory, given, folder, grant, about)
     try:
         if message.get("op") == "pages":
             return {"pages": pages(call)}
@@ -410,7 +412,7 @@ def reply(memory: Memory, message: Mapping[str, Any], grant: Grant = OPEN) -> di
         return {"error": f"It failed: {type(error).__name__}: {error}"}
 
 
-def pages(call: Call) -> list[str]:
+def pages(call: ToolRun) -> list[str]:
     """The pages for agents of the repository's space and the general one, as paths that `show` takes."""
     from cairn.governed import pages as kept
     from cairn.types import Scope

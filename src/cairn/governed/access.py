@@ -1,4 +1,4 @@
-"""Who was read, how often and when: a journal beside the notes, never a line inside them.
+"""A journal counts which memories answered, how often and when; their scores are replayed from it, never kept in notes.
 
 Counting reads in the notes would rewrite a file for every search, wake every watcher and race with editors.
 So hits go to `journal/access.jsonl` of the space, in batches and at best effort; the sweep folds them into one

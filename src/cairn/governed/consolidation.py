@@ -41,7 +41,7 @@ _SYSTEM = (
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedCluster:
     """One cluster that became one memory."""
 
     scope: Scope
@@ -55,7 +55,7 @@ class ConsolidationReport:
     """What a run did; with `dry_run`, what it would do (then `new_id` is empty)."""
 
     run_id: str
-    merged: Sequence[Merged]
+    merged: Sequence[MergedCluster]
     dry_run: bool = False
 
 
@@ -71,12 +71,12 @@ def consolidate(
     """Merge clusters in a space, or in one scope of it."""
     run_id = f"con_{uuid.uuid4().hex[:12]}"
     started = stamp(keeper.clock.now())
-    merged: list[Merged] = []
+    merged: list[MergedCluster] = []
     with keeper.notebook.run("consolidation", run_id):
         for one in [scope] if scope is not None else keeper.scopes(space):
             for cluster in list(clusters(keeper.records(one))):
                 if dry_run:
-                    merged.append(Merged(one, cluster[0].category, "", [r.id for r in cluster]))
+                    merged.append(MergedCluster(one, cluster[0].category, "", [r.id for r in cluster]))
                 elif (done := _merge(keeper, run_id, cluster, writer)) is not None:
                     merged.append(done)
     if merged and not dry_run:
@@ -149,7 +149,7 @@ def merged_text(cluster: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def _merge(keeper: Keeper, run_id: str, cluster: list[Record], writer: Writer | None) -> Merged | None:
+def _merge(keeper: Keeper, run_id: str, cluster: list[Record], writer: Writer | None) -> MergedCluster | None:
     scope = cluster[0].scope
     now = keeper.clock.now()
     text = _worded(cluster, writer) or merged_text(cluster)
@@ -207,7 +207,7 @@ def _merge(keeper: Keeper, run_id: str, cluster: list[Record], writer: Writer | 
             "originals": [r.entry_id for r in cluster],
         }  # fmt: skip
         keeper.journals.append(_journal(keeper, scope.space), [json.dumps(step, ensure_ascii=False)])
-    return Merged(scope, fresh.category, kept.id, [r.id for r in cluster])
+    return MergedCluster(scope, fresh.category, kept.id, [r.id for r in cluster])
 
 
 def _worded(cluster: Sequence[Record], writer: Writer | None) -> str:

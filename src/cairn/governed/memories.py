@@ -1,4 +1,6 @@
-"""Keeper: what deserves to stay. Every governed write asks here, and every correction is made here.
+"""The keeper decides, under the lock of a scope, whether a text becomes a governed memory, merges into one, or is refused.
+
+Every governed write asks here, and every correction is made here.
 
     remember -> framed recalls and credentials taken out
              -> the scope's lock, the shelf brought up to date

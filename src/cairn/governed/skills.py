@@ -1,6 +1,6 @@
 """Procedures as SKILL.md files, both ways, and a registry of the skills that lie around.
 
-An export is a valid Agent Skill: a folder named like the skill, frontmatter with name and description, then
+An export is a valid Agent SkillText: a folder named like the skill, frontmatter with name and description, then
 When to use, Steps and Context. The registry (`journal/skill-index.jsonl`) knows skill files by content hash: a new
 or changed one becomes, or updates, a procedure memory; a vanished one is tombstoned. A skill written by a
 person that says what a learned procedure says supersedes it.
@@ -79,7 +79,7 @@ class ScanReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
+class SkillText:
     """What a SKILL.md says."""
 
     name: str
@@ -121,7 +121,7 @@ def render(record: Record, sources: Sequence[str] = ()) -> str:
     return f"---\n{head}---\n\n" + "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def parse(text: str, fallback: str = "") -> Skill:
+def parse(text: str, fallback: str = "") -> SkillText:
     """Read a SKILL.md, ours or anyone's.
 
     Raises:
@@ -147,7 +147,7 @@ def parse(text: str, fallback: str = "") -> Skill:
     trigger = next((sections[title] for title in _WHEN if sections.get(title)), "") or description or name
     if not name or not steps or not trigger:
         raise Invalid("A SKILL.md needs a name, a description and steps.", field="skill")
-    return Skill(name, description, trigger, steps, sections.get("context", ""))
+    return SkillText(name, description, trigger, steps, sections.get("context", ""))
 
 
 def export(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None) -> Locator:
@@ -273,7 +273,7 @@ def _take_in(
     return memory_id, _supersede(keeper, space, skill, memory_id) if memory_id else []
 
 
-def _supersede(keeper: Keeper, space: Space, skill: Skill, memory_id: str) -> list[str]:
+def _supersede(keeper: Keeper, space: Space, skill: SkillText, memory_id: str) -> list[str]:
     """Put away learned procedures that say what the skill says (A92)."""
     words = word_set(f"{skill.trigger}\n{skill.steps}")
     now = keeper.clock.now()

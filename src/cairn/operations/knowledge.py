@@ -13,7 +13,7 @@ from cairn.operations.table import Room, operation, says
 from cairn.types import Space
 
 if TYPE_CHECKING:
-    from cairn.operations.library import Library, Stored
+    from cairn.operations.library import Library, StoredDocument
 
 _ALONE_SECONDS, _SERVED_SECONDS = 3600.0, 10.0
 DocId = Annotated[
@@ -32,7 +32,7 @@ SourceType = Annotated[str | None, says("what it is, in the caller's words", "ma
 CategoryId = Annotated[str | None, says("the category it belongs to", "manuals", low=1, high=60)]
 
 
-def _stored(one: Stored, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+def _stored(one: StoredDocument, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "doc_id": one.id,
         "category_id": one.category,
@@ -45,7 +45,7 @@ def _stored(one: Stored, _room: Room, _asked: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _uploaded(one: Stored, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _uploaded(one: StoredDocument, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
     return {**_stored(one, room, asked), "source_name": asked["file_name"]}
 
 
@@ -113,7 +113,7 @@ class Knowledge(Room):
         category_id: CategoryId = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
-    ) -> Stored:
+    ) -> StoredDocument:
         """Take in one document as it is sent: as a form with a file, or as text.
 
         Raises:
@@ -147,7 +147,7 @@ class Knowledge(Room):
         category_id: CategoryId = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
-    ) -> Stored:
+    ) -> StoredDocument:
         """Put another text in the place of a document; what cannot be read leaves the old one as it is."""
         library = self._library(app_id, project_id)
         data = file.encode("utf-8") if isinstance(file, str) else file

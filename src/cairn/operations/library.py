@@ -53,7 +53,7 @@ _INDEX_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredDocument:
     """A document that was taken in, and what became of it: added, replaced or unchanged."""
 
     id: str
@@ -79,9 +79,9 @@ class Library:
 
     def add_files(
         self, paths: Sequence[str], *, category: str, title: str
-    ) -> tuple[list[Stored], list[tuple[str, str]]]:
+    ) -> tuple[list[StoredDocument], list[tuple[str, str]]]:
         """Take in files and all documents in folders; what could not be, with the reason for each."""
-        done: list[Stored] = []
+        done: list[StoredDocument] = []
         refused: list[tuple[str, str]] = []
         for given in paths:
             path = Path(given).expanduser().absolute()
@@ -98,7 +98,7 @@ class Library:
                     refused.append((str(file), str(error)))
         return done, refused
 
-    def _add_file(self, path: Path, category: str, title: str) -> Stored:
+    def _add_file(self, path: Path, category: str, title: str) -> StoredDocument:
         if path.is_symlink():
             path = path.resolve()
         if path.stat().st_size > MAX_BYTES:
@@ -118,7 +118,7 @@ class Library:
 
     def upload(
         self, data: bytes, *, name: str, title: str, category: str, source_type: str, doc_id: str = ""
-    ) -> Stored:
+    ) -> StoredDocument:
         """Take in a file that somebody sent, or put it in the place of the document `doc_id`."""
         digest = hashlib.sha256(data).hexdigest()
         if doc_id and self.locate(doc_id) not in self._stored.values():
@@ -143,7 +143,7 @@ class Library:
         source: str,
         doc_id: str,
         source_type: str = "",
-    ) -> Stored:
+    ) -> StoredDocument:
         """Write a document, unless the very same is there already."""
         text = text_of(name, data)
         own, body = _taken_apart(name, text)
@@ -175,7 +175,7 @@ class Library:
         }
         locator = self.folder.child(category, f"{safe_name(title)}_{doc_id}.md")
         clean = self._parts.redact(body)
-        told = Stored(
+        told = StoredDocument(
             doc_id, locator, title, category, len(library.read(locator.key, clean).topics), source, "added", 0
         )
         same = ("sha256", "title", "category")
@@ -431,7 +431,7 @@ def home(parts: Parts, path: str) -> str:
     return path if really is None else str(really)
 
 
-def _changed(told: Stored, change: str, lsn: int) -> Stored:
+def _changed(told: StoredDocument, change: str, lsn: int) -> StoredDocument:
     return replace(told, change=change, lsn=lsn)
 
 

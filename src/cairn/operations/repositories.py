@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cairn.project.consolidate import Plan
     from cairn.project.project import ProjectMemory
     from cairn.project.query import QueryResult
-    from cairn.project.validate import Finding
+    from cairn.project.validate import RecordFinding
 
 Folder = Annotated[str, says("the absolute path of the repository", "/srv/tides", low=1, high=4096)]
 Word = Annotated[str | None, says("only this one", "gotchas", high=40)]
@@ -26,7 +26,7 @@ def _answer(result: QueryResult, _room: Room, _asked: Mapping[str, Any]) -> dict
     return result.to_json()
 
 
-def _findings(found: list[Finding], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+def _findings(found: list[RecordFinding], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ok": not any(one.status == "fail" for one in found),
         "findings": [one.to_json() for one in found],
@@ -109,7 +109,7 @@ class Repositories(Room):
     @operation(
         http="GET /project/validate", answers=answers.ValidateData, data=_findings, allow=rules.repository
     )
-    def project_validate(self, path: Folder) -> list[Finding]:
+    def project_validate(self, path: Folder) -> list[RecordFinding]:
         """Whether a repository's record is whole."""
         return list(self._project(path).validate())
 

@@ -1,0 +1,1 @@
+"""The memory of a repository: its events, checkpoints, bundle and pages."""

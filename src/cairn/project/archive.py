@@ -19,7 +19,7 @@ from cairn.errors import Invalid, NotFound
 from cairn.project.checkpoints import Checkpoint, CheckpointStore, number_in
 from cairn.project.events import Event, EventLog, normalised, parse
 from cairn.project.layout import ARCHIVE, number_of, read_json
-from cairn.project.options import Options
+from cairn.project.options import ProjectOptions
 from cairn.project.state import MARK_CHARS, Story
 from cairn.seams import Locator, StorageBackend
 
@@ -55,7 +55,7 @@ class Archive:
         self._log = log
         self._checkpoints = checkpoints
 
-    def plan(self, story: Story, options: Options, now: datetime) -> PrunePlan:
+    def plan(self, story: Story, options: ProjectOptions, now: datetime) -> PrunePlan:
         """Old events at or below the `all` cursor, and old checkpoints beyond the recent tail.
 
         Kept whatever their age: events not consolidated under `all`, a consolidation whose events are still
@@ -80,7 +80,7 @@ class Archive:
         expired, warnings = self._expired(options, now)
         return PrunePlan(events, tuple(self._old_checkpoints(options, now)), tuple(expired), tuple(warnings))
 
-    def _old_checkpoints(self, options: Options, now: datetime) -> list[Locator]:
+    def _old_checkpoints(self, options: ProjectOptions, now: datetime) -> list[Locator]:
         files = self._checkpoints.files()
         keep = max(1, int(options.number("retention.checkpoints.keepRecent")))
         cut = _before(now, options.number("retention.checkpoints.maxAgeDays"))
@@ -108,7 +108,7 @@ class Archive:
             raise Invalid(f"{ARCHIVE.child(name, 'manifest.json')}: not a manifest.", path=name)
         return data
 
-    def _expired(self, options: Options, now: datetime) -> tuple[list[str], list[str]]:
+    def _expired(self, options: ProjectOptions, now: datetime) -> tuple[list[str], list[str]]:
         cut = _before(now, options.number("retention.archive.expireAfterDays"))
         expired, warnings = [], []
         for name in self.batches():
@@ -121,7 +121,7 @@ class Archive:
                 expired.append(name)
         return expired, warnings
 
-    def copy_out(self, plan: PrunePlan, options: Options, now: datetime) -> str | None:
+    def copy_out(self, plan: PrunePlan, options: ProjectOptions, now: datetime) -> str | None:
         """Write a batch with everything that will leave, its manifest last; return its name."""
         if not (plan.events or plan.checkpoints):
             return None

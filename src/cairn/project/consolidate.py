@@ -42,7 +42,7 @@ _WORDS = re.compile(r"\w+")
 
 
 @dataclass(slots=True)
-class Group:
+class EventGroup:
     """Events that tell of one thing."""
 
     events: list[Event] = field(default_factory=list)
@@ -101,7 +101,7 @@ def _one_thing(line: str, other: str, key: str) -> bool:
     return words <= others or others <= words
 
 
-def grouped(events: Sequence[Event]) -> list[Group]:
+def grouped(events: Sequence[Event]) -> list[EventGroup]:
     """Join events that share a gotcha or next-step topic, or a path together with a decision or check.
 
     A shared path alone joins nothing: half of all sessions touch the readme. Newest group first.
@@ -124,9 +124,9 @@ def grouped(events: Sequence[Event]) -> list[Group]:
         for key in keys:
             other = first.setdefault(key, index)
             parent[root(index)] = root(other)
-    groups: dict[int, Group] = {}
+    groups: dict[int, EventGroup] = {}
     for index, event in enumerate(events):
-        groups.setdefault(root(index), Group()).events.append(event)
+        groups.setdefault(root(index), EventGroup()).events.append(event)
     return sorted(groups.values(), key=lambda group: -group.newest)
 
 
@@ -217,7 +217,7 @@ def _flat(lines: Sequence[str]) -> list[str]:
 # ---------------------------------------------------------------- proposing
 
 
-def proposed(bundle: Bundle, groups: Sequence[Group], exists: Callable[[str], bool]) -> Bundle:
+def proposed(bundle: Bundle, groups: Sequence[EventGroup], exists: Callable[[str], bool]) -> Bundle:
     """The bundle with what the groups tell, from their wording alone."""
     out = copy.deepcopy(bundle)
     gotchas, steps, done = [], [], []
@@ -292,7 +292,7 @@ def _is_structural(line: str) -> bool:
 
 
 def _fold_focus(
-    out: Bundle, groups: Sequence[Group], decisions: Sequence[str], checks: Sequence[tuple[str, Event]]
+    out: Bundle, groups: Sequence[EventGroup], decisions: Sequence[str], checks: Sequence[tuple[str, Event]]
 ) -> None:
     focus = out["currentFocus"]
     recent = [max(group.events, key=lambda event: event.number) for group in groups[:3]]
@@ -336,7 +336,7 @@ def _fold_commands(out: Bundle, checks: Sequence[tuple[str, Event]]) -> None:
                 )
 
 
-def asked(writer: Writer, bundle: Bundle, groups: Sequence[Group]) -> Bundle | None:
+def asked(writer: Writer, bundle: Bundle, groups: Sequence[EventGroup]) -> Bundle | None:
     """A bundle from a model, or None where it cannot give one of the right shape."""
     news = [
         {

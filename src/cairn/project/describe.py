@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from cairn.project import manifests
 from cairn.project.bundle import Bundle, checked
-from cairn.project.evidence import Document, Survey, is_test, language_of
+from cairn.project.evidence import ProsePage, Survey, is_test, language_of
 
 MAX_MODULES = 14
 _TRAPS = re.compile(
@@ -452,7 +452,7 @@ def _explained(body: str) -> str:
     return "" if at is None else " ".join(parts[at : at + 2])
 
 
-def _rules(document: Document) -> Iterator[dict[str, str]]:
+def _rules(document: ProsePage) -> Iterator[dict[str, str]]:
     """Prohibitions in the files written for contributors: breaking one costs time, so each is a trap."""
     stem = PurePosixPath(document.path).stem.lower()
     if stem not in {"agents", "claude", "contributing", "development"} or document.path.count("/") > 1:
@@ -468,7 +468,7 @@ def _rules(document: Document) -> Iterator[dict[str, str]]:
                 yield {**gotcha, "title": sentences(gotcha["title"], 1, 90)}
 
 
-def _callouts(document: Document) -> Iterator[dict[str, str]]:
+def _callouts(document: ProsePage) -> Iterator[dict[str, str]]:
     pattern = r"^> \[!(?:WARNING|CAUTION|IMPORTANT)\]\s*\n((?:> ?.*\n?)+)"
     for match in list(re.finditer(pattern, document.text, re.MULTILINE))[:3]:
         text = plain(re.sub(r"^> ?", "", match.group(1), flags=re.MULTILINE))

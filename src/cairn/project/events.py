@@ -178,7 +178,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class EventDraft:
     """An event before it has its number."""
 
     kind: EventKind

@@ -63,7 +63,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ProsePage:
     """A page of prose, read whole."""
 
     path: str
@@ -93,7 +93,7 @@ class Survey:
     files: Mapping[str, int]
     submodules: tuple[str, ...] = ()
     manifests: Mapping[str, str] = field(default_factory=dict)
-    documents: tuple[Document, ...] = ()
+    documents: tuple[ProsePage, ...] = ()
     commits: tuple[git.Commit, ...] = ()
     markers: tuple[Marker, ...] = ()
     has_git: bool = False
@@ -126,7 +126,7 @@ class Survey:
         del counts[""]
         return counts.most_common()
 
-    def readme(self) -> Document | None:
+    def readme(self) -> ProsePage | None:
         """The readme at the top, where there is one."""
         return next(
             (doc for doc in self.documents if "/" not in doc.path and doc.path.lower().startswith("readme")),
@@ -208,7 +208,7 @@ def _skipped(name: str) -> bool:
     return name.startswith("docs/cairn/") or any(part in SKIPPED_DIRS for part in name.split("/")[:-1])
 
 
-def _documents(tree: Path, files: Mapping[str, int]) -> Iterator[Document]:
+def _documents(tree: Path, files: Mapping[str, int]) -> Iterator[ProsePage]:
     def rank(name: str) -> tuple[int, int, str]:
         stem = PurePosixPath(name).stem.lower()
         first = (
@@ -233,7 +233,7 @@ def _documents(tree: Path, files: Mapping[str, int]) -> Iterator[Document]:
         text = read_text(tree / name)
         if text:
             taken += 1
-            yield Document(name, _without_own_block(text))
+            yield ProsePage(name, _without_own_block(text))
 
 
 def _without_own_block(text: str) -> str:

@@ -20,10 +20,10 @@ from cairn.canonical import stamp
 from cairn.errors import CairnError, Invalid
 from cairn.governed.secrets import redact
 from cairn.project import git
-from cairn.project.events import Draft, Event
+from cairn.project.events import Event, EventDraft
 from cairn.project.importers import Importer, Session, importer_for
 from cairn.project.signals import Collector, ask
-from cairn.project.sources import Imported, Ledger, Source
+from cairn.project.sources import Imported, ImportLedger, Source
 from cairn.seams import Writer
 from cairn.types import Message
 
@@ -34,7 +34,7 @@ _TALK_CHARS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SessionOutcome:
     """What became of one session file: "imported", "grown", "known", "elsewhere", "empty" or "failed"."""
 
     path: str
@@ -46,11 +46,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportReport:
+class SourceReport:
     """The import of one source."""
 
     source: str
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[SessionOutcome, ...] = ()
     error: str | None = None
 
     def count(self, *results: str) -> int:
@@ -93,9 +93,9 @@ class SessionImport:
     def __init__(
         self,
         tree: Path,
-        ledger: Ledger,
+        ledger: ImportLedger,
         active: Sequence[Event],
-        emit: Callable[[Draft], Event],
+        emit: Callable[[EventDraft], Event],
         remember: Callable[[Imported], None],
         *,
         capture: Capture | None = None,
@@ -110,16 +110,16 @@ class SessionImport:
         self._roots = _roots(tree)
         self._remote = git.remote_of(tree)
 
-    def run(self, source: Source, progress: Progress | None = None) -> ImportReport:
+    def run(self, source: Source, progress: Progress | None = None) -> SourceReport:
         """Import one source. A file that cannot be read fails alone."""
         path = Path(source.path)
         if not path.exists():
-            return ImportReport(source.id, error=f"{path} is not there any more")
+            return SourceReport(source.id, error=f"{path} is not there any more")
         importer = importer_for(source.type)
         try:
             files = list(importer.find(path))
         except OSError as error:
-            return ImportReport(source.id, error=f"{path}: {error.strerror or error}")
+            return SourceReport(source.id, error=f"{path}: {error.strerror or error}")
         outcomes = []
         for index, file in enumerate(files):
             if progress:
@@ -127,9 +127,9 @@ class SessionImport:
             outcomes.append(self._one(importer, source, file))
         if progress:
             progress(len(files), len(files), "")
-        return ImportReport(source.id, tuple(outcomes))
+        return SourceReport(source.id, tuple(outcomes))
 
-    def _one(self, importer: Importer, source: Source, file: Path) -> Outcome:
+    def _one(self, importer: Importer, source: Source, file: Path) -> SessionOutcome:
         item = _known_by(importer.item(file))
         where = str(file)
         try:
@@ -137,11 +137,13 @@ class SessionImport:
                 raise Invalid("compressed sessions cannot be read: unpack the file with `zstd -d`")
             return self._import(importer, source, file, item, where)
         except CairnError as error:
-            return Outcome(where, item, "failed", detail=str(error))
+            return SessionOutcome(where, item, "failed", detail=str(error))
         except OSError as error:
-            return Outcome(where, item, "failed", detail=error.strerror or str(error))
+            return SessionOutcome(where, item, "failed", detail=error.strerror or str(error))
 
-    def _import(self, importer: Importer, source: Source, file: Path, item: str, where: str) -> Outcome:
+    def _import(
+        self, importer: Importer, source: Source, file: Path, item: str, where: str
+    ) -> SessionOutcome:
         session = Session(file, item)
         before = self._ledger.of(source.type, item)
         reading = self._read(importer, session, {row.messages for row in before})
@@ -149,12 +151,12 @@ class SessionImport:
             raise Invalid("no line of it is JSON")
         note = f"{session.bad_lines} unreadable lines skipped" if session.bad_lines else None
         if session.about.get("subagent") or not self._belongs(source, session):
-            return Outcome(where, item, "elsewhere")
+            return SessionOutcome(where, item, "elsewhere")
         if not reading.total:
-            return Outcome(where, item, "empty", detail=note)
+            return SessionOutcome(where, item, "empty", detail=note)
         whole = reading.digest.hexdigest()
         if any(row.messages == reading.total and row.hash == whole for row in before):
-            return Outcome(where, item, "known", reading.total)
+            return SessionOutcome(where, item, "known", reading.total)
         taken = max(
             (row.messages for row in before if reading.prefixes.get(row.messages) == row.hash), default=0
         )
@@ -163,13 +165,13 @@ class SessionImport:
         row = Imported(source.type, item, whole, taken + reading.total)
         if (item, whole) in self._logged:
             self._remember(row)
-            return Outcome(where, item, "known", reading.total)
+            return SessionOutcome(where, item, "known", reading.total)
         if self._capture:
             self._hand_over(importer, Session(file, item), taken)
         event = self._emit(self._draft(source, session, reading, whole))
         self._logged.add((item, whole))
         self._remember(row)
-        return Outcome(where, item, "grown" if taken else "imported", reading.total, note, event.id)
+        return SessionOutcome(where, item, "grown" if taken else "imported", reading.total, note, event.id)
 
     def _read(self, importer: Importer, session: Session, cuts: set[int], skip: int = 0) -> _Reading:
         reading = _Reading()
@@ -203,14 +205,14 @@ class SessionImport:
         here = Path(cwd)
         return any(here == root or root in here.parents for root in self._roots)
 
-    def _draft(self, source: Source, session: Session, reading: _Reading, whole: str) -> Draft:
+    def _draft(self, source: Source, session: Session, reading: _Reading, whole: str) -> EventDraft:
         told = ask(self._writer, reading.talk) if self._writer is not None else None
         title = session.about.get("customTitle") or session.about.get("aiTitle")
         summary, signals = told or (
             reading.collector.summary(f"Session {session.item}"),
             reading.collector.signals(),
         )
-        return Draft(
+        return EventDraft(
             kind="imported_session",
             summary=title or summary,
             signals=signals,

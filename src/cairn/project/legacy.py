@@ -14,7 +14,7 @@ from cairn.canonical import moment
 from cairn.errors import Invalid, Misconfigured, NotFound
 from cairn.project import options as settings
 from cairn.project.bundle import Bundle, checked
-from cairn.project.events import Draft, Signals
+from cairn.project.events import EventDraft, Signals
 from cairn.project.layout import SCHEMA_VERSION, number_of, read_json
 from cairn.project.sources import Source, sources_at
 from cairn.seams import Locator, StorageBackend
@@ -28,7 +28,7 @@ class Legacy:
     """What an older tree holds that can be carried over; `notes` says what could not."""
 
     bundle: Bundle | None
-    drafts: tuple[Draft, ...]
+    drafts: tuple[EventDraft, ...]
     config: dict[str, Any] | None
     notes: tuple[str, ...]
     sources: tuple[Source, ...] = ()
@@ -95,7 +95,7 @@ def _checkpoints(storage: StorageBackend, notes: list[str]) -> tuple[OldCheckpoi
     return tuple(sorted(found, key=lambda one: one.created))
 
 
-def _events(storage: StorageBackend, read_upto: int) -> tuple[list[Draft], int]:
+def _events(storage: StorageBackend, read_upto: int) -> tuple[list[EventDraft], int]:
     try:
         lines = storage.read(OLD_HOME.child("history/events.jsonl")).splitlines()
     except (NotFound, Invalid):
@@ -107,7 +107,7 @@ def _events(storage: StorageBackend, read_upto: int) -> tuple[list[Draft], int]:
             signals = row.get("signals") or {}
             folded = row.get("kind") == "tool_run" or number_of(row.get("id"), "evt") <= read_upto
             drafts.append(
-                Draft(
+                EventDraft(
                     kind=row["kind"] if row.get("kind") in {"tool_run", "imported_session"} else "tool_run",
                     summary=str(row["summary"]),
                     signals=Signals.of({k: v for k, v in signals.items() if k in Signals.__slots__}),

@@ -59,7 +59,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProjectOptions:
     """The checked content of `config.json`, defaults filled in. Ask with a dotted name."""
 
     values: Mapping[str, Any]
@@ -89,7 +89,7 @@ def defaults() -> dict[str, Any]:
     return copy.deepcopy(dict(DEFAULTS))
 
 
-def load(storage: StorageBackend) -> Options:
+def load(storage: StorageBackend) -> ProjectOptions:
     """Read `config.json`.
 
     Raises:
@@ -105,7 +105,7 @@ def load(storage: StorageBackend) -> Options:
     for dotted, allowed in _CHOICES.items():
         section, _, key = dotted.partition(".")
         check_choice(values[section][key], allowed, dotted, str(CONFIG))
-    return Options(values)
+    return ProjectOptions(values)
 
 
 def merged(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,9 +31,9 @@ from cairn.project.bundle import SECTIONS, Bundle, checked
 from cairn.project.checkpoints import changed_sections, made, section_diffs
 from cairn.project.consolidate import Plan
 from cairn.project.describe import describe
-from cairn.project.events import Draft, Event, Signals
+from cairn.project.events import Event, EventDraft, Signals
 from cairn.project.evidence import survey
-from cairn.project.imports import Capture, ImportReport, Progress, SessionImport
+from cairn.project.imports import Capture, Progress, SessionImport, SourceReport
 from cairn.project.layout import (
     ARCHIVE,
     CONFIG,
@@ -45,12 +45,12 @@ from cairn.project.layout import (
     SOURCES,
     read_json,
 )
-from cairn.project.options import Options
-from cairn.project.record import Record
+from cairn.project.options import ProjectOptions
+from cairn.project.record import ProjectRecord
 from cairn.project.refresh import refreshed
-from cairn.project.sources import Ledger, Source
+from cairn.project.sources import ImportLedger, Source
 from cairn.project.state import Story, mark_of, marks
-from cairn.project.validate import Finding, validate
+from cairn.project.validate import RecordFinding, validate
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, SystemClock, Writer
 from cairn.types import Space
 
@@ -62,7 +62,7 @@ _ATTRIBUTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ProjectChange:
     """What a writing command did."""
 
     event_id: str | None
@@ -110,7 +110,7 @@ class ProjectMemory:
         self.tree = tree
         self.clock = clock or SystemClock()
         self.locks = locks
-        self.record_ = Record(tree, storage, journals, self.clock)
+        self.record_ = ProjectRecord(tree, storage, journals, self.clock)
         self._storage = storage
         self._journals = journals
         self._writer = writer
@@ -123,7 +123,7 @@ class ProjectMemory:
         return bool(self.record_.checkpoints.files())
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ProjectOptions:
         return settings.load(self._storage)
 
     @property
@@ -139,7 +139,7 @@ class ProjectMemory:
 
     # ------------------------------------------------------------ init and update
 
-    def init(self, *, force: bool = False) -> Written:
+    def init(self, *, force: bool = False) -> ProjectChange:
         """Make the memory of this repository, from evidence alone, and write the pages.
 
         Raises:
@@ -213,7 +213,7 @@ class ProjectMemory:
         first = (
             events[-1]
             if events
-            else Draft("tool_run", "Carried over", Signals(), "cairn:init").event(1, self.clock.now())
+            else EventDraft("tool_run", "Carried over", Signals(), "cairn:init").event(1, self.clock.now())
         )
         root = made(0, first, bundle, "before", parents=[], provider="none")
         for number, kept in enumerate(old.checkpoints if old else (), start=1):
@@ -223,7 +223,7 @@ class ProjectMemory:
             self.record_.checkpoints.write(root)
         return Story(root, tuple(events), 0)
 
-    def update(self) -> Written:
+    def update(self) -> ProjectChange:
         """Read the repository again: what went stale follows it, what was learned or corrected stays.
 
         Where the repository says what it said last time, nothing is written.
@@ -235,7 +235,7 @@ class ProjectMemory:
             bundle = refreshed(before.evidence, before.bundle, evidence)
             if (bundle, evidence) == (before.bundle, before.evidence):
                 told = "Nothing changed since the last look; nothing was written"
-                return Written(None, before.id, before.bundleHash, (), tuple(self.record_.notes), told)
+                return ProjectChange(None, before.id, before.bundleHash, (), tuple(self.record_.notes), told)
             after = self._commit(
                 story, bundle, "update", "Read the repository again", self._signals(bundle), evidence
             )
@@ -257,9 +257,9 @@ class ProjectMemory:
             story, bundle, command, summary, signals, provider=self._provider, evidence=evidence
         )
 
-    def _written(self, story: Story, before: Bundle | None, notes: Sequence[str]) -> Written:
+    def _written(self, story: Story, before: Bundle | None, notes: Sequence[str]) -> ProjectChange:
         changed = changed_sections(before, story.checkpoint.bundle) if before else list(SECTIONS)
-        return Written(
+        return ProjectChange(
             story.checkpoint.event.id,
             story.checkpoint.id,
             story.checkpoint.bundleHash,
@@ -276,7 +276,7 @@ class ProjectMemory:
         """Add one `tool_run` event: something a person or an agent did or learned. Durable when it returns."""
         if not self._journals.size(EVENTS):
             self.record_.require()
-        draft = Draft("tool_run", summary, Signals.of(signals or {}), f"{REF_PREFIX}{ref}")
+        draft = EventDraft("tool_run", summary, Signals.of(signals or {}), f"{REF_PREFIX}{ref}")
         draft.event(1, self.clock.now())
         with self.locks.hold(LOCK):
             return self.record_.append(draft)
@@ -303,7 +303,7 @@ class ProjectMemory:
 
     def import_(
         self, idents: Sequence[str] = (), *, capture: bool = False, progress: Progress | None = None
-    ) -> list[ImportReport]:
+    ) -> list[SourceReport]:
         """Import the sessions of the named sources (all of them by default), each session once for ever.
 
         The lock is taken for each event, not for the whole run: others may write meanwhile.
@@ -323,10 +323,10 @@ class ProjectMemory:
             raise NotFound(
                 f"There is no source {missing[0]}. `cairn project sources list` names them.", id=missing[0]
             )
-        ledger = Ledger(self._journals)
+        ledger = ImportLedger(self._journals)
         ledger.refresh()
 
-        def emit(draft: Draft) -> Event:
+        def emit(draft: EventDraft) -> Event:
             with self.locks.hold(LOCK):
                 return self.record_.append(draft, story)
 
@@ -416,7 +416,7 @@ class ProjectMemory:
         source: str | None = None,
         policy: str | None = None,
         confirm: Callable[[Plan], bool] | None = None,
-    ) -> tuple[Plan, Written | None]:
+    ) -> tuple[Plan, ProjectChange | None]:
         """Fold the backlog into the bundle. Nothing to fold, or `confirm` says no: nothing is written.
 
         The plan is shown and confirmed outside the lock; under it, it is made again from what is there then, so
@@ -505,7 +505,7 @@ class ProjectMemory:
             problems=view.problems,
         )
 
-    def validate(self) -> list[Finding]:
+    def validate(self) -> list[RecordFinding]:
         """Every check of the record."""
         return validate(self.record_, self.clock.now())
 
@@ -535,7 +535,7 @@ class ProjectMemory:
                 self.record_.ready()
             return plan, name
 
-    def restore(self, ident: str) -> Written:
+    def restore(self, ident: str) -> ProjectChange:
         """Bring back a checkpoint's bundle (as a new checkpoint, so this can be undone) or an archive batch."""
         with self.locks.hold(LOCK):
             story = self.record_.ready()
@@ -543,7 +543,7 @@ class ProjectMemory:
                 events, checkpoints = self.record_.archive.restore(ident, self.clock.now())
                 after = self.record_.ready()
                 told = f"{events} events and {checkpoints} checkpoints are active again"
-                return Written(
+                return ProjectChange(
                     None, after.checkpoint.id, after.checkpoint.bundleHash, (), (told,), f"Restored {ident}"
                 )
             target = self.record_.checkpoints.find(ident)

@@ -161,7 +161,7 @@ _RENDER: Mapping[str, Callable[[Bundle], Iterator[str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ProjectPage:
     """A page as found. `condition`: "current", "stale" (an older bundle), "edited", "merged" or "foreign"."""
 
     name: str
@@ -170,21 +170,23 @@ class Page:
     body: str
 
 
-def examine(name: str, text: str, bundle_hash: str) -> Page:
+def examine(name: str, text: str, bundle_hash: str) -> ProjectPage:
     """Say what has become of a page: untouched, edited by hand, or mixed by a merge."""
     text = text.replace("\r\n", "\n")
     markers = list(_MARKER.finditer(text))
     body = "\n".join(line for line in text.split("\n") if not _MARKER.fullmatch(line)).lstrip("\n")
     if not markers:
-        return Page(name, "foreign", "", body)
+        return ProjectPage(name, "foreign", "", body)
     marker = markers[0]
     if len(markers) > 1 or CONFLICT_LINE.search(text):
-        return Page(name, "merged", marker["bundle"], body)
+        return ProjectPage(name, "merged", marker["bundle"], body)
     if marker["file"] != name or int(marker["version"]) != PROJECTION_VERSION or not marker["body"]:
-        return Page(name, "foreign", marker["bundle"], body)
+        return ProjectPage(name, "foreign", marker["bundle"], body)
     if marker["body"] != body_hash(body) or marker.start() != 0:
-        return Page(name, "edited", marker["bundle"], body)
-    return Page(name, "current" if marker["bundle"] == bundle_hash else "stale", marker["bundle"], body)
+        return ProjectPage(name, "edited", marker["bundle"], body)
+    return ProjectPage(
+        name, "current" if marker["bundle"] == bundle_hash else "stale", marker["bundle"], body
+    )
 
 
 # ---------------------------------------------------------------- reading back

@@ -23,7 +23,7 @@ from cairn.project.bundle import Bundle
 from cairn.project.checkpoints import Checkpoint, changed_sections
 from cairn.project.events import SIGNAL_KEYS, Event
 from cairn.project.git import Commit
-from cairn.project.options import Options
+from cairn.project.options import ProjectOptions
 from cairn.project.projections import PAGE_FILES
 from cairn.seams import Writer
 
@@ -150,7 +150,7 @@ def query(
     bundle: Bundle,
     checkpoints: Sequence[Checkpoint],
     events: Sequence[Event],
-    options: Options,
+    options: ProjectOptions,
     *,
     now: datetime,
     scope: str = "all",
@@ -429,7 +429,7 @@ def _told(
     question: str,
     mode: str,
     shortlist: Sequence[tuple[float, tuple[str, ...], Candidate]],
-    options: Options,
+    options: ProjectOptions,
 ) -> str | None:
     """The answer in a model's words, from the shortlist alone; None where it cannot answer."""
     templates = options.get("query.templates")

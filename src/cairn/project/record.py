@@ -29,7 +29,7 @@ from cairn.project.bundle import Bundle, bundle_hash, checked
 from cairn.project.checkpoints import Checkpoint, CheckpointStore, heads_of, made
 from cairn.project.consolidate import united
 from cairn.project.describe import ENTRY_FILES
-from cairn.project.events import Draft, Event, EventLog, Parsed, Signals, normalised
+from cairn.project.events import Event, EventDraft, EventLog, Parsed, Signals, normalised
 from cairn.project.layout import EDITS, EVENTS, HOME, REF_PREFIX, SCHEMA_VERSION, STATE, read_json
 from cairn.project.refresh import three_way
 from cairn.project.sources import SourceRegistry
@@ -48,7 +48,7 @@ class View:
     parsed: Parsed
 
 
-class Record:
+class ProjectRecord:
     """Reads and writes `.cairn/` and the pages of one work tree."""
 
     def __init__(self, tree: Path, storage: StorageBackend, journals: Journals, clock: Clock) -> None:
@@ -138,7 +138,7 @@ class Record:
                 continue
         return out
 
-    def _page(self, name: str, at: Locator, bundle_hash: str) -> projections.Page | None:
+    def _page(self, name: str, at: Locator, bundle_hash: str) -> projections.ProjectPage | None:
         try:
             return projections.examine(name, self.storage.read(at), bundle_hash)
         except (NotFound, Invalid):
@@ -228,7 +228,7 @@ class Record:
         newest = heads[-1]
         bundle = united(newest.bundle, [head.bundle for head in heads[:-1]])
         story = Story(newest, tuple(events), 0)
-        event = Draft(
+        event = EventDraft(
             kind="tool_run",
             summary=f"United {len(heads)} branches of project memory",
             signals=Signals(),
@@ -300,7 +300,7 @@ class Record:
         return three_way(base, edited, current), [str(STATE)]
 
     def _edit_in(
-        self, name: str, page: projections.Page, bundle: Bundle, digest: str
+        self, name: str, page: projections.ProjectPage, bundle: Bundle, digest: str
     ) -> tuple[Bundle, list[str]]:
         """`bundle` with what the edited page says; an edit of an older page only brings its own changes."""
         if page.bundle_hash == digest:
@@ -321,7 +321,7 @@ class Record:
 
     # ------------------------------------------------------------ writing
 
-    def append(self, draft: Draft, story: Story | None = None) -> Event:
+    def append(self, draft: EventDraft, story: Story | None = None) -> Event:
         """Add one event that changes no bundle. Cheap: reads the tail of the log only. Needs the lock."""
         number = self.log.last_number() + 1
         latest = story.checkpoint if story else None
@@ -346,7 +346,7 @@ class Record:
         """Write a new bundle: checkpoint, state, pages, entry block, and last the event. Needs the lock."""
         bundle = checked(bundle)
         previous = story.checkpoint if story else None
-        draft = Draft(
+        draft = EventDraft(
             kind="tool_run",
             summary=summary,
             signals=signals,

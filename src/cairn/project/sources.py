@@ -127,7 +127,7 @@ class Imported:
     messages: int
 
 
-class Ledger:
+class ImportLedger:
     """Every session ever imported: type, item id, hash and number of the messages taken."""
 
     def __init__(self, journals: Journals) -> None:

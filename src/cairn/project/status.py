@@ -7,8 +7,8 @@ from typing import Any
 
 from cairn.project.bundle import Bundle
 from cairn.project.checkpoints import Checkpoint, changed_sections
-from cairn.project.consolidate import Group, grouped, summary_of
-from cairn.project.options import SOURCE_SCOPES, Options
+from cairn.project.consolidate import EventGroup, grouped, summary_of
+from cairn.project.options import SOURCE_SCOPES, ProjectOptions
 from cairn.project.sources import Source
 from cairn.project.state import Story
 
@@ -60,7 +60,7 @@ def suggested(
 
 def status(
     story: Story,
-    options: Options,
+    options: ProjectOptions,
     sources: Sequence[Source],
     *,
     baseline: Checkpoint | None,
@@ -72,7 +72,7 @@ def status(
 ) -> dict[str, Any]:
     """The whole picture as one JSON value. Compared with the newest checkpoint unless another is named."""
     backlog = {scope: story.backlog(scope) for scope in SOURCE_SCOPES}
-    groups: list[Group] = grouped(backlog["all"][-GROUPED:])
+    groups: list[EventGroup] = grouped(backlog["all"][-GROUPED:])
     difference = drift(baseline, shown)
     threshold = int(options.number("recall.backlogWarnThreshold"))
     last = backlog["all"][-1].id if backlog["all"] else None

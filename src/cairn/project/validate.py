@@ -20,8 +20,8 @@ from cairn.project.bundle import Bundle, bundle_hash, checked, paths_in
 from cairn.project.checkpoints import checkpoint_key
 from cairn.project.events import is_changed, normalised
 from cairn.project.layout import ARCHIVE, EVENTS, LATEST_RUN, STATE, number_of, read_json
-from cairn.project.options import SOURCE_SCOPES, Options
-from cairn.project.record import Record, View
+from cairn.project.options import SOURCE_SCOPES, ProjectOptions
+from cairn.project.record import ProjectRecord, View
 from cairn.seams import Locator
 
 BASELINE_DAYS = 14
@@ -29,7 +29,7 @@ Status = Literal["pass", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RecordFinding:
     """The outcome of one check."""
 
     status: Status
@@ -40,25 +40,27 @@ class Finding:
         return {"status": self.status, "code": self.code, "message": self.message}
 
 
-def validate(record: Record, now: datetime) -> list[Finding]:
+def validate(record: ProjectRecord, now: datetime) -> list[RecordFinding]:
     """Every check over one work tree; the order is that of the file model."""
     try:
         record.require()
     except CairnError as error:
         return [
-            Finding("fail", "state.missing" if isinstance(error, NotFound) else "state.schema", str(error))
+            RecordFinding(
+                "fail", "state.missing" if isinstance(error, NotFound) else "state.schema", str(error)
+            )
         ]
-    findings: list[Finding] = []
+    findings: list[RecordFinding] = []
     try:
         options = settings.load(record.storage)
-        findings.append(Finding("pass", "config.valid", "config.json is valid."))
+        findings.append(RecordFinding("pass", "config.valid", "config.json is valid."))
     except Misconfigured as error:
-        options = Options(settings.defaults())
-        findings.append(Finding("fail", "config.invalid", str(error)))
+        options = ProjectOptions(settings.defaults())
+        findings.append(RecordFinding("fail", "config.invalid", str(error)))
     try:
         view = record.view()
     except CairnError as error:
-        return [*findings, Finding("fail", "checkpoint.unreadable", str(error))]
+        return [*findings, RecordFinding("fail", "checkpoint.unreadable", str(error))]
     findings += _state(record, view)
     findings += _history(record, view, options)
     findings += _backlog(view, options)
@@ -74,26 +76,28 @@ def validate(record: Record, now: datetime) -> list[Finding]:
     return findings
 
 
-def _state(record: Record, view: View) -> Iterator[Finding]:
+def _state(record: ProjectRecord, view: View) -> Iterator[RecordFinding]:
     try:
         state = read_json(record.storage, STATE)
     except Invalid as error:
-        yield Finding("fail", "state.unreadable", str(error))
+        yield RecordFinding("fail", "state.unreadable", str(error))
         return
     if state is None:
-        yield Finding("fail", "state.missing", f"{STATE} is missing; any writing command makes it again.")
+        yield RecordFinding(
+            "fail", "state.missing", f"{STATE} is missing; any writing command makes it again."
+        )
         return
     try:
         bundle = checked(state.get("bundle") if isinstance(state, dict) else None)
     except Invalid as error:
-        yield Finding("fail", "state.bundle_shape", str(error))
+        yield RecordFinding("fail", "state.bundle_shape", str(error))
         return
     if bundle_hash(bundle) != state.get("bundleHash"):
-        yield Finding("fail", "state.bundle_hash", f"{STATE}: bundleHash does not fit the bundle.")
+        yield RecordFinding("fail", "state.bundle_hash", f"{STATE}: bundleHash does not fit the bundle.")
     else:
-        yield Finding("pass", "state.bundle_hash", "The bundle fits its hash.")
+        yield RecordFinding("pass", "state.bundle_hash", "The bundle fits its hash.")
     if _uncounted(state) != _uncounted(view.story.to_json()) and not view.problems:
-        yield Finding(
+        yield RecordFinding(
             "fail",
             "state.differs",
             f"{STATE} differs from what checkpoints and events say; the next `cairn project update` takes over what "
@@ -102,20 +106,20 @@ def _state(record: Record, view: View) -> Iterator[Finding]:
     maintenance = state.get("maintenance") or {}
     counts = (maintenance.get("historyEventCount"), maintenance.get("importSourceCount"))
     if counts != (len(view.story.events), view.story.source_count):
-        yield Finding(
+        yield RecordFinding(
             "warn",
             "state.counts",
             f"{STATE}: counts {counts} are behind the files; the next command corrects them.",
         )
     else:
-        yield Finding("pass", "state.counts", "Event and source counts fit.")
+        yield RecordFinding("pass", "state.counts", "Event and source counts fit.")
     last = max((event.number for event in view.story.events), default=0)
     for scope in SOURCE_SCOPES:
         cursor = (maintenance.get("recallCursors") or {}).get(scope) or {}
         if number_of(cursor.get("lastRecalledEventId"), "evt") > max(
             last, view.story.checkpoint.event.number
         ):
-            yield Finding("fail", "state.cursor", f"The {scope} cursor is beyond the last event.")
+            yield RecordFinding("fail", "state.cursor", f"The {scope} cursor is beyond the last event.")
 
 
 def _uncounted(state: dict[str, Any]) -> dict[str, Any]:
@@ -126,74 +130,74 @@ def _uncounted(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "maintenance": maintenance}
 
 
-def _history(record: Record, view: View, options: Options) -> Iterator[Finding]:
+def _history(record: ProjectRecord, view: View, options: ProjectOptions) -> Iterator[RecordFinding]:
     for problem in view.problems:
-        yield Finding("fail", "history.unsettled", f"{problem}.")
+        yield RecordFinding("fail", "history.unsettled", f"{problem}.")
     if view.parsed.bad:
         line, why = view.parsed.bad[0]
-        yield Finding("fail", "history.unreadable", f"{EVENTS}, line {line}: {why}.")
+        yield RecordFinding("fail", "history.unreadable", f"{EVENTS}, line {line}: {why}.")
     if record.log.is_torn():
-        yield Finding(
+        yield RecordFinding(
             "fail", "history.torn", f"{EVENTS}: the last line is not whole; the next command takes it off."
         )
     changed = [event.id for event in view.parsed.events if is_changed(event)]
     if changed:
-        yield Finding(
+        yield RecordFinding(
             "fail",
             "history.changed",
             f"{EVENTS}: {', '.join(changed[:5])} no longer says what was recorded. Restore the line from version control.",
         )
     normal = normalised(view.parsed.events)
     if normal.renamed or normal.dropped:
-        yield Finding("fail", "history.order", "Event ids are not strictly increasing.")
+        yield RecordFinding("fail", "history.order", "Event ids are not strictly increasing.")
     numbers = [event.number for event in normal.events]
     gaps = [after for before, after in pairwise(numbers) if after != before + 1]
     gapped = bool(gaps) or bool(numbers and numbers[0] != 1)
     if gapped and not options.get("retention.enabled") and not record.archive.batches():
-        yield Finding("fail", "history.gaps", "Event ids have gaps although retention is off.")
+        yield RecordFinding("fail", "history.gaps", "Event ids have gaps although retention is off.")
     elif not view.parsed.bad and not normal.renamed and not normal.dropped:
-        yield Finding("pass", "history.order", f"{len(numbers)} events, ids strictly increasing.")
+        yield RecordFinding("pass", "history.order", f"{len(numbers)} events, ids strictly increasing.")
 
 
-def _backlog(view: View, options: Options) -> Iterator[Finding]:
+def _backlog(view: View, options: ProjectOptions) -> Iterator[RecordFinding]:
     waiting, limit = len(view.story.backlog("all")), int(options.number("recall.backlogWarnThreshold"))
     status: Status = "warn" if waiting > limit else "pass"
-    yield Finding(
+    yield RecordFinding(
         status, "recall.backlog", f"{waiting} events wait to be consolidated (warning above {limit})."
     )
 
 
-def _sources(record: Record, view: View) -> Iterator[Finding]:
+def _sources(record: ProjectRecord, view: View) -> Iterator[RecordFinding]:
     try:
         sources = record.sources.all()
     except Invalid as error:
-        yield Finding("fail", "sources.invalid", str(error))
+        yield RecordFinding("fail", "sources.invalid", str(error))
         return
     for source in sources:
         if source.lastSyncStatus == "failed":
-            yield Finding("warn", "sources.failed", f"{source.id}: {source.lastSyncError}")
+            yield RecordFinding("warn", "sources.failed", f"{source.id}: {source.lastSyncError}")
         if source.type not in {"claude-local", "codex-local", "jsonl"}:
-            yield Finding("fail", "sources.type", f'{source.id}: "{source.type}" is not a source type.')
-    yield Finding("pass", "sources.valid", f"{view.story.source_count} import sources.")
+            yield RecordFinding("fail", "sources.type", f'{source.id}: "{source.type}" is not a source type.')
+    yield RecordFinding("pass", "sources.valid", f"{view.story.source_count} import sources.")
 
 
-def _checkpoints(record: Record, view: View) -> Iterator[Finding]:
+def _checkpoints(record: ProjectRecord, view: View) -> Iterator[RecordFinding]:
     broken = 0
     for at in record.checkpoints.files():
         try:
             checkpoint = record.checkpoints.read(at)
         except Invalid as error:
             broken += 1
-            yield Finding("fail", "checkpoint.unreadable", str(error))
+            yield RecordFinding("fail", "checkpoint.unreadable", str(error))
             continue
         if (
             bundle_hash(checkpoint.bundle) != checkpoint.bundleHash
             or checkpoint_key(checkpoint) != checkpoint.key
         ):
             broken += 1
-            yield Finding("fail", "checkpoint.hash", f"{at}: its content does not fit its hash.")
+            yield RecordFinding("fail", "checkpoint.hash", f"{at}: its content does not fit its hash.")
     if not broken:
-        yield Finding(
+        yield RecordFinding(
             "pass", "checkpoint.hash", f"{len(record.checkpoints.files())} checkpoints fit their hashes."
         )
     try:
@@ -201,36 +205,36 @@ def _checkpoints(record: Record, view: View) -> Iterator[Finding]:
     except Invalid:
         return
     if state.get("bundleHash") != view.story.checkpoint.bundleHash:
-        yield Finding(
+        yield RecordFinding(
             "warn",
             "checkpoint.latest",
             f"{STATE} does not show the newest checkpoint {view.story.checkpoint.id}.",
         )
 
 
-def _coverage(view: View) -> Iterator[Finding]:
+def _coverage(view: View) -> Iterator[RecordFinding]:
     events = [event for event in view.story.events if not event.is_own]
     silent = [event for event in events if not event.signals]
     if events and len(silent) == len(events):
-        yield Finding(
+        yield RecordFinding(
             "warn", "query.coverage", "No event carries a signal: questions about history will find little."
         )
     else:
-        yield Finding(
+        yield RecordFinding(
             "pass", "query.coverage", f"{len(events) - len(silent)} of {len(events)} events carry signals."
         )
 
 
-def _pages(record: Record, view: View) -> Iterator[Finding]:
+def _pages(record: ProjectRecord, view: View) -> Iterator[RecordFinding]:
     digest = view.story.checkpoint.bundleHash
     for name, at in projections.PAGE_FILES.items():
         try:
             page = projections.examine(name, record.storage.read(at), digest)
         except NotFound:
-            yield Finding("fail", "projection.missing", f"{at} is missing.")
+            yield RecordFinding("fail", "projection.missing", f"{at} is missing.")
             continue
         except Invalid as error:
-            yield Finding("fail", "projection.unreadable", str(error))
+            yield RecordFinding("fail", "projection.unreadable", str(error))
             continue
         told = {
             "edited": (
@@ -248,64 +252,66 @@ def _pages(record: Record, view: View) -> Iterator[Finding]:
         }.get(page.condition)
         if told:
             status: Status = "warn" if told[0] == "warn" else "fail"
-            yield Finding(status, told[1], told[2])
+            yield RecordFinding(status, told[1], told[2])
         else:
-            yield Finding("pass", "projection.current", f"{at} is current.")
+            yield RecordFinding("pass", "projection.current", f"{at} is current.")
 
 
-def _entry(record: Record, view: View) -> Iterator[Finding]:
+def _entry(record: ProjectRecord, view: View) -> Iterator[RecordFinding]:
     name = view.story.checkpoint.bundle["project"]["recommendedEntryFile"]
     try:
         text = record.storage.read(Locator(name))
     except (NotFound, Invalid) as error:
-        yield Finding("fail", "entry.missing", f"{name}: {error}")
+        yield RecordFinding("fail", "entry.missing", f"{name}: {error}")
         return
     found = projections.entry_hash(text)
     if found is None:
-        yield Finding("fail", "entry.block", f"{name} has no entry block of this version.")
+        yield RecordFinding("fail", "entry.block", f"{name} has no entry block of this version.")
     elif found != view.story.checkpoint.bundleHash:
-        yield Finding("fail", "entry.hash", f"The entry block in {name} names an older bundle.")
+        yield RecordFinding("fail", "entry.hash", f"The entry block in {name} names an older bundle.")
     elif projections.with_entry(text, found) != text:
-        yield Finding(
+        yield RecordFinding(
             "fail", "entry.changed", f"The entry block in {name} was changed; the next command puts it right."
         )
     else:
-        yield Finding("pass", "entry.block", f"{name} leads to the memory.")
+        yield RecordFinding("pass", "entry.block", f"{name} leads to the memory.")
 
 
-def _paths(record: Record, bundle: Bundle) -> Iterator[Finding]:
+def _paths(record: ProjectRecord, bundle: Bundle) -> Iterator[RecordFinding]:
     gone = [path for path in paths_in(bundle) if not (record.tree / path).exists()]
     if gone:
-        yield Finding("warn", "bundle.paths", f"The bundle names paths that are gone: {', '.join(gone[:5])}.")
+        yield RecordFinding(
+            "warn", "bundle.paths", f"The bundle names paths that are gone: {', '.join(gone[:5])}."
+        )
     else:
-        yield Finding("pass", "bundle.paths", "Every path in the bundle exists.")
+        yield RecordFinding("pass", "bundle.paths", "Every path in the bundle exists.")
 
 
-def _baseline(bundle: Bundle, now: datetime) -> Iterator[Finding]:
+def _baseline(bundle: Bundle, now: datetime) -> Iterator[RecordFinding]:
     at = moment(bundle["currentFocus"]["validationSnapshot"]["validatedAt"])
     if at is None:
-        yield Finding("warn", "validation.baseline", "No check result has been recorded yet.")
+        yield RecordFinding("warn", "validation.baseline", "No check result has been recorded yet.")
     elif now - at > timedelta(days=BASELINE_DAYS):
-        yield Finding(
+        yield RecordFinding(
             "warn", "validation.baseline", f"The last check result is older than {BASELINE_DAYS} days."
         )
     else:
-        yield Finding("pass", "validation.baseline", "The last check result is recent.")
+        yield RecordFinding("pass", "validation.baseline", "The last check result is recent.")
 
 
-def _automation(record: Record) -> Iterator[Finding]:
+def _automation(record: ProjectRecord) -> Iterator[RecordFinding]:
     try:
         run = read_json(record.storage, LATEST_RUN)
     except Invalid as error:
-        yield Finding("warn", "automation.result", str(error))
+        yield RecordFinding("warn", "automation.result", str(error))
         return
     if isinstance(run, dict) and run.get("status") == "failed":
-        yield Finding("warn", "automation.failed", f"The last automatic run failed: {run.get('error')}")
+        yield RecordFinding("warn", "automation.failed", f"The last automatic run failed: {run.get('error')}")
     else:
-        yield Finding("pass", "automation.result", "No failed automatic run.")
+        yield RecordFinding("pass", "automation.result", "No failed automatic run.")
 
 
-def _archive(record: Record) -> Iterator[Finding]:
+def _archive(record: ProjectRecord) -> Iterator[RecordFinding]:
     trouble = False
     for name in record.archive.batches():
         at = ARCHIVE.child(name)
@@ -314,19 +320,21 @@ def _archive(record: Record) -> Iterator[Finding]:
             manifest = record.archive.manifest(name)
         except Invalid as error:
             trouble = True
-            yield Finding("warn", "archive.manifest", str(error))
+            yield RecordFinding("warn", "archive.manifest", str(error))
             continue
         if manifest is None and files:
             trouble = True
-            yield Finding("warn", "archive.unfinished", f"{at} has no manifest; the next command sweeps it.")
+            yield RecordFinding(
+                "warn", "archive.unfinished", f"{at} has no manifest; the next command sweeps it."
+            )
         elif manifest is not None:
             held = {event.id for event in record.archive.events_of(name)}
             if set(manifest["archivedEventIds"]) != held:
                 trouble = True
-                yield Finding(
+                yield RecordFinding(
                     "fail", "archive.content", f"{at}: the manifest names events the batch does not hold."
                 )
     if not trouble:
-        yield Finding(
+        yield RecordFinding(
             "pass", "archive.content", f"{len(record.archive.batches())} archive batches are whole."
         )

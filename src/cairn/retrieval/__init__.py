@@ -1,0 +1,1 @@
+"""From files to rows, and from a question to ranked hits with their sources."""

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Notice:
     """One thing that happened. `scope` is None for what belongs to a space as a whole, such as a session's log."""
 
     number: int
@@ -57,7 +57,7 @@ class Event:
         }
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[Notice], None]
 
 
 class Events:
@@ -70,7 +70,7 @@ class Events:
     def __init__(self, last: int = 0) -> None:
         self._lock = threading.Lock()
         self._listeners: list[Listener] = []
-        self._kept: deque[Event] = deque(maxlen=KEPT)
+        self._kept: deque[Notice] = deque(maxlen=KEPT)
         self._last = last
 
     @property
@@ -89,13 +89,13 @@ class Events:
 
         return stop
 
-    def after(self, number: int) -> list[Event]:
+    def after(self, number: int) -> list[Notice]:
         """The events after `number`; the first says so where some are gone, or where that number was never given."""
         with self._lock:
             kept, last = list(self._kept), self._last
         first = kept[0].number if kept else last + 1
         missed = number > last or number + 1 < first
-        told = [Event(last, MISSED, Space())] if missed else []
+        told = [Notice(last, MISSED, Space())] if missed else []
         return told + [one for one in kept if one.number > number and not missed]
 
     def publish(
@@ -104,7 +104,7 @@ class Events:
         """Tell everybody. Never raises."""
         with self._lock:
             self._last += 1
-            event = Event(self._last, kind, space, scope, dict(data or {}))
+            event = Notice(self._last, kind, space, scope, dict(data or {}))
             self._kept.append(event)
             listeners = self._listeners
         for listener in listeners:

@@ -39,7 +39,7 @@ from cairn.language.documents import (
 from cairn.language.passages import passages
 from cairn.notes.frontmatter import find_head, read_head
 from cairn.notes.kinds import space_of
-from cairn.retrieval.reading import Found, first_time, in_passages, source_hash
+from cairn.retrieval.reading import FileContent, first_time, in_passages, source_hash
 from cairn.seams import Locator
 from cairn.types import Scope, Space
 
@@ -94,7 +94,7 @@ def read_skill_file(
     known: Mapping[tuple[Scope, str], bytes],
     *,
     mtime: float = 0.0,
-) -> Found:
+) -> FileContent:
     """The rows of a reference or a script of a skill: found by their words, shown as the skill's."""
     scope, skill, place = at
     source = source_hash(text)
@@ -112,7 +112,7 @@ def read_skill_file(
     )
     made = list(in_passages(NewRow(row, source)))
     fresh = tuple(new for new in made if known.get((scope, new.row.entry_id)) != source)
-    return Found(frozenset((scope, new.row.entry_id) for new in made), fresh)
+    return FileContent(frozenset((scope, new.row.entry_id) for new in made), fresh)
 
 
 def knowledge_scope(space: Space) -> Scope:
@@ -198,7 +198,7 @@ def read_document(
     *,
     mtime: float = 0.0,
     zone: tzinfo = UTC,
-) -> Found:
+) -> FileContent:
     """The rows of a document, one per passage; those whose source hash is in `known` are only named."""
     scope = knowledge_scope(space_of(Locator(path)) or Space())
     present, rows = set(), []
@@ -208,7 +208,7 @@ def read_document(
         present.add(identity)
         if known.get(identity) != source:
             rows.append(NewRow(row, source))
-    return Found(frozenset(present), tuple(rows))
+    return FileContent(frozenset(present), tuple(rows))
 
 
 def _rows(scope: Scope, document: Document, mtime: int, zone: tzinfo) -> Iterator[Row]:

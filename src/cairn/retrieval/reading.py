@@ -33,7 +33,7 @@ _FORM = b"2"  # part of every source hash: bump when rows are made differently
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileContent:
     """What a file holds now: its entries by scope and id, rows for those that are new, and damaged ids."""
 
     present: frozenset[tuple[Scope, str]]
@@ -49,7 +49,7 @@ def read_note(
     *,
     zone: tzinfo = UTC,
     max_entry: int = MAX_ENTRY_BYTES,
-) -> Found:
+) -> FileContent:
     """The rows of a note. Entries whose source hash is in `known` are only named, not made again.
 
     Args:
@@ -83,7 +83,7 @@ def read_note(
             present.add((place.scope, new.row.entry_id))
             if known.get((place.scope, new.row.entry_id)) != source:
                 rows.append(new)
-    return Found(frozenset(present), tuple(rows), note.damaged)
+    return FileContent(frozenset(present), tuple(rows), note.damaged)
 
 
 def _entry_row(place: Place, entry: Entry, path: str, successor: object, zone: tzinfo) -> Row:
@@ -119,7 +119,7 @@ def _entry_row(place: Place, entry: Entry, path: str, successor: object, zone: t
 
 def _document(
     place: Place, note: Note, path: str, known: Mapping[tuple[Scope, str], bytes], zone: tzinfo
-) -> Found:
+) -> FileContent:
     """A profile, a skill, or another note that is one document: one row, named by its place."""
     identity = (place.scope, place.name or place.kind.name)
     source = source_hash(note.text)
@@ -140,7 +140,7 @@ def _document(
     )
     made = list(in_passages(NewRow(row, source)))
     fresh = tuple(new for new in made if known.get((place.scope, new.row.entry_id)) != source)
-    return Found(frozenset((place.scope, new.row.entry_id) for new in made), fresh)
+    return FileContent(frozenset((place.scope, new.row.entry_id) for new in made), fresh)
 
 
 def in_passages(new: NewRow, names: Sequence[str] = ()) -> Iterator[NewRow]:
@@ -183,7 +183,7 @@ def read_session(
     *,
     first_cell: int = 0,
     first_open: int = 0,
-) -> Found:
+) -> FileContent:
     """The messages of a session's cut cells, once for each owner of the cell, as that owner has corrected them.
 
     Those of the open stretch (from the place `first_open` on) are there as well, for whom it would belong to if it
@@ -200,7 +200,7 @@ def read_session(
     fresh = [message for _, message in state.between(max(first_open, state.cut_upto), state.next_ordinal)]
     for scope in _scopes(state, state.open_owners):
         _take(_Told(state, path, scope, None, names), fresh, known, present, rows)
-    return Found(frozenset(present), tuple(rows))
+    return FileContent(frozenset(present), tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from cairn.notes.frontmatter import find_head
 from cairn.notes.kinds import Place
-from cairn.retrieval.reading import MAX_ENTRY_BYTES, Found, read_note, read_session
+from cairn.retrieval.reading import MAX_ENTRY_BYTES, FileContent, read_note, read_session
 from cairn.seams import Locator
 from cairn.talk.sessions import SessionLog, SessionState
 from cairn.types import Scope
@@ -30,7 +30,7 @@ class Look:
     `troubles` says what in the file was set aside because it cannot be read; `mark` is the hash of a note's text.
     """
 
-    found: Found
+    found: FileContent
     whole: bool
     memory: _NoteMemory | _SessionMemory | None = None
     troubles: str = ""

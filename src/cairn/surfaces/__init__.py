@@ -1,0 +1,1 @@
+"""The command line, HTTP and MCP: thin translations of the table of operations."""

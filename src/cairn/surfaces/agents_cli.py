@@ -12,7 +12,7 @@ from cairn.errors import Invalid
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
-    from cairn.agents.integrate import Change
+    from cairn.agents.integrate import HostChange
     from cairn.surfaces.cli import Commands
 
 _HOSTS = ("claude", "codex", "cursor", "gemini", "opencode")
@@ -73,7 +73,7 @@ def integrate(args: argparse.Namespace, output: Output) -> int:
     if args.remove:
         changes, left = plans.planned_removal(plans.read_receipt(at, args.host))
     else:
-        place = plans.Place(Path.home(), project, os.environ)
+        place = plans.HostPlace(Path.home(), project, os.environ)
         root = str(settings.root) if args.root else None
         changes = plans.planned(plans.wanted(args.host, place, root, notes=args.notes))
     if not args.dry_run:
@@ -86,7 +86,7 @@ def integrate(args: argparse.Namespace, output: Output) -> int:
     return 1 if left else 0
 
 
-def _tell(args: argparse.Namespace, output: Output, changes: list[Change], left: list[str]) -> None:
+def _tell(args: argparse.Namespace, output: Output, changes: list[HostChange], left: list[str]) -> None:
     if output.as_json:
         files = [{"path": str(one.path), "diff": _diff(one)} for one in changes]
         output.value({"host": args.host, "written": not args.dry_run, "files": files, "left": left})
@@ -107,7 +107,7 @@ def _tell(args: argparse.Namespace, output: Output, changes: list[Change], left:
         output.line(_TRUST)
 
 
-def _diff(change: Change) -> str:
+def _diff(change: HostChange) -> str:
     old = (change.before or "").splitlines()
     new = (change.after or "").splitlines()
     name = str(change.path)

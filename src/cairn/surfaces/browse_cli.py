@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from cairn.operations.browse import Browse
-from cairn.surfaces.command import Call, Command, short, text_of
+from cairn.surfaces.command import Command, CommandCall, short, text_of
 from cairn.surfaces.output import Output
 
 GROUPS: dict[str, str] = {}
@@ -75,7 +75,7 @@ def _open_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
 
 
-def open_page(call: Call) -> int:
+def open_page(call: CommandCall) -> int:
     from cairn.surfaces.opening import open_page
 
     return open_page(call.args, call.output)

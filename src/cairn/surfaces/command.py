@@ -35,7 +35,7 @@ EVERYWHERE = {"app_id": "app", "project_id": "project"}
 
 
 @dataclass
-class Call:
+class CommandCall:
     """One call of a command: the parsed arguments, the fields of its operation, and where to print."""
 
     args: argparse.Namespace
@@ -89,7 +89,7 @@ class Command:
     without: Sequence[str] = ()
     more: Callable[[argparse.ArgumentParser], None] | None = None
     fill: Callable[[argparse.Namespace, dict[str, Any]], None] | None = None
-    run: Callable[[Call], int] | None = None
+    run: Callable[[CommandCall], int] | None = None
     reading: bool = True
     progress: str = ""
     bare: str = ""
@@ -135,7 +135,7 @@ class Command:
             self.more(parser)
 
     def __call__(self, args: argparse.Namespace, output: Output) -> int:
-        call = Call(args, self._fields(args), output, self)
+        call = CommandCall(args, self._fields(args), output, self)
         if self.fill is not None:
             self.fill(args, call.fields)
         if self.run is not None:

@@ -49,7 +49,7 @@ from cairn.types import Space
 from cairn.web.visitors import Visitors
 
 if TYPE_CHECKING:
-    from cairn.web.pages import Pages
+    from cairn.web.pages import WebPages
 
 log = logging.getLogger("cairn.http")
 
@@ -165,11 +165,11 @@ class _Routes:
         )
 
     @cached_property
-    def pages(self) -> Pages:
+    def pages(self) -> WebPages:
         """The page, loaded when somebody first looks at it."""
-        from cairn.web.pages import Pages
+        from cairn.web.pages import WebPages
 
-        return Pages(self.memory, self.visitors, lambda error: refusal_for(error).status, self.stopping)
+        return WebPages(self.memory, self.visitors, lambda error: refusal_for(error).status, self.stopping)
 
     async def prepare(self) -> None:
         """Load the page while nobody waits for it, a moment after the server began."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from cairn.errors import Invalid
 from cairn.operations.keeping import Keeping
-from cairn.surfaces.command import Call, Command
+from cairn.surfaces.command import Command, CommandCall
 from cairn.surfaces.output import Output
 
 GROUPS = {
@@ -87,7 +87,7 @@ def _core_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--add", action="store_true", help="add to the list instead of replacing it")
 
 
-def core_set(call: Call) -> int:
+def core_set(call: CommandCall) -> int:
     args, name = call.args, CORE_FIELDS[call.args.field]
     if args.field == "summary" and args.add:
         raise Invalid("The summary is one text; --add is for lists.", field="add")
@@ -106,7 +106,7 @@ def _archived(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archived", action="store_true", help="those that are gone too")
 
 
-def skills_list(call: Call) -> int:
+def skills_list(call: CommandCall) -> int:
     output = call.output
     with call.opened() as memory:
         rows = [row for row in call.ask(memory)["skills"] if call.args.archived or not row["archived_at"]]
@@ -131,7 +131,7 @@ def _to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="DIR", help="also copy it to DIR/<name>/SKILL.md")
 
 
-def skills_export(call: Call) -> int:
+def skills_export(call: CommandCall) -> int:
     with call.opened() as memory:
         key = call.ask(memory)["path"]
         written = memory.settings.root / key

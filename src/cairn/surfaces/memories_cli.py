@@ -13,7 +13,7 @@ from cairn.engines.ade import from_database, is_database
 from cairn.errors import Invalid, NotFound
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
-from cairn.surfaces.command import Call, Command, short, text_of
+from cairn.surfaces.command import Command, CommandCall, short, text_of
 from cairn.surfaces.output import Output
 from cairn.surfaces.talk_cli import as_prompt_argument, fill_prompt
 
@@ -58,7 +58,7 @@ def say_list(page: Any, output: Output) -> int:
     return 0 if page["total"] else 1
 
 
-def search(call: Call) -> int:
+def search(call: CommandCall) -> int:
     output = call.output
     with call.opened() as memory:
         data = call.ask(memory)
@@ -95,7 +95,7 @@ def say_history(data: Any, output: Output) -> None:
                 output.line(f"      {name} {field}: {short(str(value), 200)}")
 
 
-def why(call: Call) -> int:
+def why(call: CommandCall) -> int:
     with call.opened() as memory:
         data = call.ask(memory)
     call.output.value({"id": call.fields["memory_id"], **data})
@@ -114,7 +114,7 @@ def _yes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def forget(call: Call) -> int:
+def forget(call: CommandCall) -> int:
     args, output, fields = call.args, call.output, call.fields
     if fields["memory_id"] is None and not fields["words"]:
         raise Invalid("Say what to forget: an id, or --words.", field="id")

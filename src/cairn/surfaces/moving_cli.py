@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from cairn.operations.moving import BUCKET, Moving
-from cairn.surfaces.command import Call, Command
+from cairn.surfaces.command import Command, CommandCall
 from cairn.surfaces.output import Output
 
 _CONFLICT = 4
@@ -17,7 +17,7 @@ def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="an empty place: a folder, or a bucket as s3://bucket/prefix")
 
 
-def move(call: Call) -> int:
+def move(call: CommandCall) -> int:
     from cairn.config import load
     from cairn.memory import Memory
 

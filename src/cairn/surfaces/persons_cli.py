@@ -11,7 +11,7 @@ from typing import Any
 
 from cairn.errors import Conflict, Invalid
 from cairn.operations.persons import Persons
-from cairn.surfaces.command import Call, Command
+from cairn.surfaces.command import Command, CommandCall
 from cairn.surfaces.output import Output
 
 GROUPS = {
@@ -24,7 +24,7 @@ def _to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="FILE", help="write it there as JSON, readable by you alone")
 
 
-def export(call: Call) -> int:
+def export(call: CommandCall) -> int:
     with call.opened() as memory:
         found = call.ask(memory)
     text = json.dumps(found, ensure_ascii=False, indent=2) + "\n"
@@ -47,7 +47,7 @@ def _yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
 
 
-def forget(call: Call) -> int:
+def forget(call: CommandCall) -> int:
     output, fields = call.output, call.fields
     with call.opened() as memory:
         if fields["dry_run"] or not call.args.yes:

@@ -23,7 +23,7 @@ from cairn.surfaces.output import Output
 if TYPE_CHECKING:
     from cairn.project.consolidate import Plan
     from cairn.project.imports import Capture
-    from cairn.project.project import ProjectMemory, Written
+    from cairn.project.project import ProjectChange, ProjectMemory
     from cairn.seams import Writer
     from cairn.surfaces.cli import Commands, Run
     from cairn.types import Message, Space
@@ -128,7 +128,7 @@ def _project(args: argparse.Namespace) -> ProjectMemory:
     return open_project(Path(args.dir), writer=getattr(args, "writer", None))
 
 
-def _say_written(output: Output, written: Written) -> None:
+def _say_written(output: Output, written: ProjectChange) -> None:
     changed = ", ".join(written.changed) or "nothing"
     lines = [
         f"{written.summary}: {written.checkpoint_id}, changed {changed}.",

@@ -4,7 +4,7 @@
     event: changed
     data: {"id": 1780300000001, "event": "changed", "path": "...", ...}
 
-A client that reconnects says the last number it saw (`Last-Event-ID`, or `after`) and gets what came since. A line that
+A client that reconnects says the last number it saw (`Last-Notice-ID`, or `after`) and gets what came since. A line that
 says nothing goes out while nothing happens, so that both sides notice when the other is gone.
 """
 
@@ -21,7 +21,7 @@ from cairn.canonical import as_line
 from cairn.types import Space
 
 if TYPE_CHECKING:
-    from cairn.retrieval.events import Event, Events
+    from cairn.retrieval.events import Events, Notice
 
 MEDIA_TYPE = "text/event-stream"
 _QUIET_SECONDS = 15.0
@@ -54,7 +54,7 @@ async def _lines(
 ) -> AsyncIterator[bytes]:
     loop, happened = asyncio.get_running_loop(), asyncio.Event()
 
-    def heard(_event: Event) -> None:
+    def heard(_event: Notice) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody listens any more
             loop.call_soon_threadsafe(happened.set)
 

@@ -11,7 +11,7 @@ from typing import Any
 from cairn.errors import Invalid
 from cairn.operations.recall import Recall
 from cairn.operations.talk import Talk
-from cairn.surfaces.command import Call, Command, opened, settings_for, short, text_of
+from cairn.surfaces.command import Command, CommandCall, opened, settings_for, short, text_of
 from cairn.surfaces.output import Output
 
 # ---------------------------------------------------------------- init and demo
@@ -21,7 +21,7 @@ def _force(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="rewrite cairn.toml even if it is there")
 
 
-def init(call: Call) -> int:
+def init(call: CommandCall) -> int:
     from cairn.surfaces.starter import write_starter
 
     args, output = call.args, call.output
@@ -43,7 +43,7 @@ def _keep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", action="store_true", help="keep the folder and print where it is")
 
 
-def demo(call: Call) -> int:
+def demo(call: CommandCall) -> int:
     from cairn.surfaces.demo import run
 
     return run(call.output, keep=call.args.keep)
@@ -147,7 +147,7 @@ def fill_prompt(args: argparse.Namespace, fields: dict[str, Any]) -> None:
 _BESIDE = frozenset({"evidence", "unprocessed_messages"})
 
 
-def search(call: Call) -> int:
+def search(call: CommandCall) -> int:
     output = call.output
     with call.opened() as memory:
         data = call.ask(memory)

@@ -9,7 +9,7 @@ from typing import Any
 from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
-from cairn.surfaces.command import Call, Command, settings_for, told
+from cairn.surfaces.command import Command, CommandCall, settings_for, told
 from cairn.surfaces.output import Output
 
 GROUPS = {
@@ -75,7 +75,7 @@ def say_synced(done: Any, output: Output) -> int:
     return 0 if not done["failed"] else 1
 
 
-def cascade_fix(call: Call) -> int:
+def cascade_fix(call: CommandCall) -> int:
     output, applied = call.output, call.fields["retry"]
     with call.opened() as memory:
         failures = call.ask(memory)["failures"]
@@ -121,7 +121,7 @@ def say_triggered(done: Any, output: Output) -> int:
 # ---------------------------------------------------------------- this machine
 
 
-def config_show(call: Call) -> int:
+def config_show(call: CommandCall) -> int:
     from cairn.config import shown
 
     rows = shown(settings_for(call.args))
@@ -137,13 +137,13 @@ def _model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing when it is there already")
 
 
-def model_install(call: Call) -> int:
+def model_install(call: CommandCall) -> int:
     from cairn.surfaces.model import install
 
     return install(call.args.source, call.output, quiet=call.args.quiet)
 
 
-def model_status(call: Call) -> int:
+def model_status(call: CommandCall) -> int:
     from cairn.surfaces.model import status
 
     return status(call.output)
@@ -153,7 +153,7 @@ def _fix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fix", action="store_true", help="first mend what is safe to mend")
 
 
-def doctor(call: Call) -> int:
+def doctor(call: CommandCall) -> int:
     output, fix = call.output, call.args.fix
     with call.opened() as memory:
         mended = told(memory, Upkeep.repair.operation, {})["mended"] if fix else []  # type: ignore[attr-defined]
@@ -183,7 +183,7 @@ def _server_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def server_start(call: Call) -> int:
+def server_start(call: CommandCall) -> int:
     from cairn.config import Settings, load
 
     args, output = call.args, call.output
@@ -217,7 +217,7 @@ def _sqlite_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def export(call: Call) -> int:
+def export(call: CommandCall) -> int:
     if not call.args.sqlite:
         with call.opened() as memory:
             return call.command.say(call.ask(memory), call.output)
@@ -265,7 +265,7 @@ def _log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mark", metavar="LABEL", help="make a checkpoint now")
 
 
-def log(call: Call) -> int:
+def log(call: CommandCall) -> int:
     args, output = call.args, call.output
     space = {name: call.fields[name] for name in ("app_id", "project_id")}
     with call.opened() as memory:

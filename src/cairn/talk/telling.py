@@ -67,7 +67,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Telling:
     """What became of a cell: the LSN to wait for, how many episodes were written, and who waits for theirs."""
 
     lsn: int = 0
@@ -93,8 +93,8 @@ class Teller:
         locks: Keeps two processes from asking a model about one cell.
         clock: Tells how old a cut is.
         zone: The display zone, for the times in a note.
-        on_cell: Told of each finished cell, at least once.
-        on_change: Told that a session's log holds a new cell; returns the LSN.
+        on_cell: Telling of each finished cell, at least once.
+        on_change: Telling that a session's log holds a new cell; returns the LSN.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Teller:
         is_own: bool,
         patient: bool = False,
         prompts: Mapping[str, str] | None = None,
-    ) -> Told | None:
+    ) -> Telling | None:
         """Take a cell from cut to done; None where another thread or process is at it, or has been.
 
         With `patient` another thread's work on it is waited for, so that a flush answers when the words are told;
@@ -200,7 +200,7 @@ class Teller:
                 return None
             if (late or not is_own) and not self._inbox.is_pending(space, session_id, cell.cell_id):
                 self._failed.pop(cell.cell_id, None)
-                return Told() if is_own else None
+                return Telling() if is_own else None
             self._busy.add(cell.cell_id)
             # Until it is done: whatever ends this thread, the next call of this process takes it up.
             self._failed.setdefault(cell.cell_id, _Failure())
@@ -226,7 +226,7 @@ class Teller:
         prompts: Mapping[str, str] | None,
         *,
         check_first: bool,
-    ) -> Told:
+    ) -> Telling:
         said = self._inbox.messages_of(space, session_id, record)
         lsn = 0
         episodes: dict[Owner, tuple[Scope, str]] = {}
@@ -246,17 +246,17 @@ class Teller:
                 said = self._told_again(space, session_id, record, said, prompts, list(episodes))
             fresh = [owner for owner in episodes if owner in missing]
             if failed and not fresh:
-                return self._wait(space, session_id, record, Told(lsn), failed)
+                return self._wait(space, session_id, record, Telling(lsn), failed)
             lsn = max(lsn, self.announce(session_locator(space, session_id)))
         heard = self._tell(record, space, session_id, said, list(episodes.values()))
         if failed:
             self._inbox.told(space, session_id, record.cell_id, fresh)
-            return self._wait(space, session_id, record, Told(lsn, len(fresh)), failed)
+            return self._wait(space, session_id, record, Telling(lsn, len(fresh)), failed)
         if heard:
             self._inbox.done(space, session_id, [record.cell_id])
         with self._guard:
             self._failed.pop(record.cell_id, None)
-        return Told(lsn, len(episodes))
+        return Telling(lsn, len(episodes))
 
     def _append(
         self,
@@ -317,9 +317,9 @@ class Teller:
         space: Space,
         session_id: str,
         record: CellRecord,
-        told: Told,
+        told: Telling,
         failed: Mapping[Owner, CairnError],
-    ) -> Told:
+    ) -> Telling:
         """Remember whose episodes could not be written; each failure makes the pause before the next try longer."""
         waiting = tuple(
             Waiting(Scope(space, cast("Track", track), owner), session_id, record.cell_id, str(error))
@@ -332,7 +332,7 @@ class Teller:
             failure.not_before = time.monotonic() + min(2.0 ** (failure.tries - 1), _LONGEST_PAUSE_SECONDS)
         for one in waiting:
             _log.warning("%s", one)
-        return Told(told.lsn, told.written, waiting, next(iter(failed.values())))
+        return Telling(told.lsn, told.written, waiting, next(iter(failed.values())))
 
     def _told_again(
         self,

@@ -55,7 +55,7 @@ _LOOK_SECONDS = 0.5
 _QUIET_SECONDS = 15.0
 
 
-class Pages:
+class WebPages:
     """Answers every request for the page.
 
     Args:
