@@ -83,7 +83,7 @@ def test_the_first_note_of_a_memory_is_told(tmp_path, person):
     note, asked = FIRST[person]
     world = SearchWorld(tmp_path, MiniLM(folder))
     scope = Scope(Space(), "user", person)
-    world.talk("s", [(person, note)], scope)
+    world.say("s", [(person, note)], scope)
     for query in asked:
         found = world.ask(query, user_id=person, evidence=3, for_injection=True).evidence
         assert [item.text for item in found or ()] == [note], query

@@ -416,7 +416,7 @@ def test_two_processes_share_a_session(tmp_path):
 
 def test_what_memory_holds_of_a_session_decides_nothing_once_another_wrote(tmp_path):
     """A repeat of what another process kept is known, and so are its words, its cut and a log it removed."""
-    one, two = Kit(tmp_path), Kit(tmp_path)
+    one, two = World(tmp_path), World(tmp_path)
     one.add("s1", said("a"))
     two.add("s1", said("b", 1))
 

@@ -369,7 +369,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """A run record. Times are epoch seconds; `status` is one of held, pending, running, done, skipped, dead."""
 
     id: int

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from cairn.engines.database import Database
 from cairn.errors import Unavailable
-from cairn.types import Ask, Job, Queued, Run
+from cairn.types import Ask, Job, JobRun, Queued
 
 T = TypeVar("T")
 _CALLER_SECONDS = 1.0  # somebody waits for his answer; what cannot be queued is found again
@@ -301,7 +301,7 @@ class SqliteJobs:
         """The inputs of `strategy` that have a record."""
         return {row[0] for row in self._read("SELECT input FROM runs WHERE strategy = ?", (strategy,))}
 
-    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[Run]:
+    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[JobRun]:
         """Run records, newest first."""
         rows = self._read(
             "SELECT id, strategy, input, status, attempts, due_at, enqueued_at, started_at, finished_at, reason,"
@@ -310,7 +310,7 @@ class SqliteJobs:
             (strategy, strategy, status, status, limit),
         )
         return [
-            Run(*row, outputs=tuple(json.loads(outputs)), ask=Ask.of(row[1], row[2], json.loads(payload)))  # type: ignore[misc]
+            JobRun(*row, outputs=tuple(json.loads(outputs)), ask=Ask.of(row[1], row[2], json.loads(payload)))  # type: ignore[misc]
             for *row, outputs, payload in rows
         ]
 

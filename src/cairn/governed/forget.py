@@ -28,7 +28,7 @@ from cairn.governed.wanted import (
     SHORTEST,
     TELLING,
     TOMBSTONE,
-    Found,
+    Affected,
     Likeness,
     Wanted,
     folded,
@@ -47,7 +47,7 @@ from cairn.seams.storage import iterate_files, readable_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Entry, Scope, Space, split_public_id
 
-__all__ = ["TOMBSTONE", "Found", "Purger", "Receipt", "Wanted", "forget"]
+__all__ = ["TOMBSTONE", "Affected", "Purger", "Receipt", "Wanted", "forget"]
 
 # Entries of these kinds hold one statement each: one is listed as a whole.
 _SINGLE = frozenset({"memory", "atomic_fact", "foresight"})
@@ -81,8 +81,8 @@ class Receipt:
     removed: Mapping[str, int]
     places: Sequence[str]
     left: Sequence[tuple[str, str]]
-    taken: Sequence[Found] = ()
-    alike: Sequence[Found] = ()
+    taken: Sequence[Affected] = ()
+    alike: Sequence[Affected] = ()
     dry_run: bool = False
 
     @property
@@ -307,16 +307,16 @@ def _speakers(space: Space, said: Said) -> Iterator[Scope]:
 # ---------------------------------------------------------------- what is merely alike
 
 
-def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) -> list[Found]:
+def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) -> list[Affected]:
     """What says nearly the same in reach, and what a named entry was made from; each statement once."""
     likeness = Likeness(texts)
-    out: list[Found] = []
+    out: list[Affected] = []
     seen: set[tuple[str, str]] = set()
 
     def note(what: str, name: str, at: Locator, owner: str, words: str, why: str) -> None:
         if (owner, folded(words)) not in seen and len(out) < _ALIKE_SHOWN:
             seen.add((owner, folded(words)))
-            out.append(Found(what, name, at.key, owner, shown(words), why))
+            out.append(Affected(what, name, at.key, owner, shown(words), why))
 
     for at, place, entry in removal.entries_of(keeper, wanted):
         if (place.scope, entry.id) in wanted.entries or place.kind.name not in _SINGLE:
@@ -353,8 +353,8 @@ def _source(said: Said, named: _Named) -> str:
 
 
 def _with_chosen(
-    keeper: Keeper, wanted: Wanted, alike: Sequence[Found], *, also: Sequence[str], similar: bool
-) -> list[Found]:
+    keeper: Keeper, wanted: Wanted, alike: Sequence[Affected], *, also: Sequence[str], similar: bool
+) -> list[Affected]:
     """Take what was asked for of the alike ones into what is wanted; the rest."""
     unknown = set(also) - {one.id for one in alike}
     if unknown:

@@ -52,7 +52,7 @@ _SHORTEST_TELLING = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SpokenSession:
     """One session somebody spoke in."""
 
     id: str
@@ -125,7 +125,7 @@ Files = Callable[[], Iterable[tuple[str, bytes | None]]]
 # ---------------------------------------------------------------- what there is
 
 
-def sessions_with(keeper: Keeper, space: Space, user: str) -> Iterator[Session]:
+def sessions_with(keeper: Keeper, space: Space, user: str) -> Iterator[SpokenSession]:
     """Every session in which the user spoke, with what they said themselves."""
     for at, session_id, said in _logs(keeper, space):
         users = frozenset(str(raw.get("sender_id")) for _, raw in said if raw.get("role") == "user")
@@ -133,7 +133,7 @@ def sessions_with(keeper: Keeper, space: Space, user: str) -> Iterator[Session]:
             mine = tuple(
                 (n, raw) for n, raw in said if raw.get("role") == "user" and raw.get("sender_id") == user
             )
-            yield Session(session_id, at, users, mine if len(users) > 1 else tuple(said))
+            yield SpokenSession(session_id, at, users, mine if len(users) > 1 else tuple(said))
 
 
 def _logs(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str, list[tuple[int, Mapping[str, Any]]]]]:
@@ -313,7 +313,7 @@ def forget_session(
         raise NotFound(
             f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
         )
-    said = Session(session_id, at, frozenset(), tuple(found or ()))
+    said = SpokenSession(session_id, at, frozenset(), tuple(found or ()))
     cells = _cells_of(keeper, at) if found is not None else set()
     wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=cells)
     wanted.lost = _lost([said])
@@ -363,7 +363,7 @@ def _cells_of(keeper: Keeper, at: Locator) -> set[str]:
     return cells
 
 
-def _lost(sessions: Sequence[Session]) -> dict[str, Lost]:
+def _lost(sessions: Sequence[SpokenSession]) -> dict[str, Lost]:
     return {
         message_id(one.id, ordinal): Lost(gone=sentences(str(raw.get("content") or "")))
         for one in sessions
@@ -372,7 +372,7 @@ def _lost(sessions: Sequence[Session]) -> dict[str, Lost]:
 
 
 def _count(
-    keeper: Keeper, going: Going, found: Sequence[Session], notes: Sequence[Locator], *, shared: bool
+    keeper: Keeper, going: Going, found: Sequence[SpokenSession], notes: Sequence[Locator], *, shared: bool
 ) -> None:
     for one in found:
         if len(one.users) == 1 or shared:
@@ -393,7 +393,7 @@ def _count_note(keeper: Keeper, going: Going, at: Locator) -> None:
             going.add(f"{place.kind.name} entries", len(keeper.notebook.read(at).entries))
 
 
-def _take_sessions(keeper: Keeper, going: Going, sessions: Sequence[Session]) -> None:
+def _take_sessions(keeper: Keeper, going: Going, sessions: Sequence[SpokenSession]) -> None:
     for one in sessions:
         if not keeper.storage.exists(one.at):
             continue
@@ -404,13 +404,13 @@ def _take_sessions(keeper: Keeper, going: Going, sessions: Sequence[Session]) ->
         going.paths.append(one.at.key)
 
 
-def _take_words(keeper: Keeper, going: Going, sessions: Sequence[Session]) -> dict[str, Lost]:
+def _take_words(keeper: Keeper, going: Going, sessions: Sequence[SpokenSession]) -> dict[str, Lost]:
     """Take what the person said out of sessions of several; what was lost, by message."""
     lost = _lost(sessions)
     for one in sessions:
         mine = {ordinal for ordinal, _ in one.messages}
 
-        def change(lines: Sequence[str], one: Session = one, mine: set[int] = mine) -> list[str] | None:
+        def change(lines: Sequence[str], one: SpokenSession = one, mine: set[int] = mine) -> list[str] | None:
             out = removal.without_sender(Wanted(going.space), one.at, one.id, lines, mine, going.owner)
             return out if out != list(lines) else None
 

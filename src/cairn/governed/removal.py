@@ -21,7 +21,7 @@ from cairn.governed.access import Ref
 from cairn.governed.memories import Keeper
 from cairn.governed.wanted import (
     TOMBSTONE,
-    Found,
+    Affected,
     Lost,
     Wanted,
     cleaned_json,
@@ -71,13 +71,13 @@ class Tally:
     dry: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     left: list[tuple[str, str]] = field(default_factory=list)
-    taken: dict[tuple[str, str], Found] = field(default_factory=dict)
+    taken: dict[tuple[str, str], Affected] = field(default_factory=dict)
 
     def add(self, what: str, count: int) -> None:
         if count:
             self.counts[what] = self.counts.get(what, 0) + count
 
-    def take(self, found: Found) -> bool:
+    def take(self, found: Affected) -> bool:
         """Note a thing once; whether it is new."""
         key = (found.path, found.id)
         if key in self.taken:
@@ -227,7 +227,7 @@ class _Log:
         words = shown(" ".join(gone) or said.text or json.dumps(raw, ensure_ascii=False))
         sender = f"{'user' if raw.get('role') == 'user' else 'agent'} {raw.get('sender_id')}"
         why = "told in what goes" if whole else "the same words"
-        done.take(Found("message", said.id, said.at.key, sender, words, why))
+        done.take(Affected("message", said.id, said.at.key, sender, words, why))
         return cleaned
 
 
@@ -354,7 +354,7 @@ def _from_file(keeper: Keeper, wanted: Wanted, done: Tally, at: Locator, items: 
     if made is not None and made != text:
         gone = [s for s in sentences(text) if wanted.found_in(s, derived=True)] or [text]
         owner = owner_name(scope_of_path(wanted.space, at))
-        found = Found("document", at.key, at.key, owner, shown(" ".join(gone)), "the same words")
+        found = Affected("document", at.key, at.key, owner, shown(" ".join(gone)), "the same words")
         if done.take(found):
             done.add("documents rewritten", 1)
             wanted.paths.append(at.key)
@@ -449,7 +449,7 @@ def _without_ids(text: str, entries: Sequence[Entry]) -> str:
 
 def _take(done: Tally, place: Place, at: Locator, entry: Entry, words: str, why: str) -> bool:
     name = place.scope.public_id(entry.id)
-    taken = done.take(Found(place.kind.name, name, at.key, owner_name(place.scope), shown(words), why))
+    taken = done.take(Affected(place.kind.name, name, at.key, owner_name(place.scope), shown(words), why))
     if taken and done.dry and not why.endswith("in part"):
         done.add(f"{place.kind.name} entries", 1)
     return taken
@@ -643,7 +643,7 @@ def _clean_pages(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
                 continue
             gone = [s for s in sentences(text) if wanted.found_in(s)]
             owner = owner_name(scope_of_path(wanted.space, at))
-            done.take(Found("page", at.key, at.key, owner, shown(" ".join(gone)), "the same words"))
+            done.take(Affected("page", at.key, at.key, owner, shown(" ".join(gone)), "the same words"))
             done.add("pages", 1)
             wanted.paths.append(at.key)
             if done.dry:

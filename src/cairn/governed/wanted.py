@@ -37,7 +37,7 @@ _TRACK_OF: Mapping[str, Track] = {folder: track for track, folder in SCOPE_DIRS.
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Affected:
     """One thing that goes, or is merely alike: what it is, where it stands, its words, and why it is named."""
 
     what: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from cairn.types import Change, Job, Queued, Run
+from cairn.types import Change, Job, JobRun, Queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class Jobs(Protocol):
         """The inputs of `strategy` that have a record."""
         ...
 
-    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[Run]:
+    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[JobRun]:
         """Run records, newest first."""
         ...
 

@@ -29,7 +29,7 @@ from cairn.strategies.cron import Cron
 from cairn.strategies.options import LiveOptions, Options
 from cairn.strategies.registry import all_strategies
 from cairn.talk.sessions import SessionLog
-from cairn.types import Queued, Run, Space
+from cairn.types import JobRun, Queued, Space
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -616,7 +616,7 @@ class Engine:
         """Switch a strategy on or off in `ome.toml`."""
         self._live.switch(name, enabled=enabled)
 
-    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> builtins.list[Run]:
+    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> builtins.list[JobRun]:
         """Run records, newest first."""
         if strategy:
             self._named_strategy(strategy)

@@ -49,7 +49,7 @@ _SCHEMA = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownCase:
     """A case as the notes have it."""
 
     id: str
@@ -162,7 +162,7 @@ def _learn(scope: Scope, jobs: Sequence[Job], kit: Kit) -> list[Outcome]:
 
 def _answer(
     job: Job,
-    cases: Mapping[str, Known],
+    cases: Mapping[str, KnownCase],
     used: Mapping[str, str],
     covered: Mapping[str, str],
     where: Mapping[str, tuple[str, str]],
@@ -182,9 +182,9 @@ def _answer(
 # -- reading
 
 
-def cases_of(scope: Scope, kit: Kit) -> dict[str, Known]:
+def cases_of(scope: Scope, kit: Kit) -> dict[str, KnownCase]:
     """Every case of an agent, oldest first."""
-    found: dict[str, Known] = {}
+    found: dict[str, KnownCase] = {}
     folder = KINDS["agent_case"].locator(scope, "2000-01-01").parent
     for locator in kit.notebook.storage.list(folder):
         if place_of(locator) is None:
@@ -200,12 +200,12 @@ def cases_of(scope: Scope, kit: Kit) -> dict[str, Known]:
     return found
 
 
-def _known(entry: Entry) -> Known:
+def _known(entry: Entry) -> KnownCase:
     try:
         quality = float(entry.inline.get("quality_score", "0"))
     except ValueError:
         quality = 0.0
-    return Known(
+    return KnownCase(
         entry.id,
         entry.sections.get("TaskIntent", ""),
         entry.sections.get("Approach", ""),
@@ -248,7 +248,7 @@ def _about(note: Note) -> str:
 # -- writing
 
 
-def _write(scope: Scope, name: str, cases: Sequence[Known], ids: Sequence[str], kit: Kit) -> str:
+def _write(scope: Scope, name: str, cases: Sequence[KnownCase], ids: Sequence[str], kit: Kit) -> str:
     """Write or bring up to date one skill; the reason says what was left as it is."""
     composed = _composed(cases, kit)
     body, description = kit.redact(composed[1]), kit.redact(composed[0])
@@ -313,7 +313,7 @@ def _recorded(scope: Scope, name: str, kit: Kit) -> set[tuple[str, str]]:
     return found
 
 
-def confidence_of(cases: Sequence[Known]) -> float:
+def confidence_of(cases: Sequence[KnownCase]) -> float:
     """How far to trust a skill: a success closes 15 % of the gap to certainty, a failure costs 30 %."""
     value = FIRST_CONFIDENCE
     for case in cases:
@@ -324,12 +324,12 @@ def confidence_of(cases: Sequence[Known]) -> float:
     return round(value, 4)
 
 
-def maturity_of(cases: Sequence[Known]) -> float:
+def maturity_of(cases: Sequence[KnownCase]) -> float:
     """How grown a skill is: four separate sessions make it ripe."""
     return round(min(len({c.session_id or c.id for c in cases}) / FULLY_GROWN_SESSIONS, 1.0), 2)
 
 
-def _composed(cases: Sequence[Known], kit: Kit) -> tuple[str, str]:
+def _composed(cases: Sequence[KnownCase], kit: Kit) -> tuple[str, str]:
     """(description, body) of a skill made of `cases`."""
     best = max(cases, key=lambda c: (c.outcome == "success", c.quality, c.id))
     signals = _signals(cases)
@@ -372,11 +372,11 @@ def _composed(cases: Sequence[Known], kit: Kit) -> tuple[str, str]:
     return _short(description, 1000), "\n".join(parts) + "\n"
 
 
-def _shown(case: Known) -> str:
+def _shown(case: KnownCase) -> str:
     return f"[{case.id}] Task: {case.intent}\nOutcome: {case.outcome}\nSteps:\n{case.approach}\nInsight: {case.insight}"
 
 
-def _steps(case: Known) -> list[str]:
+def _steps(case: KnownCase) -> list[str]:
     """The steps of a case, without repeats in a row."""
     found: list[str] = []
     for row in case.approach.splitlines():
@@ -386,7 +386,7 @@ def _steps(case: Known) -> list[str]:
     return found[:40] or [_short(case.approach, 300) or "No steps were recorded."]
 
 
-def _pitfalls(cases: Sequence[Known], best: Known) -> list[str]:
+def _pitfalls(cases: Sequence[KnownCase], best: KnownCase) -> list[str]:
     found = []
     for case in cases:
         if case.outcome in {"failure", "partial"} and case.id != best.id:
@@ -394,7 +394,7 @@ def _pitfalls(cases: Sequence[Known], best: Known) -> list[str]:
     return list(dict.fromkeys(found))[-5:]
 
 
-def _signals(cases: Sequence[Known]) -> list[str]:
+def _signals(cases: Sequence[KnownCase]) -> list[str]:
     """The words that most of the cases share, in the order of the newest task."""
     bags = [set(_content(c.intent)) for c in cases]
     need = max(2, (len(bags) + 1) // 2) if len(bags) > 1 else 1
@@ -406,7 +406,7 @@ def _content(text: str) -> list[str]:
     return [w for w in re.findall(r"[^\W\d_]{3,}", text.casefold()) if w not in plain]
 
 
-def _name_of(cases: Sequence[Known], taken: set[str]) -> str:
+def _name_of(cases: Sequence[KnownCase], taken: set[str]) -> str:
     """A name by the Agent Skills rule: lower-case ASCII words joined by hyphens, 64 characters at most."""
     chosen = _signals(cases) or _content(cases[-1].intent)
     plain = [unicodedata.normalize("NFKD", w).encode("ascii", "ignore").decode() for w in chosen]
