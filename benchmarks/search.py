@@ -230,9 +230,11 @@ def rows_in(folder: Path, size: int) -> dict[str, Any]:
 
 
 def _questions(
-    index: SearchIndex, settings: config.Settings, embedder: Embedder
+    index: SearchIndex, rows: SqliteIndex, settings: config.Settings, embedder: Embedder
 ) -> Callable[..., Callable[[str], object]]:
-    searcher = Searcher(index, settings=settings, clock=SystemClock(), embedder=lambda: embedder)
+    searcher = Searcher(
+        index, settings=settings, clock=SystemClock(), embedder=lambda: embedder, one_look=rows.one_look
+    )
 
     def ask(method: str, **more: Any) -> Callable[[str], object]:
         return lambda query: searcher.search(
@@ -245,7 +247,7 @@ def _questions(
 def from_memory(folder: Path, size: int) -> dict[str, Any]:
     index, embedder, settings = _opened(folder, size)
     talk = Talk()
-    ask = _questions(index, settings, embedder)
+    ask = _questions(index, index, settings, embedder)
 
     def queries() -> list[str]:
         return talk.questions(QUERIES)
@@ -281,7 +283,7 @@ def from_lancedb(folder: Path, size: int) -> dict[str, Any]:
     tables = LanceTables(folder / ".index")
     talk = Talk()
     large = LargeIndex(index, tables)
-    ask = _questions(large, settings, embedder)
+    ask = _questions(large, index, settings, embedder)
 
     def queries() -> list[str]:
         return talk.questions(QUERIES)

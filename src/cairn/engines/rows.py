@@ -50,11 +50,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 _COLUMNS = (
-    "r.id, r.kind, s.app, s.project, s.track, s.owner, r.entry_id, p.path, r.text, r.timestamp_ms, r.session_id,"
+    "r.id, r.kind, r.entry_id, p.path, r.text, r.timestamp_ms, r.session_id,"
     " r.cell_id, r.parent_type, r.parent_id, r.sender_ids, r.sender_name, r.fields, r.updated_ms, r.ordinal,"
     " r.status, r.content_sha256, r.damaged, r.labels"
 )
-_FROM = "FROM rows r JOIN scopes s ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id"
+_PLACED = "FROM rows r JOIN paths p ON p.id = r.path_id"
+_FROM = f"{_PLACED} JOIN scopes s ON s.id = r.scope_id"
 
 
 class SqliteIndex(RowVectors):
@@ -165,7 +166,7 @@ class SqliteIndex(RowVectors):
             for part in parts([int(rowid) for rowid in rowids]):
                 marks = ",".join("?" * len(part))
                 # The plus keeps SQLite to the few rowids: an index on the scope would walk all of its rows.
-                query = f"SELECT {_COLUMNS} {_FROM} WHERE +r.scope_id = ? AND r.id IN ({marks})"
+                query = f"SELECT {_COLUMNS} {_PLACED} WHERE +r.scope_id = ? AND r.id IN ({marks})"
                 found.update((row[0], _row(row, scope)) for row in db.execute(query, (number, *part)))
             return found
 
@@ -180,7 +181,7 @@ class SqliteIndex(RowVectors):
             found: list[Row] = []
             for part in parts(list(entry_ids)):
                 marks = ",".join("?" * len(part))
-                query = f"SELECT {_COLUMNS} {_FROM} WHERE r.scope_id = ? AND r.entry_id IN ({marks})"
+                query = f"SELECT {_COLUMNS} {_PLACED} WHERE r.scope_id = ? AND r.entry_id IN ({marks})"
                 found.extend(_row(row, scope) for row in db.execute(query, (number, *part)))
             return [row for row in found if kind is None or row.kind == kind]
 
@@ -404,23 +405,23 @@ def _row(row: Sequence[Any], scope: Scope) -> Row:
         rowid=row[0],
         kind=row[1],
         scope=scope,
-        entry_id=row[6],
-        path=row[7],
-        text=row[8],
-        timestamp_ms=row[9],
-        session_id=row[10],
-        cell_id=row[11],
-        parent_type=row[12],
-        parent_id=row[13],
-        sender_ids=unpacked(row[14]),
-        sender_name=row[15],
-        fields=json.loads(row[16]),
-        updated_ms=row[17],
-        ordinal=row[18],
-        status=row[19],
-        content_sha256=row[20],
-        damaged=bool(row[21]),
-        labels=unpacked(row[22]),
+        entry_id=row[2],
+        path=row[3],
+        text=row[4],
+        timestamp_ms=row[5],
+        session_id=row[6],
+        cell_id=row[7],
+        parent_type=row[8],
+        parent_id=row[9],
+        sender_ids=unpacked(row[10]),
+        sender_name=row[11],
+        fields=json.loads(row[12]),
+        updated_ms=row[13],
+        ordinal=row[14],
+        status=row[15],
+        content_sha256=row[16],
+        damaged=bool(row[17]),
+        labels=unpacked(row[18]),
     )
 
 

@@ -562,16 +562,16 @@ class Searcher:
         touched = self._touched_episodes(asked, talk)
         alone = np.ones(len(talk.episodes), bool)
         alone[talk.episode[talk.episode >= 0]] = False
-        if alone.any():
-            best = rank.top(np.where(alone, scores, -np.inf), 2 * asked.count)
-            self._look_closer(asked, talk.episodes[best])
 
         def fits(places: np.ndarray) -> np.ndarray:
             # A long text fits by the best of what was said in it; what was written about it counts where nothing was.
-            said = np.zeros(len(talk.episodes), np.float32)
+            out = np.zeros(len(talk.episodes), np.float32)
             inside = np.flatnonzero(np.isin(talk.episode, places))
-            np.maximum.at(said, talk.episode[inside], self._fits(asked, talk.at[inside]))
-            return np.where(alone[places], self._fits(asked, talk.episodes[places]), said[places])
+            np.maximum.at(out, talk.episode[inside], self._fits(asked, talk.at[inside]))
+            written = places[alone[places]]
+            self._look_closer(asked, talk.episodes[written])
+            out[written] = self._fits(asked, talk.episodes[written])
+            return np.asarray(out[places])
 
         ranked = self._ranked(asked, talk.episodes, scores, asked.count, touched=touched, fits=fits)
         hits = self._excerpts(asked, talk, messages, self._hits(asked, ranked[: asked.count], parts))
