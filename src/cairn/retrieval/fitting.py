@@ -31,7 +31,15 @@ def says_nothing(text: str) -> bool:
 
     >>> says_nothing("OK, thanks a lot!"), says_nothing("OK, port 5433")
     (True, False)
+    >>> says_nothing("ok " * 100), says_nothing("ok " * 100 + "port 5433")
+    (True, False)
     """
+    # The first words of a long text nearly always say something, and then the rest need not be read.
+    head = text[:_HEAD_CHARS].rpartition(" ")[0] if len(text) > _HEAD_CHARS else ""
+    return (not head or _is_small_talk(head)) and _is_small_talk(text)
+
+
+def _is_small_talk(text: str) -> bool:
     return all(token in _small_talk() or token in words.stop_words() for token in _token_set(text))
 
 
@@ -156,7 +164,7 @@ def standing(memory: Row, now: datetime) -> float:
     return 0.7 + 0.3 * worth
 
 
-_SHORT_CHARS = 2000
+_SHORT_CHARS, _HEAD_CHARS = 2000, 200
 _MOST_WORDS = 64
 
 
