@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -236,6 +237,30 @@ def test_an_older_tree_is_carried_over_whole_and_opens(project, tmp_path):
     )
     fresh.consolidate()
     assert "Lesson 2" in json.dumps(state(project.tree)["bundle"]["gotchas"])
+
+
+def test_what_an_older_memory_had_not_recalled_is_still_to_be_folded(project):
+    """M39, M58: an event of its own tools beyond the cursor waits to be folded; what made the carried bundle does not, and
+    without that bundle nothing counts as read.
+    """
+    old_tree(project.tree)
+    log = project.tree / ".agent-memory/history/events.jsonl"
+    first = json.loads(log.read_text().splitlines()[0])
+    for number, command in ((3, "handoff"), (4, "update")):
+        signals = {"gotchas": [f"Trap {number}: the gate {number} sticks"]}
+        own = {"id": f"evt-00000{number}", "kind": "tool_run", "sourceRef": f"agent-memory:{command}"}
+        told = {**first, **own, "signals": signals, "contentHash": f"{number}" * 64, "externalItemId": None}
+        with log.open("a") as lines:
+            lines.write(json.dumps(told) + "\n")
+    project.init(force=True)
+    assert open_at(project.tree).status()["backlog"]["local"]["count"] == 1
+    (project.tree / ".agent-memory/state.json").unlink()
+    shutil.rmtree(project.tree / ".cairn")
+    fresh = open_at(project.tree)
+    fresh.init()
+    assert fresh.status()["backlog"]["all"]["count"] == 4
+    fresh.consolidate()
+    assert "gate 4 sticks" in json.dumps(state(project.tree)["bundle"]["gotchas"])
 
 
 def test_sources_of_a_cloned_tree_are_not_taken_over(project):

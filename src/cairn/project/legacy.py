@@ -21,6 +21,7 @@ from cairn.seams import Locator, StorageBackend
 
 OLD_HOME = Locator(".agent-memory")
 OLD_SOURCES = OLD_HOME.child("sources.json")
+_MADE_BUNDLE = {f"agent-memory:{command}" for command in ("init", "update", "recall")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def read(storage: StorageBackend) -> Legacy | None:
             notes.append(f"{OLD_HOME}/state.json: another schema, left behind")
     except Invalid as error:
         notes.append(f"{OLD_HOME}/state.json: {error}")
-    drafts, bad = _events(storage, read_upto)
+    drafts, bad = _events(storage, read_upto, told=bundle is not None)
     if bad:
         notes.append(f"{OLD_HOME}/history/events.jsonl: {bad} lines left behind")
     config, sources = _config(storage, notes), _sources(storage, notes)
@@ -95,7 +96,10 @@ def _checkpoints(storage: StorageBackend, notes: list[str]) -> tuple[OldCheckpoi
     return tuple(sorted(found, key=lambda one: one.created))
 
 
-def _events(storage: StorageBackend, read_upto: int) -> tuple[list[EventDraft], int]:
+def _events(storage: StorageBackend, read_upto: int, *, told: bool) -> tuple[list[EventDraft], int]:
+    """The events, and how many lines are none. What was not recalled stays to be folded; so does what a command wrote that
+    made the bundle, unless that bundle is `told` along with it.
+    """
     try:
         lines = storage.read(OLD_HOME.child("history/events.jsonl")).splitlines()
     except (NotFound, Invalid):
@@ -105,7 +109,8 @@ def _events(storage: StorageBackend, read_upto: int) -> tuple[list[EventDraft], 
         try:
             row = json.loads(line)
             signals = row.get("signals") or {}
-            folded = row.get("kind") == "tool_run" or number_of(row.get("id"), "evt") <= read_upto
+            is_made = told and row.get("sourceRef") in _MADE_BUNDLE
+            folded = is_made or number_of(row.get("id"), "evt") <= read_upto
             drafts.append(
                 EventDraft(
                     kind=row["kind"] if row.get("kind") in {"tool_run", "imported_session"} else "tool_run",
