@@ -613,12 +613,14 @@ def test_the_cost_of_an_add_does_not_grow_with_the_open_buffer(kit, monkeypatch)
 def test_an_add_opens_its_lock_and_walks_to_its_log_once(kit, monkeypatch):
     """Six files are opened for a message: the lock, the three folders below the root and the root, and the log."""
     kit.add("s1", said("first"))
-    opened = []
-    real = os.open
-    monkeypatch.setattr(
-        os, "open", lambda path, *a, **k: (opened.append(os.fspath(path)), real(path, *a, **k))[1]
-    )
+    opened, here, real = [], threading.get_ident(), os.open
 
+    def counted(path, *args, **named):
+        if threading.get_ident() == here:
+            opened.append(os.fspath(path))
+        return real(path, *args, **named)
+
+    monkeypatch.setattr(os, "open", counted)
     kit.add("s1", said("second", 1))
 
     assert opened[1:] == [str(kit.folder.resolve()), "default_app", "default_project", "sessions", "s1.jsonl"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -24,9 +25,14 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 def test_each_message_is_looked_through_for_times_once(monkeypatch):
     """However many of its sentences are quoted: it may be a book."""
-    read = []
-    real = narrative.dates.mentions
-    monkeypatch.setattr(narrative.dates, "mentions", lambda text, *a: (read.append(text), real(text, *a))[1])
+    read, here, real = [], threading.get_ident(), narrative.dates.mentions
+
+    def counted(text, *args, **named):
+        if threading.get_ident() == here:
+            read.append(text)
+        return real(text, *args, **named)
+
+    monkeypatch.setattr(narrative.dates, "mentions", counted)
     book = (
         "We met Dana in Oslo yesterday. Dana builds boats of oak. The harbour froze in March. Ida sells maps."
     )
