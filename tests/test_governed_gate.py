@@ -216,6 +216,18 @@ def test_a_near_duplicate_keeps_the_fuller_text_or_both(world: World) -> None:
     assert len(world.keeper.records(PROJECT)) == 1
 
 
+def test_facts_that_name_another_day_or_company_stay_apart(world: World) -> None:
+    """However alike the words: what is forgotten of one must not take the other with it."""
+    base = (
+        "The staging cluster of Acme is upgraded every Monday at six by the platform team and checked by hand"
+    )
+    world.keeper.remember(base)
+    for old, new in (("Monday", "Tuesday"), ("Acme", "Globex")):
+        assert not world.keeper.remember(base.replace(old, new)).deduped
+    assert world.keeper.remember(base.replace("hand", "hand each Monday")).deduped
+    assert len(world.keeper.records(PROJECT)) == 3
+
+
 def test_texts_below_the_threshold_stay_apart(world: World) -> None:
     """A52: five of six words shared is 0.71: two memories."""
     world.keeper.remember("The api listens on port 8080")

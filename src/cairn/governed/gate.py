@@ -27,6 +27,7 @@ IMPORTANCE_SCORE: dict[Importance, float] = {"high": 1.0, "medium": 0.6, "low": 
 _ALIASES_KEPT = 64
 LEAST_GIST = 3
 _OF_ONE_MATTER = 0.6
+_NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][A-Za-z]{2,}")  # a capital within a sentence
 _STATUS_RANK: dict[Status, int] = {"archived": 0, "candidate": 1, "promoted": 2}
 _IMPORTANCE_RANK: dict[Importance, int] = {"low": 0, "medium": 1, "high": 2}
 
@@ -105,6 +106,12 @@ def differ(one: frozenset[str], other: frozenset[str]) -> bool:
     """Whether two gists, however alike, are no wordings of one thing: a denial or any number differs."""
     counts = frozenset(filter(_is_number, one)), frozenset(filter(_is_number, other))
     return bool(opposes(one, other)) or (bool(counts[0]) and bool(counts[1]) and counts[0] != counts[1])
+
+
+def names_differ(one: str, other: str) -> bool:
+    """Whether each of two texts names somebody, a day or a thing that the other does not: then they are two facts."""
+    mine, theirs = ({words.stem(name.lower()) for name in _NAME.findall(text)} for text in (one, other))
+    return bool(mine - gist(other)) and bool(theirs - gist(one))
 
 
 def _is_number(word: str) -> bool:

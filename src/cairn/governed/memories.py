@@ -279,8 +279,11 @@ class Keeper:
     ) -> Verdict:
         same = shelf.exact(fresh.content)
         near = None if same is not None else shelf.near(fresh.content)
-        if near is not None and gate.differ(gate.gist(fresh.content), gate.gist(near[0].content)):
-            near = None  # "never on Fridays" is no other wording of "on Fridays"
+        if near is not None and (
+            gate.differ(gate.gist(fresh.content), gate.gist(near[0].content))
+            or gate.names_differ(fresh.content, near[0].content)
+        ):
+            near = None  # "never on Fridays" is no other wording of "on Fridays", nor is "on Mondays"
         old = same or (near[0] if near is not None else shelf.reworded(fresh.content))
         if old is not None and old.id != fresh.supersedes:
             return self._merge(old, fresh, near=same is None, vouched=vouched, detail=detail)
