@@ -117,6 +117,19 @@ def test_derived_kinds_are_recognised_without_queue_and_without_journal(world: W
     assert world.tree() == before
 
 
+def test_looking_for_work_reads_the_journal_only_where_somebody_asks(world: World, monkeypatch):
+    """It grows for as long as the memory is used; a look that finds what the queue knows must not hold all of it."""
+    world.run(world.talk(TALK))
+    journals, read = world.engine._journals, []
+    real = journals.read
+    monkeypatch.setattr(journals, "read", lambda at, start=0: read.append(at.name) or real(at, start))
+    assert world.engine._discover(everything=True) == 0
+    assert "derived.jsonl" not in read
+    shutil.rmtree(world.folder / ".index")
+    assert world.fresh_engine()._discover(everything=True) == 0
+    assert "derived.jsonl" in read
+
+
 def test_recover_leaves_nothing_running(world: World):
     """A job that a dead engine was running is ready again at once."""
     world.engine.handle(world.talk(TALK))

@@ -803,6 +803,11 @@ def test_a_silent_session_is_closed_by_itself(tmp_path):
     [(_, entry)] = later.episodes()
     assert "C17" in str(entry)
     assert later.capture.close_silent() == 0
+    assert len(later.capture._silent) == len(list(later.capture.sessions()))
+    for session in later.capture.sessions():  # what is gone is known no more
+        later.storage.remove(session_locator(*session))
+    assert later.capture.close_silent() == 0
+    assert later.capture._silent == {}
 
 
 def test_one_session_that_cannot_be_closed_holds_up_no_other(tmp_path):

@@ -29,7 +29,7 @@ from cairn.strategies.cron import Cron
 from cairn.strategies.options import LiveOptions, Options
 from cairn.strategies.registry import all_strategies
 from cairn.talk.sessions import SessionLog
-from cairn.types import JobRun, Queued, Space
+from cairn.types import CellEvent, JobRun, Queued, Space
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -530,27 +530,34 @@ class Engine:
             # A queue made anew knows of nothing, so everything is looked for, whoever asked.
             only, everything = "", True
         events, sizes = self._cells.events({} if everything else self.jobs.seen())
-        spaces = {event.space for event in events} | set(self._root.spaces())
-        again = everything or not self._notebook.storage.is_shared
-        done = self._journalled(spaces) if again else self._done_lately(spaces)
+        wanted = [
+            (name, strategy, kit, fresh)
+            for name, strategy in self._strategies.items()
+            if not only or name == only
+            for kit in [replace(self._kit, options=self._live.of(name))]
+            if (fresh := self._unknown(name, strategy, events, kit))
+        ]
         asks: list[Ask] = []
-        for name, strategy in self._strategies.items():
-            if only and name != only:
-                continue
-            known = self.jobs.known(name)
-            kit = replace(self._kit, options=self._live.of(name))
-            fresh = [
-                ask
-                for ask in strategy.discover(events, kit)
-                if ask.input not in known and (ask.scope.space, name, ask.input) not in done
-            ]
-            finished = strategy.finished(fresh, kit) if fresh else set()
-            asks += [ask for ask in fresh if ask.input not in finished]
+        if wanted:  # the journal grows for as long as the memory is used: it is read where somebody asks
+            spaces = {event.space for event in events} | set(self._root.spaces())
+            again = everything or not self._notebook.storage.is_shared
+            done = self._journalled(spaces) if again else self._done_lately(spaces)
+            for name, strategy, kit, found in wanted:
+                fresh = [ask for ask in found if (ask.scope.space, name, ask.input) not in done]
+                finished = strategy.finished(fresh, kit) if fresh else set()
+                asks += [ask for ask in fresh if ask.input not in finished]
         made = self._enqueue(asks)
         if not only:
             self.jobs.set_seen(sizes)
             self.jobs.set_found(now=self._now())
         return made
+
+    def _unknown(
+        self, name: str, strategy: Strategy, events: Sequence[CellEvent], kit: Kit
+    ) -> builtins.list[Ask]:
+        """What a strategy would do about these events, and the queue knows nothing of."""
+        known = self.jobs.known(name)
+        return [ask for ask in strategy.discover(events, kit) if ask.input not in known]
 
     def _journalled(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
         found = set()

@@ -282,11 +282,15 @@ class Capture:
                 return 0
         before = self._clock.now().timestamp() - 60 * minutes
         closed = 0
+        known, self._silent = self._silent, {}  # only what is still there is known on
         for session in self.sessions():
             locator, written = session_locator(*session), 0.0
             try:
                 written = self._storage.info(locator).mtime
-                if written > before or self._silent.get(locator.key) == written:
+                if written > before:
+                    continue
+                if known.get(locator.key) == written:
+                    self._silent[locator.key] = written
                     continue
                 if self.unprocessed(*session):
                     self.flush(*session)
