@@ -269,6 +269,9 @@ GENERALITIES = [
     "I love being around friends and having such a great time.",
     "I love watching them play in the garden.",
     "Nice to meet you, Ana.",
+    "ich glaub das war ne blöde idee",
+    "Franchement je sais plus quoi faire.",
+    "帮我写一首关于春天的诗。",
 ]
 
 

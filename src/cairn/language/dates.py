@@ -133,6 +133,10 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tupl
 # -- which way a sentence looks
 
 
+# A clause of so few words beside its date has no verb of its own: "on Friday, at the fair, we met them".
+_WITHOUT_VERB = 3
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _Tense:
     """The words by which a language says whether a clause tells of what was or of what is to come.
@@ -167,7 +171,9 @@ class _Tense:
                 clause = f"{sentence[a:begin]} {opening} {sentence[stop:b]}"
                 answer = self._of_clause(clause, is_target=target, is_since=since)
                 if answer is not None:
-                    return answer
+                    # "The API ends v1 on 30 June, clients were told in April": what it says itself is not known.
+                    own = f"{sentence[pieces[here][0] : begin]} {sentence[stop : pieces[here][1]]}".split()
+                    return 0 if answer < 0 and reach != here and len(own) > _WITHOUT_VERB else answer
         return 0
 
     def _of_clause(self, clause: str, *, is_target: bool, is_since: bool) -> int | None:
