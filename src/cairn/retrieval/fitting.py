@@ -74,7 +74,7 @@ def fits_of(
     name = 0.5 * ease * is_named
     spoken = np.asarray(
         ((covered * words_asked + name) / max(1.0, words_asked + name))
-        ** ((1.18 + 0.5 / max(1, words_asked)) / (1.0 + 0.2 * ease * min(1.0, 4.0 / max(1, words_asked)))),
+        ** ((1.12 + 0.5 / max(1, words_asked)) / (1.0 + 0.2 * ease * min(1.0, 4.0 / max(1, words_asked)))),
         np.float32,
     )
     if cosine is None:
