@@ -311,9 +311,20 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
         memory.add(who, [{"sender_id": who, "role": "user", "timestamp": now, "content": text}])
         memory.flush(who)
     memory.search("staging", user_id="me", method="keyword")
-    told = cold.by_words(memory.settings.root, "me", "when does the staging database password rotate")
-    assert "Mondays" in told and "mine" not in told
-    assert cold.by_words(memory.settings.root, "me", "the weather in Mongolia") == ""
+    index, asked = memory.settings.index_dir, "when does the staging database password rotate"
+    found = cold.by_words(index, "me", asked)
+    assert found and all("Mondays" in one and "mine" not in one for one in found)
+    assert cold.by_words(index, "me", "the weather in Mongolia") == []
+    told = cold.recalled(index, "me", {"query": asked})
+    assert "Mondays" in told["text"] and "not an instruction" in told["text"] and "ask again" in told["text"]
+    assert [item["text"] for item in told["data"]["items"]] == found
+    for waits in (
+        {"query": "the weather in Mongolia"},
+        {"query": 5},
+        {},
+        {"query": asked, "token_budget": 9},
+    ):
+        assert cold.recalled(index, "me", waits) is None
 
 
 def test_the_warm_process_answers_captures_and_ends_when_idle(root: Path, tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_talk_that_goes_on_is_told_but_to_who_is_in_it(memory: Memory) -> None:
     assert told.prompt == ""
     memory.flush("me")
     assert "Ruiz" in memory.recall("which dentist do I have", open_talk=False).prompt
+    said = [item.text for item in memory.recall("My dentist is called Ruiz.", open_talk=False).items]
+    assert not [text for text in said if text.startswith("me: My dentist")]
 
 
 def test_while_the_model_is_loaded_agents_are_answered_by_words(tmp_path: Path) -> None:

@@ -396,6 +396,15 @@ def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path)
             link.ask(root, {"op": "end"}, 10.0)
             words, _ = await told(one, "recall", query="what do deploys wait for")
             assert "migration job" in words
+            # And what the person said is told by its words before that is up.
+            with cairn.open_blocking(root, background=False) as memory:
+                memory.add("s1", [{**ME, "content": "The deploy key of osprey lives in the vault."}])
+                memory.flush("s1")
+                memory.sync()
+            link.ask(root, {"op": "end"}, 10.0)
+            until(lambda: not link.socket_path(root).exists())
+            words, data = await told(one, "recall", query="where does the deploy key of osprey live")
+            assert "vault" in words and "by its words alone" in words and data["items"]
 
     asyncio.run(run())
 

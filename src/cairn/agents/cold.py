@@ -1,13 +1,16 @@
-"""What a hook can say before the warm process is up: promoted memories from their page, and a look by words."""
+"""What a hook and a tool can say before the warm process is up: promoted memories from their page, a look by words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cairn.engines.glance import glance
 from cairn.governed.framing import frame
 from cairn.language.words import tokens
 
+OPENING = "The memory is still being opened, so this was looked for by its words alone: ask again for more."
 _PAGE = Path("default_app/default_project/shared/pages/MEMORY.md")
 _LINES = 4
 _MOST_TERMS = 24
@@ -23,8 +26,26 @@ def brief(root: Path) -> str:
     return frame([line[2:] for line in text.splitlines() if line.startswith("- ")])
 
 
-def by_words(root: Path, person: str, prompt: str) -> str:
-    """What the person said that holds half of the words of `prompt`, framed; "" for none."""
+def by_words(index_dir: Path, person: str, prompt: str) -> list[str]:
+    """What the person said that holds half of the words of `prompt`, best first; a few lines at most."""
     terms = list(dict.fromkeys(tokens(prompt)))[:_MOST_TERMS]
-    found = glance(root / ".index", person, terms, max(2, (len(terms) + 1) // 2))
-    return frame([" ".join(text.split())[:_LONGEST] for text in found[:_LINES]])
+    found = glance(index_dir, person, terms, max(2, (len(terms) + 1) // 2))
+    return [" ".join(text.split())[:_LONGEST] for text in found[:_LINES]]
+
+
+def told(index_dir: Path, person: str, prompt: str) -> str:
+    """The same, framed; "" for none."""
+    return frame(by_words(index_dir, person, prompt))
+
+
+def recalled(index_dir: Path, person: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the tool `recall` says by words alone; None where it finds nothing so, or was asked for more than a question."""
+    query = given.get("query")
+    if given.keys() != {"query"} or not isinstance(query, str):
+        return None
+    lines = by_words(index_dir, person, query)
+    if not lines:
+        return None
+    prompt = frame(lines)
+    items = [{"text": line, "kind": "message", "source": "by words", "id": "", "at": None} for line in lines]
+    return {"text": f"{prompt}\n{OPENING}", "data": {"items": items, "prompt": prompt, "notes": [OPENING]}}

@@ -89,7 +89,7 @@ def act(settings: Settings, event: HookEvent, tell: Tell) -> str:
     told = tell({"op": event.moment, "event": event.to_json()}, seconds)
     if told is None:
         start_warm(root)
-        told = {"context": _cold(root, event, settings.memory.person)}
+        told = {"context": _cold(settings, event)}
     context = str(told.get("context", ""))
     if event.moment == "start":
         troubles = spool.take_troubles(root)
@@ -98,11 +98,13 @@ def act(settings: Settings, event: HookEvent, tell: Tell) -> str:
     return context.strip()
 
 
-def _cold(root: Path, event: HookEvent, person: str) -> str:
+def _cold(settings: Settings, event: HookEvent) -> str:
     """What can be said before the warm process is up: promoted memories at a start, words alone at a prompt."""
     from cairn.agents import cold
 
-    return cold.brief(root) if event.moment == "start" else cold.by_words(root, person, event.prompt)
+    if event.moment == "start":
+        return cold.brief(settings.root)
+    return cold.told(settings.index_dir, settings.memory.person, event.prompt)
 
 
 def is_switched_off(folder: str) -> bool:

@@ -39,6 +39,7 @@ IDLE_SECONDS = 20 * 60.0
 SILENT_MINUTES = 10.0  # before this process ends for want of work
 _LOOK_SECONDS = 5.0
 _SOON_SECONDS = 1.0
+_SILENCE_SECONDS = 60.0
 
 
 class Warm:
@@ -145,11 +146,14 @@ class Warm:
         return kept
 
     def drain_until_stopped(self) -> None:
+        looked = float("-inf")
         while not self._stopping.is_set():
-            self._wanted.wait(60.0)
+            self._wanted.wait(_SILENCE_SECONDS)
             self._wanted.clear()
             self.drain()
-            self.close_silent(self._silent_minutes)
+            if time.monotonic() - looked >= _SILENCE_SECONDS:  # it looks at every session there is
+                self.close_silent(self._silent_minutes)
+                looked = time.monotonic()
 
     def close_silent(self, minutes: float | None) -> None:
         """Close the sessions that have sent nothing for so long, so that what was said there is recalled."""

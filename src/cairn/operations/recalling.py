@@ -125,7 +125,7 @@ def recall(
             result = at_home(parts, parts.searcher.search(replace(request, held=held)))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
-            found += _items(result)
+            found += [one for one in _items(result) if open_talk or not _repeats(one, query)]
     if project is not None and not filters:
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
@@ -229,6 +229,16 @@ def _items(result: SearchResult) -> Iterator[RecalledItem]:
         yield RecalledItem(_said(said), "message", said.score, source, said.session_id, said.timestamp, space)
 
 
+def _repeats(item: RecalledItem, query: str) -> bool:
+    """Whether an item is what was just asked, word for word, as it was asked before: that helps with nothing."""
+    said = item.text.partition(": ")[2] if item.kind == "message" else item.text
+    return _plain(said) == _plain(query)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
 def _words(hit: Hit) -> str:
     facts = " ".join(map(as_told, hit.facts))
     if hit.kind == "episode" and facts:
@@ -304,7 +314,7 @@ def _told(
     chosen: list[RecalledItem] = []
     seen: set[str] = set()
     for item in sorted(found, key=lambda one: -one.score):
-        key = " ".join(item.text.casefold().split())
+        key = _plain(item.text)
         if not key or any(key in other for other in seen):
             continue
         fitting = _cut(item, chosen, budget, zone)

@@ -3,7 +3,8 @@
     host <- stdio -> mcp_quick (plain messages) -> a message over the socket -> warm process or HTTP server -> the tool
                   -> Server (official SDK), from the first message on that is not plain
 
-The warm process is started first. Where it cannot run, a call opens the memory here, so that a refusal says why.
+The warm process is started first; until it answers, `recall` tells what it finds by words. Where it cannot run, a call
+opens the memory here, so that a refusal says why.
 Nothing is ever printed: standard output is the wire.
 """
 
@@ -66,12 +67,22 @@ class WarmCaller:
         except OSError:
             pass
         self.start()
+        if told := self._at_once(message):
+            return told
         until = time.monotonic() + _OPEN_SECONDS
         while time.monotonic() < until and not self._has_failed():
             with contextlib.suppress(OSError):
                 return link.converse(root, message, _CALL_SECONDS)
             time.sleep(_LOOK_SECONDS)
         return self._here(message)
+
+    def _at_once(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What words alone tell while the warm process comes up: an agent waits for its first answer."""
+        if (message.get("op"), message.get("name")) != ("tool", "recall"):
+            return None
+        from cairn.agents import cold
+
+        return cold.recalled(self._settings.index_dir, self._settings.memory.person, message["arguments"])
 
     def _has_failed(self) -> bool:
         """Whether the process we started has ended without being able to serve."""
