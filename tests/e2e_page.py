@@ -38,7 +38,7 @@ def main() -> int:
             walk("without a script", lambda: walks.without_script(browser, server.port, root))
             for scheme in ("light", "dark"):
                 tab = walks.visitor(browser, server.port, root, color_scheme=scheme)
-                walk(f"accessible, {scheme}", lambda tab=tab: walks.accessible(tab, walks.VIEWS))
+                walk(f"accessible, {scheme}", lambda tab=tab: walks.accessible(tab, walks.every_view(tab)))
             phone = walks.visitor(
                 browser,
                 server.port,
@@ -47,7 +47,7 @@ def main() -> int:
                 is_mobile=True,
                 has_touch=True,
             )
-            walk("accessible, phone", lambda: walks.accessible(phone, walks.VIEWS))
+            walk("accessible, phone", lambda: walks.accessible(phone, walks.every_view(phone)))
             walk("forget a person", lambda: walks.forget_person(page, "bo"))
             assert not page.troubles, page.troubles
         walk("an index that is made anew", lambda: walks.rebuilding(browser, root))

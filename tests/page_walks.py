@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
+from urllib.parse import urlencode
 
 from cairn.config import load
 from cairn.memory import Memory
@@ -34,6 +35,11 @@ XSS = [
     "<svg onload=\"document.title='pwned'\">", "`</code><script>document.title='pwned'</script>`",
     "</textarea><script>document.title='pwned'</script>", "{{ 7*7 }} {% raw %}", "\u202etxt.exe\u202c \u2066x\u2069", "&lt;script&gt;",
     '<a href="vbscript:x">x</a> <iframe src=//x>', "# <u>h</u>\n\n| a |\n|---|\n| <b>c</b> |",
+    "\"><svg/onload=document.title='pwned'>", "' autofocus onfocus=document.title='pwned' x='", "<math><a xlink:href=javascript:document.title='pwned'>m",
+    "<details open ontoggle=document.title='pwned'>", "<body onpageshow=document.title='pwned'>", "<base href=//elsewhere.invalid/>",
+    "[c]( JaVaScRiPt:document.title='pwned')", "[d](java\tscript:document.title='pwned')", "![e](http://elsewhere.invalid/e.png)",
+    "<link rel=stylesheet href=//elsewhere.invalid/f.css><style>*{display:none}</style>", "<form action=//elsewhere.invalid><button>go</button></form>",
+    "<meta http-equiv=refresh content='0;url=//elsewhere.invalid'>", "\u2067\u202bright to left\u202c\u2069 \u202dx",
 ]  # fmt: skip
 
 
@@ -52,6 +58,9 @@ def fill(root, *, candidates=0):
             memory.add(f"s{n}", [said(who, text, n), said("helper", "Noted.", n, "assistant")])
             memory.flush(f"s{n}")
         memory.remember("Deploys wait for the migration job.", "gotcha")
+        old = memory.remember("We indent with tabs.", "convention").memory["id"]
+        memory.memories.supersede(old, "We indent with spaces.", reason="a new formatter")
+        memory.knowledge_upload("Winds", "# Winds\n\nThe mistral blows from the north.\n")
         for n in range(candidates):
             memory.remember(
                 f"{['Amber', 'Birch', 'Cedar', 'Dogwood', 'Elder', 'Fir', 'Gorse'][n]} is what build {n} is called.",
@@ -235,6 +244,12 @@ def hostile(browser, root):
             memory.remember(f"heronword number {n}: {text}", "fact", "user", "eve", origin="agent")
         memory.add("long", [said("eve", "heronword " + "x" * 1_000_000, 50)])
         memory.flush("long")
+        every = "\n\n".join(XSS)
+        document = memory.knowledge_upload(
+            f"heronword {XSS[0]} {XSS[9]}", f"# heronword {XSS[1]}\n\n{every}\n"
+        ).id
+        kept = memory.remember(f"heronword {XSS[1]} {XSS[9]}", "convention").memory["id"]
+        memory.memories.supersede(kept, f"heronword {XSS[0]} {XSS[9]} again", reason=XSS[1])
         memory.sync()
     with serving(root, env=ENV) as server:
         page = visitor(browser, server.port, root)
@@ -244,23 +259,59 @@ def hostile(browser, root):
             "/view/review",
             "/view/who?scope=user&owner=eve",
             "/view/map",
+            "/view/project",
+            "/view/knowledge",
+            "/view/knowledge?ask=heronword",
+            f"/view/document?id={document}",
             "/?kind=memory",
         ]
         for path in views:
             page.goto(path)
             page.wait_for_load_state("load")
             assert "heronword" in page.content()
+            harmless(page)
+        for path in (
+            "/view/people",
+            "/view/health?look=1",
+            f"/?{urlencode({'q': every})}",
+            f"/?{urlencode({'who': XSS[1]})}",
+        ):
+            page.goto(path)
+            harmless(page)
         links = page.eval_on_selector_all("a.title", "all => all.map(one => one.getAttribute('href'))")
         page.goto("/")
         links += page.eval_on_selector_all("a.title", "all => all.map(one => one.getAttribute('href'))")
         for link in dict.fromkeys(links):
-            for more in ("", "&edit=1"):
+            for more in ("", "&edit=1", "&correct=1"):
                 answer = page.goto(link + more)
                 assert answer.status == 200
-                assert not more or len(answer.body()) < 2_500_000
-                assert more or len(answer.body()) < 400_000
-                assert page.title() != "pwned"
+                assert len(answer.body()) < (2_500_000 if more == "&edit=1" else 400_000)
+                harmless(page)
+        page.goto(links[0])
+        page.click("button:has-text('Forget')")
+        page.wait_for_selector("text=Look again")
+        harmless(page)
         assert not page.troubles
+
+
+def harmless(page):
+    """Nothing of the text on this view has run, leads to a script, turns the reading round, or loads anything."""
+    assert page.title() != "pwned"
+    found = page.evaluate(
+        """() => [...document.querySelectorAll('*')].flatMap(one => [...one.attributes].filter(
+            at => at.name.startsWith('on') || (/^(href|src|action|xlink:href)$/.test(at.name)
+                && !/^(https?:|mailto:|[/?#]|data:image)/.test(at.value.trim())) || at.name === 'style'
+        ).map(at => `${one.tagName} ${at.name}=${at.value}`))"""
+    )
+    assert not found, (page.url, found)
+    assert (
+        page.locator("main iframe, main img, main base, main meta, main style, main link, main math").count()
+        == 0
+    )
+    turned = [
+        sign for sign in "\u202a\u202b\u202d\u202e\u2066\u2067\u2068" if sign in page.inner_text("body")
+    ]
+    assert not turned, (page.url, turned)
 
 
 def rebuilding(browser, root):
@@ -316,6 +367,25 @@ def accessible(page, views):
         assert not wrong, (path, wrong)
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 1, f"{path} is {wide} wider than the screen"
+
+
+def every_view(page):
+    """The address of every view there is, with something in it: those of `VIEWS`, and those of one thing."""
+    page.goto("/?kind=memory")
+    memory = page.locator(".card a.title, a.title").first.get_attribute("href")
+    page.goto("/?kind=episode")
+    entry = page.locator(".card a.title, a.title").first.get_attribute("href")
+    name = memory.partition("id=")[2].partition("&")[0]
+    page.goto("/view/knowledge")
+    document = page.locator("a[href*='/view/document']").first.get_attribute("href")
+    single = [entry, f"{entry}&edit=1", memory, f"{memory}&correct=1", f"/view/merge?id={name}", document]
+    other = [
+        "/view/who?scope=agent&owner=helper",
+        "/view/health?look=1",
+        "/view/knowledge?ask=mistral",
+        "/view/nowhere",
+    ]
+    return [*VIEWS, *single, *other]
 
 
 VIEWS = [

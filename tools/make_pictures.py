@@ -1,12 +1,14 @@
 """The pictures of the page in docs/: a small story, every view, light and dark and on a phone. Needs Chromium and pngquant.
 
-python -m tools.make_pictures
+python -m tools.make_pictures [VIEW ...]
 """
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests import page_walks as walks
 from tests.surfaces.served import serving
 
 from cairn.config import load
+from cairn.engines import sizes
 from cairn.memory import Memory
 
 OUT = Path(__file__).parent.parent / "docs" / "pictures"
@@ -44,6 +47,7 @@ VIEWS = {
     "documents": "/view/knowledge",
     "health": "/view/health",
 }
+TALL = {"picture", "health"}  # what is worth seeing there stands below the first screen, too
 WAYS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1040, "height": 680}},
     "dark": {"viewport": {"width": 1040, "height": 680}, "color_scheme": "dark"},
@@ -59,8 +63,15 @@ def fill(root: Path) -> None:
             said = [walks.said(who, text), walks.said("helper", answer, role="assistant")]
             memory.add(f"s{n}", [{**one, "timestamp": at + 60_000 * i} for i, one in enumerate(said)])
             memory.flush(f"s{n}")
+            memory.sync()
+            day = datetime.fromtimestamp(at / 1000, UTC).date().isoformat()
+            sizes.note(memory.settings.server_dir, root, memory.settings.index_dir, day)
         memory.remember("Deploys wait for the migration job.", "gotcha", pinned=True)
         memory.remember("We write the test before the fix.", "convention")
+        tabs = memory.remember("The parser is indented with tabs.", "convention").memory
+        memory.memories.supersede(
+            tabs["id"], "The parser is indented with spaces.", reason="the new formatter"
+        )
         memory.remember("Times in tables are UTC, shown in the reader's zone.", "decision")
         for text in (
             "The staging database is reset every Sunday night.",
@@ -76,8 +87,8 @@ def fill(root: Path) -> None:
         memory.sync()
 
 
-def main() -> int:
-    """Take them all."""
+def main(chosen: list[str]) -> int:
+    """Take them all, or those of the chosen views."""
     OUT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, walks.chromium() as browser:
         root = Path(folder) / "root"
@@ -88,14 +99,16 @@ def main() -> int:
                 page.goto("/?q=Lisbon&kind=episode")
                 entry = page.locator("a.title").first.get_attribute("href")
                 for name, path in (VIEWS | {"entry": entry}).items():
+                    if chosen and name not in chosen:
+                        continue
                     page.goto(path)
                     page.wait_for_load_state("load")
                     page.mouse.move(0, 0)
-                    page.screenshot(path=OUT / f"{name}-{way}.png")
-    files = sorted(map(str, OUT.glob("*.png")))
+                    page.screenshot(path=OUT / f"{name}-{way}.png", full_page=name in TALL)
+    files = [str(one) for one in sorted(OUT.glob("*.png")) if not chosen or one.stem.split("-")[0] in chosen]
     subprocess.run(["pngquant", "--force", "--ext", ".png", "--speed", "1", "64", *files], check=True)
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

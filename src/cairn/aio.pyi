@@ -161,6 +161,19 @@ class AsyncMemory:
         self, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> builtins.list[dict[str, Any]]:
         """Every marked moment."""
+    async def connections(
+        self,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        since: Since = None,
+        until: Until = None,
+        limit: int = 200,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+    ) -> dict[str, Any]:
+        """How entries hang together, the newest links first: what replaces or contradicts what, what came of one talk."""
     async def diff(
         self, target: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> builtins.list[dict[str, Any]]:

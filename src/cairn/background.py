@@ -83,6 +83,14 @@ def _sweep_leftovers(parts: Parts) -> None:
     parts.local_locks.sweep()
 
 
+def _note_sizes(parts: Parts) -> None:
+    """What the root takes on the disk is kept once a day."""
+    from cairn.engines import sizes
+
+    settings, day = parts.settings, parts.clock.now().astimezone(parts.settings.zone).date().isoformat()
+    sizes.note(settings.server_dir, settings.root, parts.index_dir, day)
+
+
 def _give_back(_parts: Parts) -> None:
     from cairn.engines import allocator
 
@@ -138,6 +146,7 @@ CHORES = (
     Task("merge conflict copies", 60.0, _merge_copies, "whoever reads that note"),
     Task("record edits", 60.0, lambda parts: parts.observer.look_around(), "`log`, which looks itself"),
     Task("give memory back", 60.0, _give_back),
+    Task("note the sizes", 60.0, _note_sizes),
     Task("archive journals", 120.0, lambda parts: parts.storage.archive()),
     Task("sweep temporary files", 6 * 3600.0, _sweep_leftovers),
 )

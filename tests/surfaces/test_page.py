@@ -15,6 +15,7 @@ import pytest
 
 import cairn
 from cairn.config import load
+from cairn.engines import sizes
 from cairn.memory import Memory
 from cairn.rights import OPEN
 from cairn.web.desk import Desk
@@ -292,6 +293,39 @@ def test_a_repository_is_read(tmp_path, root):
         assert "Atlantic" in str(shown["story"]["pages"]) and shown["story"]["checkpoints"]
         assert VIEWS["project"](desk, {"path": "/etc"})[1]["trouble"]
         assert template == "project.html"
+
+
+def test_the_picture_shows_what_hangs_together_and_health_how_large_it_is(tmp_path):
+    """A memory, what replaced it and the talk it came of are one thread of links; sizes are noted once a day."""
+    with Memory(load(tmp_path / "root", embedding__provider="none"), background=False) as memory:
+        desk = Desk(memory, OPEN)
+        memory.remember("The ladder is behind the shed.", "fact")
+        memory.sync()
+        assert VIEWS["map"](desk, {})[1]["picture"]["threads"] is None
+        old = memory.remember("We indent with tabs.", "convention").memory["id"]
+        new = memory.memories.supersede(old, "We indent with <b>spaces</b>.", reason="a new formatter")
+        memory.memories.supersede(new.memory["id"], "We indent with two spaces.", reason="a vote")
+        memory.sync()
+        told = memory.connections()
+        assert [one["how"] for one in told["links"]] == ["replaces", "replaces"]
+        assert memory.connections(scope="user", owner="nobody")["links"] == []
+        threads = VIEWS["map"](desk, {})[1]["picture"]["threads"]
+        assert [len(row["spots"]) for row in threads["rows"]] == [3] and "two spaces" in threads["rows"][0][
+            "name"
+        ]
+        assert {line["how"] for line in threads["lines"]} == {"replaces"}
+        pages = Pages(SimpleNamespace(memory=memory), Visitors(tmp_path), lambda _: 500, lambda: False)
+        text = pages._templates.get_template("map.html").render(
+            {"picture": VIEWS["map"](desk, {})[1]["picture"], "desk": desk, "stamps": pages._stamps}
+        )
+        assert "&lt;b&gt;spaces" in text and "<b>spaces" not in text
+        place = memory.settings.server_dir
+        for day in ("2026-06-01", "2026-06-01", "2026-06-02"):
+            sizes.note(place, memory.settings.root, memory.parts.index_dir, day)
+        (place / "sizes.jsonl").write_text((place / "sizes.jsonl").read_text() + "torn")
+        assert [one["day"] for one in memory.status()["sizes"]] == ["2026-06-01", "2026-06-02"]
+        shown = VIEWS["health"](desk, {})[1]["sizes"]
+        assert [one["high"] for one in shown][-1] == 36 and shown[0]["files"] > 0 < shown[0]["index"]
 
 
 def test_documents_are_taken_in_and_folders_followed(owner, server, root):

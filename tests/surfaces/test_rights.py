@@ -78,6 +78,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/upcoming"): Case(query="?scope=user&owner=alice"),
     ("POST", "/find"): Case({"query": CANARY, "scope": "user", "owner": "alice"}),
     ("GET", "/linked"): Case(query="?id={id}"),
+    ("GET", "/connections"): Case(query="?scope=user&owner=alice"),
     ("POST", "/revise"): Case(
         {"id": "{id}", "source": "It was revised.", "expect": "0123456789abcdef"},
         writes=True,

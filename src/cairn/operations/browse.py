@@ -255,6 +255,39 @@ class Browse(Room):
             links[relation] = [card(row, self.settings.zone) for row in rows if row.entry_id != name]
         return links
 
+    @operation(http="GET /connections", answers=answers.ConnectionsData, allow=rules.seen)
+    def connections(
+        self,
+        *,
+        scope: AnyScope = None,
+        owner: Owner = "",
+        since: Since = None,
+        until: Until = None,
+        limit: Annotated[int, says("at most this many links", 100, low=1, high=1000)] = 200,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
+        sees: Sees = None,
+    ) -> dict[str, Any]:
+        """How entries hang together, the newest links first: what replaces or contradicts what, what came of one talk."""
+        from cairn.index import filters
+
+        parts, zone = self.parts, self.settings.zone
+        _settle(parts)
+        scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
+        where = filters.parse(_window(since, until, zone), zone=zone)
+        rows: list[Row] = []
+        for one in scopes:
+            pages = _pages(parts, one)
+            page = pages.page(one, list(_TIED), where=where, limit=_MOST_READ, hidden=True)
+            rows += pages.rows(one, page.rowids)
+        ties = sorted(_ties(rows), key=lambda tie: -max(tie[0].timestamp_ms, tie[1].timestamp_ms))[:limit]
+        tied = {row.id: row for tie in ties for row in tie[:2]}
+        return {
+            "entries": [card(row, zone) for row in sorted(tied.values(), key=lambda row: -row.timestamp_ms)],
+            "links": [{"from_id": one.id, "to_id": other.id, "how": how} for one, other, how in ties],
+            "freshness": _freshness(parts, left),
+        }
+
     @operation(
         writes=True,
         http="POST /revise",
@@ -318,6 +351,39 @@ _RELATIONS = {
     "superseded_by": "superseded_by",
     "contradicts": "contradicts",
 }
+
+
+_TIED = ("episode", "memory", "agent_case", "agent_skill", "atomic_fact")
+_MOST_READ = 2000  # entries of one owner, the newest
+
+
+def _ties(rows: Sequence[Row]) -> list[tuple[Row, Row, str]]:
+    """Which of `rows` hang together, the newer of two first, and how."""
+    named = {(row.scope, row.entry_id): row for row in rows}
+    talks = {
+        (row.scope.space, row.session_id): row for row in rows if row.kind == "episode" and row.session_id
+    }
+    found: dict[tuple[str, str], tuple[Row, Row, str]] = {}
+
+    def tie(row: Row, other: Row | None, how: str) -> None:
+        if other is not None and row is not other and (other.id, row.id) not in found:
+            found.setdefault((row.id, other.id), (row, other, how))
+
+    for row in rows:
+        for relation, how in (
+            ("supersedes", "replaces"),
+            ("superseded_by", "replaces"),
+            ("contradicts", "contradicts"),
+        ):
+            for name in _ids(row.fields.get(relation)):
+                other = named.get((row.scope, name.removeprefix(f"{row.scope.owner}_")))
+                if relation == "superseded_by" and other is not None:
+                    tie(other, row, how)
+                else:
+                    tie(row, other, how)
+        if row.kind not in {"episode", "atomic_fact"} and row.session_id:
+            tie(row, talks.get((row.scope.space, row.session_id)), "same talk")
+    return list(found.values())
 
 
 def _ids(value: object) -> list[str]:

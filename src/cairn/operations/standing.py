@@ -24,6 +24,7 @@ class Standing(Room):
 
         Quick, since it looks at no note: `doctor` looks through everything.
         """
+        from cairn.engines import sizes
         from cairn.engines.bytescan import size_of
 
         parts = self.parts
@@ -52,6 +53,7 @@ class Standing(Room):
             "model": _model(parts),
             "engines": _engines(parts),
             "server": _server(parts),
+            "sizes": sizes.days(parts.settings.server_dir),
         }
         told["warnings"] = [*_warnings(parts, told)]
         return told

@@ -56,6 +56,18 @@ def say_linked(data: Any, output: Output) -> int:
     return 0 if any(data.values()) else 1
 
 
+def say_connections(data: Any, output: Output) -> int:
+    known = {one["id"]: one for one in data["entries"]}
+    for link in data["links"]:
+        newer, other = known[link["from_id"]], known[link["to_id"]]
+        output.line(f"{_day_of(newer)}  {short(newer['title'])}")
+        output.line(f"    {link['how']}: {_day_of(other)}  {short(other['title'])}")
+        output.line(f"    {newer['id']} -> {other['id']}")
+    if not data["links"]:
+        output.line("No two entries hang together.")
+    return 0 if data["links"] else 1
+
+
 def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file", required=True, metavar="FILE", help="the new Markdown; - reads standard input"
@@ -121,6 +133,13 @@ COMMANDS = (
         Browse.linked,
         say_linked,
         positional={"entry_id": ""},
+    ),
+    Command(
+        "connections",
+        "how entries hang together: what replaces or contradicts what, what came of one talk",
+        Browse.connections,
+        say_connections,
+        examples=("cairn connections --scope user --owner alice",),
     ),
     Command(
         "revise",

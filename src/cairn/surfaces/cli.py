@@ -88,7 +88,7 @@ def _global_options() -> argparse.ArgumentParser:
 # Where each command is declared: only the module of the one that is called is loaded.
 HOMES = {
     "talk_cli": ("init", "demo", "add", "flush", "search", "recall", "brief", "get", "show", "reextract", "tasks", "task"),
-    "browse_cli": ("open", "owners", "timeline", "upcoming", "find", "linked", "revise"),
+    "browse_cli": ("open", "owners", "timeline", "upcoming", "find", "linked", "connections", "revise"),
     "memories_cli": ("remember", "memories"),
     "knowledge_cli": ("knowledge",),
     "keeping_cli": ("agents", "runs", "daily", "capture", "sweep", "consolidate", "mission", "core", "skills", "refresh"),

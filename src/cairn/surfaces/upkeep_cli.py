@@ -24,6 +24,13 @@ GROUPS = {
 # ---------------------------------------------------------------- the index
 
 
+def _sizes(days: list[Any]) -> str:
+    if not days:
+        return "not noted yet: a running server does that once a day"
+    first, last = days[0], days[-1]
+    return f"{last['files']} bytes and {last['index']} of index on {last['day']}; {first['files']} and {first['index']} on {first['day']}"
+
+
 def say_standing(told: Any, output: Output) -> int:
     index, model, strategies = told["index"], told["model"], told["strategies"]
     language = "none configured"
@@ -41,6 +48,7 @@ def say_standing(told: Any, output: Output) -> int:
             "model": language,
             "engines": ", ".join(f"{name} {kind}" for name, kind in told["engines"].items()),
             "server": f"{told['server']['address']}, {told['server']['tokens']} tokens",
+            "size": _sizes(told["sizes"]),
             "version": told["version"],
         }
     )

@@ -2,7 +2,8 @@
 
 Rows are people, agents and the project, then the words that stand in most titles. A spot is as large as there are
 entries of that row in that stretch of time, so one sees when something was talked about, and goes there. A bow joins
-whoever and whatever the same entries are of: it leads to them.
+whoever and whatever the same entries are of: it leads to them. Below it stand threads: entries that hang together, each a
+spot at its day that leads to it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _MOST_BOWS = 60
 _PROJECT = "the project"
 _HIGH, _LEFT, _TOP = 30, 150, 34
 _ACROSS, _NARROWEST, _WIDEST = 780, 24, 60
+_MOST_THREADS, _THREAD_HIGH, _THREAD_LEFT, _APART = 30, 28, 330, 13
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
@@ -35,7 +37,7 @@ def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
     told = desk.ask(Browse.timeline, limit=_READ, days=True, **asked)
     days = [date.fromisoformat(one["day"]) for one in told["days"]]
     if not days:
-        return {"rows": [], "columns": [], "bows": []}
+        return {"rows": [], "columns": [], "bows": [], "threads": None}
     first, last = min(days), max(days)
     step = max(1, math.ceil(((last - first).days + 1) / _COLUMNS))
     columns = [first + timedelta(days=n * step) for n in range(((last - first).days // step) + 1)]
@@ -70,6 +72,7 @@ def draw(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any]:
         "width": _LEFT + len(columns) * wide + 70,
         "height": _TOP + len(rows) * _HIGH + 12,
         "left": _LEFT,
+        "threads": _threads(desk, asked),
     }
 
 
@@ -152,3 +155,62 @@ def _topics(
         for word in common[:_TOPICS]
         if sum(days[word].values()) > 1
     ]
+
+
+# ---------------------------------------------------------------- what hangs together
+
+
+def _threads(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any] | None:
+    """Entries that hang together, a row each group, the newest group first; None where no two do."""
+    asked = {name: asked[name] for name in ("scope", "owner", "since", "until") if name in asked}
+    told = desk.ask(Browse.connections, **asked)
+    known = {one["id"]: one for one in told["entries"] if one["timestamp"]}
+    links = [one for one in told["links"] if one["from_id"] in known and one["to_id"] in known]
+    groups = _groups(links)[:_MOST_THREADS]
+    if not groups:
+        return None
+    days = [date.fromisoformat(known[name]["timestamp"][:10]) for group in groups for name in group]
+    first, span = min(days), max(1, (max(days) - min(days)).days)
+    places: dict[str, tuple[int, int]] = {}
+    rows = []
+    for at, group in enumerate(groups):
+        y = _TOP + at * _THREAD_HIGH + _THREAD_HIGH // 2
+        least, spots = 0, []
+        for name in sorted(group, key=lambda one: (known[one]["timestamp"], one)):
+            one = known[name]
+            day = date.fromisoformat(one["timestamp"][:10])
+            x = max(least, _THREAD_LEFT + 10 + _ACROSS * (day - first).days // span)
+            least = x + _APART
+            places[name] = (x, y)
+            words = f"{day}, {one['owner'] or _PROJECT}: {one['title'] or one['text']}"
+            href = desk.link("/view/entry", id=name)
+            spots.append({"x": x, "sort": one["scope"], "words": words, "href": href})
+        newest = max(group, key=lambda one: known[one]["timestamp"])
+        rows.append({"name": known[newest]["title"] or known[newest]["text"], "y": y, "spots": spots})
+    lines = [
+        {"how": one["how"].replace(" ", "-"), "from": places[one["to_id"]], "to": places[one["from_id"]]}
+        for one in links
+        if one["from_id"] in places and one["to_id"] in places
+    ]
+    wide = max(x for x, _ in places.values())
+    return {
+        "rows": rows,
+        "lines": lines,
+        "left": _THREAD_LEFT,
+        "first": first.isoformat(),
+        "last": max(days).isoformat(),
+        "width": wide + 30,
+        "height": _TOP + len(rows) * _THREAD_HIGH + 12,
+    }
+
+
+def _groups(links: list[Mapping[str, str]]) -> list[list[str]]:
+    """Entries that hang together by any number of links, in the order the links are told."""
+    of: dict[str, list[str]] = {}
+    for link in links:
+        one, other = (of.setdefault(link[end], [link[end]]) for end in ("from_id", "to_id"))
+        if one is not other:
+            one.extend(other)
+            for name in other:
+                of[name] = one
+    return list({id(group): group for group in of.values()}.values())

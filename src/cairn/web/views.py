@@ -88,6 +88,20 @@ def grown(days: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**one, "tall": max(1, round(36 * one["sum"] / total))} for one in stretches]
 
 
+def sized(days: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The last days with how tall their bars are, the index on top of the files."""
+    last = days[-_MOST_BARS:]
+    most = max((one["files"] + one["index"] for one in last), default=0) or 1
+    return [
+        {
+            **one,
+            "low": round(36 * one["files"] / most),
+            "high": round(36 * (one["files"] + one["index"]) / most),
+        }
+        for one in last
+    ]
+
+
 def bars(days: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The activity strip: at most so many bars over all there is, each a stretch of days."""
     if not days:
@@ -303,6 +317,7 @@ def health(desk: Desk, query: Query) -> Shown:
         shown["standing"] = desk.ask(Standing.status)
         shown["findings"] = desk.ask(Upkeep.doctor)["findings"] if query.get("look") else None
         shown["grown"] = grown(desk.ask(Browse.timeline, limit=1, days=True)["days"])
+        shown["sizes"] = sized(shown["standing"]["sizes"])
         shown["failures"] = (desk.tried(Upkeep.failures) or {"failures": []})["failures"]
     return "health.html", shown
 

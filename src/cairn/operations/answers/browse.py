@@ -128,6 +128,25 @@ class LinkedData:
     contradicts: Annotated[list[EntryCard], says("what says otherwise", [])]
 
 
+class Connection:
+    """Two entries that hang together."""
+
+    from_id: Annotated[str, says("the newer of the two", "alice_af_20260801_00000001")]
+    to_id: Annotated[str, says("the other", "alice_af_20260601_00000001")]
+    how: Annotated[str, says("replaces, contradicts, or same talk", "replaces")]
+
+
+class ConnectionsData:
+    """How entries hang together."""
+
+    entries: Annotated[list[EntryCard], says("every entry that a link names, newest first", [])]
+    links: Annotated[list[Connection], says("the links, the newest first", [])]
+    freshness: Annotated[
+        FreshnessBlock,
+        says("how far the index was behind", {"lsn": 12, "pending": 0, "state": "fresh", "notes": []}),
+    ]
+
+
 class RevisedData:
     """An entry that was put right."""
 

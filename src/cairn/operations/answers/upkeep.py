@@ -357,6 +357,14 @@ class ServerGlance:
     address: Annotated[str, says("where `cairn server start` listens", "127.0.0.1:8000")]
 
 
+class SizesOfDay:
+    """What a root took on the disk."""
+
+    day: Annotated[str, says("the day, in the display zone", "2026-06-01")]
+    files: Annotated[int, says("bytes of everything but the index", 1048576)]
+    index: Annotated[int, says("bytes of the index", 4194304)]
+
+
 class StatusData:
     """How a root stands."""
 
@@ -368,4 +376,5 @@ class StatusData:
     model: Annotated[ModelGlance, says("models and spend", {"embedding": "minilm"})]
     engines: Annotated[dict[str, str], says("what each seam is served by", {"storage": "device-local"})]
     server: Annotated[ServerGlance, says("the HTTP server", {"tokens": 0})]
+    sizes: Annotated[list[SizesOfDay], says("what it took on each day that a server ran", [])]
     warnings: Annotated[list[str], says("what to look at, with the next step", [])]

@@ -1,0 +1,47 @@
+"""How large a root is, day by day: one line a day, kept by this machine beside what its server keeps.
+
+<server folder>/sizes.jsonl     {"day": "2026-06-01", "files": 1048576, "index": 4194304}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from cairn.engines.bytescan import size_of
+
+_NAME = "sizes.jsonl"
+_MOST_DAYS = 1000
+
+
+def note(place: Path, root: Path, index: Path, day: str) -> bool:
+    """Keep the sizes of a day, once; whether that was to be done."""
+    known = days(place)
+    if known and known[-1]["day"] >= day:
+        return False
+    held = size_of(index)
+    files = size_of(root) - (held if index.is_relative_to(root) else 0)
+    lines = [*known, {"day": day, "files": max(0, files), "index": held}][-_MOST_DAYS:]
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = place / f".{_NAME}.{os.getpid()}"
+    made.write_text("".join(json.dumps(one) + "\n" for one in lines), "utf-8")
+    os.replace(made, place / _NAME)
+    return True
+
+
+def days(place: Path) -> list[dict[str, Any]]:
+    """The sizes of each day that was noted, the oldest first; a broken line is passed over."""
+    try:
+        lines = (place / _NAME).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    found = []
+    for line in lines:
+        try:
+            one = json.loads(line)
+            found.append({"day": str(one["day"]), "files": int(one["files"]), "index": int(one["index"])})
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
