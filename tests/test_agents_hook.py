@@ -325,6 +325,14 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
         {"query": asked, "token_budget": 9},
     ):
         assert cold.recalled(index, "me", waits) is None
+    warm, message = (
+        Warm(memory, memory.settings.root),
+        {"op": "tool", "name": "recall", "arguments": {"query": asked}},
+    )
+    warm.ready.clear()
+    assert warm.reply(message) == told
+    warm.ready.set()
+    assert "Mondays" in warm.reply(message)["text"] and "being opened" not in warm.reply(message)["text"]
 
 
 def test_the_warm_process_answers_captures_and_ends_when_idle(root: Path, tmp_path: Path) -> None:

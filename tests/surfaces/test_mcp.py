@@ -405,6 +405,7 @@ def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path)
             until(lambda: not link.socket_path(root).exists())
             words, data = await told(one, "recall", query="where does the deploy key of osprey live")
             assert "vault" in words and "by its words alone" in words and data["items"]
+            until(lambda: link.ask(root, {"op": "ping"}, 30.0), "the one that it started comes up")
 
     asyncio.run(run())
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.agents import tools
+from cairn.agents import cold, tools
 from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
@@ -38,7 +38,7 @@ log = logging.getLogger("cairn.agents")
 IDLE_SECONDS = 20 * 60.0
 SILENT_MINUTES = 10.0  # before this process ends for want of work
 _LOOK_SECONDS = 5.0
-_SOON_SECONDS = 1.0
+_SOON_SECONDS = 0.2
 _SILENCE_SECONDS = 60.0
 
 
@@ -69,6 +69,8 @@ class Warm:
         self._stopping = threading.Event()
         self._drained = threading.Lock()
         self.dismissed = threading.Event()
+        self.ready = threading.Event()
+        self.ready.set()
 
     def reply(self, message: dict[str, Any]) -> dict[str, Any]:
         """The answer to one message of a hook."""
@@ -92,8 +94,15 @@ class Warm:
             finally:
                 self._wanted.set()  # what was said is taken in once it is answered
         if what in {"tool", "pages"}:
-            return tools.reply(self.memory, message)
+            return self._early(message) or tools.reply(self.memory, message)
         return {"ok": what == "ping", "pid": os.getpid()}
+
+    def _early(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """What words alone tell while this is still being made ready; None where that is nothing, or it is."""
+        if self.ready.is_set() or message.get("name") != "recall":
+            return None
+        settings = self.memory.settings
+        return cold.recalled(settings.index_dir, settings.memory.person, message.get("arguments") or {})
 
     def _hooked(self, message: dict[str, Any]) -> str:
         """What a hook prints for what its host sent."""
@@ -109,7 +118,12 @@ class Warm:
         try:
             if event.moment == "start":
                 return self.memory.brief(agent_id=event.host, folder=folder).prompt
-            limit = self.memory.settings.server.max_query_chars
+            settings = self.memory.settings
+            if not self.ready.is_set() and (
+                words := cold.told(settings.index_dir, settings.memory.person, event.prompt)
+            ):
+                return words
+            limit = settings.server.max_query_chars
             return self.memory.recall(
                 event.prompt[:limit],
                 agent_id=event.host,
@@ -240,10 +254,12 @@ def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
             return 0  # before anything is opened
     with Memory(settings) as memory, answering(memory, silent_minutes=SILENT_MINUTES) as warm:
         if warm is not None:
+            warm.ready.clear()  # until then words alone tell what they can
             memory.parts.embedder()  # loads the model while nobody waits
             if not warm.dismissed.wait(_SOON_SECONDS):
                 with contextlib.suppress(CairnError):
                     memory.find("ready", limit=1)  # and what else the first question needs
+            warm.ready.set()
             while time.monotonic() - warm.last_call < idle_seconds:
                 if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):
                     break
