@@ -28,7 +28,7 @@ _MOST_BOWS = 60
 _PROJECT = "the project"
 _HIGH, _LEFT, _TOP = 30, 150, 34
 _ACROSS, _NARROWEST, _WIDEST = 780, 24, 60
-_MOST_THREADS, _THREAD_HIGH, _THREAD_LEFT, _APART = 30, 28, 330, 13
+_MOST_THREADS, _THREAD_HIGH, _APART = 30, 44, 13
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
@@ -174,12 +174,12 @@ def _threads(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any] | None:
     places: dict[str, tuple[int, int]] = {}
     rows = []
     for at, group in enumerate(groups):
-        y = _TOP + at * _THREAD_HIGH + _THREAD_HIGH // 2
+        y = _TOP + at * _THREAD_HIGH + _THREAD_HIGH - 14
         least, spots = 0, []
         for name in sorted(group, key=lambda one: (known[one]["timestamp"], one)):
             one = known[name]
             day = date.fromisoformat(one["timestamp"][:10])
-            x = max(least, _THREAD_LEFT + 10 + _ACROSS * (day - first).days // span)
+            x = max(least, 12 + _ACROSS * (day - first).days // span)
             least = x + _APART
             places[name] = (x, y)
             words = f"{day}, {one['owner'] or _PROJECT}: {one['title'] or one['text']}"
@@ -196,10 +196,9 @@ def _threads(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any] | None:
     return {
         "rows": rows,
         "lines": lines,
-        "left": _THREAD_LEFT,
         "first": first.isoformat(),
         "last": max(days).isoformat(),
-        "width": wide + 30,
+        "width": max(wide + 30, _LEFT * 2),
         "height": _TOP + len(rows) * _THREAD_HIGH + 12,
     }
 
