@@ -314,7 +314,7 @@ def test_the_picture_shows_what_hangs_together_and_health_how_large_it_is(tmp_pa
             "name"
         ]
         assert {line["how"] for line in threads["lines"]} == {"replaces"}
-        pages = Pages(SimpleNamespace(memory=memory), Visitors(tmp_path), lambda _: 500, lambda: False)
+        pages = WebPages(SimpleNamespace(memory=memory), Visitors(tmp_path), lambda _: 500, lambda: False)
         text = pages._templates.get_template("map.html").render(
             {"picture": VIEWS["map"](desk, {})[1]["picture"], "desk": desk, "stamps": pages._stamps}
         )
