@@ -197,12 +197,13 @@ class Browse(Room):
         found: list[dict[str, Any]] = []
         notes = list(left)
         with parts.foreground():
-            held = parts.searcher.held(query, scopes)
+            held, among = parts.searcher.held(query, scopes), parts.searcher.size(scopes)
             for one in scopes:
                 request = SearchRequest(
                     query,
                     scope=one,
                     held=held,
+                    among=among,
                     top_k=limit,
                     evidence=3,
                     filters=asked,

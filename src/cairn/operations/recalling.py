@@ -114,7 +114,7 @@ def recall(
     requests = list(_requests(asked, spaces, person, agent_id, mission_id, shared=shared))
     with parts.foreground():
         scopes = [checked(one, parts.settings)[0] for one in requests]
-        held = parts.searcher.held(query, scopes)
+        held, among = parts.searcher.held(query, scopes), parts.searcher.size(scopes)
         for request, scope in zip(requests, scopes, strict=True):
             if (
                 freshness is not None
@@ -122,7 +122,7 @@ def recall(
                 and not parts.searcher.has_rows(scope)
             ):
                 continue  # most people have no mission, no documents and no cases of this agent
-            result = at_home(parts, parts.searcher.search(replace(request, held=held)))
+            result = at_home(parts, parts.searcher.search(replace(request, held=held, among=among)))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
             found += [one for one in _items(result) if open_talk or not _repeats(one, query)]

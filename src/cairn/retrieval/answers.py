@@ -40,7 +40,8 @@ class SearchRequest:
     not flushed yet only of sessions that hold nobody else's words. Hits count as uses of their memories with `is_use`.
     `held` says in how many rows each word is where several scopes are asked at once (`Searcher.held`): what is rare in
     a small scope may be common in all of them together. What those in `unheard` say in a stretch of talk that is not cut
-    yet is left out.
+    yet is left out. `among` is then how much they hold
+    together (`Searcher.size`).
     """
 
     query: str
@@ -69,6 +70,7 @@ class SearchRequest:
     is_use: bool = True
     kinds: Sequence[str] = ()
     held: Mapping[str, int] | None = None
+    among: int | None = None
     unheard: Collection[str] = ()
 
 

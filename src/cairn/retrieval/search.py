@@ -249,6 +249,17 @@ class Searcher:
                 total.update(self._index(scope).frequencies(scope, terms))
         return total
 
+    def size(self, scopes: Iterable[Scope]) -> int:
+        """How large the memory of `scopes` is, together: their lists are compared, so each is judged by the size of all.
+
+        Documents are no memory of anybody's; they are judged by their own number.
+        """
+        total = 0
+        for scope in (one for one in scopes if one.track != KNOWLEDGE):
+            with contextlib.suppress(Moved):
+                total += _size(self._index(scope).about(scope))
+        return total
+
     def has_rows(self, scope: Scope) -> bool:
         """Whether there is anything to ask in a scope, as far as the index knows."""
         try:
@@ -394,7 +405,10 @@ class Searcher:
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
             legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
-            ease_of(sum(about.spoken) or about.rows, is_meant=question.is_meant),
+            ease_of(
+                _size(about) if request.among is None or scope.track == KNOWLEDGE else request.among,
+                is_meant=question.is_meant,
+            ),
         )  # fmt: skip
 
     def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
@@ -965,6 +979,11 @@ class Searcher:
                 "consistency.",
                 lsn=lsn,
             )
+
+
+def _size(about: About) -> int:
+    """How much a memory holds: what was said in it, else what is written."""
+    return sum(about.spoken) or about.rows
 
 
 def _speaks_it(embedder: Embedder | None, text: str) -> bool:
