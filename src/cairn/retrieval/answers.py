@@ -39,9 +39,9 @@ class SearchRequest:
     `for_injection` returns only what is surely about the question. A caller `limited_to` some owners sees what is
     not flushed yet only of sessions that hold nobody else's words. Hits count as uses of their memories with `is_use`.
     `held` says in how many rows each word is where several scopes are asked at once (`Searcher.held`): what is rare in
-    a small scope may be common in all of them together. What those in `unheard` say in a stretch of talk that is not cut
-    yet is left out. `among` is then how much they hold
-    together (`Searcher.size`).
+    a small scope may be common in all of them together; `among` is how much they hold together (`Searcher.size`). What
+    those in `unheard` say in a stretch of talk that is not cut
+    yet is left out.
     """
 
     query: str
