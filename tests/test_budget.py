@@ -62,6 +62,8 @@ def test_a_new_cache_of_texts_cannot_forget_to_count():
         "stem",
         "_pieces",
         "session_locator",
+        "place_of_session",
+        "places_of",
         "_session_hash",
         "_known_sender",
         "_pattern",

@@ -61,6 +61,15 @@ def test_names_mean_nothing_where_there_is_no_pair(world):
     assert question(world, "What did persona say?").author == -1
 
 
+def test_by_words_alone_a_name_finds_who_speaks_but_is_no_answer(world):
+    """No other word of the question is held: a search tells what she said, and nothing of it is put before an agent."""
+    world.say("s1", [("maria", "I moved to Lisbon")])
+    asked = {"method": "keyword", "evidence": 1}
+    assert [e.text for e in world.ask("Where does Maria live?", **asked).evidence] == ["I moved to Lisbon"]
+    assert not world.ask("Where does Maria live?", **asked, for_injection=True).evidence
+    assert not world.ask("Where does Priya live?", **asked).evidence
+
+
 def test_in_a_crowd_a_name_is_found_beside_its_words(world):
     """Twenty people, one of them named: what she said comes first although her name is not in it."""
     world.say(

@@ -94,6 +94,7 @@ class Question:
         text: The query as given.
         voiced: The query in the voice of the sender it names; equal to `text` where it names none.
         terms: The words to look up.
+        names: Words of it that are names of those who speak here, and so are not looked up beside others.
         author: Index of the one sender the query names, where that says anything; else -1.
         is_named: It names any of those who speak here.
         is_meant: It is about one of them, or about who asks: such are asked of a memory.
@@ -109,6 +110,7 @@ class Question:
     voiced: str
     terms: tuple[str, ...]
     author: int = -1
+    names: tuple[str, ...] = ()
     is_named: bool = False
     is_meant: bool = False
     days: tuple[tuple[int, int], ...] = ()
@@ -147,11 +149,13 @@ def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC
             # Whoever is spoken to by an assistant is named by it: there the name is a word like others.
             without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
     latest = about.latest_ms
+    terms = tuple(words.query_terms(query, limit=MAX_TERMS, without=without))
     return Question(
         text=query,
         voiced=voiced,
-        terms=tuple(words.query_terms(query, limit=MAX_TERMS, without=without)),
+        terms=terms,
         author=author,
+        names=tuple(t for t in dict.fromkeys(words.tokens(query)) if t in without and t not in terms),
         is_named=is_named,
         is_meant=is_named or asking.about_oneself(query),
         days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),

@@ -358,6 +358,10 @@ class Searcher:
         if not fits:
             question = replace(question, terms=())
         counts = index.frequencies(scope, question.terms) if about.rows else {}
+        if not counts and question.names and meant.plain is None and not request.for_injection:
+            # By words alone, and no other word is held: who is asked about still narrows it down. It answers nothing.
+            question = replace(question, terms=question.terms + question.names)
+            counts = index.frequencies(scope, question.terms)
         if len(question.terms) > limit:
             known = [term for term in question.terms if term in counts]
             kept = set(sorted(known, key=lambda term: counts[term])[:limit])

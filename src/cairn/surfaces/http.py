@@ -215,6 +215,8 @@ class _Direct:
         if not known:
             await self._app(scope, receive, send)
             return
+        # A form that is no form is the caller's fault (400) only where the framework sees that it runs inside an app.
+        scope["app"] = self._app
         request = Request(scope, receive)
         try:
             response = await known(request)
