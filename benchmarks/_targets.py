@@ -188,6 +188,7 @@ TARGETS: dict[str, list[Line]] = {
         Line("tokens told at a prompt, p50", ["tokens_per_prompt", "p50"], ""),
         Line("tokens told at a prompt, at most", ["tokens_per_prompt", "max"], "", 600),
         Line("the warm process is up", ["warm_after_s"], "s"),
+        Line("the first prompt, while it reads the model and the index", ["first_prompt_ms"], "ms"),
     ],
     "extraction": [
         *(
