@@ -71,11 +71,17 @@ from cairn.operations.recall import (
     SeesShared,
 )
 from cairn.operations.recalling import Recalled
-from cairn.operations.repositories import Folder, Word
+from cairn.operations.repositories import Folder, SourceId
 from cairn.operations.talk import LimitedTo
 from cairn.parts import Parts
+from cairn.project.archive import PrunePlan
+from cairn.project.automate import RunResult
 from cairn.project.consolidate import Plan
+from cairn.project.events import Event
+from cairn.project.imports import SourceReport
+from cairn.project.project import ProjectChange
 from cairn.project.query import QueryResult
+from cairn.project.sources import Source
 from cairn.project.validate import RecordFinding
 from cairn.retrieval.answers import SearchResult
 from cairn.retrieval.listing import GetResult
@@ -402,20 +408,63 @@ class AsyncMemory:
         """Copy this memory to another storage while it is in use, read everything back, and say what is there."""
     async def overview(self, *, sees: Sees = None) -> dict[str, Any]:
         """Who has a memory here and how much of each kind: every owner of every space the caller may see."""
-    async def project_preview(
-        self, path: Folder, *, section: Word = None, source: Word = None, policy: Word = None
-    ) -> Plan:
-        """What consolidating would change; nothing is written."""
+    async def project_consolidate(
+        self,
+        path: Folder,
+        *,
+        section: Literal[
+            "all", "project", "project-map", "current-focus", "gotchas", "next-steps", "validation-commands"
+        ]
+        | None = None,
+        source: Literal["all", "local", "imports"] | None = None,
+        policy: Literal["balanced", "imports-only", "local-only", "project-map-protected"] | None = None,
+        apply: bool = False,
+    ) -> tuple[Plan, ProjectChange | None]:
+        """Fold a repository's new events into its bundle, or show what that would change."""
+    async def project_import(self, path: Folder, ids: Sequence[str] = ()) -> builtins.list[SourceReport]:
+        """Import the sessions of a repository's sources, each once for ever."""
+    async def project_init(self, path: Folder, *, force: bool = False) -> ProjectChange:
+        """Read a repository and set up its memory."""
+    async def project_prune(self, path: Folder, *, dry_run: bool = False) -> tuple[PrunePlan, str | None]:
+        """Archive a repository's old, consolidated history; expire old archives."""
     async def project_query(
         self, path: Folder, question: str, *, scope: Literal["state", "history", "all"] = "all"
     ) -> QueryResult:
         """Ask about a repository; the answer cites its evidence."""
+    async def project_record(
+        self,
+        path: Folder,
+        summary: str,
+        *,
+        decisions: Sequence[str] = (),
+        gotchas: Sequence[str] = (),
+        next_steps: Sequence[str] = (),
+        paths: Sequence[str] = (),
+        checks: Sequence[str] = (),
+    ) -> Event:
+        """Add one event to a repository's record: what was done or learned."""
+    async def project_restore(self, path: Folder, id: str) -> ProjectChange:
+        """Bring back the bundle of a checkpoint, or a batch of the archive."""
+    async def project_run_once(self, path: Folder) -> RunResult:
+        """One cycle of a repository's upkeep: import, consolidate, prune."""
+    async def project_runner(self, path: Folder) -> dict[str, Any]:
+        """Whether a repository's background runner runs, and how its last run went."""
+    async def project_source_add(
+        self, path: Folder, type: Literal["claude-local", "codex-local", "jsonl"], folder: str
+    ) -> Source:
+        """Register a folder of sessions with a repository."""
+    async def project_source_remove(self, path: Folder, id: SourceId) -> Source:
+        """Forget a folder of sessions; what was imported stays."""
+    async def project_sources(self, path: Folder) -> builtins.list[Source]:
+        """The folders that a repository's sessions are imported from."""
     async def project_status(self, path: Folder, *, checkpoint: str | None = None) -> dict[str, Any]:
         """How a repository's memory stands: what waits, what drifted, what to do next."""
     async def project_story(
         self, path: Folder, *, before: str | None = None, after: str | None = None, limit: int = 50
     ) -> dict[str, Any]:
         """A repository's memory to read: its pages, newest events and checkpoints, and what changed between two of them."""
+    async def project_update(self, path: Folder) -> ProjectChange:
+        """Read a repository again; what was learned stays."""
     async def project_validate(self, path: Folder) -> builtins.list[RecordFinding]:
         """Whether a repository's record is whole."""
     async def pull(self, folder: str, *, under: str | None = None) -> dict[str, Any]:

@@ -493,6 +493,46 @@ def test_a_project_is_reached_only_below_the_roots(world):
     assert status == 422
 
 
+def test_a_project_is_written_over_http_as_by_command(world):
+    """What happened is recorded, shown, folded in, asked for, pruned and brought back, below the roots alone."""
+    at = {"path": str(world.repo)}
+
+    def call(method: str, path: str, body=None, expect: int = 200):
+        status, answer = world("all", method, f"project/{path}", body)
+        assert status == expect, (path, answer)
+        return answer
+
+    before = call("POST", "update", at)["checkpointId"]
+    trap = "ferry: the old pier floods. Use the north pier."
+    event = call("POST", "record", {**at, "summary": "Met the pier", "gotchas": [trap]})
+    assert event["signals"]["gotchas"] == [trap]
+    shown = call("POST", "consolidate", {**at, "section": "gotchas"})
+    assert (shown["noop"], shown["applied"], shown["written"]) == (False, False, None)
+    assert call("GET", f"status?path={world.repo}")["backlog"]["all"]["count"] == 1, "shown is not folded"
+    done = call("POST", "consolidate", {**at, "apply": True})
+    assert done["applied"]
+    asked = call("POST", "query", {**at, "question": "what traps does the ferry have"})
+    assert "north pier" in asked["answer"]
+    assert "gotchas" in call("POST", "restore", {**at, "id": before})["changedSections"]
+    assert "north pier" not in call("POST", "query", {**at, "question": "what traps are there"})["answer"]
+
+    sessions = world.repo / "sessions"
+    sessions.mkdir()
+    outside = {**at, "type": "jsonl", "folder": str(world.outside)}
+    assert call("POST", "sources", outside, 403)["code"] == "FORBIDDEN"
+    added = call("POST", "sources", {**outside, "folder": str(sessions)})
+    assert [one["id"] for one in call("GET", f"sources?path={world.repo}")["sources"]] == [added["id"]]
+    assert [one["source"] for one in call("POST", "import", at)["reports"]] == [added["id"]]
+    assert call("POST", "import", {**at, "ids": ["none"]}, 404)["code"] == "NOT_FOUND"
+    call("DELETE", f"sources/{added['id']}?path={world.repo}")
+    assert call("GET", f"sources?path={world.repo}")["sources"] == []
+    assert call("POST", "prune", {**at, "dry_run": True})["batch"] is None
+    assert call("POST", "automate", at)["error"] is None
+    runner = call("GET", f"automate?path={world.repo}")
+    assert (runner["running"], runner["latestRun"]["error"]) == (False, None)
+    assert call("POST", "record", {**at, "summary": ""}, 422)
+
+
 def test_without_roots_no_project_is_reached(tmp_path):
     """A server that was told of no repository says so, and opens none."""
     with serving(tmp_path / "root", env=ENV) as server:

@@ -56,6 +56,7 @@ class Case:
 
 SAID = [{"sender_id": "alice", "role": "user", "timestamp": 1780300000000, "content": "Tea, please."}]
 PATH = "?path={repo}"
+LETS_IN = {"writes": True, "needs": ("share", "promote")}
 
 # Every route of the application has its line here; a new one without fails `test_every_route_has_a_case`.
 CASES: dict[tuple[str, str], Case] = {
@@ -194,7 +195,20 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/project/story"): Case(query=PATH),
     ("POST", "/project/query"): Case({"path": "{repo}", "question": "what is this"}),
     ("GET", "/project/validate"): Case(query=PATH),
-    ("POST", "/project/consolidate"): Case({"path": "{repo}"}),
+    ("POST", "/project/consolidate"): Case({"path": "{repo}", "apply": True}, **LETS_IN),
+    ("POST", "/project/init"): Case({"path": "{repo}"}, status=409, **LETS_IN),
+    ("POST", "/project/update"): Case({"path": "{repo}"}, **LETS_IN),
+    ("POST", "/project/record"): Case({"path": "{repo}", "summary": "The dock was mended"}, **LETS_IN),
+    ("GET", "/project/sources"): Case(query=PATH),
+    ("POST", "/project/sources"): Case(
+        {"path": "{repo}", "type": "jsonl", "folder": "{none}"}, status=404, **LETS_IN
+    ),
+    ("DELETE", "/project/sources/{id}"): Case(query=PATH, status=404, **LETS_IN),
+    ("POST", "/project/import"): Case({"path": "{repo}"}, **LETS_IN),
+    ("POST", "/project/prune"): Case({"path": "{repo}"}, **LETS_IN),
+    ("POST", "/project/restore"): Case({"path": "{repo}", "id": "chk-000001"}, **LETS_IN),
+    ("GET", "/project/automate"): Case(query=PATH),
+    ("POST", "/project/automate"): Case({"path": "{repo}"}, **LETS_IN),
 }
 
 
@@ -286,7 +300,8 @@ def filled(world: World, path: str, case: Case, memory: str) -> tuple[str, Any]:
         name = f"there-{next(world.numbers)}"
         assert world.v1("keeper", "POST", "/tokens", {"name": name})[0] == 200
         path = path.replace("{name}", name)
-    known = {"{repo}": world.repo, "{id}": memory, "made-{count}": f"made-{next(world.numbers)}"}
+    known = {"{repo}": world.repo, "{none}": f"{world.repo}/none", "{id}": memory}
+    known["made-{count}"] = f"made-{next(world.numbers)}"
     body = case.body
     if isinstance(body, dict):
         body = {

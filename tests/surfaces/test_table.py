@@ -38,11 +38,9 @@ NOT_HTTP = {
     "health",
     "gauges",
 }
-# Not typed: events are those of a process that stays; `export --sqlite` stands for `export_sqlite`; `add --async-mode` and `search` show what waits, `log` stands for the others, and
-# `cairn project` does more than ask.
+# Not typed: events are those of a process that stays; `export --sqlite` stands for `export_sqlite`; `add --async-mode` and `search` show what waits, and `log` stands for the others.
 NOT_TYPED = {
     "events", "export_sqlite", "unprocessed", "session_owners", "health", "gauges", "checkpoint", "checkpoints", "repair",
-    "project_status", "project_story", "project_query", "project_validate", "project_preview",
 }  # fmt: skip
 
 

@@ -1,11 +1,13 @@
-"""The memory of repositories, asked through a root: how it stands, what it answers, what would change.
+"""The memory of repositories, through a root: set up, told, folded in, asked, pruned and brought back.
 
-All of it only reads. `cairn.open_project` gives the whole of a repository's memory to programs on this machine.
+The commands of `cairn project` have their fields from here and need no root; `cairn.open_project` gives the same to
+programs on this machine. Starting and stopping the background runner is the command line's alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.operations import rules
@@ -13,17 +15,23 @@ from cairn.operations.answers import repositories as answers
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
+    from cairn.project.archive import PrunePlan
+    from cairn.project.automate import RunResult
     from cairn.project.consolidate import Plan
-    from cairn.project.project import ProjectMemory
+    from cairn.project.events import Event
+    from cairn.project.imports import SourceReport
+    from cairn.project.project import ProjectChange, ProjectMemory
     from cairn.project.query import QueryResult
+    from cairn.project.sources import Source
     from cairn.project.validate import RecordFinding
 
 Folder = Annotated[str, says("the absolute path of the repository", "/srv/tides", low=1, high=4096)]
-Word = Annotated[str | None, says("only this one", "gotchas", high=40)]
+SourceId = Annotated[str, says("the id of the source", "claude-local-1", low=1, high=200)]
 
 
-def _answer(result: QueryResult, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return result.to_json()
+def _as_json(answer: Any, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = answer.to_json()
+    return told
 
 
 def _findings(found: list[RecordFinding], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,14 +41,36 @@ def _findings(found: list[RecordFinding], _room: Room, _asked: Mapping[str, Any]
     }
 
 
-def _preview(plan: Plan, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"noop": plan.is_noop, "summary": plan.summary, "diffs": dict(plan.diffs)}
+def _folded(
+    done: tuple[Plan, ProjectChange | None], _room: Room, _asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    plan, written = done
+    return {
+        "noop": plan.is_noop,
+        "applied": written is not None,
+        "summary": plan.summary,
+        "diffs": dict(plan.diffs),
+        "written": written.to_json() if written else None,
+    }
+
+
+def _pruned(done: tuple[PrunePlan, str | None], _room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+    plan, batch = done
+    return {**plan.to_json(), "batch": batch, "dryRun": asked["dry_run"]}
+
+
+def _sources(found: list[Source], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"sources": [one.to_json() for one in found]}
+
+
+def _reports(found: list[SourceReport], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"reports": [one.to_json() for one in found]}
 
 
 class Repositories(Room):
     """What is known about repositories of this machine."""
 
-    @operation(http="GET /project/status", answers=answers.ProjectStatusData, allow=rules.repository)
+    @operation(http="GET /project/status", answers=answers.ProjectStatusData, allow=rules.repository())
     def project_status(
         self,
         path: Folder,
@@ -53,7 +83,7 @@ class Repositories(Room):
         return self._project(path).status(checkpoint=checkpoint)
 
     @operation(
-        http="POST /project/query", answers=answers.ProjectAnswer, data=_answer, allow=rules.repository
+        http="POST /project/query", answers=answers.ProjectAnswer, data=_as_json, allow=rules.repository()
     )
     def project_query(
         self,
@@ -65,7 +95,7 @@ class Repositories(Room):
         """Ask about a repository; the answer cites its evidence."""
         return self._project(path).query(question, scope=scope)
 
-    @operation(http="GET /project/story", answers=answers.ProjectStoryData, allow=rules.repository)
+    @operation(http="GET /project/story", answers=answers.ProjectStoryData, allow=rules.repository())
     def project_story(
         self,
         path: Folder,
@@ -107,20 +137,219 @@ class Repositories(Room):
         return told
 
     @operation(
-        http="GET /project/validate", answers=answers.ValidateData, data=_findings, allow=rules.repository
+        http="GET /project/validate", answers=answers.ValidateData, data=_findings, allow=rules.repository()
     )
     def project_validate(self, path: Folder) -> list[RecordFinding]:
         """Whether a repository's record is whole."""
         return list(self._project(path).validate())
 
     @operation(
-        http="POST /project/consolidate", answers=answers.PreviewData, data=_preview, allow=rules.repository
+        http="POST /project/init",
+        answers=answers.ProjectChangeData,
+        data=_as_json,
+        allow=rules.repository(write="project/init"),
     )
-    def project_preview(
-        self, path: Folder, *, section: Word = None, source: Word = None, policy: Word = None
-    ) -> Plan:
-        """What consolidating would change; nothing is written."""
-        return self._project(path).plan(section=section, source=source, policy=policy)
+    def project_init(
+        self,
+        path: Folder,
+        *,
+        force: Annotated[bool, says("start anew: the old record is removed", False)] = False,
+    ) -> ProjectChange:
+        """Read a repository and set up its memory."""
+        return self._project(path).init(force=force)
+
+    @operation(
+        http="POST /project/update",
+        answers=answers.ProjectChangeData,
+        data=_as_json,
+        allow=rules.repository(write="project/update"),
+    )
+    def project_update(self, path: Folder) -> ProjectChange:
+        """Read a repository again; what was learned stays."""
+        return self._project(path).update()
+
+    @operation(
+        http="POST /project/record",
+        answers=answers.ProjectEvent,
+        data=_as_json,
+        allow=rules.repository(write="project/record"),
+    )
+    def project_record(
+        self,
+        path: Folder,
+        summary: Annotated[
+            str, says("what happened, in a sentence", "Moved the parser to its own file", low=1, high=65_536)
+        ],
+        *,
+        decisions: Annotated[
+            Sequence[str], says("something that was decided", ["Tides are kept in UTC"], high=100)
+        ] = (),
+        gotchas: Annotated[
+            Sequence[str],
+            says(
+                "a trap: `topic: what goes wrong. Use the way around.`",
+                ["ports: 8000 is taken. Use 8001."],
+                high=100,
+            ),
+        ] = (),
+        next_steps: Annotated[
+            Sequence[str],
+            says(
+                "a task (`NEXT: title: why`), or one that is done (`DONE: title`)",
+                ["NEXT: cache tables: they are slow"],
+                high=100,
+            ),
+        ] = (),
+        paths: Annotated[
+            Sequence[str], says("a file or folder it was about", ["src/parser.py"], high=100)
+        ] = (),
+        checks: Annotated[Sequence[str], says("the result of a check", ["make test: passed"], high=100)] = (),
+    ) -> Event:
+        """Add one event to a repository's record: what was done or learned."""
+        signals = {
+            "decisions": decisions,
+            "gotchas": gotchas,
+            "nextStepHints": next_steps,
+            "keyPaths": paths,
+            "validationObservations": checks,
+        }
+        return self._project(path).record(summary, signals)
+
+    @operation(
+        http="POST /project/consolidate",
+        answers=answers.FoldedData,
+        data=_folded,
+        allow=rules.repository(write="project/consolidate"),
+    )
+    def project_consolidate(
+        self,
+        path: Folder,
+        *,
+        section: Annotated[
+            Literal[
+                "all",
+                "project",
+                "project-map",
+                "current-focus",
+                "gotchas",
+                "next-steps",
+                "validation-commands",
+            ]
+            | None,
+            says("change this section only", "gotchas"),
+        ] = None,
+        source: Annotated[Literal["all", "local", "imports"] | None, says("whose events", "local")] = None,
+        policy: Annotated[
+            Literal["balanced", "imports-only", "local-only", "project-map-protected"] | None,
+            says("what may change, and from what", "balanced"),
+        ] = None,
+        apply: Annotated[bool, says("write it; without, this is what would change", True)] = False,
+    ) -> tuple[Plan, ProjectChange | None]:
+        """Fold a repository's new events into its bundle, or show what that would change."""
+        return self._project(path).consolidate(
+            section=section, source=source, policy=policy, confirm=lambda _plan: apply
+        )
+
+    @operation(
+        http="GET /project/sources", answers=answers.SourcesData, data=_sources, allow=rules.repository()
+    )
+    def project_sources(self, path: Folder) -> list[Source]:
+        """The folders that a repository's sessions are imported from."""
+        return self._project(path).sources()
+
+    @operation(
+        http="POST /project/sources",
+        answers=answers.SourceData,
+        data=_as_json,
+        allow=rules.repository(write="project/sources"),
+    )
+    def project_source_add(
+        self,
+        path: Folder,
+        type: Annotated[
+            Literal["claude-local", "codex-local", "jsonl"], says("whose format", "claude-local")
+        ],
+        folder: Annotated[
+            str, says("the folder of sessions, or one file", "/srv/sessions", low=1, high=4096)
+        ],
+    ) -> Source:
+        """Register a folder of sessions with a repository."""
+        return self._project(path).add_source(type, Path(folder).expanduser())
+
+    @operation(
+        http="DELETE /project/sources/{id}",
+        answers=answers.SourceData,
+        data=_as_json,
+        allow=rules.repository(write="project/sources"),
+    )
+    def project_source_remove(self, path: Folder, id: SourceId) -> Source:
+        """Forget a folder of sessions; what was imported stays."""
+        return self._project(path).remove_source(id)
+
+    @operation(
+        http="POST /project/import",
+        answers=answers.ReportsData,
+        data=_reports,
+        allow=rules.repository(write="project/import"),
+    )
+    def project_import(
+        self,
+        path: Folder,
+        ids: Annotated[
+            Sequence[str], says("sources to import (all by default)", ["claude-local-1"], high=100)
+        ] = (),
+    ) -> list[SourceReport]:
+        """Import the sessions of a repository's sources, each once for ever."""
+        return self._project(path).import_(ids)
+
+    @operation(
+        http="POST /project/prune",
+        answers=answers.PrunedData,
+        data=_pruned,
+        allow=rules.repository(write="project/prune"),
+    )
+    def project_prune(
+        self, path: Folder, *, dry_run: Annotated[bool, says("say what would leave", True)] = False
+    ) -> tuple[PrunePlan, str | None]:
+        """Archive a repository's old, consolidated history; expire old archives."""
+        return self._project(path).prune(dry_run=dry_run)
+
+    @operation(
+        http="POST /project/restore",
+        answers=answers.ProjectChangeData,
+        data=_as_json,
+        allow=rules.repository(write="project/restore"),
+    )
+    def project_restore(
+        self,
+        path: Folder,
+        id: Annotated[str, says("chk-000001, or prune-<time>", "chk-000001", low=1, high=100)],
+    ) -> ProjectChange:
+        """Bring back the bundle of a checkpoint, or a batch of the archive."""
+        return self._project(path).restore(id)
+
+    @operation(http="GET /project/automate", answers=answers.RunnerData, allow=rules.repository())
+    def project_runner(self, path: Folder) -> dict[str, Any]:
+        """Whether a repository's background runner runs, and how its last run went."""
+        from cairn.project.automate import runner_status
+
+        project = self._project(path)
+        project.record_.require()
+        return runner_status(project.record_.storage, project.locks)
+
+    @operation(
+        http="POST /project/automate",
+        answers=answers.RunData,
+        data=_as_json,
+        allow=rules.repository(write="project/automate"),
+    )
+    def project_run_once(self, path: Folder) -> RunResult:
+        """One cycle of a repository's upkeep: import, consolidate, prune."""
+        from cairn.project.automate import run_once
+
+        project = self._project(path)
+        project.record_.require()
+        return run_once(project)
 
     def _project(self, path: str) -> ProjectMemory:
         from cairn.projects import open_project

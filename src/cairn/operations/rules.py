@@ -287,15 +287,27 @@ def admin(asked: Asked) -> None:
     asked.grant.may_administer()
 
 
-def repository(asked: Asked) -> None:
-    """A repository below `server.project_roots`, and the space of its memory."""
-    from cairn.projects import open_project  # a fifth of a second that most servers never need
+def repository(*, write: str = "") -> Rule:
+    """A repository below `server.project_roots`, and the space of its memory.
 
-    settings = asked.room.settings
-    project = open_project(allowed_folder(settings, asked.fields["path"]))
-    check_below(project.tree.resolve(), project_roots(settings))
-    asked.grant.reach_space(project.space)
-    asked.fields["path"] = str(project.tree)
+    `write` names what is written: agents are told it as it stands, so whoever writes lets it in. A dry run only reads.
+    """
+
+    def rule(asked: Asked) -> None:
+        from cairn.projects import open_project  # a fifth of a second that most servers never need
+
+        settings, fields = asked.room.settings, asked.fields
+        project = open_project(allowed_folder(settings, fields["path"]))
+        check_below(project.tree.resolve(), project_roots(settings))
+        writes = bool(write) and not fields.get("dry_run") and fields.get("apply") is not False
+        asked.grant.reach_space(project.space, write=writes)
+        if writes:
+            asked.grant.may_promote(write)
+        if "folder" in fields:  # sessions are read from there
+            check_below(Path(fields["folder"]).expanduser().resolve(), project_roots(settings))
+        fields["path"] = str(project.tree)
+
+    return rule
 
 
 # ---------------------------------------------------------------- folders of this machine

@@ -380,7 +380,7 @@ def _from_bundle(bundle: Bundle, is_own: Callable[[Mapping[str, str]], bool]) ->
         told = f"{item['title']}. {item['symptom']} Cause: {item['cause']} Way around: {item['correctPath']}"
         yield Candidate("gotchas", f"gotcha:{index}", f"gotchas: {item['title']}", told, "gotcha")
     for index, item in enumerate(bundle["nextSteps"]):
-        told = f"{item['title']}. {item['why']} Start: {item['start']}. Done when: {item['done']}"
+        told = f"{item['title']}. {item['why']} Start: {item['start'].rstrip('.')}. Done when: {item['done']}"
         kind = "ownSteps" if is_own(item) else "nextSteps"
         yield Candidate(kind, f"nextStep:{index}", f"nextSteps: {item['title']}", told, "next step")
     for item in bundle["validationCommands"]:

@@ -9,27 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.errors import Invalid
+from cairn.surfaces.command import Command, CommandCall
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
     from cairn.agents.integrate import HostChange
-    from cairn.surfaces.cli import Commands
 
 _HOSTS = ("claude", "codex", "cursor", "gemini", "opencode")
 _LONGEST = 300
 _TRUST = "Codex runs no hook before you have accepted it: open its hooks view (/hooks) once and accept these."
 
 
-def add_commands(commands: Commands) -> None:
-    """Declare every subcommand of this module."""
-    commands.add("mcp", mcp, "serve this memory to an agent over MCP, on standard input and output")
-    command = commands.add(
-        "integrate",
-        integrate,
-        "make a coding agent use this memory: its hooks and the MCP server; or switch it off for a repository",
-        examples="  cairn integrate claude --dry-run\n  cairn integrate codex --project --notes\n"
-        "  cairn integrate claude --remove\n  cairn integrate off",
-    )
+def _integrate_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "host",
         choices=[*_HOSTS, "off", "on"],
@@ -55,8 +46,9 @@ def mcp(args: argparse.Namespace | None, _output: Output) -> int:
     return mcp_server.main(None if args is None else args.root)
 
 
-def integrate(args: argparse.Namespace, output: Output) -> int:
+def integrate(call: CommandCall) -> int:
     """Show what changes in which files, then write it."""
+    args, output = call.args, call.output
     from cairn.agents import integrate as plans
     from cairn.config import load
     from cairn.project.git import top_of
@@ -137,3 +129,24 @@ def _switch(here: Path, to: str, output: Output) -> int:
     else:
         output.line(f"Agents' memory is {to} in {here}.")
     return 0
+
+
+COMMANDS = (
+    Command(
+        "mcp",
+        "serve this memory to an agent over MCP, on standard input and output",
+        run=lambda call: mcp(call.args, call.output),
+    ),
+    Command(
+        "integrate",
+        "make a coding agent use this memory: its hooks and the MCP server; or switch it off for a repository",
+        more=_integrate_arguments,
+        run=integrate,
+        examples=(
+            "cairn integrate claude --dry-run",
+            "cairn integrate codex --project --notes",
+            "cairn integrate claude --remove",
+            "cairn integrate off",
+        ),
+    ),
+)

@@ -145,20 +145,21 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
 
 
 def _declare(table: Commands, module: Any, only: str) -> None:
-    """Hang the commands of a module into the command line."""
-    if not hasattr(module, "COMMANDS"):
-        module.add_commands(table)
-        return
-    groups: dict[str, Commands] = {}
+    """Hang the commands of a module into the command line, and groups where the first of them is."""
+    groups: dict[str, Commands] = {"": table}
+
+    def group(name: str) -> Commands:
+        if name not in groups:
+            above, _, last = name.rpartition(" ")
+            groups[name] = group(above).group(last, module.GROUPS[name])
+        return groups[name]
+
     for command in module.COMMANDS:
-        first, _, last = command.name.rpartition(" ")
+        above, _, last = command.name.rpartition(" ")
         if only and command.name.partition(" ")[0] != only:
             continue
-        home = table
-        if first:
-            home = groups.get(first) or groups.setdefault(first, table.group(first, module.GROUPS[first]))
         lines = "\n".join(f"  {line}" for line in command.examples)
-        command.declare(home.add(last, command, command.help, examples=lines))
+        command.declare(group(above).add(last, command, command.help, examples=lines))
 
 
 def command_in(given: Sequence[str]) -> str:

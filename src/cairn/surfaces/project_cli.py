@@ -1,6 +1,7 @@
-"""`cairn project ...`: commands as thin calls of the library.
+"""`cairn project ...`: the memory of the repository one stands in.
 
-`add_commands` hangs them into the main command line. The library is imported by the command that needs it. Run as a module, this is also the background runner of `automate start`.
+Fields, choices and help are those of the operations; the memory is opened in its folder, without a root. Run as a
+module, this is also the background runner of `automate start`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, Unavailable
+from cairn.operations.repositories import Repositories
+from cairn.surfaces.command import Command, CommandCall, Prints, opened
 from cairn.surfaces.output import Output
 
 if TYPE_CHECKING:
     from cairn.project.consolidate import Plan
     from cairn.project.imports import Capture
-    from cairn.project.project import ProjectChange, ProjectMemory
+    from cairn.project.project import ProjectMemory
     from cairn.seams import Writer
-    from cairn.surfaces.cli import Commands, Run
     from cairn.types import Message, Space
 
 
@@ -38,126 +40,133 @@ def open_project(
     return projects.open_project(folder, writer=writer, capture=capture)
 
 
-# ---------------------------------------------------------------- the parser
+class _Here(Repositories):
+    """The operations on a repository, without a root."""
+
+    def __init__(self) -> None:
+        """Nothing is opened: the memory is that of the folder each call names."""
+
+    def _project(self, path: str) -> ProjectMemory:
+        return open_project(Path(path))
 
 
-def add_commands(commands: Commands) -> None:
-    """Declare `project` and what is below it."""
-    project = commands.group("project", "memory of the repository you stand in")
-    _add_project(project)
-    _add_automate(project.group("automate", "import, consolidate and prune in the background"))
+def here(call: CommandCall) -> int:
+    """Run a command's operation on the folder one stands in, and print what it answers."""
+    row, room = call.command.operation, _Here()
+    return call.command.say(row.told(room, row.call(room, **call.fields), call.fields), call.output)
 
 
-def _in_tree(commands: Commands, name: str, run: Run, text: str) -> argparse.ArgumentParser:
-    parser = commands.add(name, run, text)
-    parser.add_argument("-C", "--dir", default=".", metavar="DIR", help="the work tree (default: here)")
-    return parser
+def _project(call: CommandCall) -> ProjectMemory:
+    return open_project(Path(call.args.path))
 
 
-def _add_project(commands: Commands) -> None:
-    from cairn.project.options import POLICIES, SECTION_NAMES, SOURCE_SCOPES
-
-    init = _in_tree(commands, "init", _init, "read the repository and set up its memory")
-    init.add_argument("--force", action="store_true", help="start anew: the old record is removed")
-    _in_tree(commands, "update", _update, "read the repository again; what was learned stays")
-    record = _in_tree(commands, "record", _record, "add one event: what was done or learned")
-    record.add_argument("summary", help="what happened, in a sentence")
-    for flag, key, text in (
-        ("--decision", "decisions", "something that was decided"),
-        ("--gotcha", "gotchas", "a trap: `topic: what goes wrong. Use the way around.`"),
-        ("--next", "nextStepHints", "a task (`NEXT: title: why`), or one that is done (`DONE: title`)"),
-        ("--path", "keyPaths", "a file or folder it was about"),
-        ("--check", "validationObservations", "the result of a check"),
-    ):
-        record.add_argument(flag, dest=key, action="append", default=[], metavar="TEXT", help=text)
-    fold = _in_tree(commands, "consolidate", _consolidate, "fold new events into the bundle")
-    fold.add_argument("--section", choices=SECTION_NAMES, help="change this section only")
-    fold.add_argument("--source", choices=SOURCE_SCOPES, help="whose events")
-    fold.add_argument("--policy", choices=POLICIES, help="what may change, and from what")
-    fold.add_argument("--yes", action="store_true", help="apply without asking")
-    fold.add_argument("--diff", action="store_true", default=None, help="show the diffs too")
-    fold.add_argument("--dry-run", action="store_true", help="show the preview only")
-    ask = _in_tree(commands, "query", _query, "ask about the repository")
-    ask.add_argument("question", nargs="+", help="in your words")
-    ask.add_argument("--scope", choices=["state", "history", "all"], default="all", help="where to look")
-    state = _in_tree(commands, "status", _status, "what waits, what drifted, what to do next")
-    state.add_argument(
-        "--checkpoint", metavar="ID", help="compare with this checkpoint instead of the newest"
+def _tree(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-C", "--dir", dest="path", default=".", metavar="DIR", help="the work tree (default: here)"
     )
-    _in_tree(commands, "validate", _validate, "check the record; exit code 1 if something fails")
-    sources = commands.group("sources", "where sessions are imported from")
-    add = _in_tree(sources, "add", _sources_add, "register a folder of sessions")
-    add.add_argument("type", choices=["claude-local", "codex-local", "jsonl"], help="whose format")
-    add.add_argument("path", help="the folder, or one file")
-    _in_tree(sources, "list", _sources_list, "list the registered folders")
-    _in_tree(sources, "remove", _sources_remove, "forget a folder; what was imported stays").add_argument(
-        "id"
-    )
-    take = _in_tree(commands, "import", _import, "import sessions, each once for ever")
-    take.add_argument("ids", nargs="*", metavar="SOURCE", help="sources to import (default: all)")
-    take.add_argument("--all", action="store_true", help="import every registered source (the default)")
-    take.add_argument("--capture", action="store_true", help="remember what was said in the memory root too")
-    take.add_argument(
-        "--user", default="me", metavar="ID", help='whose prompts they are, with --capture (default "me")'
-    )
-    prune = _in_tree(commands, "prune", _prune, "archive old, consolidated history; expire old archives")
-    prune.add_argument("--dry-run", action="store_true", help="say what would leave")
-    back = _in_tree(
-        commands, "restore", _project_restore, "bring back a checkpoint's bundle or an archive batch"
-    )
-    back.add_argument("id", help="chk-000001, or prune-<time>")
 
 
-def _add_automate(commands: Commands) -> None:
-    _in_tree(commands, "start", _automate_start, "start the runner of this work tree")
-    _in_tree(commands, "stop", _automate_stop, "stop it")
-    _in_tree(commands, "status", _automate_status, "is it running, and how did the last run go")
-    _in_tree(commands, "run-once", _automate_once, "one cycle, here and now")
-    _in_tree(commands, "ensure-running", _automate_start, "start it unless it runs already")
+def _fill_tree(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    fields["path"] = args.path
+
+
+def _on_tree(
+    name: str, words: str, method: Callable[..., Any] | None, prints: Prints | None = None, **more: Any
+) -> Command:
+    """A command about the work tree that `--dir` names."""
+    return Command(
+        f"project {name}",
+        words,
+        method,
+        prints,
+        **{
+            "run": here,
+            "more": _tree,
+            "fill": _fill_tree,
+            **more,
+            "without": ("path", *more.get("without", ())),
+        },
+    )
 
 
 # ---------------------------------------------------------------- saying it
 
 
-def _say(output: Output, value: Any, text: str) -> None:
-    output.value(value)
-    output.line(text)
+def say_change(done: Any, output: Output) -> None:
+    changed = ", ".join(done["changedSections"]) or "nothing"
+    output.line(f"{done['summary']}: {done['checkpointId']}, changed {changed}.")
+    for note in done["notes"]:
+        output.line(f"  {note}")
 
 
-def _project(args: argparse.Namespace) -> ProjectMemory:
-    return open_project(Path(args.dir), writer=getattr(args, "writer", None))
-
-
-def _say_written(output: Output, written: ProjectChange) -> None:
-    changed = ", ".join(written.changed) or "nothing"
-    lines = [
-        f"{written.summary}: {written.checkpoint_id}, changed {changed}.",
-        *(f"  {note}" for note in written.notes),
-    ]
-    _say(output, written.to_json(), "\n".join(lines))
-
-
-def _init(args: argparse.Namespace, output: Output) -> int:
-    project = _project(args)
-    _say_written(output, project.init(force=args.force))
+def say_begun(done: Any, output: Output) -> None:
+    say_change(done, output)
     output.line("Read docs/cairn/README.md; commit .cairn and docs/cairn when they look right.")
-    return 0
 
 
-def _update(args: argparse.Namespace, output: Output) -> int:
-    _say_written(output, _project(args).update())
-    return 0
+def say_recorded(event: Any, output: Output) -> None:
+    output.line(f"Recorded {event['id']}: {event['summary']}")
 
 
-def _record(args: argparse.Namespace, output: Output) -> int:
-    keys = ("decisions", "gotchas", "nextStepHints", "keyPaths", "validationObservations")
-    event = _project(args).record(args.summary, {key: getattr(args, key) for key in keys})
-    _say(output, event.to_json(), f"Recorded {event.id}: {event.summary}")
-    return 0
+def say_status(value: Any, output: Output) -> None:
+    state, waiting, kept = value["state"], value["backlog"], value["retention"]
+    for line in (
+        f"{state['latestCheckpointId']} of {state['generatedAt'][:16]}, {state['events']} events",
+        f"backlog: {waiting['all']['count']} (local {waiting['local']['count']}, imports {waiting['imports']['count']})",
+        *(f"  {group['events'][0]}..: {group['summary']}" for group in value["groups"][:5]),
+        *(f"source {source['id']}: {source['lastSyncStatus']}" for source in value["sources"]),
+        f"drift: {value['drift']['summary']}",
+        f"retention: {kept['prunableEvents']} events and {kept['prunableCheckpoints']} checkpoints may be archived",
+        *(f"note: {problem}" for problem in value["problems"]),
+        f"-> {value['suggestedAction']}",
+    ):
+        output.line(line)
 
 
-def _consolidate(args: argparse.Namespace, output: Output) -> int:
-    project = _project(args)
+def say_story(value: Any, output: Output) -> None:
+    for one in (*value["events"], *value["checkpoints"]):
+        output.line(f"{one['id']}  {one['at'][:16]}  {one['summary']}")
+    for name, diff in value["changed"].items():
+        output.line(f"\n{name}\n{diff}")
+
+
+def say_findings(value: Any, output: Output) -> int:
+    for one in value["findings"]:
+        output.line(f"{one['status']:4} {one['code']}: {one['message']}")
+    return 0 if value["ok"] else 1
+
+
+def say_sources(value: Any, output: Output) -> None:
+    for one in value["sources"]:
+        output.line(f"{one['id']}  {one['type']}  {one['lastSyncStatus']}  {one['path']}")
+    if not value["sources"]:
+        output.line("No sources.")
+
+
+def say_pruned(value: Any, output: Output) -> None:
+    counts = f"{len(value['events'])} events, {len(value['checkpoints'])} checkpoints, {len(value['expiredBatches'])} old batches"
+    into = f" into {value['batch']}" if value["batch"] else ""
+    output.line(f"{'Would archive' if value['dryRun'] else 'Archived'} {counts}{into}.")
+
+
+def say_runner(value: Any, output: Output) -> None:
+    run = value["latestRun"]
+    state = f"running (pid {value['pid']})" if value["running"] else "not running"
+    output.line(f"{state}; last run: {run['status'] + ' at ' + run['finishedAt'] if run else 'never'}")
+
+
+# ---------------------------------------------------------------- commands that ask, show progress, or start something
+
+
+def _fold_arguments(parser: argparse.ArgumentParser) -> None:
+    _tree(parser)
+    parser.add_argument("--yes", action="store_true", help="apply without asking")
+    parser.add_argument("--diff", action="store_true", default=None, help="show the diffs too")
+    parser.add_argument("--dry-run", action="store_true", help="show the preview only")
+
+
+def consolidate(call: CommandCall) -> int:
+    args, output, project = call.args, call.output, _project(call)
     show = args.diff if args.diff is not None else project.options.get("recall.preview.showDiffByDefault")
 
     def confirm(plan: Plan) -> bool:
@@ -170,28 +179,23 @@ def _consolidate(args: argparse.Namespace, output: Output) -> int:
             return False
         return input("Apply? [y/N] ").strip().lower() in {"y", "yes"}
 
-    plan, written = project.consolidate(
-        section=args.section, source=args.source, policy=args.policy, confirm=confirm
-    )
-    value = {
-        "noop": plan.is_noop,
-        "applied": written is not None,
-        "summary": plan.summary,
-        "diffs": plan.diffs,
-    }
-    told = "Not applied. Use --yes to apply without asking."
-    if plan.is_noop:
-        told = "Nothing to recall."
-    elif written:
-        told = f"Applied as {written.checkpoint_id}."
-    _say(output, {**value, "written": written.to_json() if written else None}, told)
-    return 0
+    done = project.consolidate(section=args.section, source=args.source, policy=args.policy, confirm=confirm)
+    return call.command.say(call.command.operation.told(_Here(), done, call.fields), output)
+
+
+def say_folded(done: Any, output: Output) -> None:
+    if done["noop"]:
+        output.line("Nothing to recall.")
+    elif done["written"]:
+        output.line(f"Applied as {done['written']['checkpointId']}.")
+    else:
+        output.line("Not applied. Use --yes to apply without asking.")
 
 
 def _preview(plan: Plan, *, diffs: bool) -> str:
     told = plan.summary
     lines = [
-        f"{len(plan.events)} events from {plan.source}; would change: {', '.join(told['changedSections'])}."
+        f"{len(plan.events)} event{'s' * (len(plan.events) != 1)} from {plan.source}; would change: {', '.join(told['changedSections'])}."
     ]
     for label, key in (
         ("new gotcha", "addedGotchas"),
@@ -209,74 +213,41 @@ def _preview(plan: Plan, *, diffs: bool) -> str:
     return "\n".join(lines)
 
 
-def _query(args: argparse.Namespace, output: Output) -> int:
-    project = _project(args)
-    result = project.query(" ".join(args.question), scope=args.scope)
+def query(call: CommandCall) -> int:
+    """The answer with what it rests on; exit code 1 where nothing was found to rest on."""
+    project = _project(call)
+    result = project.query(call.fields["question"], scope=call.fields["scope"])
+    output = call.output
     if project.options.get("query.defaultOutput") == "json":
         output = Output(as_json=True)
-    lines = [result.answer, ""]
+    output.value(result.to_json())
+    output.line(result.answer)
     for number, citation in enumerate(result.citations, start=1):
         where = citation.projectionPath or citation.sourceId
         if f"[{number}]" in result.answer or not result.enough:
             part = f" ({citation.pathOrSection})" if citation.pathOrSection != where else ""
-            lines.append(f"  [{number}] {where}{part}")
+            output.line(f"  [{number}] {where}{part}")
     if result.mode == "next" and not result.enough:
-        lines.append(
+        output.line(
             'Nothing is noted as a next step. Note one: cairn project record "..." --next "NEXT: title: why".'
         )
-    _say(output, result.to_json(), "\n".join(lines).rstrip())
     return 0 if result.enough else 1
 
 
-def _status(args: argparse.Namespace, output: Output) -> int:
-    value = _project(args).status(checkpoint=args.checkpoint)
-    waiting = value["backlog"]
-    lines = [
-        f"{value['state']['latestCheckpointId']} of {value['state']['generatedAt'][:16]}, {value['state']['events']} events",
-        f"backlog: {waiting['all']['count']} (local {waiting['local']['count']}, imports {waiting['imports']['count']})",
-        *(f"  {group['events'][0]}..: {group['summary']}" for group in value["groups"][:5]),
-        *(f"source {source['id']}: {source['lastSyncStatus']}" for source in value["sources"]),
-        f"drift: {value['drift']['summary']}",
-        f"retention: {value['retention']['prunableEvents']} events and {value['retention']['prunableCheckpoints']} checkpoints may be archived",
-        *(f"note: {problem}" for problem in value["problems"]),
-        f"-> {value['suggestedAction']}",
-    ]
-    _say(output, value, "\n".join(lines))
-    return 0
-
-
-def _validate(args: argparse.Namespace, output: Output) -> int:
-    findings = _project(args).validate()
-    failed = [finding for finding in findings if finding.status == "fail"]
-    lines = [f"{finding.status:4} {finding.code}: {finding.message}" for finding in findings]
-    _say(
-        output, {"ok": not failed, "findings": [finding.to_json() for finding in findings]}, "\n".join(lines)
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    _tree(parser)
+    parser.add_argument("--all", action="store_true", help="import every registered source (the default)")
+    parser.add_argument(
+        "--capture", action="store_true", help="remember what was said in the memory root too"
     )
-    return 1 if failed else 0
+    parser.add_argument(
+        "--user", default="me", metavar="ID", help='whose prompts they are, with --capture (default "me")'
+    )
 
 
-def _sources_add(args: argparse.Namespace, output: Output) -> int:
-    source = _project(args).add_source(args.type, Path(args.path))
-    _say(output, source.to_json(), f"Added {source.id}: {source.path}")
-    return 0
-
-
-def _sources_list(args: argparse.Namespace, output: Output) -> int:
-    sources = _project(args).sources()
-    lines = [f"{source.id}  {source.type}  {source.lastSyncStatus}  {source.path}" for source in sources]
-    _say(output, [source.to_json() for source in sources], "\n".join(lines) or "No sources.")
-    return 0
-
-
-def _sources_remove(args: argparse.Namespace, output: Output) -> int:
-    source = _project(args).remove_source(args.id)
-    _say(output, source.to_json(), f"Removed {source.id}.")
-    return 0
-
-
-def _import(args: argparse.Namespace, output: Output) -> int:
-    project = _project(args)
-    show = not output.as_json and sys.stderr.isatty()
+def take_in(call: CommandCall) -> int:
+    args, project = call.args, _project(call)
+    show = not call.output.as_json and sys.stderr.isatty()
 
     def progress(done: int, total: int, name: str) -> None:
         width = 30 * done // max(total, 1)
@@ -286,23 +257,24 @@ def _import(args: argparse.Namespace, output: Output) -> int:
 
     with ExitStack() as stack:
         if args.capture:
-            project = open_project(Path(args.dir), capture=_remembering(args, project.space, stack))
+            project = open_project(Path(args.path), capture=_remembering(args, project.space, stack))
         reports = project.import_(args.ids, capture=args.capture, progress=progress if show else None)
-    lines = []
-    for report in reports:
-        told = report.to_json()
-        lines.append(
-            f"{report.source}: {told['imported']} new, {told['grown']} grown, {told['known']} known, "
-            f"{told['elsewhere']} of other projects, {told['failed']} failed"
+    return call.command.say(call.command.operation.told(_Here(), reports, call.fields), call.output)
+
+
+def say_imported(done: Any, output: Output) -> int:
+    for one in done["reports"]:
+        output.line(
+            f"{one['source']}: {one['imported']} new, {one['grown']} grown, {one['known']} known, "
+            f"{one['elsewhere']} of other projects, {one['failed']} failed"
         )
-        lines += [f"  {item['path']}: {item['error']}" for item in told["failures"]]
-        lines += [f"  {report.error}"] if report.error else []
-    _say(
-        output,
-        [report.to_json() for report in reports],
-        "\n".join(lines) or "No sources: add one with `cairn project sources add`.",
-    )
-    return 1 if any(report.first_error for report in reports) else 0
+        for item in one["failures"]:
+            output.line(f"  {item['path']}: {item['error']}")
+        if one["error"]:
+            output.line(f"  {one['error']}")
+    if not done["reports"]:
+        output.line("No sources: add one with `cairn project sources add`.")
+    return 1 if any(one["failures"] or one["error"] for one in done["reports"]) else 0
 
 
 def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Capture:
@@ -310,7 +282,6 @@ def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Ca
     from dataclasses import replace
 
     from cairn.canonical import text_hash
-    from cairn.surfaces.command import opened
 
     memory = stack.enter_context(opened(args))
     sessions: set[str] = set()
@@ -334,55 +305,17 @@ def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Ca
     return keep
 
 
-def _prune(args: argparse.Namespace, output: Output) -> int:
-    plan, batch = _project(args).prune(dry_run=args.dry_run)
-    value = {**plan.to_json(), "batch": batch, "dryRun": args.dry_run}
-    text = f"{len(plan.events)} events, {len(plan.checkpoints)} checkpoints, {len(plan.expired)} old batches"
-    _say(
-        output,
-        value,
-        f"{'Would archive' if args.dry_run else 'Archived'} {text}{f' into {batch}' if batch else ''}.",
-    )
-    return 0
-
-
-def _project_restore(args: argparse.Namespace, output: Output) -> int:
-    _say_written(output, _project(args).restore(args.id))
-    return 0
-
-
-# ---------------------------------------------------------------- automation
+def say_run(done: Any, output: Output) -> int:
+    output.line(f"{done['status']}{': ' + done['error'] if done['error'] else ''}")
+    for note in done["notes"]:
+        output.line(f"  {note}")
+    return 1 if done["status"] == "failed" else 0
 
 
 def _runner_status(project: ProjectMemory) -> dict[str, Any]:
     from cairn.project.automate import runner_status
 
     return runner_status(project.record_.storage, project.locks)
-
-
-def _automate_status(args: argparse.Namespace, output: Output) -> int:
-    project = _project(args)
-    project.record_.require()
-    value = _runner_status(project)
-    run = value["latestRun"]
-    text = f"running (pid {value['pid']})" if value["running"] else "not running"
-    _say(output, value, f"{text}; last run: {run['status'] + ' at ' + run['finishedAt'] if run else 'never'}")
-    return 0
-
-
-def _automate_once(args: argparse.Namespace, output: Output) -> int:
-    from cairn.project.automate import in_progress, run_once
-
-    project = _project(args)
-    project.record_.require()
-    result = run_once(project)
-    busy = in_progress(project)
-    _say(
-        output,
-        result.to_json(),
-        f"{result.status}{f' ({busy})' if busy else ''}{f': {result.error}' if result.error else ''}",
-    )
-    return 1 if result.status == "failed" else 0
 
 
 def start_runner(project: ProjectMemory) -> dict[str, Any]:
@@ -417,20 +350,22 @@ def start_runner(project: ProjectMemory) -> dict[str, Any]:
     return {**value, "started": True}
 
 
-def _automate_start(args: argparse.Namespace, output: Output) -> int:
-    value = start_runner(_project(args))
-    _say(output, value, f"{'Started' if value['started'] else 'Running already'}, pid {value['pid']}.")
+def automate_start(call: CommandCall) -> int:
+    value = start_runner(_project(call))
+    call.output.value(value)
+    call.output.line(f"{'Started' if value['started'] else 'Running already'}, pid {value['pid']}.")
     return 0
 
 
-def _automate_stop(args: argparse.Namespace, output: Output) -> int:
-    project = _project(args)
+def automate_stop(call: CommandCall) -> int:
+    project = _project(call)
     project.record_.require()
     value = _runner_status(project)
     if value["running"] and isinstance(value["pid"], int):
         os.kill(value["pid"], signal.SIGTERM)
         value = _wait_for(project, running=False)
-    _say(output, value, "Still running." if value["running"] else "Stopped.")
+    call.output.value(value)
+    call.output.line("Still running." if value["running"] else "Stopped.")
     return 1 if value["running"] else 0
 
 
@@ -442,6 +377,120 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
         if settled or time.monotonic() > until:
             return value
         time.sleep(0.05)
+
+
+GROUPS = {
+    "project": "memory of the repository you stand in",
+    "project sources": "where sessions are imported from",
+    "project automate": "import, consolidate and prune in the background",
+}
+COMMANDS = (
+    _on_tree("init", "read the repository and set up its memory", Repositories.project_init, say_begun),
+    _on_tree(
+        "update", "read the repository again; what was learned stays", Repositories.project_update, say_change
+    ),
+    _on_tree(
+        "record",
+        "add one event: what was done or learned",
+        Repositories.project_record,
+        say_recorded,
+        positional={"summary": ""},
+        short={
+            "decisions": "--decision",
+            "gotchas": "--gotcha",
+            "next_steps": "--next",
+            "paths": "--path",
+            "checks": "--check",
+        },
+        examples=(
+            'cairn project record "Moved the parser" --decision "Tides are kept in UTC" --path src/parser.py',
+        ),
+    ),
+    _on_tree(
+        "consolidate",
+        "fold new events into the bundle",
+        Repositories.project_consolidate,
+        say_folded,
+        without=("apply",),
+        more=_fold_arguments,
+        run=consolidate,
+    ),
+    _on_tree(
+        "query",
+        "ask about the repository",
+        Repositories.project_query,
+        positional={"question": "+"},
+        run=query,
+        examples=("cairn project query what should I do next",),
+    ),
+    _on_tree(
+        "story",
+        "its newest events and checkpoints, and what changed between two",
+        Repositories.project_story,
+        say_story,
+    ),
+    _on_tree("status", "what waits, what drifted, what to do next", Repositories.project_status, say_status),
+    _on_tree(
+        "validate",
+        "check the record; exit code 1 if something fails",
+        Repositories.project_validate,
+        say_findings,
+    ),
+    _on_tree(
+        "sources add",
+        "register a folder of sessions",
+        Repositories.project_source_add,
+        lambda source, output: output.line(f"Added {source['id']}: {source['path']}"),
+        positional={"type": "", "folder": ""},
+    ),
+    _on_tree(
+        "sources list",
+        "list the registered folders",
+        Repositories.project_sources,
+        say_sources,
+        bare="sources",
+    ),
+    _on_tree(
+        "sources remove",
+        "forget a folder; what was imported stays",
+        Repositories.project_source_remove,
+        lambda source, output: output.line(f"Removed {source['id']}."),
+        positional={"id": ""},
+    ),
+    _on_tree(
+        "import",
+        "import sessions, each once for ever",
+        Repositories.project_import,
+        say_imported,
+        positional={"ids": "*"},
+        more=_import_arguments,
+        run=take_in,
+        bare="reports",
+    ),
+    _on_tree(
+        "prune",
+        "archive old, consolidated history; expire old archives",
+        Repositories.project_prune,
+        say_pruned,
+    ),
+    _on_tree(
+        "restore",
+        "bring back a checkpoint's bundle or an archive batch",
+        Repositories.project_restore,
+        say_change,
+        positional={"id": ""},
+    ),
+    _on_tree("automate start", "start the runner of this work tree", None, run=automate_start),
+    _on_tree("automate stop", "stop it", None, run=automate_stop),
+    _on_tree(
+        "automate status",
+        "is it running, and how did the last run go",
+        Repositories.project_runner,
+        say_runner,
+    ),
+    _on_tree("automate run-once", "one cycle, here and now", Repositories.project_run_once, say_run),
+    _on_tree("automate ensure-running", "start it unless it runs already", None, run=automate_start),
+)
 
 
 # ---------------------------------------------------------------- the runner, as a process
