@@ -219,14 +219,18 @@ class Daemon:
                 if time.monotonic() - maintained >= MAINTAIN_SECONDS:
                     maintained = time.monotonic()
                     self._run("maintain", self._maintain)
-        self._holding = False
+
+    def _let_go(self) -> None:
+        """Before the lease is free: what is queued from here on is for another to claim."""
+        self._holding = self._signals.sole = False
 
     def _take_lease(self, held: ExitStack) -> bool:
         try:
             if held.enter_context(self._indexer.lease()):
                 self._indexer.begin()
                 self._indexer.scan()
-                self._holding = True
+                held.callback(self._let_go)
+                self._holding = self._signals.sole = True
                 self._wake.set()
                 return True
         except Exception as error:

@@ -445,6 +445,16 @@ class TellsNobody(SqliteState):
         return super().enqueue(changes)
 
 
+class CoversWhatIsRead(SqliteState):
+    breaks = "growing_log"
+
+    def claim(self, limit, *, holder, within=()):
+        waiting = set(self._unclaimed)
+        claimed = super().claim(limit, holder=holder, within=within)
+        self._unclaimed |= waiting
+        return claimed
+
+
 class QueuesTwice(SqliteJobs):
     breaks = "once"
 

@@ -90,6 +90,9 @@ class SqliteState:
         self._lsn = 0
         self._lock = threading.Lock()
         self._lost = False
+        self.sole = False
+        self._claims = 0
+        self._unclaimed: set[str] = set()
 
     def scrub(self) -> bool:
         """Leave no byte of removed rows on disk; False if readers held on."""
@@ -103,6 +106,12 @@ class SqliteState:
         """
         if not changes:
             return self.last_lsn()
+        with self._lock:
+            claims = self._claims
+            if self.sole and all(
+                one.path in self._unclaimed and one.change_type == "modified" for one in changes
+            ):
+                return self._lsn
         at = self._clock.now().isoformat()
 
         def put(db: sqlite3.Connection) -> int:
@@ -134,6 +143,8 @@ class SqliteState:
         else:
             with self._lock:
                 self._lsn = max(self._lsn, lsn)
+                if self.sole and claims == self._claims:
+                    self._unclaimed.update(one.path for one in changes if one.kind == "session")
         if self.on_enqueue is not None:
             self.on_enqueue({change.kind for change in changes})
         return lsn
@@ -162,7 +173,18 @@ class SqliteState:
             query = f"SELECT 1 FROM md_change_state WHERE {due} LIMIT 1"
             return db.execute(query, (now.timestamp(), *bounds)).fetchone() is not None
 
-        return self._db.write(take) if self._db.read(has_due) else []
+        if not self._db.read(has_due):
+            return []
+        try:
+            return self._db.write(take)
+        finally:
+            self._claimed()
+
+    def _claimed(self) -> None:
+        """What waited may be being read by now: what is written from here on is queued anew."""
+        with self._lock:
+            self._claims += 1
+            self._unclaimed.clear()
 
     def finish(
         self,
@@ -261,6 +283,7 @@ class SqliteState:
                 (holder,),
             ).rowcount
 
+        self._claimed()
         return self._db.write(free)
 
     def retry_failed(self) -> int:
@@ -414,7 +437,10 @@ class SqliteState:
             db.execute("DELETE FROM meta WHERE key IN ('rebuild_of', 'rebuild_lsn')")
             return str(db.execute("SELECT generation FROM birth").fetchone()[0])
 
-        return self._db.write(wipe)
+        try:
+            return self._db.write(wipe)
+        finally:
+            self._claimed()
 
     def note_scan(self, generation: str, lsn: int, *, queue: str) -> None:
         """Note that every file is queued up to `lsn` for the index of this generation.

@@ -65,8 +65,15 @@ class State(Protocol):
     on_enqueue: Callable[[Collection[str]], None] | None
     """Called with the kinds of what was queued after each `enqueue` of this process: its indexer need not poll."""
 
+    sole: bool
+    """Set while this process holds the indexer's lease: nobody else claims then."""
+
     def enqueue(self, changes: Sequence[Noticed]) -> int:
-        """Queue `changes` and return the highest LSN given. Never raises: a lost queue costs a scan."""
+        """Queue `changes` and return the highest LSN given. Never raises: a lost queue costs a scan.
+
+        A log of talk grows with every message. While `sole` is set, one that waits and that nobody has claimed yet may
+        be left as it is: whoever claims it reads all of it.
+        """
         ...
 
     def take_lost(self) -> bool:

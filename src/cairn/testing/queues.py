@@ -113,6 +113,24 @@ def check_state_many_threads(state: State) -> None:
     require(len(calls) == 20 and state.waiting() == 0, "everybody was told, nothing waits")
 
 
+def check_state_growing_log(state: State) -> None:
+    """What is said while its log waits is read with it; what is said after the claim is queued anew."""
+    said = [Noticed("s.jsonl", "session", "modified")]
+    state.recover(holder="me")
+    state.sole = True
+    first = state.enqueue(said)
+    require(state.enqueue(said) >= first and state.waiting() == 1, "one change waits for both")
+    claimed = state.claim(9, holder="me")
+    later = state.enqueue(said)
+    state.finish(claimed, holder="me", seen={"s.jsonl": (1.0, 1)})
+    require(later > first and state.waiting(later) == 1, "what came after the claim still waits")
+    state.clear()
+    state.enqueue(said)
+    require(state.waiting() == 1, "a queue that was cleared holds nothing that could cover it")
+    state.sole = False
+    require(state.enqueue(said) > later, "where others claim, too, each change is queued")
+
+
 STATE_CHECKS: Mapping[str, Callable[[State], None]] = {
     "order": check_state_order,
     "stale_claim": check_state_stale_claim,
@@ -121,6 +139,7 @@ STATE_CHECKS: Mapping[str, Callable[[State], None]] = {
     "within": check_state_within,
     "ready": check_state_ready,
     "many_threads": check_state_many_threads,
+    "growing_log": check_state_growing_log,
 }
 
 
