@@ -15,9 +15,8 @@ import pytest
 from cairn.daemon import Chore, Daemon
 from cairn.engines.watching import TreeWatch
 from cairn.errors import Unavailable
-from cairn.seams import Noticed
 from tests.waiting import LONG, until
-from tests.world import ALICE, Indexed
+from tests.world import ALICE, Indexed, said
 
 
 def embedded(world: Indexed) -> bool:
@@ -238,7 +237,7 @@ def test_vectors_wait_for_people_and_come_in_small_batches_beside_them(live, mon
     asked, people = [], threading.Event()
     world, _ = live(step_aside=lambda: people.wait(LONG) and not asked)
     embed = world.indexer.embed
-    monkeypatch.setattr(world.indexer, "embed", lambda limit: asked.append(limit) or embed(limit))
+    monkeypatch.setattr(world.indexer, "embed", lambda limit, **of: asked.append(limit) or embed(limit, **of))
     for number in range(12):
         world.episode(f"The boat number {number} is in the harbour.")
     until(lambda: len(world.hits("harbour")) == 12)
@@ -254,14 +253,14 @@ def test_open_talk_wakes_no_embedder_beside_people_but_a_note_and_a_question_do(
     monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
     world, daemon = live(step_aside=lambda: True)
     asked, embed = [], world.indexer.embed
-    monkeypatch.setattr(world.indexer, "embed", lambda limit: asked.append(limit) or embed(limit))
+    monkeypatch.setattr(world.indexer, "embed", lambda limit, **of: asked.append(limit) or embed(limit, **of))
     until(lambda: daemon.health()["indexing"])
-    world.state.enqueue([Noticed("default_app/default_project/sessions/s.jsonl", "session", "modified")])
-    until(lambda: not world.state.waiting())
+    world.add("s", said("The boat is still at sea.", who="alice"))
+    until(lambda: world.index.pending_count() == 1)
     assert asked == []
-    world.indexer.on_wanted(True)
-    until(lambda: asked)
-    asked.clear()
     world.episode("The boat is in the harbour.")
-    until(lambda: embedded(world))
+    until(lambda: world.hits("harbour") and world.index.pending_count() == 1)
     assert asked
+    assert "at sea" in world.index.pending(9)[0].text
+    world.indexer.on_wanted(True)
+    until(lambda: embedded(world))

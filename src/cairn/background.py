@@ -101,7 +101,7 @@ WORKERS = (
     Worker(
         "index",
         "brings changed files into the index; scans all files, which is the guarantee",
-        "a change is queued or seen; every `index.scan_seconds`; what piled up is tidied every minute",
+        "a change is queued or seen, for talk that goes on half a second later at most; every `index.scan_seconds`; what piled up is tidied every minute",
         "a search that is strong or names a change",
     ),
     Worker(
@@ -164,6 +164,7 @@ def start(parts: Parts) -> None:
         scan_seconds=parts.settings.index.scan_seconds,
         follow=parts.folder,
         step_aside=partial(parts.engine.step_aside, QUIET_SECONDS),
+        is_busy=partial(parts.engine.is_busy, QUIET_SECONDS),
         chores=[Chore(task.name, task.every_seconds, partial(task.run, parts)) for task in CHORES],
     )
     parts.daemon.start()

@@ -6,9 +6,10 @@
                        embed thread  ──> vectors, then tables follow
                        chores thread ──> what is due, one after another (the table is in background.py)
 
-A note that was written is indexed at once. Talk that is still going on is taken in at the next poll, a tenth of a second's
-worth together, and gets its vectors when nobody is being served: an add that had to share the interpreter with the
-indexing of the one before would take three times as long. Whoever searches or waits for it ends the waiting.
+A note that was written is indexed at once. Talk that is still going on is taken in at the first poll at which nobody is
+being served, half a second's worth together at most, and gets its vectors when nobody is: an add that had to share the
+interpreter with the indexing of the one before would take three times as long. Whoever searches or waits for it ends the
+waiting.
 
 Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
 which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
@@ -31,6 +32,7 @@ from cairn.seams import State
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
+PUT_OFF_SECONDS = 0.5
 TAKE_OVER_SECONDS = 0.5
 MAINTAIN_SECONDS = 60.0
 REWATCH_SECONDS = (1.0, 60.0)
@@ -87,6 +89,7 @@ class Daemon:
         chores: What else is due now and then.
         follow: Called by the embed thread when no vector is missing (tables of LanceDB).
         step_aside: Called before each batch of vectors and each chore; waits while people are served and says whether any were.
+        is_busy: Whether people are being served just now.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Daemon:
         chores: Sequence[Chore] = (),
         follow: Callable[[], object] | None = None,
         step_aside: Callable[[], bool] = lambda: False,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._indexer = indexer
         self._signals = signals
@@ -107,6 +111,7 @@ class Daemon:
         self._chores = chores
         self._follow = follow
         self._step_aside = step_aside
+        self._is_busy = is_busy
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._embed_wake = threading.Event()
@@ -117,7 +122,7 @@ class Daemon:
         self._drained_since_maintenance = 0
         self._failed_drains = 0
         self._failed_maintenance = 0
-        self._notes_queued = self._vectors_due = False
+        self._notes_queued = self._vectors_due = self._vectors_wanted = False
         self._last_kind = ""
         self._told = TroubleLog(_log)
 
@@ -167,7 +172,7 @@ class Daemon:
         """Somebody asks for what is queued."""
         self._wake.set()
         if vectors:
-            self._vectors_due = True
+            self._vectors_wanted = True
             self._embed_wake.set()
 
     def _spawn(self, name: str, run: Callable[[], None]) -> None:
@@ -192,6 +197,7 @@ class Daemon:
             scanned = maintained = time.monotonic()
             pause = 0.0
             version: tuple[int, int] | None = None
+            put_off_until = 0.0
             while not self._stop.is_set():
                 woken = self._wake.wait(POLL_SECONDS)
                 self._wake.clear()
@@ -207,8 +213,12 @@ class Daemon:
                         scanned = time.monotonic()
                         # A storm of new folders must not become a storm of scans.
                         pause = min(max(0.2, 5 * (scanned - begun)), self._scan_seconds)
-                        moved = True
-                    if woken or moved or self._failed_drains:
+                        woken = True
+                    if moved and not put_off_until:
+                        put_off_until = time.monotonic() + PUT_OFF_SECONDS
+                    waits = put_off_until and (not self._is_busy() or time.monotonic() >= put_off_until)
+                    if woken or waits or self._failed_drains:
+                        put_off_until = 0.0
                         self._drain()
                     self._failed_drains = 0
                     self._told.went_well("index")
@@ -288,26 +298,32 @@ class Daemon:
             self._embed_wake.clear()
             if not self._holding or self._stop.is_set():
                 continue
-            due, self._vectors_due = self._vectors_due or put_off >= _TALK_PUT_OFF, False
+            due, self._vectors_due = self._vectors_due, False
+            wanted, self._vectors_wanted = self._vectors_wanted or put_off >= _TALK_PUT_OFF, False
             try:
-                done = self._embed_all(beside_people=due)
-                put_off = 0 if done or due else put_off + 1
-                if done and self._follow is not None and not self._stop.is_set():
+                done = self._embed_all(notes=due, talk=wanted)
+                put_off = 0 if done or wanted else put_off + 1
+                if (done or due) and self._follow is not None and not self._stop.is_set():
                     self._follow()
                 self._told.went_well("embed")
             except Exception as error:
-                self._vectors_due = True
+                self._vectors_wanted = True
                 self._record("embed", error)
                 self._stop.wait(2.0)
 
-    def _embed_all(self, *, beside_people: bool) -> bool:
-        """Give every row its vector; False where people are being served and should not be disturbed."""
+    def _embed_all(self, *, notes: bool, talk: bool) -> bool:
+        """Give every row its vector; False where people are being served, and rows were left for later.
+
+        Beside people only what is asked for is embedded: what was written, or also talk that goes on.
+        """
         while not self._stop.is_set():
             busy = self._step_aside()
-            if busy and not (beside_people or self._vectors_due):
+            talk = talk or self._vectors_wanted
+            if busy and not (notes or talk or self._vectors_due):
                 return False
-            if not self._indexer.embed(_EMBED_BESIDE_PEOPLE if busy else _EMBED_AT_ONCE):
-                break
+            left = busy and not talk
+            if not self._indexer.embed(_EMBED_BESIDE_PEOPLE if busy else _EMBED_AT_ONCE, settled=left):
+                return not left
         return True
 
     # ---- the chores thread --------------------------------------------------------------------------------------

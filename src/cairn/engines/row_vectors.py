@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _BLOCK_ROWS = 8192
+_OPEN_TALK = "cell_id IS NULL AND session_id IS NOT NULL AND kind IN ('message', 'passage')"
 
 
 class RowVectors:
@@ -71,9 +72,13 @@ class RowVectors:
         if held["model"] != model or held.get("vectors") != held["now"]:
             self._db.write(switch)
 
-    def pending(self, limit: int) -> list[Pending]:
-        """Rows whose vector is missing, newest first, so that what was just written is found soonest."""
-        query = "SELECT id, embed_key, coalesce(embedded, text) FROM rows WHERE pending = 1 ORDER BY id DESC LIMIT ?"
+    def pending(self, limit: int, *, settled: bool = False) -> list[Pending]:
+        """Rows whose vector is missing, newest first, so that what was just written is found soonest.
+
+        With `settled`, only those whose text stands: messages that no cell holds yet are left out.
+        """
+        but = f" AND NOT ({_OPEN_TALK})" if settled else ""
+        query = f"SELECT id, embed_key, coalesce(embedded, text) FROM rows WHERE pending = 1{but} ORDER BY id DESC LIMIT ?"
         return [Pending(*row) for row in self._db.read(lambda db: db.execute(query, (limit,)).fetchall())]
 
     def pending_count(self, scope: Scope | None = None) -> int:

@@ -462,8 +462,10 @@ class Indexer(DerivedMaintenance):
 
     # ---- vectors ----------------------------------------------------------------------------------------------
 
-    def embed(self, limit: int = _EMBED_BATCH) -> int:
+    def embed(self, limit: int = _EMBED_BATCH, *, settled: bool = False) -> int:
         """Give up to `limit` rows their vector; returns how many got one. 0 when nothing waits.
+
+        With `settled`, none of talk that still goes on.
 
         Texts that were embedded before, by whichever index, cost nothing. When the embedder cannot answer,
         it is left alone for a while; rows are found by their words meanwhile.
@@ -475,7 +477,7 @@ class Indexer(DerivedMaintenance):
             return 0
         try:
             self._index.begin_model(embedder.id)
-            rows = self._index.pending(limit)
+            rows = self._index.pending(limit, settled=settled)
             if not rows:
                 return 0
             fresh, tokens = self._fresh(embedder, rows)

@@ -239,10 +239,14 @@ class Engine:
         # Even with nobody known to wait, giving the interpreter away for a moment lets other threads go on at once.
         time.sleep(0.00005)
         for waited in range(LONGEST_PAUSE_MS):
-            if not self._waiting_people and time.monotonic() - self._last_call >= quiet_seconds:
+            if not self.is_busy(quiet_seconds):
                 return waited > 0
             time.sleep(0.001)
         return True
+
+    def is_busy(self, quiet_seconds: float = 0.0) -> bool:
+        """Whether a call is being served, or the last one was over less than `quiet_seconds` ago."""
+        return bool(self._waiting_people) or time.monotonic() - self._last_call < quiet_seconds
 
     def forget(self, names: Callable[[str], bool]) -> int:
         """Drop what is queued and recorded about somebody who is forgotten; how many records."""
