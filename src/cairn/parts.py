@@ -482,7 +482,20 @@ class Parts:
         self.engine.handle(event)
 
     def _follow_edits(self, rows: Sequence[Row]) -> None:
-        self.engine.handle_many(edits_of(rows))
+        events = edits_of(rows)
+        if not self.storage.is_shared:
+            # Notes that were brought along without their talk have nothing to be compared with: thousands at once, at times.
+            events = [one for one in events if self._has_log(one)]
+        self.engine.handle_many(events)
+
+    def _has_log(self, event: EditEvent) -> bool:
+        """Whether what an episode was made of may be here."""
+        from cairn.talk.sessions import session_locator
+
+        try:
+            return self.storage.exists(session_locator(event.scope.space, event.session_id))
+        except CairnError:
+            return True
 
     def _look_again(self) -> None:
         self.engine.look_again()
