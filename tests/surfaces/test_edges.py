@@ -74,6 +74,25 @@ def test_malformed_and_doubled_headers_are_refused(served, headers):
     assert "Traceback" not in log.read_text()
 
 
+def test_a_target_that_names_another_host_is_refused(served):
+    """It overrules the Host header, so it is judged in its place; our own name in it is as good as a path."""
+    server, log = served
+    for target in (
+        "http://evil.example/health",
+        "HTTP://evil.example:80/health",
+        "http://localhost@evil/health",
+        "ftp://e",
+    ):
+        answer = server.raw(request("Host: localhost", path=target))
+        assert status_of(answer) in {400, 403}, (target, answer)
+    for method, target in (("OPTIONS", "*"), ("CONNECT", "evil.example:443"), ("GET", "evil.example/health")):
+        assert 400 <= status_of(server.raw(request("Host: localhost", path=target, method=method))) < 500, (
+            target
+        )
+    assert status_of(server.raw(request("Host: evil.example", path="http://localhost/health"))) == 200
+    assert "Traceback" not in log.read_text()
+
+
 def test_plain_callers_still_pass(served):
     """The names of this machine, in any case, with a page of our own."""
     server, _ = served

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 log = logging.getLogger("cairn.http")
@@ -21,6 +23,26 @@ _BACKLOG = 128
 _HEAD_BYTES = 65_536
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+@lru_cache(maxsize=1)
+def _speaking() -> Any:
+    """The server's own protocol, which takes the host out of a target that names one.
+
+    Such a target (`GET http://somewhere/health`) overrules the Host header (RFC 9112, 3.2.2). The server would drop its
+    host unread; here it takes the header's place, so that the guard judges the host that was really asked for.
+    """
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    class Speaking(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+        def on_headers_complete(self) -> None:
+            if not self.url.startswith((b"/", b"*")):
+                asked = self.url.partition(b"://")[2]
+                host = re.split(rb"[/?#]", asked, maxsplit=1)[0]
+                self.headers[:] = [(b"host", host), *(one for one in self.headers if one[0] != b"host")]
+            super().on_headers_complete()
+
+    return Speaking
 
 
 def share_of_handles(wanted: int) -> tuple[int, int]:
@@ -68,9 +90,7 @@ class Connections:
 
     def protocol(self, **made_of: Any) -> asyncio.Protocol:
         """What the server calls for each new connection."""
-        from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
-        return Watched(self, AutoHTTPProtocol(**made_of))
+        return Watched(self, _speaking()(**made_of))
 
     def enter(self, newcomer: Watched) -> bool:
         """Count a connection in; False where all the others are at work, so that there is no place for it."""

@@ -222,6 +222,8 @@ class Guard:
         try:
             _check_once(scope["headers"])
             self._check_caller(headers)
+            if not scope["path"].startswith("/"):
+                raise Refusal(400, "BAD_REQUEST", "The target is malformed: ask for a path, such as /health.")
             if self.visitors is not None and is_page(scope["path"]) and b"authorization" not in headers:
                 self._let_visit(self.visitors, state, headers)
             else:
