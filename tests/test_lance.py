@@ -132,6 +132,22 @@ def test_the_index_over_vectors_agrees_with_exact_search(world):
     assert agreed / total >= 0.98
 
 
+def test_links_among_the_tables_are_taken_away_not_followed(world):
+    """Neither the folder of the tables, nor a table, nor its lock leads to another place; nothing there is written or lost."""
+    theirs = world.folder.parent / "theirs"
+    (theirs / "episode.lance").mkdir(parents=True)
+    (theirs / "episode.lance" / "mine").write_text("mine")
+    folder = world.folder / ".index" / "lancedb"
+    folder.symlink_to(theirs)
+    assert world.tables.scrub(world.index)
+    (folder / ".lock").unlink()
+    (folder / ".lock").symlink_to(theirs / "lock")
+    (folder / "episode.lance").symlink_to(theirs / "episode.lance")
+    assert world.fold() == 420
+    assert world.top(text(50))[0] == text(50)
+    assert [path.name for path in theirs.rglob("*")] == ["episode.lance", "mine"]
+
+
 @pytest.mark.parametrize("damage", ["gone", "half", "no state", "bytes"])
 def test_broken_tables_are_made_anew(world, damage):
     """E2, E5: missing, half deleted, unmarked or overwritten tables cost nothing but time, while they are in use, too."""

@@ -314,6 +314,18 @@ def test_what_stands_in_a_files_place_is_taken_away_not_followed(tmp_path, where
     ]
 
 
+def test_a_folder_of_the_index_that_leads_elsewhere_is_made_anew(tmp_path):
+    """Nothing is written where it leads, and what is there stays."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "told.db").write_bytes(b"mine")
+    (tmp_path / "sqlite").symlink_to(theirs)
+    counter = _counter(tmp_path / "sqlite" / "told.db")
+    counter.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))
+    counter.close()
+    assert [(one.name, one.read_bytes()) for one in theirs.iterdir()] == [("told.db", b"mine")]
+
+
 def test_a_reader_waits_for_its_change_though_the_path_is_queued_again(state):
     """P4: an LSN that was given is indexed before a reader who waits for it goes on, however busy its file is."""
     mine = state.enqueue(noticed("a.md"))

@@ -261,7 +261,8 @@ class Database:
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
                 trouble = Unavailable(f"{self.path.name} cannot be used: {error}.")
                 if code in _BROKEN:
-                    self._set_aside()
+                    if not any(one.heal() for one in self._attached.values()):
+                        self._set_aside()
                 elif code == sqlite3.SQLITE_ERROR:
                     # A table is missing, or being made: whole again by now, or whole all along. The second is our own mistake.
                     strikes += 1
@@ -339,7 +340,7 @@ class Database:
             self._drop()
             with self._guarded():
                 for suffix in ("", *_SIDE_FILES):
-                    _clear(f"{self.path}{suffix}")
+                    clear(f"{self.path}{suffix}")
                 found = self._found()
                 if (
                     found is not None
@@ -389,9 +390,9 @@ class Database:
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """One process at a time creates or replaces the file, unless the whole folder vanishes meanwhile."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_folder(self.path.parent)
         guard = str(self.path.parent / ".opening")
-        _clear(guard)
+        clear(guard)
         handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -450,6 +451,13 @@ class Database:
                 with contextlib.suppress(sqlite3.Error):
                     writer.close()
 
+    def heal(self) -> bool:
+        """Move the file out of the way if it cannot be read; whether it could not."""
+        broken = self._unreadable()
+        if broken:
+            self._set_aside()
+        return broken
+
     def _set_aside(self) -> None:
         """Move a file that cannot be read, or is not ours, out of the way, unless someone already did."""
         with self._lock:
@@ -492,7 +500,15 @@ class Database:
             return error.sqlite_errorcode & 0xFF not in _PASSING
 
 
-def _clear(path: str) -> None:
+def own_folder(path: Path) -> None:
+    """Make a folder of the index; what else stands in its place is taken away, a link above all."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        log.warning("%s is no folder of ours; it is taken away and made anew.", path.name)
+        path.unlink(missing_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def clear(path: str) -> None:
     """Take away what is no regular file: a link would have us write elsewhere, a pipe or a folder would stop us."""
     try:
         found = os.lstat(path)

@@ -6,8 +6,10 @@ The file is copied with its log before it is opened, so that nothing of it chang
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
@@ -27,8 +29,10 @@ _FIELDS = ("sender_id", "sender_name", "role", "timestamp", "content", "tool_cal
 def is_there(directory: Path) -> bool:
     """Whether an index directory holds, or held, a `system.db` that is not ours; no database is opened for it."""
     path = _path(directory)
-    if Path(f"{path}.{FOREIGN}").exists():
+    if _is_plain(f"{path}.{FOREIGN}"):
         return True
+    if not _is_plain(path):
+        return False
     with suppress(OSError), path.open("rb") as file:
         head = file.read(_VERSION_AT.stop)
         return head.startswith(b"SQLite format 3\0") and not any(head[_VERSION_AT])
@@ -42,11 +46,12 @@ def buffered(directory: Path) -> list[tuple[Space, str, dict[str, Any], str]]:
     """
     path = _path(directory)
     aside = Path(f"{path}.{FOREIGN}")
+    found_at = aside if _is_plain(aside) else path
     with tempfile.TemporaryDirectory(prefix="cairn-buffer-") as scratch:
         copy = Path(scratch) / "system.db"
         for suffix in ("", "-wal"):
-            with suppress(FileNotFoundError):
-                shutil.copyfile(f"{aside if aside.exists() else path}{suffix}", f"{copy}{suffix}")
+            if _is_plain(f"{found_at}{suffix}"):
+                shutil.copyfile(f"{found_at}{suffix}", f"{copy}{suffix}")
         try:
             with closing(sqlite3.connect(copy)) as db:
                 db.row_factory = sqlite3.Row
@@ -63,6 +68,14 @@ def done_with(directory: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             Path(f"{path}.{FOREIGN}{suffix}").replace(f"{path}.{TAKEN}{suffix}")
+
+
+def _is_plain(path: str | Path) -> bool:
+    """Whether a file is there, and no link to another, nor a pipe that would keep us waiting."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _path(directory: Path) -> Path:

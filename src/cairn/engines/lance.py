@@ -25,6 +25,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cairn.engines.database import clear, own_folder
 from cairn.engines.lance_import import imported
 from cairn.engines.rows import SqliteIndex
 
@@ -103,6 +104,8 @@ class LanceTables:
     def state(self) -> dict[str, Any]:
         """What the tables hold, and of which index and model; empty where there is nothing to rely on."""
         try:
+            if not (self._folder / _STATE).is_file():
+                return {}
             found = json.loads((self._folder / _STATE).read_text("utf-8"))
         except (OSError, ValueError):
             return {}
@@ -200,7 +203,6 @@ class LanceTables:
         """Bring every table up to the rows; returns how many rows were written or removed. One caller at a time."""
         # Before the lock: importing takes seconds on a busy machine, and a scrub waits for the lock.
         self._lancedb = self._lancedb or imported()
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked(0.0) as mine:
             if not mine:
                 return 0
@@ -239,7 +241,12 @@ class LanceTables:
 
     @contextmanager
     def _locked(self, seconds: float) -> Iterator[bool]:
-        lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        own_folder(self._folder)
+        guard = str(self._folder / ".lock")
+        clear(guard)
+        for link in filter(Path.is_symlink, self._folder.iterdir()):  # it would have us write elsewhere
+            clear(str(link))
+        lock = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         until = time.monotonic() + seconds
         try:
             while True:
