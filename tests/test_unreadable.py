@@ -190,6 +190,43 @@ def test_a_link_in_one_owners_folder_stops_nothing_that_is_for_all(root, tmp_pat
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.parametrize("what", ["link", "pipe", "folder"])
+def test_what_stands_in_the_place_of_a_journal_or_page_costs_only_itself(root, tmp_path, what):
+    """A journal of ours is made anew beside it, a page or a log is passed over; nothing is followed, nobody is stopped."""
+    outside = tmp_path / "outside"
+    with cairn.open_blocking(root, **OPTIONS) as memory:
+        assert memory.remember("Ann wears red boots in the garden.", scope="user", owner="ann").accepted
+        memory.memories.note_day("A day.")
+        memory.memories.sweep()
+    space = root / SPACE
+    places = [
+        *space.glob("journal/*.jsonl"),
+        *space.glob("journal/history/*.jsonl"),
+        *(root / ".tmp/cells").iterdir(),
+    ]
+    places += [
+        space / "shared/pages/facts.md",
+        space / "sessions/of-bob.jsonl",
+        root / ".index/sqlite/vectors.db",
+    ]
+    assert len(places) > 8
+    for place in places:
+        place.unlink(missing_ok=True)
+        {"link": lambda at: at.symlink_to(outside), "pipe": os.mkfifo, "folder": os.mkdir}[what](place)
+    with cairn.open_blocking(root, **OPTIONS) as memory:
+        told(memory, "zoe", "Zoe keeps zebras.")
+        assert find(memory, "zoe", "zebras").episodes and memory.memories.list().memories
+        memory.memories.note_day("Another day.")
+        assert memory.checkpoint("after") and memory.log()
+        memory.memories.sweep()
+        gone = memory.memories.forget(words=["red boots"], scope="user", owner="ann")
+        assert gone.removed["memory entries"] == 1
+        assert memory.doctor()
+        assert "Another day." in str(memory.memories.daily())
+    assert not outside.exists()
+    assert len(list(space.glob("journal/daily.jsonl.aside-*"))) == 1
+
+
 def test_a_note_that_may_be_read_again_is_found_by_the_next_strong_read(root, tmp_path):
     """Its time and size are as before: only trying again tells."""
     if may_read_anything(tmp_path):

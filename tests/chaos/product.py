@@ -386,7 +386,8 @@ class Killer:
 
     def _finish(self, pid: int, back: int, plan: dict[str, Any], heard: bytes, *, by_itself: bool) -> None:
         """Kill it with whatever it has started, and take what it told to the last byte."""
-        with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may have died before it had a group
             os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         while data := os.read(back, 1 << 16):
@@ -618,6 +619,7 @@ def kill(seconds: float, seed: int, wanted: int, *, counting: bool) -> dict[str,
             if killer.kills - seen >= KILLS_A_LOOK:
                 killer.look()
                 seen = killer.kills
+                print(f"product: seed {killer.seed}: {killer.kills} kills", file=sys.stderr, flush=True)
         killer.look()
         shutil.rmtree(folder)  # kept where something was lost
         total.update({"kills": killer.kills, "calls": len(killer.intents), "acknowledged": len(killer.acked)})

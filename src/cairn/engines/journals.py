@@ -8,10 +8,14 @@ none of it.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import stat
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from cairn.engines.tree import Tree, flush, refuse_temps, translating, write_all
 from cairn.errors import Invalid, NotFound
@@ -20,6 +24,8 @@ from cairn.seams.journals import journal_made_anew, journal_moved, journal_slice
 
 _CONTINUED = b"\t\n"
 _BLOCK = 65536
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class FileJournals:
@@ -53,20 +59,30 @@ class FileJournals:
         return mine.end
 
     def read(self, at: Locator, start: int = 0) -> JournalSlice:
-        try:
+        def whole() -> bytes:
             with translating(at.key), self._tree.parent(at) as (fd, name):
                 file = self._tree.open_file(fd, name, at.key)
                 with os.fdopen(file, "rb", buffering=0) as handle:
                     handle.seek(max(start - 1, 0))
                     data: bytes = handle.read()
+                    return data
+
+        try:
+            data = self._in_its_place(at, whole)
         except NotFound:
             data = b""
         return journal_slice(at, data, start)
 
     def size(self, at: Locator) -> int:
-        try:
+        def length() -> int:
             with translating(at.key):
-                return self._tree.stat(at).st_size
+                found = self._tree.stat(at)
+            if not stat.S_ISREG(found.st_mode):
+                raise Invalid(f"{at.key}: what is there is not a regular file.", key=at.key)
+            return found.st_size
+
+        try:
+            return self._in_its_place(at, length)
         except NotFound:
             return 0
 
@@ -141,20 +157,62 @@ class FileJournals:
 
     def _open_locked(self, at: Locator) -> tuple[int, int]:
         """Open and lock the journal, making it first if need be; never a file that was replaced meanwhile."""
+
+        def opened() -> tuple[int, int] | None:
+            with self._tree.parent(at) as (fd, name):
+                file = self._tree.open_file(fd, name, at.key, os.O_RDWR | os.O_APPEND)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                    if _is_at(file, fd, name):
+                        return file, os.dup(fd)
+                except BaseException:
+                    os.close(file)
+                    raise
+                os.close(file)
+                return None
+
         while True:
             try:
-                with self._tree.parent(at) as (fd, name):
-                    file = self._tree.open_file(fd, name, at.key, os.O_RDWR | os.O_APPEND)
-                    try:
-                        fcntl.flock(file, fcntl.LOCK_EX)
-                        if _is_at(file, fd, name):
-                            return file, os.dup(fd)
-                    except BaseException:
-                        os.close(file)
-                        raise
-                    os.close(file)
+                if found := self._in_its_place(at, opened):
+                    return found
             except NotFound:
                 self._make(at)
+
+    def _in_its_place(self, at: Locator, call: Callable[[], T]) -> T:
+        """Do it; once more where something else than a journal stood in its place and could be set aside."""
+        try:
+            return call()
+        except Invalid:
+            if not self._set_aside(at):
+                raise
+            return call()
+
+    def _set_aside(self, at: Locator) -> bool:
+        """Rename a link, pipe or folder that stands in the place of a journal of ours, or of a folder on the way to it.
+
+        Nothing is followed, read or removed, and a plain file is never touched. A log of what people said is not ours
+        to move: it is their words, and is reported by name instead.
+        """
+        parts = at.key.split("/")
+        ours = 1 if parts[0] == ".tmp" else 2 if parts[2:3] == ["journal"] else 0
+        for depth in range(ours, len(parts) if ours else 0):
+            with self._tree.parent(Locator("/".join(parts[: depth + 1]))) as (fd, name):
+                guard = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+                try:
+                    fcntl.flock(guard, fcntl.LOCK_EX)  # whoever comes second finds it done
+                    found = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+                    last = depth == len(parts) - 1
+                    if not (stat.S_ISREG(found) if last else stat.S_ISDIR(found)):
+                        aside = f"{name}.aside-{time.time_ns()}"
+                        os.rename(name, aside, src_dir_fd=fd, dst_dir_fd=fd)
+                        _log.warning(
+                            "%s is no file of ours: it is now called %s, and made anew.", at.key, aside
+                        )
+                except FileNotFoundError:
+                    break
+                finally:
+                    os.close(guard)
+        return bool(ours)
 
     def _mended_end(self, file: int) -> int:
         """Where the next unit begins, after cutting off one that was never completed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cairn.canonical import objects_in
-from cairn.errors import Conflict, NotFound
+from cairn.errors import CairnError, Conflict, NotFound
 from cairn.governed import core
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
@@ -25,6 +26,7 @@ from cairn.seams.storage import readable_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Scope, Space
 
+_log = logging.getLogger(__name__)
 MAX_BYTES = 25 * 1024
 MAX_LINES = 200
 CORE_BYTES = 10 * 1024
@@ -96,7 +98,11 @@ def _refresh(keeper: Keeper, space: Space) -> PagesReport:
     unchanged: list[str] = []
     edited: list[tuple[str, str]] = []
     for locator, body in bodies.items():
-        changed, aside = _put(keeper, locator, body)
+        try:
+            changed, aside = _put(keeper, locator, body)
+        except CairnError as error:  # a link or a folder in its place costs this page alone
+            _log.warning("%s", error)
+            continue
         (written if changed else unchanged).append(locator.key)
         if aside is not None:
             edited.append((locator.key, aside.key))
@@ -244,9 +250,13 @@ def _sessions(keeper: Keeper, space: Space) -> list[str]:
         if place_of_session(at) is not None
     ]
     for _, at in sorted(logs, key=lambda item: (-item[0], item[1]))[: _SESSIONS * 2]:
-        if keeper.journals.size(at) > _SESSION_BYTES:
+        try:
+            if keeper.journals.size(at) > _SESSION_BYTES:
+                continue
+            state = keeper.sessions.load(at, keep=False)
+        except CairnError as error:  # one that cannot be read is no reason to have no page
+            _log.warning("%s", error)
             continue
-        state = keeper.sessions.load(at, keep=False)
         if state.messages:
             last = max(message.timestamp for message in state.messages)
             found.append((last, state.session_id, len(state.messages), len(state.cells)))

@@ -233,10 +233,21 @@ class _Log:
 
 def messages_of(keeper: Keeper, wanted: Wanted) -> Iterator[Said]:
     """Every message of the space's sessions."""
+    for at, session_id in _logs(keeper, wanted):
+        yield from _Log(wanted, at, session_id, keeper.journals.read(at).lines).said()
+
+
+def _logs(keeper: Keeper, wanted: Wanted) -> Iterator[tuple[Locator, str]]:
+    """Every log of the space that is one, and its session; what else is there, the look through all bytes tells."""
     for at in readable_files(keeper.storage, keeper.root.sessions(wanted.space)):
         place = place_of_session(at)
-        if place is not None:
-            yield from _Log(wanted, at, place[1], keeper.journals.read(at).lines).said()
+        if place is None:
+            continue
+        try:
+            keeper.journals.size(at)
+        except CairnError:
+            continue
+        yield at, place[1]
 
 
 def said_in(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> Iterator[Said]:
@@ -270,13 +281,10 @@ def without_sender(
 
 def from_sessions(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
     """Messages in reach lose the words; one that said nothing else goes."""
-    for at in readable_files(keeper.storage, keeper.root.sessions(wanted.space)):
-        place = place_of_session(at)
-        if place is None:
-            continue
+    for at, session in _logs(keeper, wanted):
         touched = 0
 
-        def change(lines: Sequence[str], at: Locator = at, session_id: str = place[1]) -> list[str] | None:
+        def change(lines: Sequence[str], at: Locator = at, session_id: str = session) -> list[str] | None:
             nonlocal touched
             out, touched = _Log(wanted, at, session_id, lines).cleaned(done)
             return out if touched and not done.dry else None
