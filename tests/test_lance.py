@@ -209,7 +209,9 @@ def test_filters_mean_the_same_to_lancedb(world):
     words = {f"{number}:{word}": 1.0 for word in ("concern", "concerns", "item")}
     for case in cases:
         where = parse(case)
-        wish = Wish("episode", f"scope = {number} AND {where.to_lance()}", 400, True, words, None, 1000)
+        wish = Wish(
+            ALICE, "episode", f"scope = {number} AND {where.to_lance()}", 400, True, words, None, 1000
+        )
         [(_, found)] = world.tables.best(state, [wish])
         expected = set(by_words(world.index, ALICE, ["concern", "concerns", "item"], where=where))
         assert set(found) == expected, case
@@ -240,7 +242,7 @@ def test_what_others_say_does_not_decide_what_is_proposed(tmp_path):
 def test_rows_are_folded_in_by_a_process_that_starts_when_due(tmp_path):
     """Many rows at once start it; it writes the tables and ends; the service itself imports nothing."""
     world = LargeWorld(tmp_path, rows=40)
-    folder = Folder(world.folder / ".index", world.index, world.tables, many=30, apart_seconds=0.0)
+    folder = Folder(world.index, world.tables, many=30, apart_seconds=0.0)
     until(lambda: folder() or folder.told()["waiting"] == 0)
     assert folder.told() == {"rows": 60, "waiting": 0}
     folder.stop()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cairn
-from cairn.engines.lance import Folder
+from cairn.engines.lance import LanceTables
 from cairn.errors import Invalid
 from cairn.project import git as asking
 from cairn.surfaces.cli import main
@@ -318,8 +318,7 @@ def test_no_module_of_the_folder_one_stands_in_is_taken_for_ours(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     with cairn.open_blocking(tmp_path / "root", background=False) as memory:
         memory.remember("Deploys wait for the migration job.")
-    folder = Folder(tmp_path / "root" / ".index" / "lancedb", None, None)  # type: ignore[arg-type]
-    assert folder._started().wait() == 0
+    assert LanceTables(tmp_path / "root" / ".index" / "lancedb").begin_fold().wait() == 0
     assert not fired.exists()
     sources = [path.read_text("utf-8") for path in Path(asking.__file__).parents[1].rglob("*.py")]
     assert re.findall(r'sys\.executable, "-m"', "\n".join(sources)) == []

@@ -333,17 +333,29 @@ class Parts:
 
     @Stage
     def lance(self) -> LanceTables:
-        """The tables of LanceDB, one for each kind."""
+        """The tables of LanceDB, one for each kind: on this machine, or in the bucket that several share."""
         from cairn.engines.lance import LanceTables
 
-        return LanceTables(self.index_dir)
+        if not self.storage.is_shared or not self.settings.storage.database:
+            return LanceTables(self.index_dir)
+        from cairn.engines.postgres import PostgresLocks
+        from cairn.engines.shared_tables import SharedTables
+
+        assert isinstance(self.locks, PostgresLocks)
+        return SharedTables(
+            self.index_dir,
+            self.settings.storage,
+            self.index,
+            self.locks,
+            is_whole=lambda: self.state.ready_for() == self.index.generation,
+        )
 
     @Stage
     def folder(self) -> Folder:
         """Folds new rows into the tables."""
         from cairn.engines.lance import Folder
 
-        made = Folder(self.index_dir, self.index, self.lance, enabled=self.settings.index.engine != "memory")
+        made = Folder(self.index, self.lance, enabled=self.settings.index.engine != "memory")
         self.closing.callback(made.stop)
         return made
 

@@ -39,7 +39,7 @@ class ClusterBackend(ObjectBackend):
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """Open the bucket of `storage.url` and the database of `storage.database`."""
-        store = opened_store(settings)
+        store = opened_store(settings.storage)
         made = cls(store, Postgres(settings.storage.database, settings.storage.url), settings.storage.url)
         try:
             made.probe()

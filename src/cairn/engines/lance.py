@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.engines.database import clear, own_folder
 from cairn.engines.lance_import import imported
 from cairn.engines.rows import SqliteIndex
+from cairn.types import Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +76,7 @@ class Wish:
     this kind.
     """
 
+    scope: Scope
     kind: str
     where: str
     rows: int
@@ -92,7 +94,13 @@ class LanceTables:
         index_rows: From how many rows on a table gets an index over its vectors.
     """
 
+    # The column by which a row that fits is named.
+    _names = "id"
+    _cache_bytes = _CACHE_BYTES
+    _form = _FORM
+
     def __init__(self, directory: Path, *, index_rows: int = _INDEX_ROWS) -> None:
+        self._directory = directory
         self._folder = directory / "lancedb"
         self._index_rows = index_rows
         self._lock = threading.Lock()
@@ -130,6 +138,10 @@ class LanceTables:
         except Exception as error:  # a broken installation of it must not take search along
             _log.warning("LanceDB cannot be loaded, so answers come from memory: %s", error)
 
+    def number(self, scope: Scope, here: int) -> int:  # noqa: ARG002 -- others number by it
+        """The number that a scope has in the tables; `here` is the one that it has among the rows."""
+        return here
+
     def best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
         """Ids of the rows that fit best, best first, of each kind by words and as many by meaning.
 
@@ -138,22 +150,22 @@ class LanceTables:
         """
         from lancedb.background_loop import LOOP
 
-        found: list[tuple[str, list[int]]] = LOOP.run(self._best(state, wishes))
-        return found
+        found = LOOP.run(self._best(state, wishes))
+        return [(wish.kind, ids) for wish, ids in found]
 
-    async def _best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
-        kinds, asked = [], []
+    async def _best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[Wish, list[Any]]]:
+        asking, asked = [], []
         for wish in wishes:
             table = await self._table(state, wish.kind)
             if wish.words:
-                kinds.append(wish.kind)
+                asking.append(wish)
                 asked.append(self._by_words(table, wish))
             if wish.vector is not None:
-                kinds.append(wish.kind)
+                asking.append(wish)
                 asked.append(self._by_meaning(state["kinds"][wish.kind], table, wish))
-        return list(zip(kinds, await asyncio.gather(*asked), strict=True))
+        return list(zip(asking, await asyncio.gather(*asked), strict=True))
 
-    async def _by_words(self, table: Any, wish: Wish) -> list[int]:
+    async def _by_words(self, table: Any, wish: Wish) -> list[Any]:
         """The best rows by BM25 in which a word weighs what it weighs among the owner's texts."""
         from lancedb.query import BooleanQuery, MatchQuery, Occur
 
@@ -161,9 +173,10 @@ class LanceTables:
             (Occur.SHOULD, MatchQuery(word, "tokens", boost=weight)) for word, weight in wish.words.items()
         ]
         query = table.query().nearest_to_text(BooleanQuery(words)).where(wish.where)
-        return _ids(await query.select(["id", "_score"]).limit(wish.limit).to_arrow())
+        found = await query.select([self._names, "_score"]).limit(wish.limit).to_arrow()
+        return list(found.column(self._names).to_pylist())
 
-    async def _by_meaning(self, kind: Mapping[str, Any], table: Any, wish: Wish) -> list[int]:
+    async def _by_meaning(self, kind: Mapping[str, Any], table: Any, wish: Wish) -> list[Any]:
         query = (
             table.query().nearest_to(wish.vector).column("vector").distance_type("cosine").where(wish.where)
         )
@@ -173,7 +186,8 @@ class LanceTables:
                 wish.filtered and await table.count_rows(wish.where) <= _FLAT_ROWS
             )
         query = query.bypass_vector_index() if flat else query.maximum_nprobes(0).minimum_nprobes(_PROBES)
-        return _ids(await query.select(["id", "_distance"]).limit(wish.limit).to_arrow())
+        found = await query.select([self._names, "_distance"]).limit(wish.limit).to_arrow()
+        return list(found.column(self._names).to_pylist())
 
     async def _table(self, state: Mapping[str, Any], kind: str) -> Any:
         """The table of a kind as `state` describes it; looked at again whenever it was written."""
@@ -181,7 +195,7 @@ class LanceTables:
         known, table = self._open.get(kind, ({}, None))
         if table is None or known["birth"] != held["birth"]:
             if self._connection is None:
-                session = self._lancedb.Session(index_cache_size_bytes=_CACHE_BYTES)
+                session = self._lancedb.Session(index_cache_size_bytes=self._cache_bytes)
                 self._connection = await self._lancedb.connect_async(self._folder, session=session)
             table = await self._connection.open_table(kind)
         elif known != held:
@@ -208,10 +222,22 @@ class LanceTables:
                 return 0
             state = self.state()
             stamp = index.stamp()
-            if not _fits(state, stamp):
+            if not fits(state, stamp):
                 state = self._restart(stamp)
             kinds = {*index.kinds(), *state["kinds"]}
             return sum(self._fold(index, state, kind) for kind in sorted(kinds))
+
+    def has_news(self) -> bool:
+        """Whether somebody else wrote the tables since they were last looked at."""
+        return False
+
+    def leads(self) -> bool:
+        """Whether it is for this machine to write them."""
+        return True
+
+    def begin_fold(self) -> subprocess.Popen[bytes]:
+        """Start a process that folds new rows in."""
+        return folding([sys.executable, "-P", "-m", "cairn.engines.lance", str(self._directory)])
 
     def scrub(self, index: SqliteIndex, seconds: float = 30.0) -> bool:
         """Remove the tables that hold, or may hold, what the rows no longer say; False if a writer held on.
@@ -226,7 +252,7 @@ class LanceTables:
             if not mine:
                 return False
             state = self.state()
-            known = state["kinds"] if _fits(state, index.stamp()) else {}
+            known = state["kinds"] if fits(state, index.stamp()) else {}
             affected = [
                 path
                 for path in self._folder.glob("*.lance")
@@ -300,7 +326,7 @@ class LanceTables:
             if mark["rows"]:
                 self._save(state | {"kinds": {**state["kinds"], kind: mark}})
         if (self._folder / f"{kind}.lance").exists():
-            self._optimize(kind, mark)
+            self._optimize(self._lancedb.connect(self._folder).open_table(kind), mark, _KEEP_SECONDS)
             state["kinds"][kind] = mark
             self._save(state)
         return done
@@ -339,16 +365,15 @@ class LanceTables:
         if not columns["id"]:
             return remains
         if table is None:
-            connection.create_table(kind, _arrow(columns, dimensions), on_bad_vectors="null")
+            connection.create_table(kind, arrow(columns, dimensions), on_bad_vectors="null")
         else:
-            table.add(_arrow(columns, dimensions), on_bad_vectors="null")
+            table.add(arrow(columns, dimensions), on_bad_vectors="null")
         return remains
 
-    def _optimize(self, kind: str, mark: dict[str, Any]) -> None:
+    def _optimize(self, table: Any, mark: dict[str, Any], keep_seconds: float) -> None:
         """Index what is new, compact, and drop old versions, by how much was written since."""
         from lancedb.index import FTS, Bitmap, BTree, IvfSq, LabelList
 
-        table = self._lancedb.connect(self._folder).open_table(kind)
         mark["rows"] = count = table.count_rows()
         has = {column for found in table.list_indices() for column in found.columns}
         if not count:
@@ -368,9 +393,9 @@ class LanceTables:
         fragments = table.stats()["fragment_stats"]["num_fragments"]
         prune = bool(mark["prune_at"]) and time.time() >= mark["prune_at"]
         if mark["unindexed"] >= _OPTIMIZE_ROWS or fragments >= _OPTIMIZE_FRAGMENTS or prune:
-            table.optimize(cleanup_older_than=timedelta(seconds=_KEEP_SECONDS))
+            table.optimize(cleanup_older_than=timedelta(seconds=keep_seconds))
             # What this made old can be dropped only later, when no reader can be in it.
-            mark |= {"unindexed": 0, "prune_at": 0.0 if prune else time.time() + 2 * _KEEP_SECONDS}
+            mark |= {"unindexed": 0, "prune_at": 0.0 if prune else time.time() + 2 * keep_seconds}
             mark["written"] += 1
 
 
@@ -383,7 +408,6 @@ class Folder:
 
     def __init__(
         self,
-        directory: Path,
         index: SqliteIndex,
         tables: LanceTables,
         *,
@@ -392,7 +416,6 @@ class Folder:
         idle_seconds: float = 15.0,
         apart_seconds: float = 30.0,
     ) -> None:
-        self._directory = directory
         self._index = index
         self._tables = tables
         self._enabled = enabled
@@ -412,12 +435,12 @@ class Folder:
             self._process = None
         if self._enabled and self._is_due():
             self._began = time.monotonic()
-            self._process = self._started()
+            self._process = self._tables.begin_fold()
 
     def now(self) -> None:
         """Fold in what waits, and wait for it."""
         if self._enabled and self._waiting():
-            self._started().wait()
+            self._tables.begin_fold().wait()
 
     def after(self, version: int) -> None:
         """Fold in what waits where much was indexed since `version`: for a command that has no daemon beside it."""
@@ -434,20 +457,16 @@ class Folder:
             "waiting": self._waiting() if self._enabled else 0,
         }
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "cairn.engines.lance", str(self._directory)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
     def _is_due(self) -> bool:
         now = time.monotonic()
         version = self._index.version()
         if version != self._version:
             self._version, self._moved_at = version, now
         if now - self._began < self._apart_seconds:
+            return False
+        if self._tables.has_news():
+            return True
+        if not self._tables.leads():
             return False
         kinds = self._tables.state().get("kinds", {}).values()
         if any(mark["prune_at"] and time.time() >= mark["prune_at"] for mark in kinds):
@@ -456,7 +475,9 @@ class Folder:
         return waiting >= self._many or (waiting > 0 and now - self._moved_at >= self._idle_seconds)
 
     def _waiting(self) -> int:
-        return self._index.changed_count(marks_of(self._tables.state(), self._index))
+        state = self._tables.state()
+        beside = sum(len(mark.get("beside", ())) for mark in state.get("kinds", {}).values())
+        return self._index.changed_count(marks_of(state, self._index)) + beside
 
     def stop(self) -> None:
         """End a running process; what it committed stays, what it did not is done again."""
@@ -470,14 +491,25 @@ class Folder:
                 process.wait()
 
 
+def folding(command: Sequence[str], **env: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 def marks_of(state: Mapping[str, Any], index: SqliteIndex) -> dict[str, int]:
     """Up to which version each kind is in its table; nothing where the tables are of another index or model."""
-    if not _fits(state, index.stamp()):
+    if not fits(state, index.stamp()):
         return {}
     return {kind: int(mark["version"]) for kind, mark in state["kinds"].items()}
 
 
-def _fits(state: Mapping[str, Any], stamp: Mapping[str, Any]) -> bool:
+def fits(state: Mapping[str, Any], stamp: Mapping[str, Any]) -> bool:
+    """Whether the tables that `state` tells of were made of these rows and vectors."""
     known = "kinds" in state and state.get("form") == _FORM
     return known and all(state.get(name) == value for name, value in stamp.items())
 
@@ -500,22 +532,22 @@ def _may_hide(index: SqliteIndex, kind: str, mark: Mapping[str, Any] | None) -> 
     )
 
 
-def _ids(found: Any) -> list[int]:
-    ids: list[int] = found.column("id").to_pylist()
-    return ids
-
-
 def _partitions(trained: int) -> int:
     """Into how many parts an index over the vectors of so many rows is divided."""
     return max(2, trained // _PARTITION_ROWS)
 
 
-def _arrow(given: Mapping[str, Sequence[Any]], dimensions: int) -> Any:
-    """Rows as an Arrow table. The vectors of rows that wait for theirs are null; without a model there is no column."""
+def arrow(given: Mapping[str, Sequence[Any]], dimensions: int, *, places: bool = False) -> Any:
+    """Rows as an Arrow table. The vectors of rows that wait for theirs are null; without a model there is no column.
+
+    With `places`, a mark of what each row says stands beside its number, for tables that several machines share.
+    """
     import numpy as np
     import pyarrow as pa
 
     types: dict[str, Any] = {"id": pa.int64(), "scope": pa.int64(), **dict.fromkeys(_TEXT, pa.string())}
+    if places:
+        types["content"] = pa.int64()
     types |= {
         "senders": pa.list_(pa.string()),
         "sender_name": pa.string(),

@@ -203,7 +203,7 @@ class LargeIndex:
         marks = marks_of(state, self._rows)
         large = [kind for kind, count in held.rows.items() if count > self._whole_rows and kind in KIND_CODES]
         words = _Words(held, self._db.read(lambda db: _spread(db, held.number, [*ask.terms, *ask.weights])))
-        wishes = [self._wish(state, kind, words, ask) for kind in large if kind in marks]
+        wishes = [self._wish(scope, state, kind, words, ask) for kind in large if kind in marks]
         lists = self._proposed(state, wishes)
         found = {rowid for _, ids in lists for rowid in ids}
         first = {rowid for kind, ids in lists if kind == "message" for rowid in ids[:_BESIDE]}
@@ -211,6 +211,9 @@ class LargeIndex:
         def read(db: sqlite3.Connection) -> tuple[dict[int, Sequence[Any]], set[int], dict[int, float]]:
             few = [kind for kind in held.rows if kind not in large]
             beside = _of_kinds(db, held.number, few) | _fresh(db, held.number, marks, large)
+            beside.update(
+                rowid for kind in large if kind in marks for rowid in state["kinds"][kind].get("beside", ())
+            )
             model = model_number(db, self._rows.model)
             kept = self._held.current(db, (self._rows.generation, held.number, model))
             rows = kept.read(db, found | beside)
@@ -236,8 +239,8 @@ class LargeIndex:
             self._tables.distrust(error)
             raise Moved(str(error)) from error
 
-    def _wish(self, state: Mapping[str, Any], kind: str, words: _Words, ask: Ask) -> Wish:
-        number, rows = words.held.number, words.held.rows[kind]
+    def _wish(self, scope: Scope, state: Mapping[str, Any], kind: str, words: _Words, ask: Ask) -> Wish:
+        number, rows = self._tables.number(scope, words.held.number), words.held.rows[kind]
         tests = [f"scope = {number}"]
         if not ask.hidden:
             tests.append("hidden = false")
@@ -246,10 +249,10 @@ class LargeIndex:
         if ask.where:
             tests.append(ask.where.to_lance())
         vector = ask.voiced if kind in SAID and ask.voiced is not None else ask.plain
-        weights = words.weights_in(kind, ask.terms, int(state["kinds"][kind]["rows"]))
+        weights = words.weights_in(kind, ask.terms, int(state["kinds"][kind]["rows"]), number)
         filtered = bool(ask.where) or ask.until_ms is not None
         limit = self._best if kind in SAID else min(self._best, _BEST_ENTRIES)
-        return Wish(kind, " AND ".join(tests), rows, filtered, weights, vector, limit)
+        return Wish(scope, kind, " AND ".join(tests), rows, filtered, weights, vector, limit)
 
     def _sample(
         self, db: sqlite3.Connection, held: _Scope, kind: str, kept: HeldRows
@@ -284,8 +287,10 @@ class _Words:
     def weight(self, term: str, part: int) -> float:
         return float(rarity(self.groups[part][0], self.spread[term].get(part, 0)))
 
-    def weights_in(self, kind: str, terms: Sequence[str], rows: int) -> dict[str, float]:
+    def weights_in(self, kind: str, terms: Sequence[str], rows: int, number: int) -> dict[str, float]:
         """The words of a question as the table of a kind has them, and how much more each counts than it would there.
+
+        There a word has the `number` of its scope before it.
 
         The table weighs a word by how rare it is among all its `rows`; divided by that, it weighs what it does here.
         """
@@ -294,7 +299,7 @@ class _Words:
             holding = self.spread.get(term, {}).get(part, 0)
             if holding:
                 there = float(rarity(max(rows, holding), holding))
-                out[f"{self.held.number}:{term}"] = self.weight(term, part) / there
+                out[f"{number}:{term}"] = self.weight(term, part) / there
         return out
 
 

@@ -14,7 +14,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -33,10 +33,11 @@ from cairn.errors import (
 from cairn.seams import Capabilities, Info, Locator, StorageBackend, checked_new_name, content_hash, registry
 
 if TYPE_CHECKING:
-    from cairn.config import Settings
+    from cairn.config import Settings, StorageSettings
 
 PROTOCOL = "s3"
 _FOLDER = ".cairn-folder"
+INDEX = ".index"
 TAG = "tag:"
 _MEANINGS = (
     ("requesttimetooskewed", "the clock of this machine differs too much from the store's: set it right"),
@@ -76,7 +77,7 @@ class ObjectBackend(StorageBackend):
             from cairn.engines.cluster import ClusterBackend
 
             return ClusterBackend.from_settings(settings)  # type: ignore[return-value]
-        made = cls(opened_store(settings), settings.storage.url)
+        made = cls(opened_store(settings.storage), settings.storage.url)
         made.probe()
         return made
 
@@ -303,35 +304,39 @@ class ObjectBackend(StorageBackend):
         if not locator.key:
             raise Invalid("The root is a folder, not a file.", key="")
         if _is_ours(locator.key):
-            raise InvalidLocatorError(f"{locator}: the name is kept for marks of the store.", key=locator.key)
+            raise InvalidLocatorError(
+                f"{locator}: the name is kept for what Cairn itself puts into the store.", key=locator.key
+            )
 
-    @contextmanager
-    def _told(self, key: str) -> Iterator[None]:
-        """Errors of the store in our words: what is missing, refused, busy, or not allowed."""
-        from obstore import exceptions
+    def _told(self, key: str) -> AbstractContextManager[None]:
+        return storing(self._name, key)
 
-        try:
-            yield
-        except (exceptions.NotFoundError, FileNotFoundError):
-            raise NotFound(f"{key}: nothing is there.", key=key) from None
-        except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
-            raise written_by_another(Locator(key), "", "") from None
-        except (exceptions.BaseError, OSError) as error:
-            words = str(error).replace(" ", "").lower()
-            for sign, meaning in _MEANINGS:
-                if sign in words or sign in type(error).__name__.lower():
-                    raise StorageFailed(f"{self._name}: {meaning}.", key=key) from error
-            if any(sign.replace(" ", "") in words for sign in _BUSY):
-                raise Unavailable(
-                    f"{self._name} does not answer or is busy; nothing was changed by this. Try again in a moment.",
-                    key=key,
-                ) from error
-            raise StorageFailed(
-                f"{self._name}: {type(error).__name__}: {str(error)[:300]}", key=key
+
+@contextmanager
+def storing(store: str, key: str) -> Iterator[None]:
+    """Errors of the store in our words: what is missing, refused, busy, or not allowed."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except (exceptions.NotFoundError, FileNotFoundError):
+        raise NotFound(f"{key}: nothing is there.", key=key) from None
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+        raise written_by_another(Locator(key), "", "") from None
+    except (exceptions.BaseError, OSError) as error:
+        words = str(error).replace(" ", "").lower()
+        for sign, meaning in _MEANINGS:
+            if sign in words or sign in type(error).__name__.lower():
+                raise StorageFailed(f"{store}: {meaning}.", key=key) from error
+        if any(sign.replace(" ", "") in words for sign in _BUSY):
+            raise Unavailable(
+                f"{store} does not answer or is busy; nothing was changed by this. Try again in a moment.",
+                key=key,
             ) from error
+        raise StorageFailed(f"{store}: {type(error).__name__}: {str(error)[:300]}", key=key) from error
 
 
-def opened_store(settings: Settings) -> Any:
+def opened_store(place: StorageSettings) -> Any:
     """The `obstore` store of `storage.url`."""
     try:
         from obstore.store import S3Store
@@ -339,10 +344,10 @@ def opened_store(settings: Settings) -> Any:
         raise Misconfigured(
             "obstore is not installed: pip install 'cairn-memory[cluster]'", setting="storage.backend"
         ) from None
-    url = urlsplit(settings.storage.url)
+    url = urlsplit(place.url)
     if url.scheme != "s3" or not url.netloc:
         raise Misconfigured(
-            f'storage.url = "{settings.storage.url}" names no bucket: write s3://bucket/prefix.',
+            f'storage.url = "{place.url}" names no bucket: write s3://bucket/prefix.',
             setting="storage.url",
         )
     if url.username or url.password:
@@ -350,25 +355,25 @@ def opened_store(settings: Settings) -> Any:
             "storage.url carries credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead.",
             setting="storage.url",
         )
-    if settings.storage.endpoint and not os.environ.get("AWS_ACCESS_KEY_ID"):
+    if place.endpoint and not os.environ.get("AWS_ACCESS_KEY_ID"):
         # Without keys the library would ask Amazon's metadata address for some: nobody asked for that.
         raise Misconfigured(
-            f"{settings.storage.endpoint} wants keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            f"{place.endpoint} wants keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
             setting="storage.endpoint",
         )
-    options: dict[str, Any] = {"timeout": f"{settings.storage.timeout_seconds:g}s"}
+    options: dict[str, Any] = {"timeout": f"{place.timeout_seconds:g}s"}
     named: dict[str, Any] = {}
-    if settings.storage.endpoint:
-        named["endpoint"] = settings.storage.endpoint
-        options["allow_http"] = settings.storage.endpoint.startswith("http://")
-    if settings.storage.region or not os.environ.get("AWS_REGION"):
-        named["region"] = settings.storage.region or "us-east-1"
+    if place.endpoint:
+        named["endpoint"] = place.endpoint
+        options["allow_http"] = place.endpoint.startswith("http://")
+    if place.region or not os.environ.get("AWS_REGION"):
+        named["region"] = place.region or "us-east-1"
     return S3Store(
         url.netloc,
         prefix=url.path.strip("/") or None,
         client_options=options,  # type: ignore[arg-type]
         # Tried again with jitter, and given up within twice the time that one request may take.
-        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=settings.storage.timeout_seconds)},
+        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=place.timeout_seconds)},
         **named,
     )
 
@@ -384,6 +389,9 @@ def _refuses(write: Callable[[], object]) -> bool:
 
 
 def _is_ours(key: str) -> bool:
+    """Whether a key is none of the tree: a mark of ours, or a table of the index."""
+    if key == INDEX or key.startswith(f"{INDEX}/"):
+        return True
     name = key.rpartition("/")[2]
     return name == _FOLDER or name.startswith(".cairn-probe-")
 

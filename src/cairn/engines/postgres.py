@@ -290,7 +290,7 @@ class PostgresJournals:
 
 
 class PostgresLocks:
-    """`Locks` for all machines of a root: units of work in PostgreSQL, leases (of the index) on this machine.
+    """`Locks` for all machines of a root: units of work and leads in PostgreSQL, leases (of the index) here.
 
     One connection holds the locks of all threads of the process, which exclude each other before they ask. Should it
     break, they are all free, as they are when the machine dies; compare-and-swap still stands between two writers.
@@ -303,6 +303,7 @@ class PostgresLocks:
         self._local = local
         self._mutex = threading.Lock()
         self._holder: Connection[Any] | None = None
+        self._led: dict[str, Connection[Any] | None] = {}
 
     @contextmanager
     def hold(self, name: str, *, timeout: float = 30.0) -> Iterator[None]:
@@ -327,6 +328,24 @@ class PostgresLocks:
 
     def lease(self, name: str) -> AbstractContextManager[bool]:
         return self._local.lease(name)
+
+    def leads(self, name: str) -> bool:
+        """Whether this process is the one of all machines that does what `name` says; it tries to be, if nobody is.
+
+        It stays so until it ends or its connection breaks. Whoever goes on after that is refused where it writes.
+        """
+        number = _number(f"{self._database.root} lead {name}")
+        try:
+            held = self._led.get(name)
+            # Asked on a connection that broke, the question is asked again on a new one, which holds nothing.
+            is_there = held is self._holder and self._ask("SELECT %s IS NOT NULL", number)
+            if held is not None and is_there and held is self._holder:
+                return True
+            leads = self._ask("SELECT pg_try_advisory_lock(%s)", number)
+        except Unavailable:
+            leads = False
+        self._led[name] = self._holder if leads else None
+        return leads
 
     def close(self) -> None:
         with self._mutex:

@@ -293,8 +293,8 @@ class RowVectors:
             rows = db.execute(
                 "SELECT r.id, r.scope_id, s.app, s.project, s.track, s.owner, r.entry_id, r.session_id, r.cell_id,"
                 " r.parent_type, r.parent_id, r.sender_ids, r.labels, r.sender_name, r.timestamp_ms, r.updated_ms, r.ordinal,"
-                f" r.status, r.hidden, r.text, {tokens}, r.fields, e.data FROM rows r JOIN scopes s"
-                f" ON s.id = r.scope_id LEFT JOIN {text}_content {text} ON {text}.id = r.id LEFT JOIN v.models m"
+                f" r.status, r.hidden, r.text, {tokens}, r.fields, e.data, p.path, r.source FROM rows r JOIN scopes s"
+                f" ON s.id = r.scope_id JOIN paths p ON p.id = r.path_id LEFT JOIN {text}_content {text} ON {text}.id = r.id LEFT JOIN v.models m"
                 " ON m.name = ? LEFT JOIN v.vectors e ON e.model = m.id AND e.key = r.embed_key"
                 " WHERE r.kind = ? AND r.version > ? AND r.version <= ?",
                 (model, kind, version, upto),
@@ -317,7 +317,7 @@ class RowVectors:
 _WHOLE = (
     "id", "scope", "app", "project", "track", "owner", "entry_id", "session_id", "cell_id", "parent_type", "parent_id",
     "senders", "labels", "sender_name", "timestamp_ms", "updated_ms", "ordinal", "status", "hidden", "text", "tokens", "metadata",
-    "vector",
+    "vector", "path", "source",
 )  # fmt: skip
 
 
