@@ -34,35 +34,42 @@ def checked_id(value: object, what: str) -> str:
     """
     if not isinstance(value, str):
         raise Invalid(f"{what} must be a string, not {type(value).__name__}.", field=what)
-    shown = value[:60].encode("unicode_escape").decode("ascii")
     if not _SAFE_ID.fullmatch(value):
         raise Invalid(
-            f'{what} "{shown}" is not a usable id: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ + -.',
+            f'{what} "{_shown(value)}" is not a usable id: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ + -.',
             field=what,
         )
     if value.startswith(".") or value.endswith(".") or is_device_name(value):
         raise Invalid(
-            f'{what} "{shown}" cannot be a folder name everywhere: choose one without a dot at its ends '
+            f'{what} "{_shown(value)}" cannot be a folder name everywhere: choose one without a dot at its ends '
             "that is not a device name.",
             field=what,
         )
     if value.lower() in _RESERVED_IDS:
-        raise Invalid(f'{what} "{shown}" is reserved: it is the folder of the id "default".', field=what)
+        raise Invalid(
+            f'{what} "{_shown(value)}" is reserved: it is the folder of the id "default".', field=what
+        )
     return value
+
+
+def _shown(value: str) -> str:
+    """The beginning of a refused id as a message may show it."""
+    return value[:60].encode("unicode_escape").decode("ascii")
 
 
 def checked_session_id(value: object) -> str:
     """Return `value` if it may name a session: 1 to 128 printable characters that do not play path tricks."""
     if not isinstance(value, str) or not 1 <= len(value) <= 128:
         raise Invalid("session_id must be a string of 1 to 128 characters.", field="session_id")
-    shown = value[:60].encode("unicode_escape").decode("ascii")
     if not value.isprintable() or value != value.strip():
         raise Invalid(
-            f'session_id "{shown}" holds control characters or outer blanks: remove them.', field="session_id"
+            f'session_id "{_shown(value)}" holds control characters or outer blanks: remove them.',
+            field="session_id",
         )
     if "\\" in value or value.startswith(("/", "~")) or any(p in {".", ".."} for p in value.split("/")):
         raise Invalid(
-            f'session_id "{shown}" looks like a path out of the root: use a plain name.', field="session_id"
+            f'session_id "{_shown(value)}" looks like a path out of the root: use a plain name.',
+            field="session_id",
         )
     return value
 

@@ -73,6 +73,9 @@ def word_set(text: str) -> frozenset[str]:
         text = unicodedata.normalize("NFKC", text)
     found: set[str] = set()
     for chunk in _CHUNK.findall(text):
+        if chunk.isascii() and chunk.isalnum():  # most words: nothing to take apart
+            found.add(chunk.lower()[:MAX_TOKEN])
+            continue
         for word in _SEPARATORS.split(_APOSTROPHES.sub("", chunk)):
             if not word:
                 continue

@@ -34,6 +34,7 @@ _PASSED_OVER = frozenset(
         "chunk_position", "reasoning_content", "reasoning", "reasoning_details", "cache_control", "internal_chat_message_metadata_passthrough",
     }
 )  # fmt: skip
+_KNOWN_FIELDS = MESSAGE_FIELDS | _PASSED_OVER | {"call_id", "arguments", "input", "output", "namespace"}
 _TEXTS = ("text", "input_text", "output_text")
 _WORDS = ("alt", "alt_text", "caption", "description", "transcript", "context")
 _UNSAID = ("thinking", "redacted_thinking", "reasoning", "reasoning_content", "non_standard")
@@ -133,8 +134,7 @@ def _kept(one: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     more = {"sender_name": name} if isinstance(name, str) and name and fields.get("role") != "tool" else {}
     if fields.get("tool_calls") is not None and "arguments" in one:
         more = {}
-    known = MESSAGE_FIELDS | _PASSED_OVER | {"call_id", "arguments", "input", "output", "namespace"}
-    rest = {key: value for key, value in one.items() if key not in known}
+    rest = {key: value for key, value in one.items() if key not in _KNOWN_FIELDS}
     own = {key: one[key] for key in _OWN if one.get(key) is not None}
     return {**more, **own, **fields, **rest}
 
