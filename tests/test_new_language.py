@@ -49,6 +49,10 @@ small = "fenk okra"
 denials = "nerk"
 times = "zul|tamo"
 
+[words.endings]
+of = '[a-z]+us(?:en)?'
+steps = [[['(.+us)en', '\1']]]
+
 [plans]
 intent = ['\bmo sa\b']
 
@@ -101,6 +105,7 @@ with cairn.open_blocking(sys.argv[1], embedding__provider="none") as memory:
         "due": [one["due"] for one in memory.upcoming(scope="user", owner="ana")["entries"]],
         "again": [one["id"] if isinstance(one, dict) else str(one) for one in again.contradicts],
         "empty": empty.accepted,
+        "form": [one["text"] for one in memory.search("Brankusen", user_id="ana", evidence=3).as_data()["evidence"]],
         "injected": asked.get("prompt", ""),
         "tomorrow": (now + timedelta(days=1)).date().isoformat(),
         "then": (now - timedelta(days=4)).strftime("%-d %B %Y"),
@@ -145,6 +150,7 @@ def test_a_language_file_dropped_in_is_used_everywhere(tmp_path):
     assert "Ruk vik dur Kolumbo" in told["profile"]
     assert "Porenta" in told["profile"]
     assert told["due"] == [told["tomorrow"]]
+    assert told["form"] == ["Mo vikta Brankus zul."]
     assert told["injected"] == ""
     assert told["again"]
     assert told["empty"] is False

@@ -4,7 +4,7 @@ A vector of "Wow, Caroline, that is great" lies near every question about Caroli
 So the names of those who talk are taken out of what they say, and a question that names one of them is asked
 in their own voice ("When did Caroline move?" becomes "When did I move?"), by the words its language has for that
 (`language/data/<code>.toml`, `[asking.voice]`). Only names of speakers at hand are touched; words that merely stand for
-a role are not names.
+a role (`roles` of `[words]`) are not names.
 """
 
 from __future__ import annotations
@@ -16,13 +16,6 @@ from functools import lru_cache
 from cairn.budget import kept
 from cairn.language import tongues, words
 
-_ROLES = frozenset(
-    re.findall(
-        r"\w+",
-        """user users assistant agent agents bot system tool human ai me you i model admin guest customer
-        support client server anonymous unknown default test""",
-    )
-)
 _BLANKS = re.compile(r"\s+")
 _BEFORE_MARK = re.compile(r"\s+([?.!,])")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
@@ -42,7 +35,7 @@ def spoken_names(senders: tuple[tuple[str, str | None], ...]) -> tuple[str, ...]
         for candidate in (name, first):
             readable = candidate.replace(" ", "").replace("-", "").isalpha()
             long_enough = len(candidate) > (2 if candidate.isascii() else 1)
-            if readable and long_enough and candidate.casefold() not in _ROLES:
+            if readable and long_enough and candidate.casefold() not in tongues.every_word("words", "roles"):
                 names.add(candidate if not candidate.islower() else candidate.title())
     return tuple(sorted(names, key=lambda n: (-len(n), n)))
 
@@ -55,7 +48,8 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
             # People are called by the first letters of their names: Mel, Caro, Jo(hn) is too short.
             forms.update(name[:size] for size in range(3, len(name)))
     joined = "|".join(sorted(map(re.escape, forms), key=len, reverse=True))
-    return re.compile(rf"(?:,\s*)?\b(?:{joined})\b('s|’s)?")
+    owned = tongues.choice(tongues.every_word("words", "hung"))
+    return re.compile(rf"(?:,\s*)?\b(?:{joined})\b(['’]{owned})?")
 
 
 def message_text(text: str, names: Iterable[str]) -> str:

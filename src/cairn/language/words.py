@@ -3,7 +3,7 @@
 One function, `tokens`, cuts both sides, so what was written can be found by what is asked. It knows six
 things no plain word splitter knows: pictures (each is a word), little words that hang on the next by an apostrophe ("l'ami"), scripts without blanks (characters and pairs of them), accents (with and
 without), names from code (`snake_case`, `camelCase`, `dotted.paths`, `file/paths`: whole and in parts) and
-English endings. A token holds only ASCII letters and digits, `_` and non-ASCII characters, so an index may
+endings (`[words.endings]` of a language's file). A token holds only ASCII letters and digits, `_` and non-ASCII characters, so an index may
 store the stream joined by blanks and split it again without loss.
 """
 
@@ -40,7 +40,6 @@ _HANGUL_ONLY = re.compile(rf"[{_HANGUL}]")
 _SEPARATORS = re.compile(r"[^\w" + _MARKS + r"]+|_+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 _APOSTROPHES = re.compile(r"['’]")
-_VOWEL = re.compile("[aeiouy]")
 _PICTURE = re.compile(f"[{_PICTURES}]")
 
 
@@ -121,25 +120,39 @@ share("pieces of words", _WORDS_KEPT * 420)
 
 @lru_cache(maxsize=_WORDS_KEPT)
 def stem(word: str) -> str:
-    """An English word without plural, -ing, -ed and -ly, so that its forms meet. Others are left alone."""
-    if len(word) < 4 or not word.isascii() or not word.isalpha():
-        return word
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "i"
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-        if word.endswith(("she", "che", "sse", "xe")):
-            word = word[:-1]
-    for ending in ("ing", "ed", "ly"):
-        root = word[: -len(ending)]
-        if word.endswith(ending) and len(root) > 2 and _VOWEL.search(root):
-            word = root[:-1] if root[-1] == root[-2] and root[-1] not in "lsz" else root
+    """A word without the endings that its language cuts, so that its forms meet; others are left alone.
+
+    >>> stem("wishes"), stem("planned"), stem("Zürich")
+    ('wish', 'plan', 'Zürich')
+    """
+    for kind, steps in _endings():
+        if kind.fullmatch(word):
+            for step in steps:
+                found = next(((cut, form) for ending, form in step if (cut := ending.fullmatch(word))), None)
+                word = found[0].expand(found[1]) if found else word
             break
-    if len(word) > 3 and word.endswith("e"):
-        word = word[:-1]
-    if len(word) > 2 and word.endswith("y"):
-        word = word[:-1] + "i"
     return word
+
+
+_Step = tuple[tuple[re.Pattern[str], str], ...]
+
+
+@functools.cache
+def _endings() -> tuple[tuple[re.Pattern[str], tuple[_Step, ...]], ...]:
+    """Of each language that cuts endings the words that are its, and its steps: of each the first that fits is taken.
+
+    A word stands alone here, so its letters tell whose it is; what no other language claims is the default's.
+    """
+    languages = sorted(tongues.known().values(), key=lambda tongue: tongue.code == tongues.DEFAULT)
+    tables = [tongue.table("words").get("endings") for tongue in languages]
+    return tuple(
+        (
+            re.compile(table["of"]),
+            tuple(tuple((re.compile(ending), form) for ending, form in step) for step in table["steps"]),
+        )
+        for table in tables
+        if table
+    )
 
 
 @lru_cache(maxsize=_WORDS_KEPT)
@@ -156,10 +169,10 @@ def _pieces(chunk: str) -> tuple[str, ...]:
         return (*_pieces(plain), *(part + mark for part in named))
     if "'" in chunk or "’" in chunk:
         little, _, word = chunk.replace("’", "'").partition("'")
-        if little.casefold() in _elided() and word.casefold() not in {"s", ""}:
+        if little.casefold() in _elided() and word.casefold() not in _hung():
             return _pieces(word)
         head, _, tail = chunk.replace("’", "'").rpartition("'")
-        if tail.lower() in {"s", ""}:
+        if tail.lower() in _hung():
             return _pieces(head) if head else ()
         if _SEPARATORS.sub("", chunk).isalpha():
             chunk = _APOSTROPHES.sub("", chunk)
@@ -186,6 +199,12 @@ def _elided() -> frozenset[str]:
         for tongue in tongues.known().values()
         for word in tongue.table("language").get("elided", "").split()
     )
+
+
+@functools.cache
+def _hung() -> frozenset[str]:
+    """What an apostrophe hangs on a word and says nothing by itself ("Ann's"); nothing at all is such, too."""
+    return tongues.every_word("words", "hung") | {""}
 
 
 def _word(run: str) -> Iterable[str]:
