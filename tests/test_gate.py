@@ -93,6 +93,26 @@ def test_the_first_note_of_a_memory_is_told(tmp_path, person):
     world.close()
 
 
+def test_what_new_users_asked_first_comes_out_right(tmp_path):
+    """One talk with a helper, one note of a person: a courtesy before the answer, a script the model cannot read."""
+    folder = minilm.installed(config.models_dir())
+    if folder is None or minilm.missing_packages():
+        pytest.skip("the local model is not installed")
+    world = SearchWorld(tmp_path, MiniLM(folder))
+    bakery = "I run a bakery in Ghent and I hate raisins."
+    ana = Scope(Space(), "user", "ana")
+    world.say("s1", [("ana", "Hi there."), ("assistant", "Nice to meet you, Ana."), ("ana", bakery)], ana, roles={"assistant": "assistant"})  # fmt: skip
+    for query in ("what does Ana do for a living", "what food does she dislike", "what do I hate"):
+        assert world.ask(query, user_id="ana", evidence=3).evidence[0].text == bakery, query
+    wei, note = Scope(Space(), "user", "wei"), "我对花生过敏。"
+    world.say("s2", [("wei", note)], wei)
+    world.say("s3", [("wei", "ฉันชอบกินข้าวผัด")], wei)
+    asked = {"user_id": "wei", "evidence": 3}
+    assert world.ask("伟对什么过敏", **asked).evidence[0].text == note
+    assert not world.ask("ราคาทองวันนี้", **asked, for_injection=True).evidence
+    world.close()
+
+
 def test_the_bar_falls_with_the_number_of_rows_and_no_lower_for_what_is_asked_all_day():
     """The same row answers more surely among few; questions about nobody here get half of that, many rows nothing."""
     near, covered = np.array([0.3], np.float32), np.array([0.0], np.float32)

@@ -64,6 +64,7 @@ def test_material_gives_no_fact(who: str, text: str):
         ([SURE, ("Sam", "I'm studying Euclid's Elements Book I.")], ["Sam: I'm studying Euclid's Elements Book I."]),
         ([("Tim", "So?"), ("John", "I've been playing The Witcher 3. I'm totally hooked on the choices.")], ["John: I've been playing The Witcher 3."]),
         ([("Dave", "So?"), ("Tim", "I'm a huge fan.")], []),
+        ([("Dave", "So?"), ("Sam", "I will take Evan's advice.")], []),
         ([("Dave", "So?"), ("Tim", "I was hooked and wanted to learn more.")], []),
         ([("Tim", "Do you have any big goals for your basketball career?"), ("John", "Definitely! Winning a championship is my number one goal.")], ["John: Winning a championship is my number one goal."]),
         ([("Tim", "Hi"), ("John", "I saw the Finals game in Boston a few years back.")], ["John: I saw the Finals game in Boston a few years back."]),
@@ -159,11 +160,24 @@ def test_facts_and_plans_belong_to_whom_they_are_about():
 
 @pytest.mark.parametrize(
     "text",
-    ["I will take your advice.", "We'll have to check some out.", "I'm going to need some new shoes after all these games though.", "Someday I want to see Rome."],
+    ["I will take your advice.", "I'll take Evan's advice.", "We'll have to check some out.", "I'm going to need some new shoes after all these games though.", "Someday I want to see Rome."],
 )  # fmt: skip
 def test_small_talk_is_no_plan(text: str):
     """Foresight is what has a day or binds someone."""
     assert foresights_of(said(("Tim", "Hi"), ("John", text)), UTC) == []
+
+
+def test_what_comes_up_often_is_no_trait():
+    """Four sentences with dogs in them say nothing of a person but what each of them says."""
+    lines = [
+        "I walked the dogs on Monday.",
+        "The dogs are asleep.",
+        "We washed the dogs in Porto.",
+        "Dogs bark a lot.",
+    ]
+    claims = claims_of(statements_of(said(*[("Sam", line) for line in lines]), UTC), "sam")
+    assert all(claim.evidence.rstrip(".") in " ".join(lines) for claim in claims)
+    assert not any("comes up" in claim.description for claim in claims)
 
 
 def test_a_meeting_gives_its_decisions_tasks_and_figures():

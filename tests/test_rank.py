@@ -173,6 +173,32 @@ def test_standout_is_calm_with_few_rows():
     assert len(standout(np.zeros(0, np.float32), 0, 1)) == 0
 
 
+@pytest.mark.parametrize(
+    ("asked", "first", "last"),
+    [
+        ("What did Evan do in the second week of November?", "2025-11-08", "2025-11-14"),
+        ("Where was Sam at Christmas 2023?", "2023-12-25", "2023-12-25"),
+        ("What did Calvin buy in the summer of 2022?", "2022-06-01", "2022-08-31"),
+        ("What did we sell last quarter?", "2026-01-01", "2026-03-31"),
+        ("What happened between 3 and 7 May 2023?", "2023-05-03", "2023-05-07"),
+        ("Who came two weekends ago?", "2026-05-23", "2026-05-24"),
+        ("Who came over the weekend of 8 July 2023?", "2023-07-03", "2023-07-09"),
+    ],
+)
+def test_a_question_names_its_days(world, asked, first, last):
+    """Weeks of a month, holidays, seasons, quarters and ranges are read as the days they are, and as nothing else."""
+    world.say("s1", PAIR)
+    ends = [tuple(date.fromordinal(day + date(1970, 1, 1).toordinal()) for day in days) for days in question(world, asked).days]  # fmt: skip
+    assert ends == [(date.fromisoformat(first), date.fromisoformat(last))]
+
+
+@pytest.mark.parametrize("asked", ["At what time did we leave?", "Which day did we meet?", "When Evan get back from Rome?"])  # fmt: skip
+def test_a_question_for_a_time_is_seen_as_one(world, asked):
+    """However it is put, and however its grammar is."""
+    world.say("s1", PAIR)
+    assert question(world, asked).wants_time
+
+
 def test_days_match_softly():
     """On the day, told within ten days after it, in that month, or not at all."""
     day = date(2026, 5, 7).toordinal() - date(1970, 1, 1).toordinal()

@@ -84,6 +84,7 @@ _AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
 MAX_TERMS = 8192
 _DAY_MS = 86_400_000
+_LONGEST_RANGE = 93
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ def _named_senders(about: About) -> dict[int, tuple[str, ...]]:
 
 
 def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:
-    """Day ranges of up to two months that the query names.
+    """Day ranges of up to a season or a quarter that the query names.
 
     "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered. Where a
     question leaves two readings the one in the past is taken: that is what a memory is asked for.
@@ -206,7 +207,7 @@ def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tu
     for mention in dates.mentions(query[:2000], now.astimezone(zone), lean=-1):
         if not any(ch.isdigit() for ch in mention.words) and not _MONTH.search(mention.words):
             found.append((mention.start, mention.end))
-    return tuple((_number(a), _number(b)) for a, b in found if (b - a).days <= 62)
+    return tuple((_number(a), _number(b)) for a, b in found if (b - a).days <= _LONGEST_RANGE)
 
 
 _MONTH = re.compile("|".join(spans.MONTHS), re.IGNORECASE)
