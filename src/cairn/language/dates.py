@@ -614,6 +614,9 @@ def _year_near(month: int, first: int, last: int, how: _Reading) -> int | None:
     """The year of a day and a month: the next one where the sentence looks ahead, the last where it looks back."""
     today = how.today
     options = [y for y in (today.year - 1, today.year, today.year + 1) if spans.exists(y, month, last)]
+    # What was done tomorrow was hardly done a year ago: the clock is a day off, here or where it was said.
+    if not how.lean and any((date(y, month, first) - today).days == -how.way for y in options):
+        return None
     if how.way > 0:
         return min((y for y in options if date(y, month, last) >= today), default=None)
     if how.way < 0:
