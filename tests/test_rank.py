@@ -11,6 +11,7 @@ from cairn.index.corpus import ONLY_ASKS, QUESTION, text_flags
 from cairn.index.embedding_text import message_text, question_text, spoken_names
 from cairn.language import asking
 from cairn.retrieval.rank import (
+    LateMatches,
     Legs,
     date_match,
     mean_of_best,
@@ -20,6 +21,7 @@ from cairn.retrieval.rank import (
     standout,
     talk_of,
     top,
+    with_before,
 )
 from cairn.retrieval.search import SearchRequest
 from tests.world import ALICE, NOON, SearchWorld
@@ -197,6 +199,28 @@ def test_a_question_for_a_time_is_seen_as_one(world, asked):
     """However it is put, and however its grammar is."""
     world.say("s1", PAIR)
     assert question(world, asked).wants_time
+
+
+def test_a_turn_is_read_with_the_two_before_it(world):
+    """What "it" is was said two turns ago; never across sessions, and not where an assistant speaks."""
+    world.say("s1", [("maria", "coconut ice"), ("john", "how was it"), ("maria", "super good"), ("john", "ok")])
+    world.say("s2", [("maria", "again"), ("john", "never")])
+    world.say("s3", [("maria", "coconut"), ("assistant", "noted"), ("maria", "good")], roles={"assistant": "assistant"})  # fmt: skip
+    talk = talk_of(world.index.corpus(ALICE))
+    every = np.arange(len(talk))
+    matches = np.random.default_rng(7).random((len(talk), 3)).astype(np.float32)
+    weights = np.array([0.5, 0.3, 0.2], np.float32)
+    found = LateMatches(every, matches, weights).features(talk, every)["late_context"]
+    for place in every:
+        heard = matches[place]
+        for back, share in ((1, 0.9), (2, 0.8)):
+            before = place - back
+            if before >= 0 and talk.segment[before] == talk.segment[place] and talk.among_people[place]:
+                heard = np.maximum(heard, np.float32(share) * matches[before])
+        assert found[place] == pytest.approx(float(heard @ weights)), place
+    assert 0 < talk.among_people.sum() < len(talk)
+    last = np.array([2, 3])
+    assert with_before(talk, last).tolist() == [0, 1, 2, 3]
 
 
 def test_days_match_softly():
