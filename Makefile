@@ -61,8 +61,8 @@ format: $(VENV)/.ready ## format and mend what ruff can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup     ## benchmarks; PART=notes|capture|indexing|search|http|strategies|extraction|keeping|agents|project|locomo|transfer for one
-	@$(BIN)/python -m benchmarks $(PART) $(if $(MODEL),--model $(MODEL))
+bench: setup     ## benchmarks; DATA=PATH for locomo and transfer; PART=notes|capture|indexing|search|http|strategies|extraction|keeping|agents|project|locomo|transfer for one
+	@$(BIN)/python -m benchmarks $(PART) $(if $(DATA),--data $(DATA)) $(if $(MODEL),--model $(MODEL))
 
 chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... PART=... SOAK=1 KILLS=...
 	@$(BIN)/python -m tests.chaos

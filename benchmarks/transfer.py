@@ -45,6 +45,7 @@ from cairn.retrieval.answers import tokens_of
 ASKED, BUDGET = 20, 500
 PROMPT_TOKENS = 800
 FOREIGN = 40  # questions of other memories that each memory is asked
+UNRELATED = 2  # memories of each kind that are asked what has nothing to do with them
 MEASURES = ("R@5", "R@10", "hit@10", "MRR", "R@500t")
 _START = 1_760_000_000_000
 
@@ -296,6 +297,13 @@ def measure(kind: str, memories: Sequence[Memory], client: Client, embedder: Any
     out["categories"] = {cat: means(ones) for cat, ones in by_cat.items() if cat}
     out["gate"] = {"answerable": statistics.fmean(let_in), "foreign_asked": len(foreign)}
     out["gate"] |= {"foreign": statistics.fmean(foreign)} if foreign else {}
+    # What is asked all day, of memories as large as they are: in the small ones of `silence` little is near by chance.
+    out["gate"]["unrelated"] = {
+        language: statistics.fmean(
+            answered(served, memory, text) for memory in memories[:UNRELATED] for text in kept.unrelated
+        )
+        for language, kept in EVERY.items()
+    }
     out["empty_prompts"] = statistics.fmean(empty)
     return out
 
@@ -417,8 +425,10 @@ def worst(table: Mapping[str, Any], quiet: Mapping[str, Any]) -> dict[str, float
     if foreign:
         out["foreign answered"] = max(foreign)
     out["empty prompts"] = max(row["empty_prompts"] for row in table.values())
-    if quiet:
-        out["unrelated answered"] = max(one["unrelated_answered"] for one in quiet.values())
+    unrelated = [one["unrelated_answered"] for one in quiet.values()]
+    unrelated += [share for row in table.values() for share in row["gate"].get("unrelated", {}).values()]
+    if unrelated:
+        out["unrelated answered"] = max(unrelated)
     return out
 
 
@@ -431,6 +441,7 @@ def _tell(kind: str, row: Mapping[str, Any]) -> None:
     gate = row["gate"]
     print(
         f"  gate: answerable {gate['answerable']:.3f}, of another memory {gate.get('foreign', float('nan')):.3f} of"
-        f" {gate['foreign_asked']}; prompts of {PROMPT_TOKENS} tokens empty {row['empty_prompts']:.3f}",
+        f" {gate['foreign_asked']}; prompts of {PROMPT_TOKENS} tokens empty {row['empty_prompts']:.3f}; unrelated"
+        + "".join(f" {language} {share:.3f}" for language, share in gate["unrelated"].items()),
         flush=True,
     )

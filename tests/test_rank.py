@@ -203,7 +203,9 @@ def test_a_question_for_a_time_is_seen_as_one(world, asked):
 
 def test_a_turn_is_read_with_the_two_before_it(world):
     """What "it" is was said two turns ago; never across sessions, and not where an assistant speaks."""
-    world.say("s1", [("maria", "coconut ice"), ("john", "how was it"), ("maria", "super good"), ("john", "ok")])
+    world.say(
+        "s1", [("maria", "coconut ice"), ("john", "how was it"), ("maria", "super good"), ("john", "ok")]
+    )
     world.say("s2", [("maria", "again"), ("john", "never")])
     world.say("s3", [("maria", "coconut"), ("assistant", "noted"), ("maria", "good")], roles={"assistant": "assistant"})  # fmt: skip
     talk = talk_of(world.index.corpus(ALICE))
