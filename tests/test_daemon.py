@@ -251,7 +251,7 @@ def test_vectors_wait_for_people_and_come_in_small_batches_beside_them(live, mon
 def test_open_talk_wakes_no_embedder_beside_people_but_a_note_and_a_question_do(live, monkeypatch):
     """An add does not share the processor with the vectors of the one before."""
     monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
-    world, daemon = live(step_aside=lambda: True)
+    world, daemon = live(step_aside=lambda: True, is_busy=lambda _seconds: True)
     asked, embed = [], world.indexer.embed
     monkeypatch.setattr(world.indexer, "embed", lambda limit, **of: asked.append(limit) or embed(limit, **of))
     until(lambda: daemon.health()["indexing"])

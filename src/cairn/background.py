@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cairn.daemon import Chore, Daemon, TroubleLog
+from cairn.daemon import QUIET_SECONDS, Chore, Daemon, TroubleLog
 from cairn.errors import CairnError
 from cairn.parts import Parts, Stage
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from cairn.strategies.engine import Engine
 
 _log = logging.getLogger("cairn")
-
-QUIET_SECONDS = 0.03  # vectors and chores wait until nobody has asked for so long: calls come in rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ WORKERS = (
     Worker(
         "embed",
         "makes vectors, then brings the tables of LanceDB up to date",
-        "rows without a vector are there; for talk that goes on, when nobody is served",
+        "rows without a vector are there; for talk that goes on, a second after the last call",
         gives_way="before each batch, and batches are smaller beside calls",
     ),
     Worker(
@@ -164,7 +162,7 @@ def start(parts: Parts) -> None:
         scan_seconds=parts.settings.index.scan_seconds,
         follow=parts.folder,
         step_aside=partial(parts.engine.step_aside, QUIET_SECONDS),
-        is_busy=partial(parts.engine.is_busy, QUIET_SECONDS),
+        is_busy=parts.engine.is_busy,
         chores=[Chore(task.name, task.every_seconds, partial(task.run, parts)) for task in CHORES],
     )
     parts.daemon.start()

@@ -7,9 +7,9 @@
                        chores thread ──> what is due, one after another (the table is in background.py)
 
 A note that was written is indexed at once. Talk that is still going on is taken in at the first poll at which nobody is
-being served, half a second's worth together at most, and gets its vectors when nobody is: an add that had to share the
-interpreter with the indexing of the one before would take three times as long. Whoever searches or waits for it ends the
-waiting.
+being served, half a second's worth together at most, and gets its vectors once nobody was for a second: an add that had to
+share the interpreter with the indexing of the one before would take three times as long. Whoever searches or waits for it
+ends the waiting.
 
 Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
 which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 PUT_OFF_SECONDS = 0.5
+QUIET_SECONDS = 0.03  # calls come in rows
+TALK_QUIET_SECONDS = 1.0
 TAKE_OVER_SECONDS = 0.5
 MAINTAIN_SECONDS = 60.0
 REWATCH_SECONDS = (1.0, 60.0)
@@ -89,7 +91,7 @@ class Daemon:
         chores: What else is due now and then.
         follow: Called by the embed thread when no vector is missing (tables of LanceDB).
         step_aside: Called before each batch of vectors and each chore; waits while people are served and says whether any were.
-        is_busy: Whether people are being served just now.
+        is_busy: Whether people are being served, or were within so many seconds.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Daemon:
         chores: Sequence[Chore] = (),
         follow: Callable[[], object] | None = None,
         step_aside: Callable[[], bool] = lambda: False,
-        is_busy: Callable[[], bool] = lambda: False,
+        is_busy: Callable[[float], bool] = lambda _seconds: False,
     ) -> None:
         self._indexer = indexer
         self._signals = signals
@@ -216,7 +218,8 @@ class Daemon:
                         woken = True
                     if moved and not put_off_until:
                         put_off_until = time.monotonic() + PUT_OFF_SECONDS
-                    waits = put_off_until and (not self._is_busy() or time.monotonic() >= put_off_until)
+                    quiet = not self._is_busy(QUIET_SECONDS)
+                    waits = put_off_until and (quiet or time.monotonic() >= put_off_until)
                     if woken or waits or self._failed_drains:
                         put_off_until = 0.0
                         self._drain()
@@ -312,16 +315,16 @@ class Daemon:
                 self._stop.wait(2.0)
 
     def _embed_all(self, *, notes: bool, talk: bool) -> bool:
-        """Give every row its vector; False where people are being served, and rows were left for later.
+        """Give every row its vector; False where people were served a moment ago, and rows were left for later.
 
-        Beside people only what is asked for is embedded: what was written, or also talk that goes on.
+        Until a second has passed only what is asked for is embedded: what was written, or also talk that goes on.
         """
         while not self._stop.is_set():
             busy = self._step_aside()
             talk = talk or self._vectors_wanted
-            if busy and not (notes or talk or self._vectors_due):
+            left = not talk and self._is_busy(TALK_QUIET_SECONDS)
+            if left and not (notes or self._vectors_due):
                 return False
-            left = busy and not talk
             if not self._indexer.embed(_EMBED_BESIDE_PEOPLE if busy else _EMBED_AT_ONCE, settled=left):
                 return not left
         return True

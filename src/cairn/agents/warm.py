@@ -27,8 +27,8 @@ from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
-from cairn.background import QUIET_SECONDS
 from cairn.config import load
+from cairn.daemon import QUIET_SECONDS
 from cairn.engines import spool
 from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
