@@ -94,6 +94,9 @@ def test_a_checkpoint_can_be_compared_and_restored_and_the_restore_undone(world)
     found = {item["entry"]: item["action"] for item in world.travelled.diff(first.id)}
     assert found == {one: "changed", two: "removed", three: "added"}
     assert "-Tea." in next(item for item in world.travelled.diff(first.id) if item["entry"] == one)["diff"]
+    world.add("Hail.")
+    assert {one["entry"]: one["action"] for one in world.travelled.diff(first.id, second.id)} == found
+    assert [one["action"] for one in world.travelled.diff(second.id)] == ["added"]
 
     world.travelled.restore(first.id)
     assert world.texts() == {one: "Tea.", two: "Rain."}

@@ -181,9 +181,14 @@ class AsyncMemory:
     ) -> dict[str, Any]:
         """How entries hang together, the newest links first: what replaces or contradicts what, what came of one talk."""
     async def diff(
-        self, target: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
+        self,
+        target: str,
+        *,
+        until: str | None = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> builtins.list[dict[str, Any]]:
-        """What is different now from a checkpoint or a time."""
+        """What is different now, or at a later checkpoint or time, from an earlier one."""
     async def doctor(self) -> builtins.list[dict[str, Any]]:
         """Look for trouble everywhere; each finding names the next step."""
     async def events(

@@ -156,11 +156,16 @@ class Time(Room):
         self,
         target: Annotated[str, says("a checkpoint, or a time with a zone", "chk-000001", low=1, high=100)],
         *,
+        until: Annotated[
+            str | None,
+            says("a later checkpoint or time; now where none is named", "chk-000002", low=1, high=100),
+        ] = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> list[dict[str, Any]]:
-        """What is different now from a checkpoint or a time."""
-        return self._recorded(Space(app_id, project_id)).diff(_checked(target))
+        """What is different now, or at a later checkpoint or time, from an earlier one."""
+        later = None if until is None else _checked(until)
+        return self._recorded(Space(app_id, project_id)).diff(_checked(target), later)
 
     @operation(
         writes=True,

@@ -442,12 +442,12 @@ COMMANDS = (
     ),
     Command(
         "diff",
-        "what changed since a checkpoint or a time",
+        "what changed since a checkpoint or a time, or between two",
         Time.diff,
         say_differences,
         positional={"target": ""},
         bare="differences",
-        examples=("cairn diff chk-000001",),
+        examples=("cairn diff chk-000001", "cairn diff chk-000001 --until chk-000002"),
     ),
     Command(
         "fold",

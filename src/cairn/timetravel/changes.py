@@ -336,9 +336,9 @@ class TimeTravel:
         texts = self.texts(list(picture.values()))
         return {key: texts[digest] for key, digest in picture.items() if digest in texts and key[1] != HEAD}
 
-    def diff(self, when: str | datetime) -> list[dict[str, Any]]:
-        """What differs between then and now, entry by entry, with a unified diff of the text."""
-        before, after = self.picture(when), self.picture()
+    def diff(self, when: str | datetime, until: str | datetime | None = None) -> list[dict[str, Any]]:
+        """What differs between then and a later time, or now, entry by entry, with a unified diff of the text."""
+        before, after = self.picture(when), self.picture(until)
         keys = sorted(
             key for key in {*before, *after} if key[1] != HEAD and before.get(key) != after.get(key)
         )
