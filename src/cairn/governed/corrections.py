@@ -12,7 +12,7 @@ from typing import Any
 from cairn.errors import Invalid
 from cairn.governed import gate
 from cairn.governed.access import Stat, born, is_evergreen, ref, score_at
-from cairn.governed.memories import HistoryLine, Keeper, check_fields, check_text
+from cairn.governed.memories import CONTRADICTS, HistoryLine, Keeper, check_fields, check_text
 from cairn.governed.records import UNTRUSTED, Record, stamp
 from cairn.types import Scope, Space, Verdict, with_texts
 
@@ -205,7 +205,10 @@ def restore(
 def promote(
     keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None, by: str = "human"
 ) -> dict[str, Any]:
-    """Promote a candidate. What came from an untrusted origin only a person can promote."""
+    """Promote a candidate. What came from an untrusted origin only a person can promote.
+
+    That it says otherwise than another memory is settled by it: whoever vouches for it has seen both.
+    """
     now = keeper.clock.now()
 
     def change(record: Record) -> Record:
@@ -215,7 +218,13 @@ def promote(
             )
         if not record.is_live:
             raise Invalid(f"{record.id} is archived; restore it first.", id=record.id)
-        return record.but(status="promoted", promoted_at=record.promoted_at or now, tier=min(record.tier, 2))
+        settled = None if record.write_gate_reason == CONTRADICTS else record.write_gate_reason
+        return record.but(
+            status="promoted",
+            promoted_at=record.promoted_at or now,
+            tier=min(record.tier, 2),
+            write_gate_reason=settled,
+        )
 
     return _change(keeper, space, memory_id, "promoted", change, scope=scope, by=by, told=("status", "tier"))
 

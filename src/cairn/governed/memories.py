@@ -527,6 +527,14 @@ class Keeper:
         with self.holding(scope), self._shelf(scope) as shelf:
             yield shelf
 
+    def opposed(self, scope: Scope, memory_id: str) -> Sequence[Record]:
+        """The live memories of a scope that say otherwise than one of them."""
+        found = self.find(scope.space, memory_id, scope=scope)
+        with self._shelf(scope) as shelf:
+            return (
+                [one for one in shelf.opposed(found.content) if one.id != found.id] if found.is_live else []
+            )
+
     def holding(self, scope: Scope) -> AbstractContextManager[None]:
         """The scope's lock alone, for changes that look at the entries themselves."""
         return self.locks.hold(f"gate {self.root.scope(scope).key}")

@@ -24,6 +24,7 @@ from cairn.operations.talk import LimitedTo
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
+    from cairn.governed.records import Record
     from cairn.index.corpus import Row
     from cairn.index.rows import Pages
     from cairn.parts import Parts
@@ -254,6 +255,10 @@ class Browse(Room):
             named = [one.removeprefix(f"{scope.owner}_") for one in _ids(inline.get(field))]
             rows = pages.find(scope, named) if named else []
             links[relation] = [card(row, self.settings.zone) for row in rows if row.entry_id != name]
+        if shown["kind"] == "memory":
+            opposed = parts.keeper.opposed(scope, shown["id"])
+            rows = pages.find(scope, [one.entry_id for one in opposed]) if opposed else []
+            links["contradicts"] = [card(row, self.settings.zone) for row in rows]
         return links
 
     @operation(http="GET /connections", answers=answers.ConnectionsData, allow=rules.seen)
@@ -281,7 +286,10 @@ class Browse(Room):
             pages = _pages(parts, one)
             page = pages.page(one, list(_TIED), where=where, limit=_MOST_READ, hidden=True)
             rows += pages.rows(one, page.rowids)
-        ties = sorted(_ties(rows), key=lambda tie: -max(tie[0].timestamp_ms, tie[1].timestamp_ms))[:limit]
+        ties = sorted(
+            _ties(rows, lambda row: parts.keeper.opposed(row.scope, row.id)),
+            key=lambda tie: -max(tie[0].timestamp_ms, tie[1].timestamp_ms),
+        )[:limit]
         tied = {row.id: row for tie in ties for row in tie[:2]}
         return {
             "entries": [card(row, zone) for row in sorted(tied.values(), key=lambda row: -row.timestamp_ms)],
@@ -350,7 +358,6 @@ _RELATIONS = {
     "came_from": "parent_id",
     "supersedes": "supersedes",
     "superseded_by": "superseded_by",
-    "contradicts": "contradicts",
 }
 
 
@@ -358,8 +365,8 @@ _TIED = ("episode", "memory", "agent_case", "agent_skill", "atomic_fact")
 _MOST_READ = 2000  # entries of one owner, the newest
 
 
-def _ties(rows: Sequence[Row]) -> list[tuple[Row, Row, str]]:
-    """Which of `rows` hang together, the newer of two first, and how."""
+def _ties(rows: Sequence[Row], opposed: Callable[[Row], Sequence[Record]]) -> list[tuple[Row, Row, str]]:
+    """Which of `rows` hang together, the newer of two first, and how; `opposed` tells what says otherwise."""
     named = {(row.scope, row.entry_id): row for row in rows}
     talks = {
         (row.scope.space, row.session_id): row for row in rows if row.kind == "episode" and row.session_id
@@ -371,17 +378,15 @@ def _ties(rows: Sequence[Row]) -> list[tuple[Row, Row, str]]:
             found.setdefault((row.id, other.id), (row, other, how))
 
     for row in rows:
-        for relation, how in (
-            ("supersedes", "replaces"),
-            ("superseded_by", "replaces"),
-            ("contradicts", "contradicts"),
-        ):
+        for relation in ("supersedes", "superseded_by"):
             for name in _ids(row.fields.get(relation)):
                 other = named.get((row.scope, name.removeprefix(f"{row.scope.owner}_")))
                 if relation == "superseded_by" and other is not None:
-                    tie(other, row, how)
+                    tie(other, row, "replaces")
                 else:
-                    tie(row, other, how)
+                    tie(row, other, "replaces")
+        for record in opposed(row) if row.fields.get("write_gate_reason") == "contradicts" else ():
+            tie(row, named.get((row.scope, record.entry_id)), "contradicts")
         if row.kind not in {"episode", "atomic_fact"} and row.session_id:
             tie(row, talks.get((row.scope.space, row.session_id)), "same talk")
     return list(found.values())
