@@ -257,8 +257,15 @@ def test_a_server_without_visitors_loads_no_page():
 def test_what_contradicts_is_reviewed(owner):
     """A memory that says otherwise than another comes up first."""
     owner.post("remember", content="The harbour office opens at nine.")
-    owner.post("remember", content="The harbour office does not open at nine.")
-    assert "says otherwise than another" in owner.get("/view/review")[1]
+    other = json.loads(owner.post("remember", content="The harbour office does not open at nine.")[1])["to"]
+    text = owner.get("/view/review")[1]
+    assert text.count("says otherwise than another") == 2
+    name = other.partition("id=")[2]
+    assert owner.post("keep", id=name)[0] == 200  # both may stand: who keeps one has seen the other
+    assert owner.get("/view/review")[1].count("says otherwise than another") == 1
+    assert "Contradicts" in owner.get(other)[1]
+    assert owner.post("archive", id=name)[0] == 200
+    assert "says otherwise than another" not in owner.get("/view/review")[1]
 
 
 def test_a_timeline_of_many_is_one(tmp_path):
@@ -378,6 +385,24 @@ def test_forgetting_is_looked_at_first(owner):
     status, text = owner.post("forget", id=name, sure="yes")
     assert status == 200 and "Receipt" in text and "blue stone" not in text
     assert owner.get(made)[0] == 404
+
+
+def test_a_visit_outlives_its_server(tmp_path):
+    """A cookie opens the page after a restart, with the same secret in its forms; *Leave* ends it for good."""
+    before = Visitors(tmp_path)
+    secret, visit = before.begin(is_owner=True)
+    headers = {b"host": b"127.0.0.1:8000", b"cookie": f"cairn_page_8000={secret}".encode()}
+    after = Visitors(tmp_path)
+    kept = after.of(headers)
+    assert kept is not None and kept.is_owner and kept.form == visit.form and secret not in kept.form
+    assert Visitors(tmp_path).of({**headers, b"cookie": b"cairn_page_8000=guess"}) is None
+    assert not any(secret in one.name or secret in one.read_text() for one in (tmp_path / "page").iterdir())
+    after.end(kept)
+    assert after.of(headers) is None and Visitors(tmp_path).of(headers) is None
+    digest = b"\x01" * 32
+    token, _ = before.begin(digest=digest)
+    found = Visitors(tmp_path).of({**headers, b"cookie": f"cairn_page_8000={token}".encode()})
+    assert found is not None and found.digest == digest and not found.is_owner
 
 
 def test_a_strategy_is_switched(owner, root):

@@ -118,6 +118,7 @@ def reword(desk: Desk, form: Form) -> Done:
 
 def merge(desk: Desk, form: Form) -> Done:
     """Make one of a candidate and a memory: the memory is replaced by the joint text, the candidate put away."""
+    begun = {name: _newest(desk, name) for name in (form.get("into", ""), form.get("id", ""))}
     verdict = desk.ask(
         Memories.supersede, id=form.get("into", ""), content=form.get("content", ""), reason=f"merged with {form.get('id', '')}"
     )  # fmt: skip
@@ -128,12 +129,15 @@ def merge(desk: Desk, form: Form) -> Done:
     made = verdict["memory"]["id"]
     if made != form.get("id"):
         desk.ask(Memories.archive, id=form.get("id", ""), reason=f"merged into {made}")
-    return Done("Merged into one.", desk.link("/view/review"))
+    begun[made] = begun.get(made, "")
+    undo = ",".join(change for name, since in begun.items() if (change := _undoing(desk, name, since)))
+    return Done("Merged into one.", desk.link("/view/review"), undo=undo)
 
 
 def restore(desk: Desk, form: Form) -> Done:
-    """Bring an entry back to what it was before one change, or everything to a checkpoint."""
-    plan = desk.ask(Time.restore, target=form.get("target", ""))["entries"]
+    """Bring an entry back to what it was before one change (or before several), or everything to a checkpoint."""
+    targets = form.get("target", "").split(",")
+    plan = [one for target in targets for one in desk.ask(Time.restore, target=target)["entries"]]
     said = (
         f"Restored {len(plan)} {'entry' if len(plan) == 1 else 'entries'}."
         if plan

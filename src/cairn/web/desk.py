@@ -74,6 +74,12 @@ class Desk:
         return [one for one in self.overview["owners"] if (one["app_id"], one["project_id"]) == here]
 
     @property
+    def spaces(self) -> list[str]:
+        """Every space this visitor may see something of, and this one."""
+        known = {f"{one['app_id']}/{one['project_id']}" for one in self.overview["owners"]}
+        return sorted(known | {self.space})
+
+    @property
     def space(self) -> str:
         """The name of this space."""
         return f"{self.app}/{self.project}"

@@ -25,6 +25,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from cairn.aio import AsyncMemory
 from cairn.errors import CairnError, Forbidden, Invalid, NotFound
+from cairn.retrieval.events import Notice
 from cairn.rights import Grant
 from cairn.types import Space
 from cairn.version import VERSION
@@ -95,7 +96,7 @@ class WebPages:
             if grant is None:
                 return self._page(request, "login.html", {"said": ""}, None, status=401)
             if path == "events":
-                return self._events()
+                return self._events(grant)
             request.state.operation, request.state.about = f"page {request.method} /{path}"[:80], {}
             if request.method == "POST":
                 return await self._act(request, path.removeprefix("do/"), visit, grant)
@@ -306,14 +307,16 @@ class WebPages:
 
     # ------------------------------------------------------------ word of changes
 
-    def _events(self) -> Response:
-        """A line for whatever changed. What it was a page asks for itself, with its own rights."""
+    def _events(self, grant: Grant) -> Response:
+        """A line for whatever changed of what this visitor may see. What it was a page asks for itself."""
         hub = self.memory.memory.parts.events
 
         async def stream() -> AsyncIterator[bytes]:
             loop, happened = asyncio.get_running_loop(), asyncio.Event()
 
-            def heard(_event: object) -> None:
+            def heard(event: Notice) -> None:
+                if not _hears(grant, event):
+                    return
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                     loop.call_soon_threadsafe(happened.set)
 
@@ -361,6 +364,18 @@ async def _form(request: Request) -> dict[str, Any]:
             fields[name] = await value.read()
             fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
     return fields
+
+
+def _hears(grant: Grant, event: Notice) -> bool:
+    """Whether a visitor may know that something happened there."""
+    try:
+        if event.scope is None:
+            grant.reach_space(event.space)
+        else:
+            grant.reach_scope(event.scope)
+    except Forbidden:
+        return False
+    return True
 
 
 def _uncached() -> dict[str, str]:

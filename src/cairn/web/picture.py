@@ -28,7 +28,7 @@ _MOST_BOWS = 60
 _PROJECT = "the project"
 _HIGH, _LEFT, _TOP = 30, 150, 34
 _ACROSS, _NARROWEST, _WIDEST = 780, 24, 60
-_MOST_THREADS, _THREAD_HIGH, _APART = 30, 44, 13
+_MOST_THREADS, _THREAD_HIGH, _APART = 30, 44, 36
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 

@@ -33,7 +33,36 @@ KINDS = {
     "agent_skill": "Skills",
     "profile": "Profiles",
 }
+# What the parts of a score are called on a card.
+PARTS = {
+    "cosine": "its meaning is near",
+    "bm25": "its words match",
+    "messages": "what was said matches",
+    "facts": "a fact of it matches",
+    "neighbours": "what was said around it is near",
+    "session": "its session is near",
+    "before": "what was said before it matches",
+    "talk": "the whole talk matches",
+    "length": "how long it is",
+    "form": "it only asks",
+    "author": "said by who is asked about",
+    "asker": "said by who asks",
+    "person": "said by a person",
+    "sole": "the only one with these words",
+    "many": "it tells of several things",
+    "time": "a time is in it",
+    "number": "a number is in it",
+    "date": "of the day asked about",
+}
 PAGE = 40
+# What a finding's next step says to run, and the form here that does the same.
+STEPS = {
+    "cairn doctor --fix": ("repair", "Mend it"),
+    "cairn cascade sync": ("sync", "Bring up to date"),
+    "cairn cascade fix --apply": ("retry", "Try again"),
+    "cairn consolidate": ("consolidate", "Plan a consolidation"),
+    "cairn sweep": ("sweep", "Plan a sweep"),
+}
 _MOST_BARS = 84
 _MOST_REVIEWED = 100
 _MOST_LOOKED = 500
@@ -58,6 +87,8 @@ def home(desk: Desk, query: Query) -> Shown:
             if asked
             else desk.tried(Knowledge.knowledge_search, query=words[:2000], top_k=5, include_content=True)
         )
+        for one in found["hits"]:
+            one["reasons"] = reasons(one.get("explain") or {})
         shown |= {
             "found": found,
             "wanted": marking.terms(words),
@@ -75,8 +106,17 @@ def home(desk: Desk, query: Query) -> Shown:
     }
     if not skip:
         named = {name: asked[name] for name in ("scope", "owner") if name in asked}
-        shown |= {"soon": desk.ask(Browse.upcoming, **named)["entries"][:6], "waiting": len(candidates(desk))}
+        shown |= {"soon": desk.ask(Browse.upcoming, **named)["entries"][:6], "waiting": len(waiting(desk)[0])}
     return "home.html", shown
+
+
+def reasons(explain: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The parts of a score in words, those that weigh most first."""
+    told = [
+        (name.removeprefix("part."), value) for name, value in explain.items() if name.startswith("part.")
+    ]
+    told.sort(key=lambda one: -abs(one[1]))
+    return [(PARTS.get(name, name), value) for name, value in told if abs(value) >= 0.005]
 
 
 def grown(days: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -152,6 +192,8 @@ def entry(desk: Desk, query: Query) -> Shown:
         place = {"scope": found["scope"], "owner": found["owner"]}
         shown["row"] = desk.ask(Memories.show, id=found["id"], **place)
         shown["why"] = desk.ask(Memories.why, id=found["id"], **place)["why"]
+        if shown["row"]["category"] == "procedure":
+            shown["record"] = desk.ask(Memories.procedure, id=found["id"], **place)
     return "entry.html", shown
 
 
@@ -179,9 +221,13 @@ def who(desk: Desk, query: Query) -> Shown:
     scope, owner = query.get("scope", "user"), query.get("owner", "")
     place = {"scope": scope, "owner": owner}
     parts: list[tuple[str, str, Any]] = []
+    ways = desk.ask(Memories.list, category="procedure", limit=20, **place)["memories"]
     for kind in ("memory", "episode", "atomic_fact", "agent_case", "agent_skill"):
         told = desk.ask(Browse.timeline, kind=kind, limit=8, **place)
-        if told["total"]:
+        if kind == "memory":  # procedures stand apart, with their record
+            told["entries"] = [one for one in told["entries"] if one["category"] != "procedure"]
+            told["total"] -= len(ways)
+        if told["total"] > 0:
             parts.append((kind, KINDS[kind], told))
     shown: dict[str, Any] = {"scope": scope, "owner": owner, "parts_of": parts, "profile": None, "core": None}
     shown["soon"] = desk.ask(Browse.upcoming, ahead=365, **place)["entries"][:12]
@@ -189,6 +235,7 @@ def who(desk: Desk, query: Query) -> Shown:
         shown["profile"] = _first(desk.ask(Recall.get, memory_type="profile", user_id=owner)["profiles"])
     if scope == "agent":
         shown["core"] = desk.tried(Memories.core, agent=owner)
+    shown["procedures"] = [desk.ask(Memories.procedure, id=one["id"], **place) for one in ways]
     return "who.html", shown
 
 
@@ -223,14 +270,19 @@ def _of_all(desk: Desk, **asked: Any) -> list[Mapping[str, Any]]:
 
 
 def review(desk: Desk, _query: Query) -> Shown:
-    """The inbox: what says otherwise than another memory first, then candidates."""
-    waiting = candidates(desk)
-    known = {one["id"] for one in waiting}
-    against = [
-        one for one in _of_all(desk, limit=_MOST_LOOKED) if one.get("write_gate_reason") == "contradicts"
-    ]
-    rows = [*against, *(one for one in waiting if one["id"] not in {row["id"] for row in against})]
-    return "review.html", {"rows": rows, "known": known}
+    """The inbox: what says otherwise than another memory first, with that other one, then candidates."""
+    rows, others = waiting(desk)
+    return "review.html", {"rows": rows, "others": others}
+
+
+def waiting(desk: Desk) -> tuple[list[Mapping[str, Any]], dict[str, list[Mapping[str, Any]]]]:
+    """The memories that wait for a person, and for each that says otherwise what it stands against."""
+    marked = [one for one in _of_all(desk, limit=_MOST_LOOKED) if one["write_gate_reason"] == "contradicts"]
+    others = {
+        one["id"]: desk.ask(Browse.linked, id=one["id"])["contradicts"] for one in marked[:_MOST_REVIEWED]
+    }
+    against = [one for one in marked if others.get(one["id"])]
+    return [*against, *(one for one in candidates(desk) if not others.get(one["id"]))], others
 
 
 # ---------------------------------------------------------------- the project
@@ -250,15 +302,19 @@ def project(desk: Desk, query: Query) -> Shown:
     shown["skills"] = (desk.tried(Memories.skills) or {"skills": []})["skills"]
     made = desk.tried(Time.checkpoints)
     shown["checkpoints"] = list(reversed(made["checkpoints"])) if made else None
-    shown["since"], shown["diff"] = query.get("diff", ""), None
+    shown["named"] = {one["id"]: one["label"] or one["id"] for one in shown["checkpoints"] or ()}
+    shown["since"], shown["until"], shown["diff"] = query.get("diff", ""), query.get("until", ""), None
     if shown["since"]:
-        shown["diff"] = desk.ask(Time.diff, target=shown["since"])["differences"]
+        later = {"until": shown["until"]} if shown["until"] else {}
+        told = desk.ask(Time.diff, target=shown["since"], **later)["differences"]
+        shown["diff"] = [{**one, "words": gist(one["diff"]) or one["entry"]} for one in told]
     path = query.get("path", "")
     shown["roots"], shown["path"] = desk.memory.settings.server.project_roots, path
     if path:
         shown["repo"], shown["trouble"] = desk.told(Repositories.project_status, path=path)
         if not shown["trouble"]:
-            more = {"before": query["before"]} if query.get("before") else {}
+            more = {name: query[name] for name in ("before", "after") if query.get(name)}
+            shown |= {"before": "", "after": ""} | more
             shown["story"], shown["trouble"] = desk.told(
                 Repositories.project_story, path=path, limit=30, **more
             )
@@ -266,6 +322,14 @@ def project(desk: Desk, query: Query) -> Shown:
         if asked and not shown["trouble"]:
             shown["answer"] = desk.ask(Repositories.project_query, path=path, question=asked)
     return "project.html", shown
+
+
+def gist(diff: str) -> str:
+    """The first words of a difference that a person would read: no mark, no heading, no field."""
+    said = (
+        line[1:].strip() for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}
+    )
+    return next((line[:160] for line in said if line and not line.startswith(("#", "<!--", "**"))), "")
 
 
 # ---------------------------------------------------------------- documents
@@ -299,6 +363,10 @@ def document(desk: Desk, query: Query) -> Shown:
     topics = found["topics"]
     wanted = query.get("topic") or (topics[0]["topic_id"] if topics else "")
     topic = desk.ask(Knowledge.knowledge_topic, topic_id=wanted) if wanted else None
+    if topic and not topic["content"].strip() and not query.get("topic") and len(topics) > 1:
+        topic = desk.ask(
+            Knowledge.knowledge_topic, topic_id=topics[1]["topic_id"]
+        )  # the first is a bare title
     return "document.html", {"found": found, "topic": topic}
 
 
@@ -315,11 +383,17 @@ def health(desk: Desk, query: Query) -> Shown:
     if status is not None:
         shown["strategies"] = desk.ask(Upkeep.strategies)["strategies"]
         shown["standing"] = desk.ask(Standing.status)
-        shown["findings"] = desk.ask(Upkeep.doctor)["findings"] if query.get("look") else None
+        found = desk.ask(Upkeep.doctor)["findings"] if query.get("look") else None
+        shown["findings"] = found and [{**one, "act": _step(one["next"])} for one in found]
+        shown["runs"] = (desk.tried(Memories.runs, limit=8) or {"runs": []})["runs"]
         shown["grown"] = grown(desk.ask(Browse.timeline, limit=1, days=True)["days"])
         shown["sizes"] = sized(shown["standing"]["sizes"])
         shown["failures"] = (desk.tried(Upkeep.failures) or {"failures": []})["failures"]
     return "health.html", shown
+
+
+def _step(words: str) -> tuple[str, str] | None:
+    return next((act for command, act in STEPS.items() if f"`{command}`" in words), None)
 
 
 def seen_as_picture(desk: Desk, query: Query) -> Shown:

@@ -3,7 +3,8 @@
 `cairn open` leaves the hash of a code in the server's folder of this machine, which only the owner of the root can write; the server
 that finds it there hands out a session and removes it. Who has a token of the server signs in with it and sees what
 it may see. Without either the page shows what the server shows to anybody, and changes nothing unless it was started
-with `--write`.
+with `--write`. A visit outlives the server: of its cookie a hash lies in that folder, and the token of its forms follows
+from the cookie, so what somebody typed while the server was away can still be sent.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from cairn.rights import OPEN, Grant, digest_of
 _CODE_SECONDS = 600.0
 _MOST_VISITS = 1000
 _IDLE_SECONDS = 14 * 24 * 3600.0
+_MARK_SECONDS = 3600.0
 
 
 def is_page(path: str) -> bool:
@@ -56,7 +58,7 @@ class Visit:
 
 
 class Visitors:
-    """The sessions of one server, in memory: a restart ends them all."""
+    """The sessions of the servers of one root, each a file named by the hash of its cookie."""
 
     def __init__(self, server_dir: Path, *, writes: bool = False) -> None:
         self.place = server_dir / "page"
@@ -73,11 +75,41 @@ class Visitors:
             key, _, value = piece.strip().partition("=")
             if key == name and value:
                 with self._guard:
-                    visit = self._visits.get(hashed(value))
-                    if visit is not None and time.monotonic() - visit.seen < _IDLE_SECONDS:
-                        visit.seen = time.monotonic()
+                    visit = self._visits.get(hashed(value)) or self._kept(value)
+                    if visit is not None and self._is_fresh(hashed(value), visit):
                         return visit
         return None
+
+    def _kept(self, secret: str) -> Visit | None:
+        """A visit that began before this server did."""
+        try:
+            file = self._file(hashed(secret))
+            told, seen = json.loads(file.read_text()), file.stat().st_mtime
+            visit = Visit(bytes.fromhex(told["digest"]), told["is_owner"] is True, _form_of(secret), seen)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        self._visits[hashed(secret)] = visit
+        return visit
+
+    def _is_fresh(self, key: bytes, visit: Visit) -> bool:
+        """Whether a visit goes on; its file is marked at most once an hour."""
+        idle = time.time() - visit.seen
+        if idle >= _IDLE_SECONDS:
+            self._end(key)
+            return False
+        if idle > _MARK_SECONDS:
+            visit.seen = time.time()
+            with contextlib.suppress(OSError):
+                os.utime(self._file(key))
+        return True
+
+    def _file(self, key: bytes) -> Path:
+        return self.place / f"visit-{key.hex()}"
+
+    def _end(self, key: bytes) -> None:
+        self._visits.pop(key, None)
+        with contextlib.suppress(OSError):
+            self._file(key).unlink(missing_ok=True)
 
     def grant(self, visit: Visit | None, grants: Sequence[Grant], *, guarded: bool) -> Grant | None:
         """What a visitor may do; None for nobody, who is asked to sign in where the server is `guarded` by tokens."""
@@ -91,26 +123,31 @@ class Visitors:
     def begin(self, *, digest: bytes = b"", is_owner: bool = False) -> tuple[str, Visit]:
         """A new visit, and the secret its cookie holds."""
         secret = secrets.token_urlsafe(32)
-        visit = Visit(digest, is_owner, secrets.token_urlsafe(24), time.monotonic())
+        key, visit = hashed(secret), Visit(digest, is_owner, _form_of(secret), time.time())
         with self._guard:
-            self._visits[hashed(secret)] = visit
+            self._visits[key] = visit
             while len(self._visits) > _MOST_VISITS:
-                self._visits.popitem(last=False)
+                self._end(next(iter(self._visits)))
+            with contextlib.suppress(OSError):  # without a file the visit ends with the server
+                self._make_place()
+                self._drop_old("visit-*", _IDLE_SECONDS)
+                handle = os.open(self._file(key), os.O_CREAT | os.O_WRONLY, 0o600)
+                with os.fdopen(handle, "w") as file:
+                    json.dump({"digest": digest.hex(), "is_owner": is_owner}, file)
         return secret, visit
 
     def end(self, visit: Visit) -> None:
         """Forget a visit: its cookie opens nothing any more."""
         with self._guard:
             for key in [key for key, one in self._visits.items() if one is visit]:
-                del self._visits[key]
+                self._end(key)
 
     # ------------------------------------------------------------ one-time links
 
     def offer(self) -> str:
         """A code that opens the page once, within ten minutes, at whichever server serves this root."""
         code = secrets.token_urlsafe(24)
-        os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
-        self.place.mkdir(mode=0o700, exist_ok=True)
+        self._make_place()
         handle = os.open(
             self.place / f"code-{hashed(code).hex()}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600
         )
@@ -119,24 +156,30 @@ class Visitors:
 
     def take(self, code: str) -> bool:
         """Whether a code was offered and not used yet; whoever takes it is the only one."""
-        now = time.time()
-        with contextlib.suppress(FileNotFoundError):
-            for one in self.place.glob("code-*"):
-                if now - one.stat().st_mtime > _CODE_SECONDS:
-                    one.unlink(missing_ok=True)
+        self._drop_old("code-*", _CODE_SECONDS)
         try:
             (self.place / f"code-{hashed(code).hex()}").unlink()
         except OSError:
             return False
         return True
 
+    def _make_place(self) -> None:
+        os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
+        self.place.mkdir(mode=0o700, exist_ok=True)
+
+    def _drop_old(self, pattern: str, seconds: float) -> None:
+        now = time.time()
+        with contextlib.suppress(FileNotFoundError):
+            for one in self.place.glob(pattern):
+                if now - one.stat().st_mtime > seconds:
+                    one.unlink(missing_ok=True)
+
     # ------------------------------------------------------------ where the server is
 
     def announce(self, address: str) -> None:
         """Leave word where this root is served, for `cairn open`."""
         with contextlib.suppress(OSError):
-            os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
-            self.place.mkdir(mode=0o700, exist_ok=True)
+            self._make_place()
             (self.place / "server.json").write_text(json.dumps({"address": address, "pid": os.getpid()}))
 
     def leave(self) -> None:
@@ -151,6 +194,11 @@ class Visitors:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def _form_of(secret: str) -> str:
+    """What the forms of a visit carry: it follows from the cookie, and tells nothing of it."""
+    return hmac.new(secret.encode(), b"form", "sha256").hexdigest()
 
 
 def cookie_name(headers: Mapping[bytes, bytes]) -> str:

@@ -20,6 +20,39 @@ function localTimes(from = document) {
   }
 }
 
+// The server sorts entries into days of its own zone: here each goes under the reader's day.
+function localDays(box = $("#timeline")) {
+  if (!box) return;
+  let list = null, last = "";
+  for (const section of $$(".day", box)) {
+    let used = false;
+    for (const line of $$(".line", section)) {
+      const told = $("time[datetime*=T]", line), then = told && new Date(told.dateTime);
+      const start = then && new Date(then.getFullYear(), then.getMonth(), then.getDate());
+      const key = String(start);
+      if (key !== last) {
+        const home = used ? section.cloneNode(true) : section;
+        if (used) { $(".lines", home).replaceChildren(); list.parentNode.after(home); }
+        if (start) dated(home, start);
+        [list, last, used] = [$(".lines", home), key, true];
+      }
+      if (line.parentNode !== list) list.append(line);
+    }
+    if (!used) section.remove();
+  }
+}
+
+function dated(section, start) {
+  const time = $("h2 time", section), link = $("h2 a", section), end = new Date(start);
+  if (!time || start.getTime() === new Date(time.dateTime + "T00:00").getTime()) return;
+  end.setDate(end.getDate() + 1);
+  const to = new URL(link.href);
+  to.searchParams.set("since", start.toISOString());
+  to.searchParams.set("until", end.toISOString());
+  link.href = to.pathname + to.search;
+  time.textContent = day.format(start);
+}
+
 // ---------------------------------------------------------------- word of changes
 
 async function fetched(url) {
@@ -31,10 +64,12 @@ async function fetched(url) {
 let refreshing = false;
 let again = false;
 
+// What somebody is writing is never replaced by what the server has.
+const typed = (box) => $$("textarea, input:not([type=hidden])", box).some((one) => one.value !== one.defaultValue);
+
 async function refresh() {
   const parts = $$("[data-live][id], [data-wait]");
-  const busy = document.activeElement?.closest("form.edit, form.remember, details[open] form");
-  if (!parts.length || busy || document.body.dataset.grown) return;
+  if (!parts.length || document.body.dataset.grown) return;
   if (refreshing) { again = true; return; }
   refreshing = true;
   try {
@@ -43,8 +78,10 @@ async function refresh() {
       const fresh = news.getElementById(old.id);
       if (fresh) {
         localTimes(fresh);
-        if (fresh.innerHTML !== old.innerHTML && !old.contains(document.activeElement)) old.replaceWith(document.adoptNode(fresh));
-      } else location.reload();
+        if (old.id === "timeline") localDays(fresh);
+        const held = typed(old) || old.contains(document.activeElement);
+        if (fresh.innerHTML !== old.innerHTML && !held) old.replaceWith(document.adoptNode(fresh));
+      } else if (!typed(document)) location.reload();
     }
     if (!$("[data-wait]", news)) $$("[data-wait]").forEach((one) => one.remove());
   } catch { /* the stream says when the server is away */ }
@@ -54,13 +91,30 @@ async function refresh() {
 
 function listen() {
   const away = $("#away");
-  let timer;
-  const source = new EventSource("/view/events");
-  source.addEventListener("open", () => { if (away && !away.hidden) { away.hidden = true; refresh(); } });
-  source.addEventListener("error", () => { if (away) away.hidden = false; });
-  source.addEventListener("changed", () => { clearTimeout(timer); timer = setTimeout(refresh, 250); });
+  let timer, source;
+  const start = (missed) => {
+    source = new EventSource("/view/events");
+    source.addEventListener("open", () => { if (missed || !away.hidden) { missed = false; away.hidden = true; refresh(); } });
+    source.addEventListener("error", () => {
+      away.hidden = false;
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => start(true), 2000);
+    });
+    source.addEventListener("changed", () => { clearTimeout(timer); timer = setTimeout(refresh, 250); });
+  };
+  start(false);
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  // A browser gives a host few connections: a tab that nobody looks at holds none.
+  document.addEventListener("visibilitychange", () => {
+    source.close();
+    if (!document.hidden) start(true);
+  });
+  addEventListener("submit", (event) => {
+    if (away.hidden) return;
+    event.preventDefault();
+    event.stopPropagation();
+    toast("The server does not answer: nothing was sent, and what you wrote stays here.");
+  }, true);
 }
 
 // ---------------------------------------------------------------- older entries as one scrolls
@@ -76,6 +130,7 @@ function grow() {
       localTimes(news);
       document.body.dataset.grown = "1";
       $("#timeline").append(...$$("#timeline > *", news));
+      localDays();
       const next = $("a.older", news);
       if (next) { older.href = next.getAttribute("href"); grow(); } else older.remove();
     } catch { /* the link is still there */ }
@@ -208,6 +263,8 @@ addEventListener("keydown", (event) => {
 });
 
 localTimes();
+localDays();
+for (const one of $$(".wide")) one.scrollLeft = one.scrollWidth; // the newest is at the right
 grow();
 inbox();
 if ($("nav")) listen();
