@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 
 from cairn.config import load
 from cairn.memory import Memory
+from cairn.notes.notebook import Draft
+from cairn.types import Scope, Space
 from cairn.web.visitors import Visitors
 from tests.surfaces.served import serving
 from tests.waiting import until
@@ -61,6 +63,15 @@ def fill(root, *, candidates=0):
         old = memory.remember("We indent with tabs.", "convention").memory["id"]
         memory.memories.supersede(old, "We indent with spaces.", reason="a new formatter")
         memory.knowledge_upload("Winds", "# Winds\n\nThe mistral blows from the north.\n")
+        way = memory.remember("Publish the tables", "procedure", "agent", "helper", trigger="an almanac is out", procedure="1. Parse.\n2. Compare.").memory  # fmt: skip
+        memory.memories.outcome(
+            way["id"], success=True, reason="all days agree", scope="agent", owner="helper"
+        )
+        memory.remember("The chandler is open on Sundays.", project_id="acme")
+        memory.checkpoint("before the gale")
+        memory.remember("The gale took the east mooring.", "fact")
+        memory.checkpoint("after the gale")
+        memory.remember("The mooring was laid anew.", "fact")
         for n in range(candidates):
             memory.remember(
                 f"{['Amber', 'Birch', 'Cedar', 'Dogwood', 'Elder', 'Fir', 'Gorse'][n]} is what build {n} is called.",
@@ -329,14 +340,250 @@ def rebuilding(browser, root):
 
 
 def server_gone(browser, root):
-    """A server that went away is told of; once it is back the page goes on."""
+    """A server that went away is told of; once it is back the page goes on by itself, and nothing typed is lost."""
     with serving(root, env=ENV) as server:
-        page = visitor(browser, server.port, root)
-        port = server.port
-        page.wait_for_load_state("load")
-    page.wait_for_selector("#away:not([hidden])")
+        page, port = visitor(browser, server.port, root), server.port
+        page.goto("/")
+        page.fill("#content", "The anchor light is broken.")
+        page.focus("#q")
+        other = page.context.new_page()
+        other.goto("/")
+        open_entry(other, "boat")
+        other.click("a.button:has-text('Edit')")
+        source = other.input_value("#source").replace("Petrel", "Puffin")
+        other.fill("#source", source)
+    for tab in (page, other):
+        tab.bring_to_front()
+        tab.wait_for_selector("#away:not([hidden])")
+        assert "does not answer" in tab.inner_text("#away")
+    page.click("form.remember button")
+    page.wait_for_selector("#toast:has-text('nothing was sent')")
+    with Memory(load(root, **QUIET), background=False) as memory:
+        memory.remember("The pump was mended meanwhile.")
+        memory.sync()
     with serving(root, env=ENV, port=port):
         page.wait_for_selector("#away", state="hidden")
+        page.wait_for_selector("#timeline >> text=pump was mended")
+        assert page.input_value("#content") == "The anchor light is broken."
+        page.click("form.remember button")
+        page.wait_for_selector("article.entry h1:has-text('anchor light')")
+        other.wait_for_selector("#away", state="hidden")
+        assert other.input_value("#source") == source
+        other.click("button:has-text('Save')")
+        other.wait_for_selector("text=Saved.")
+        assert "Puffin" in other.inner_text(".body")
+
+
+def tokens(browser, root):
+    """Nobody, one who only reads, and one owner: what a token may not see is nowhere, and what it may not do is not offered."""
+    names = {"all": "", "reader": " r", "bo": " rw owner=bo"}
+    secrets = {name: f"{name}-0123456789abcdef" for name in names}
+    env = ENV | {"CAIRN_SERVER__TOKENS": ";".join(secrets[name] + reach for name, reach in names.items())}
+    with serving(root, "--write", env=env) as server:
+        views = [*VIEWS, "/?q=boat+sister+deploys+tide", "/view/health?look=1"]
+        tabs = {name: visitor(browser, server.port) for name in ("nobody", *names)}
+        for name in names:
+            tabs[name].goto("/")
+            tabs[name].fill("#token", secrets[name])
+            tabs[name].click("button:has-text('Sign in')")
+            tabs[name].wait_for_selector("nav")
+        every = tabs["all"]
+        every.goto("/?q=boat")
+        alices = every.locator(".card a.title").first.get_attribute("href")
+        deep = [alices, alices.replace("/entry", "/raw"), f"{alices}&edit=1", "/view/export?owner=alice"]
+        for path in [*views, *deep, "/view/events"]:
+            nobody = tabs["nobody"].request.get(path)
+            assert nobody.status == 401 and "Petrel" not in nobody.text() and "alice" not in nobody.text()
+        hidden = (
+            "alice",
+            "Petrel",
+            "Lisbon",
+            "Porto",
+            "migration",
+            "mooring",
+            "chandler",
+            "Publish the tables",
+        )
+        for path in views:
+            if path != "/view/who?scope=user&owner=alice":
+                assert tabs["bo"].goto(path).status in {200, 403}
+                seen = tabs["bo"].inner_text("main") + tabs["bo"].inner_text("footer")
+                assert not [word for word in hidden if word in seen], (path, seen)
+                assert tabs["reader"].goto(path).status == 200
+                offered = tabs["reader"].locator("form[method=post]:not([data-act=leave])")
+                assert not offered.count(), path
+        for path in (*deep, "/view/who?scope=user&owner=alice"):
+            refused = tabs["bo"].request.get(path)
+            assert refused.status == 403 and "Petrel" not in refused.text(), path
+        tabs["bo"].goto("/?q=tide")
+        assert tabs["bo"].locator(".card mark").count()
+        sent = """async ([act, fields]) => {
+            const body = new URLSearchParams({ form: document.querySelector('input[name=form]').value, ...fields });
+            return (await fetch(`/view/do/${act}`, { method: 'POST', body })).status;
+        }"""
+        forged = {
+            "id": alices.partition("id=")[2],
+            "source": "x",
+            "expect": "x",
+            "sure": "yes",
+            "owner": "alice",
+        }
+        for act in ("revise", "forget", "forget_person", "remember", "rebuild", "checkpoint"):
+            fields = [act, forged | {"content": "Somebody was here."}]
+            assert tabs["bo"].evaluate(sent, fields) == 403, act
+            assert tabs["reader"].evaluate(sent, fields) == 403, act
+        for name in ("reader", "bo"):
+            tabs[name].goto("/view/people")
+            tabs[name].evaluate(
+                """() => new Promise(done => { window.heard = 0;
+                const source = new EventSource('/view/events'); source.onopen = done;
+                source.addEventListener('changed', () => { window.heard += 1; }); })"""
+            )
+        api = {"Authorization": f"Bearer {secrets['all']}"}
+        place = {"scope": "user", "owner": "alice"}
+        assert server.post("memories", {"content": "I sold the boat.", **place}, headers=api)[0] == 200
+        until(lambda: tabs["reader"].evaluate("window.heard"), "who sees all heard nothing")
+        assert tabs["bo"].evaluate("window.heard") == 0
+        assert (
+            server.post("memories", {"content": "I bought it.", **place, "owner": "bo"}, headers=api)[0]
+            == 200
+        )
+        until(lambda: tabs["bo"].evaluate("window.heard"), "bo did not hear of his own")
+        assert not [tab.troubles for tab in tabs.values() if tab.troubles]
+
+
+def look_around(page):
+    """What stands behind things: a score, a procedure's record, another project, what changed between two moments."""
+    page.goto("/?q=boat")
+    page.locator(".score summary").first.click()
+    assert "match" in page.locator(".score dl").first.inner_text()
+    page.goto("/view/who?scope=agent&owner=helper")
+    assert "worked 1 of 1 time" in page.inner_text("main")
+    page.click("a:has-text('Publish the tables')")
+    page.wait_for_selector("text=all days agree")
+    page.goto("/")
+    assert "chandler" not in page.inner_text("main")
+    page.select_option("select[name=space]", "default/acme")
+    page.click(".filters button")
+    page.wait_for_selector("text=chandler")
+    assert "Petrel" not in page.inner_text("main")
+    page.goto("/view/project")
+    first, second = (page.locator("select[name=diff] option").nth(n).get_attribute("value") for n in (1, 0))
+    page.select_option("select[name=diff]", first)
+    page.select_option("select[name=until]", second)
+    page.click("button:has-text('Compare')")
+    page.wait_for_selector("#changes")
+    changed = page.inner_text("#changes")
+    assert "east mooring" in changed and "laid anew" not in changed
+
+
+def contradiction(page):
+    """Two memories say otherwise: each is shown beside the other; with one of them gone the other is no trouble."""
+    page.goto("/")
+    for text in ("The office opens at nine.", "The office does not open at nine."):
+        page.fill("#content", text)
+        page.click("form.remember button")
+        page.wait_for_selector("article.entry")
+        page.goto("/")
+    page.goto("/view/review")
+    against = page.locator(".item:has(.against)")
+    assert against.count() == 2
+    assert "does not open" in against.filter(has_text="The office opens at nine.").first.inner_text()
+    against.first.locator("button:has-text('Refuse')").click()
+    page.wait_for_selector("#toast:has-text('Put away.')")
+    page.reload()
+    page.wait_for_selector("main h1")
+    assert not page.locator(".against").count()
+
+
+def merge_and_back(page):
+    """A candidate and a memory become one by a joint text; undoing brings both back."""
+    page.goto("/view/review")
+    page.wait_for_selector(".item.current")
+    words = page.locator(".item.current .words").inner_text()
+    page.keyboard.press("m")
+    page.wait_for_selector("h1:has-text('Merge')")
+    box = page.locator("section.box:has(form)").first
+    other = box.locator(".words").inner_text()
+    box.locator("textarea").fill("Builds have the names of trees.")
+    box.locator("button").click()
+    page.wait_for_selector(".banner:has-text('Merged')")
+    left = page.inner_text("main")
+    assert words not in left and other not in left
+    page.click(".banner button:has-text('Undo')")
+    page.wait_for_selector(".banner:has-text('Restored')")
+    assert words in page.inner_text("main") and other in page.inner_text("main")
+
+
+def own_time_and_script(browser, port, root):
+    """Days and times are the reader's own; a text goes in its own direction, and is found by its own words."""
+    far = visitor(browser, port, root, timezone_id="Pacific/Honolulu", locale="en-US")
+    far.goto("/?who=user:alice&kind=episode")
+    days = far.locator(".day h2").all_inner_texts()
+    assert days == ["Monday, June 1, 2026", "Sunday, May 31, 2026"], days
+    far.locator(".day h2 a").last.click()
+    far.wait_for_selector("text=Petrel")
+    assert far.locator(".day").count() == 1 and "bees" not in far.inner_text("#timeline")
+    for text, word, way in (
+        ("أحب القهوة العربية في الصباح", "القهوة", "rtl"),
+        ("我每天早上喝茶。", "喝茶", "ltr"),
+    ):
+        far.goto("/")
+        far.fill("#content", text)
+        far.click("form.remember button")
+        far.wait_for_selector("article.entry")
+        until(
+            lambda word=word: far.goto(f"/?{urlencode({'q': word})}") and far.locator(".card mark").count(),
+            f"{word} is not found",
+        )
+        title = far.locator(".card a.title").first
+        assert title.evaluate("one => getComputedStyle(one).direction") == way
+
+
+def long_day(browser, root):
+    """A day with 1,000 entries comes as one scrolls, each once and under one heading."""
+    with serving(root, env=ENV) as server:
+        page = visitor(browser, server.port, root)
+        page.goto("/?since=2026-03-03&until=2026-03-03")
+        shown = "document.querySelectorAll('#timeline .line').length"
+        while (seen := page.evaluate(shown)) < 1000:
+            page.evaluate("scrollTo(0, document.body.scrollHeight)")
+            until(lambda seen=seen: page.evaluate(shown) > seen, "no older entries came")
+        titles = page.locator("#timeline a.title").all_inner_texts()
+        assert len(titles) == len(set(titles)) == 1000 and page.locator(".day").count() == 1
+        assert not page.locator("a.older").count() and not page.troubles
+
+
+def fill_long_day(root):
+    """A root with 1,000 entries of one day."""
+    with Memory(load(root, **QUIET), background=False) as memory:
+        drafts = [
+            Draft(
+                {"owner_id": "bo", "session_id": f"d{n}", "timestamp": f"2026-03-03T{n // 60:02d}:{n % 60:02d}:00Z"},
+                {"Subject": f"Sounding {n}", "Content": f"At mark {n} the water is {n % 40} feet deep."},
+            )
+            for n in range(1000)
+        ]  # fmt: skip
+        memory.parts.notebook.append("episode", Scope(Space(), "user", "bo"), "2026-03-03", drafts)
+        memory.sync()
+    return root
+
+
+def light(browser, port, root, views):
+    """A first visit to any view brings less than 150 kB over."""
+    for path in views:
+        page = visitor(browser, port, root)
+        sizes = []
+        session = page.context.new_cdp_session(page)
+        session.on(
+            "Network.loadingFinished", lambda told, sizes=sizes: sizes.append(told["encodedDataLength"])
+        )
+        session.send("Network.enable")
+        session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        page.goto(path)
+        page.wait_for_load_state("load")
+        assert 0 < sum(sizes) < 150_000, (path, sizes)
+        page.context.close()
 
 
 def without_script(browser, port, root):
@@ -383,6 +630,8 @@ def every_view(page):
         "/view/who?scope=agent&owner=helper",
         "/view/health?look=1",
         "/view/knowledge?ask=mistral",
+        "/view/project?diff=chk-000001&until=chk-000002",
+        "/view/project?edit=core",
         "/view/nowhere",
     ]
     return [*VIEWS, *single, *other]
