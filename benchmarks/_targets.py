@@ -206,6 +206,20 @@ TARGETS: dict[str, list[Line]] = {
         Line("sentences with a wrong date", ["dates", "wrong"], "", 0),
         Line("resolvable dates resolved", ["dates", "resolved"], "", 0.7, at_least=True),
     ],
+    "page": [
+        Line("home, 10,000 entries: first paint, p50", ["home", "first paint p50 ms"], "ms", 300, floor=["floor", "first paint p50 ms"], floor_is="the same document from a bare server"),
+        Line("home, 10,000 entries: first paint, p95", ["home", "first paint p95 ms"], "ms", 300, floor=["floor", "first paint p95 ms"], floor_is="the same document from a bare server"),
+        Line("search, 10,000 entries: first paint, p50", ["search", "first paint p50 ms"], "ms", 300, floor=["floor", "first paint p50 ms"], floor_is="home from a bare server"),
+        Line("search, 10,000 entries: first paint, p95", ["search", "first paint p95 ms"], "ms", 300, floor=["floor", "first paint p95 ms"], floor_is="home from a bare server"),
+        Line("home: first byte, p50", ["home", "answered p50 ms"], "ms", floor=["floor", "answered p50 ms"], floor_is="a bare server"),
+        Line("search: first byte, p50", ["search", "answered p50 ms"], "ms", floor=["floor", "answered p50 ms"], floor_is="a bare server"),
+        Line("home: server CPU of a load", ["home", "server CPU ms"], "ms"),
+        Line("search: server CPU of a load", ["search", "server CPU ms"], "ms"),
+        Line("home: weight of a first visit", ["weight", "home"], "kB", 150),
+        Line("search: weight of a first visit", ["weight", "search"], "kB", 150),
+        Line("a day of 1,000 entries: entries reached by scrolling", ["long day", "entries"], "entries", 1000, at_least=True),
+        Line("a day of 1,000 entries: frame, p95", ["long day", "frame p95 ms"], "ms", 50),
+    ],
     "variety": [],  # its table has columns of its own
     "transfer": [
         Line("MRR above the best baseline, least of all kinds", ["worst", "MRR above the best baseline"], "", 0, at_least=True),
