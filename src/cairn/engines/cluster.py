@@ -187,7 +187,9 @@ class ClusterBackend(ObjectBackend):
         return self.database.watch
 
     def trouble(self) -> str:
-        return "" if self.database.answers else "PostgreSQL does not answer: what is said is not taken in"
+        if self.database.outage.words:
+            return "PostgreSQL does not answer: what is said is not taken in"
+        return super().trouble()
 
     def close(self) -> None:
         for one in self._held:

@@ -14,11 +14,12 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from cairn.engines.outages import Outage
 from cairn.errors import (
     CairnError,
     Conflict,
@@ -64,6 +65,7 @@ class ObjectBackend(StorageBackend):
     def __init__(self, store: Any, name: str = "the object store") -> None:
         self._store = store
         self._name = name
+        self.outage = Outage()
         self._folders: set[str] = {""}
         self._guard = threading.Lock()
 
@@ -308,8 +310,13 @@ class ObjectBackend(StorageBackend):
                 f"{locator}: the name is kept for what Cairn itself puts into the store.", key=locator.key
             )
 
-    def _told(self, key: str) -> AbstractContextManager[None]:
-        return storing(self._name, key)
+    @contextmanager
+    def _told(self, key: str) -> Iterator[None]:
+        with self.outage.watched(), storing(self._name, key):
+            yield
+
+    def trouble(self) -> str:
+        return f"{self._name} does not answer: notes cannot be read or written" if self.outage.words else ""
 
 
 @contextmanager
@@ -372,8 +379,9 @@ def opened_store(place: StorageSettings) -> Any:
         url.netloc,
         prefix=url.path.strip("/") or None,
         client_options=options,  # type: ignore[arg-type]
-        # Tried again with jitter, and given up within twice the time that one request may take.
-        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=place.timeout_seconds)},
+        # Tried again with jitter for half the time that one request may take: a store that refuses is given up after
+        # that, one that is silent after one request.
+        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=place.timeout_seconds / 2)},
         **named,
     )
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.inmemory import InMemoryLocks
+from cairn.engines.outages import Outage
 from cairn.errors import Misconfigured, StorageFailed, Unavailable
 from cairn.seams import JournalSlice, Locator, Locks
 from cairn.seams.journals import journal_made_anew, journal_moved, journal_slice, journal_unit
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 SCHEMA = 1
+WAIT_SECONDS = 5
+"""For how long a call waits for a database that does not answer; those that come after it are told at once."""
 _FIRST_NAP = 0.001
 _LONGEST_NAP = 0.02
 _MAKE = """
@@ -98,13 +101,13 @@ class Postgres:
             ) from None
         self.url, self.root = url, root
         self.writer = uuid.uuid4().hex
-        self.answers = True
+        self.outage = Outage()
         self.pool: ConnectionPool[Connection[Any]] = ConnectionPool(
             url,
             min_size=1,
             max_size=connections,
-            timeout=10.0,
-            kwargs={"autocommit": True, "connect_timeout": 5},
+            timeout=WAIT_SECONDS,
+            kwargs={"autocommit": True, "connect_timeout": WAIT_SECONDS},
             check=ConnectionPool.check_connection,
             open=True,
         )
@@ -122,15 +125,14 @@ class Postgres:
         import psycopg
         from psycopg_pool import PoolTimeout
 
-        try:
-            with self.pool.connection() as one:
-                self.answers = True
-                yield one
-        except (PoolTimeout, psycopg.OperationalError) as error:
-            self.answers = False
-            raise no_answer(error) from error
-        except psycopg.Error as error:
-            raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error
+        with self.outage.watched():
+            try:
+                with self.pool.connection() as one:
+                    yield one
+            except (PoolTimeout, psycopg.OperationalError) as error:
+                raise no_answer(error) from error
+            except psycopg.Error as error:
+                raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error
 
     def ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
         """All rows of a query, with `root` given."""
@@ -311,7 +313,7 @@ class PostgresLocks:
         with self._threads.hold(name, timeout=timeout):
             number = _number(f"{self._database.root} lock {name}")
             nap = _FIRST_NAP
-            while not self._ask("SELECT pg_try_advisory_lock(%s)", number):
+            while not self._asked(number):
                 if time.monotonic() >= until:
                     raise Unavailable(
                         f'The lock "{name}" was not free within {timeout:g} s: another machine is at work there. '
@@ -353,6 +355,11 @@ class PostgresLocks:
                 self._holder.close()
                 self._holder = None
 
+    def _asked(self, number: int) -> bool:
+        """Try to have a lock. Giving one back is tried in any case."""
+        with self._database.outage.watched():
+            return self._ask("SELECT pg_try_advisory_lock(%s)", number)
+
     def _ask(self, query: str, number: int) -> bool:
         """One question on the connection that holds the locks; on a new one where that is gone."""
         import psycopg
@@ -361,7 +368,9 @@ class PostgresLocks:
             for attempt in (1, 2):
                 try:
                     if self._holder is None:
-                        self._holder = psycopg.connect(self._database.url, autocommit=True, connect_timeout=5)
+                        self._holder = psycopg.connect(
+                            self._database.url, autocommit=True, connect_timeout=WAIT_SECONDS
+                        )
                     row = self._holder.execute(query, [number]).fetchone()
                     return bool(row and row[0])
                 except psycopg.Error as error:

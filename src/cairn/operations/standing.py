@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, Unavailable
 from cairn.operations import rules
 from cairn.operations.answers import upkeep as answers
 from cairn.operations.table import Room, operation
@@ -63,7 +64,11 @@ def _spaces(parts: Parts) -> list[dict[str, Any]]:
     from cairn.governed import lifecycle
 
     rows = []
-    for space in parts.root.spaces():
+    try:
+        spaces = list(parts.root.spaces())
+    except Unavailable:  # the warnings name what does not answer
+        return []
+    for space in spaces:
         try:
             swept = [str(one.get("started_at") or "") for one in lifecycle.sweeps(parts.keeper, space)]
         except CairnError:
@@ -80,7 +85,8 @@ def _model(parts: Parts) -> dict[str, Any]:
     if llm.base_url:
         from cairn.engines.spending import Spending
 
-        spent = Spending(parts.journals, parts.clock, llm.daily_token_cap).today()
+        with suppress(Unavailable):
+            spent = Spending(parts.journals, parts.clock, llm.daily_token_cap).today()
     return {
         "embedding": embedder.id if embedder is not None else None,
         "language_model": llm.model or None,
@@ -118,6 +124,8 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
     for name, place in (("the memory root", parts.settings.root), ("the index", parts.settings.index_dir)):
         if trouble := trouble_writing(place):
             yield f"{name} cannot be written: {trouble}. Make room, or make it writable."
+    if trouble := parts.storage.trouble():
+        yield f"{trouble}. Searches go on; start it again."
     if parts.daemon is not None:
         yield from parts.daemon.health()["reasons"]
     if told["index"]["failed"]:
