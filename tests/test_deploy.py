@@ -57,9 +57,9 @@ def test_the_manifests_ask_what_a_server_answers(tmp_path):
         server[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")
     }
     assert asked == {"/health", "/ready"} <= _OPEN_PATHS
-    assert pod["terminationGracePeriodSeconds"] > 20 + int(
-        server["lifecycle"]["preStop"]["exec"]["command"][1]
-    )
+    # Not ready for longer than the time between two probes, and the calls that have begun are answered after that.
+    assert settings.server.drain_seconds > server["readinessProbe"]["periodSeconds"]
+    assert pod["terminationGracePeriodSeconds"] > 20 + settings.server.drain_seconds
     labels = by_kind["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert by_kind["Service"]["spec"]["selector"] == labels
     assert str(server["ports"][0]["containerPort"]) == given("EXPOSE")

@@ -173,6 +173,8 @@ class ServerSettings:
     The audit log of calls takes at most `audit_bytes` (0: none is kept). A connection that brings no complete request within `header_timeout_seconds` is closed; of
     more than `max_connections` the longest idle makes room. The repositories below `project_roots` may be asked about over HTTP; none may without it.
     The page at / changes nothing unless `page_writes` says so (`cairn server start --write`) or `cairn open` opened it.
+    Told to end (SIGTERM), it says for `drain_seconds` that it is not ready and still takes calls, so that a balancer turns away
+    first; told twice, it ends at once.
     """
 
     host: str = "127.0.0.1"
@@ -188,6 +190,7 @@ class ServerSettings:
     max_connections: int = 512
     header_timeout_seconds: float = 10.0
     body_timeout_seconds: float = 20.0
+    drain_seconds: float = 0.0
     audit_bytes: int = 64 * 1024 * 1024
 
 

@@ -11,6 +11,7 @@ import random
 import socket
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -416,6 +417,107 @@ def test_what_is_acknowledged_survives_the_end_of_its_server(engines, options, m
         log = PostgresJournals(rows).whole(Locator(f"{many.SPACE}/sessions/s.jsonl"))
         rows.close()
     assert bool(log and b"Zaphodine" in log) == (program == "cairn.surfaces.cli")
+
+
+def test_a_server_that_is_told_to_end_loses_nothing(engines):
+    """It says that it is not ready while it still takes calls; told twice, it ends; what it acknowledged is there."""
+    database, store, folder = engines
+    with many.cluster(database, store, folder, 0) as world:
+        machine = world.add(CAIRN_SERVER__DRAIN_SECONDS="600")
+        acknowledged: list[str] = []
+
+        def add(n: int) -> bool:
+            text = f"Message number {n}."
+            asked = {"session_id": f"s{n % 4}", "messages": [message(text, n)]}
+            if machine.call("POST", "/api/v1/memory/add", asked)[0] != 200:
+                return False
+            acknowledged.append(text)
+            return True
+
+        def go_on(start: int) -> None:
+            n = start
+            while add(n):
+                n += 4
+
+        clients = [threading.Thread(target=go_on, args=(n,)) for n in range(4)]
+        for client in clients:
+            client.start()
+        until(lambda: len(acknowledged) > 20)
+        assert machine.call("GET", "/ready")[0] == 200
+        machine.process.terminate()
+        until(lambda: machine.call("GET", "/ready")[0] == 503)
+        before = len(acknowledged)
+        until(lambda: len(acknowledged) > before + 8)  # it still takes calls, from all of them
+        machine.process.terminate()
+        machine.process.wait(60)
+        for client in clients:
+            client.join()
+        rows = Postgres(database.url, world.env["CAIRN_STORAGE__URL"])
+        logs = b"".join(
+            PostgresJournals(rows).whole(Locator(f"{many.SPACE}/sessions/s{n}.jsonl")) or b""
+            for n in range(4)
+        )
+        rows.close()
+    assert [text for text in acknowledged if logs.count(f'"{text}"'.encode()) != 1] == []
+
+
+def test_an_engine_that_is_away_is_named_and_waited_for_once(engines):
+    """Without the database or the store, `status` tells so, searches go on, and what needs it is refused by name."""
+    database, store, folder = engines
+    with many.cluster(database, store, folder, 0) as world:
+        machine = world.add(linked=True)
+        many.tell_a_story(machine, machine)
+        for engine, words in (("database", "PostgreSQL does not answer"), ("store", "does not answer")):
+            machine.links[engine].set("cut")
+            until(
+                lambda words=words: words in str(machine.call("GET", "/api/v1/status")[1]["data"]["warnings"])
+            )
+            query = {"user_id": "alice", "query": "heron", "method": "keyword"}
+            status, found = machine.call("POST", "/api/v1/memory/search", query)
+            assert status == 200 and "heron" in str(found["data"]["episodes"])
+            assert (
+                machine.call("POST", "/api/v1/memories", {"content": "We deploy with make ship."})[0] == 503
+            )
+            assert machine.call("GET", "/health")[0] == 200
+            machine.links[engine].set("whole")
+            until(
+                lambda words=words: (
+                    words not in str(machine.call("GET", "/api/v1/status")[1]["data"]["warnings"])
+                )
+            )
+        assert machine.call("POST", "/api/v1/memories", {"content": "We deploy with make ship."})[0] == 200
+
+
+def test_two_versions_serve_side_by_side(engines, tmp_path):
+    """A server of an earlier commit and one of now, on one root: each finds what the other was told, in both directions."""
+    repository = many.__file__.rpartition("/tools/")[0]
+    earlier = subprocess.run(
+        ["git", "-C", repository, "archive", "-o", str(tmp_path / "old.tar"), "HEAD~5", "src"],
+        capture_output=True,
+    )
+    if earlier.returncode:
+        pytest.skip("this is no clone with a history, so there is no earlier version to run")
+    subprocess.run(["tar", "-xf", str(tmp_path / "old.tar"), "-C", str(tmp_path)], check=True)
+    database, store, folder = engines
+    with many.cluster(database, store, folder, 1) as world:
+        new, old = world.machines[0], world.add(PYTHONPATH=str(tmp_path / "src"))
+        assert many.tell_a_story(old, new) and many.tell_a_story(new, old)
+        for one, other, n in ((old, new, 1), (new, old, 2)):
+            for machine in (one, other):
+                asked = {"session_id": f"both{n}", "messages": [message(f"I bought trombone{n}.", n)]}
+                asked["idempotency_key"] = f"k{n}"
+                assert machine.call("POST", "/api/v1/memory/add", asked)[0] == 200
+            assert other.call("POST", "/api/v1/memory/flush", {"session_id": f"both{n}"})[0] == 200
+            query = {
+                "user_id": "alice",
+                "query": f"trombone{n}",
+                "method": "keyword",
+                "consistency": "strong",
+            }
+            for machine in (one, other):
+                episodes = machine.call("POST", "/api/v1/memory/search", query)[1]["data"]["episodes"]
+                told = "".join(episode["episode"] for episode in episodes)
+                assert told.count(f"alice: I bought trombone{n}.") == 1
 
 
 @pytest.mark.slow

@@ -368,6 +368,7 @@ def serve(
     import uvicorn
 
     from cairn.engines import allocator
+    from cairn.surfaces.draining import Draining
     from cairn.surfaces.hangup import Hangup
     from cairn.surfaces.logs import configure
 
@@ -379,9 +380,9 @@ def serve(
     # A request re-takes the interpreter lock after each flush to disk; it should not wait 5 ms for background text work.
     sys.setswitchinterval(0.0005)
     memory = AsyncMemory(settings)
-    servers: list[uvicorn.Server] = []
+    servers: list[Draining] = []
     app = build_app(
-        memory, hooks=True, connections=connections, stopping=lambda: any(one.should_exit for one in servers)
+        memory, hooks=True, connections=connections, stopping=lambda: any(one.is_ending() for one in servers)
     )
     config = uvicorn.Config(
         cast("Any", app),
@@ -397,7 +398,7 @@ def serve(
         http=cast("Any", connections.protocol),
         backlog=backlog,
     )
-    server = uvicorn.Server(config)
+    server = Draining(config, settings.server.drain_seconds)
     servers.append(server)
 
     def finish() -> None:
