@@ -226,6 +226,7 @@ class LiveOptions:
             text = ""
         except (CairnError, UnicodeDecodeError) as error:
             self._error = Misconfigured(f"{FILE_NAME} cannot be read: {error}", setting=FILE_NAME)
+            self._text = None  # once it can be read again, it is taken over, be it as it was
             return
         if text == self._text:
             return
