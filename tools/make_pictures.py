@@ -42,16 +42,19 @@ VIEWS = {
     "people": "/view/people",
     "person": "/view/who?scope=user&owner=alice",
     "review": "/view/review",
+    "agent": "/view/who?scope=agent&owner=helper",
     "project": "/view/project",
+    "changes": "/view/project?diff=chk-000001&until=chk-000002",
     "picture": "/view/map",
     "documents": "/view/knowledge",
     "health": "/view/health",
 }
-TALL = {"picture", "health"}  # what is worth seeing there stands below the first screen, too
+TALL = {"picture", "health", "entry"}  # what is worth seeing there stands below the first screen, too
+GUARDED = {"CAIRN_SERVER__TOKENS": "picture-0123456789abcdef r"}
 WAYS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1040, "height": 680}},
     "dark": {"viewport": {"width": 1040, "height": 680}, "color_scheme": "dark"},
-    "phone": {"viewport": {"width": 390, "height": 760}, "is_mobile": True},
+    "phone": {"viewport": {"width": 390, "height": 760}, "is_mobile": True, "has_touch": True},
 }
 
 
@@ -81,10 +84,32 @@ def fill(root: Path) -> None:
             memory.remember(text, origin="agent")
         memory.remember("Alice drinks her coffee black.", "preference", "user", "alice", origin="agent")
         memory.memories.set_core(projectSummary="A parser for tide tables.", activeFocus=["leap seconds"])
+        memory.remember("The harbour office opens at nine.")
+        memory.remember("The harbour office does not open at nine.")
+        way = memory.remember(
+            "Publish the tide tables", "procedure", "agent", "helper",
+            trigger="a new almanac is out", procedure="1. Run the parser.\n2. Compare ten days by hand.\n3. Upload.",
+        ).memory  # fmt: skip
+        for worked, why in (
+            (True, "all ten days agree"),
+            (False, "leap second"),
+            (True, "all ten days agree"),
+        ):
+            memory.memories.outcome(way["id"], success=worked, reason=why, scope="agent", owner="helper")
+        memory.memories.set_core(agent="helper", activeFocus=["the almanac of 2027"])
+        memory.remember("Compare by hand before every upload.", "convention", "agent", "helper")
         for title, text in DOCUMENTS.items():
             memory.knowledge_upload(title, f"# {title}\n\n{text}\n", category_id="manuals")
-        memory.checkpoint("before the move")
+        memory.checkpoint("before the almanac")
+        memory.remember("The almanac of 2027 has a new column for draughts.", "fact")
+        memory.checkpoint("after the almanac")
         memory.sync()
+
+
+def link(page: Any, path: str, selector: str) -> str:
+    """Where the first link of a kind on a view leads."""
+    page.goto(path)
+    return str(page.locator(selector).first.get_attribute("href"))
 
 
 def main(chosen: list[str]) -> int:
@@ -93,19 +118,34 @@ def main(chosen: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, walks.chromium() as browser:
         root = Path(folder) / "root"
         fill(root)
-        with serving(root) as server:
+        empty = Path(folder) / "empty"
+        with serving(root) as server, serving(empty) as new, serving(root, env=GUARDED) as guarded:
             for way, how in WAYS.items():
                 page = walks.visitor(browser, server.port, root, **how)
-                page.goto("/?q=Lisbon&kind=episode")
-                entry = page.locator("a.title").first.get_attribute("href")
-                for name, path in (VIEWS | {"entry": entry}).items():
+                links = {
+                    "entry": link(page, "/?q=Lisbon&kind=episode", "a.title"),
+                    "document": link(page, "/view/knowledge", "a.title"),
+                    "merge": link(page, "/view/review", "a[data-merge]"),
+                }
+                first = walks.visitor(browser, new.port, empty, **how)
+                shots = {name: (page, path) for name, path in (VIEWS | links).items()}
+                shots |= {
+                    "forget": (page, links["entry"]),
+                    "first-start": (first, "/"),
+                    "sign-in": (walks.visitor(browser, guarded.port, **how), "/"),
+                }
+                for name, (tab, path) in shots.items():
                     if chosen and name not in chosen:
                         continue
-                    page.goto(path)
-                    page.wait_for_load_state("load")
-                    page.mouse.move(0, 0)
-                    page.screenshot(path=OUT / f"{name}-{way}.png", full_page=name in TALL)
-    files = [str(one) for one in sorted(OUT.glob("*.png")) if not chosen or one.stem.split("-")[0] in chosen]
+                    tab.goto(path)
+                    if name == "forget":
+                        tab.click("button:has-text('Forget')")
+                    tab.wait_for_load_state("load")
+                    tab.mouse.move(0, 0)
+                    tab.screenshot(path=OUT / f"{name}-{way}.png", full_page=name in TALL)
+    files = [
+        str(one) for one in sorted(OUT.glob("*.png")) if not chosen or one.stem.rpartition("-")[0] in chosen
+    ]
     subprocess.run(["pngquant", "--force", "--ext", ".png", "--speed", "1", "64", *files], check=True)
     return 0
 
