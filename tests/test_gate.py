@@ -6,8 +6,9 @@ from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM, _grasped
 from cairn.retrieval.fitting import ease_of, fits_of
+from cairn.retrieval.rank import read_question
 from cairn.types import Scope, Space
-from tests.world import SearchWorld
+from tests.world import NOON, SearchWorld
 
 np = pytest.importorskip("numpy")
 
@@ -121,6 +122,28 @@ def test_the_bar_falls_with_the_number_of_rows_and_no_lower_for_what_is_asked_al
     assert ease_of(1, is_meant=False) == ease_of(1, is_meant=True) / 2
     foreign = fits_of(near, covered, trust=0.5, ease=ease_of(1, is_meant=True))
     assert foreign[0] == pytest.approx(fits_of(near, covered, trust=0.5)[0]), "half a language finds all near"
+
+
+def test_work_that_is_ordered_needs_a_better_fit(tmp_path):
+    """ "Write a haiku about the sea" asks nothing of a memory, unless it is about somebody here; by words and by meaning."""
+    near, covered = np.array([0.35], np.float32), np.array([0.4], np.float32)
+    for known in (near, None):
+        assert fits_of(known, covered, is_order=True)[0] < fits_of(known, covered)[0]
+    assert fits_of(np.array([0.8]), np.array([1.0], np.float32), is_order=True)[0] > 0.9
+    world = SearchWorld(tmp_path)
+    world.say("s1", [("maria", "The harbour was rough"), ("john", "So was the sea")])
+    about = world.index.about(Scope(Space(), "user", "alice"))
+    for query, is_order in (
+        ("Write a haiku about the sea", True),
+        ("Schreibe ein Gedicht über das Meer", True),
+        ("海についての俳句を書いて", True),
+        ("Write a letter to Maria", False),
+        ("Draft an email to my landlord", False),
+        ("Summarise the talk about the harbour", False),
+        ("What is the sea like?", False),
+    ):
+        assert read_question(query, about, now=NOON).is_order is is_order, query
+    world.close()
 
 
 def test_a_word_that_is_broken_up_is_not_grasped():

@@ -26,6 +26,7 @@ class Asking:
     when_not: re.Pattern[str]
     how_many: re.Pattern[str]
     several: re.Pattern[str]
+    orders: re.Pattern[str]
     fillers: frozenset[str]
 
 
@@ -46,6 +47,7 @@ def of_language(code: str) -> Asking:
         pattern("when_not"),
         pattern("how_many"),
         pattern("several"),
+        pattern("orders"),
         frozenset(words.tokens(str(table.get("fillers", "")))),
     )
 
@@ -110,6 +112,15 @@ def asks_for_advice_given(query: str) -> bool:
     True
     """
     return read(query).advice.search(query[:_QUERY_CHARS]) is not None
+
+
+def orders_work(query: str) -> bool:
+    """Whether a prompt orders something to be made, which may need nothing that is remembered.
+
+    >>> orders_work("Translate good morning into Spanish"), orders_work("Summarise what Ann said")
+    (True, False)
+    """
+    return read(query).orders.search(query[:_QUERY_CHARS].strip()) is not None
 
 
 def fillers(query: str) -> frozenset[str]:

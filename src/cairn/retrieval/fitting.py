@@ -52,6 +52,7 @@ def fits_of(
     words_asked: int = 8,
     trust: float = 1.0,
     is_named: bool = False,
+    is_order: bool = False,
     ease: float = 0.0,
 ) -> np.ndarray:
     """How surely rows answer, 0 to 1, from everything that is known of each: one calibration for every kind of row.
@@ -63,18 +64,23 @@ def fits_of(
         length: How many words they have: the longer a text, the more of anything it holds by chance.
         words_asked: How many words of the question say something: the share of two is worth less than that of ten.
         is_named: Whether the question names somebody who speaks in this memory: then it is rather meant for it.
+        is_order: Whether work is ordered that may need nothing remembered: then a row must fit the better.
         trust: How far nearness is believed, 0 to 1: at 0 only words count.
-        ease: How much sooner a row is believed because there are few of them (`ease_of`).
+        ease: How much sooner a row is believed because there are few of them (`ease_of`); below 0 the later.
     """
     import numpy as np
 
     # By words alone, half of a question's words is little, the less the fewer there are, and all of them is enough.
+    few = max(0.0, ease)
     # The name of who speaks is said with all their words; where there are few rows it counts as one of the words. The
     # share of many words is sure enough without that.
-    name = 0.5 * ease * is_named
+    name = 0.5 * few * is_named
     spoken = np.asarray(
         ((covered * words_asked + name) / max(1.0, words_asked + name))
-        ** ((1.12 + 0.5 / max(1, words_asked)) / (1.0 + 0.2 * ease * min(1.0, 4.0 / max(1, words_asked)))),
+        ** (
+            (1.12 + 0.5 / max(1, words_asked) + 0.5 * is_order)
+            / (1.0 + 0.2 * few * min(1.0, 4.0 / max(1, words_asked)))
+        ),
         np.float32,
     )
     if cosine is None:
@@ -85,7 +91,10 @@ def fits_of(
         excess = np.log(np.maximum(length, _SHORT_WORDS) / np.float32(_SHORT_WORDS), dtype=np.float32)
     # A model that knows half of the language finds all of it near: few rows do not make that better.
     sooner = ease * max(0.0, 2.0 * trust - 1.0)
-    lean = np.float32((_NAMED + 0.4 * sooner) * is_named + sooner) - np.float32(_PER_LENGTH) * excess
+    lean = (
+        np.float32((_NAMED + 0.4 * sooner) * is_named + sooner - _ORDER * is_order)
+        - np.float32(_PER_LENGTH) * excess
+    )
     known = _sure(_CLOSE, lean, cosine, share)
     if late is not None:
         matched = _sure(_MATCHED, lean, cosine, share, late)
@@ -100,24 +109,29 @@ def fits_of(
 _CLOSE = (14.2, 7.6, 6.7)
 _MATCHED = (12.0, 6.0, 5.0, 8.4)
 _SHORT_WORDS, _PER_LENGTH = 20, 0.4
-_NAMED = 0.8
+_NAMED, _ORDER = 0.8, 1.5
 _USUAL_SHARE, _USUAL_WORDS = 0.3, 3
 # The best of many rows is good by chance. Below so many, each row fewer by a factor of e is worth so much: fitted on
 # memories cut down to 1, 3, 10, 30 and 100 messages (docs/benchmarks.md).
 _MANY_ROWS, _PER_SIZE = 80, 0.5
+# In a large memory something is near to whatever is asked all day; a question about nobody here must do this much better.
+_UNMEANT = 0.5
 
 
 def ease_of(rows: int, *, is_meant: bool) -> float:
     """How much sooner a row of a memory of so many rows is believed to answer, for `fits_of`; 0 for many rows.
 
     A question that is about somebody who speaks here, or about the one who asks, is meant for a memory; what else is
-    asked all day gets half.
+    asked all day gets half, and in a large memory less than nothing.
 
     >>> ease_of(1, is_meant=True) > ease_of(10, is_meant=True) > ease_of(80, is_meant=True) == 0
     True
+    >>> ease_of(1, is_meant=False) > 0 > ease_of(80, is_meant=False) == ease_of(8000, is_meant=False)
+    True
     """
-    full = max(0.0, _PER_SIZE * math.log(_MANY_ROWS / max(1, rows)))
-    return full if is_meant else full / 2
+    many = min(1.0, math.log(max(1, rows)) / math.log(_MANY_ROWS))
+    full = _PER_SIZE * math.log(_MANY_ROWS) * (1.0 - many)
+    return full if is_meant else full / 2 - _UNMEANT * many
 
 
 def _sure(weights: Sequence[float], lean: np.ndarray, *signals: np.ndarray) -> np.ndarray:

@@ -409,11 +409,15 @@ class Searcher:
         return _Asked(
             request, scope, method, self._count(request), where, index, corpus, question,
             legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
-            ease_of(
-                _size(about) if request.among is None or scope.track == KNOWLEDGE else request.among,
-                is_meant=question.is_meant,
-            ),
+            self._ease(request, about, question),
         )  # fmt: skip
+
+    def _ease(self, request: SearchRequest, about: About, question: Question) -> float:
+        """How much sooner a row is believed for the size of the memory it is in; documents are asked about nobody."""
+        if about.scope.track == KNOWLEDGE:
+            return max(0.0, ease_of(_size(about), is_meant=question.is_meant))
+        rows = _size(about) if request.among is None else request.among
+        return ease_of(rows, is_meant=question.is_meant)
 
     def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
         """All rows but the open messages of sessions that hold words of others than `owners`."""
@@ -793,6 +797,7 @@ class Searcher:
             words_asked=len(asked.weights),
             trust=asked.trust,
             is_named=asked.question.is_named,
+            is_order=asked.question.is_order,
             ease=asked.ease,
         )
 
