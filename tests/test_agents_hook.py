@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -76,10 +75,10 @@ def record(kind: str, uuid: str, content: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_the_client_of_the_warm_process_imports_next_to_nothing() -> None:
-    """A prompt waits for it: no parser, no settings, no paths; where nobody answers, the other half is loaded."""
+    """A prompt waits for it: no parser, no settings, no paths, not even JSON; where nobody answers, the other half is loaded."""
     program = (
         "import sys; from cairn.agents import quick; known = set(sys.modules)\n"
-        "print(sorted(known & {'argparse', 'pathlib', 'typing', 'subprocess', 'logging', 'dataclasses', 'tempfile', 'sqlite3',"
+        "print(sorted(known & {'argparse', 'json', 're', 'socket', 'hashlib', 'pathlib', 'typing', 'subprocess', 'logging', 'dataclasses', 'tempfile', 'sqlite3',"
         " 'cairn.config', 'cairn.types', 'cairn.agents.hook', 'cairn.surfaces.cli'}))"
     )
     done = subprocess.run(
@@ -109,9 +108,8 @@ def test_a_hook_always_ends_with_zero_and_prints_nothing_it_does_not_know(
     kind: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever a host sends, its work goes on."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BAD_INPUTS[kind].encode())))
     monkeypatch.setattr(hook, "start_warm", lambda _root: None)
-    assert hook.main(["--root", str(root)]) == 0
+    assert hook.main(["--root", str(root)], BAD_INPUTS[kind].encode()) == 0
     assert capsys.readouterr().out == ""
 
 
@@ -137,11 +135,9 @@ def test_a_failure_is_said_at_the_next_start_and_only_then(
 
     with monkeypatch.context() as patch:
         patch.setattr(spool, "put", broken)
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(STOP).encode())))
-        assert hook.main(["--root", str(root)]) == 0
+        assert hook.main(["--root", str(root)], json.dumps(STOP).encode()) == 0
     for expected in (True, False):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(START).encode())))
-        assert hook.main(["--root", str(root)]) == 0
+        assert hook.main(["--root", str(root)], json.dumps(START).encode()) == 0
         assert ("disk full" in capsys.readouterr().out) is expected
 
 
@@ -199,8 +195,7 @@ def test_a_hundred_rounds_of_one_session_grow_the_root_by_nothing(memory: Memory
             ("UserPromptSubmit", {"prompt": "What am I allergic to?"}),
             ("Stop", {}),
         ):
-            told = warm.reply({"op": "hook", "input": {"hook_event_name": name, **about, **more}})
-            out += str(told["out"])
+            out += warm.hooked("", json.dumps({"hook_event_name": name, **about, **more}).encode())
         with path.open("a") as handle:
             handle.write(
                 json.dumps(
@@ -444,8 +439,7 @@ def test_a_credential_in_a_prompt_is_not_even_in_the_spool(
     path = transcript(tmp_path / "t.jsonl")
     data = {"hook_event_name": "UserPromptSubmit", "session_id": "abc", "cwd": "", "prompt": said,
             "transcript_path": str(path)}  # fmt: skip
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(data).encode())))
-    assert hook.main(["--root", str(root), "--host", "claude"]) == 0
+    assert hook.main(["--root", str(root), "--host", "claude"], json.dumps(data).encode()) == 0
     [(_, kept)] = spool.waiting(root)
     assert kept["prompt"] == "Deploy with [redacted: github-token] to the staging host."
     assert not any(token.encode() in at.read_bytes() for at in root.rglob("*") if at.is_file())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,9 +33,8 @@ def events(host: str, folder: Path, transcript: Path) -> Iterator[str]:
         yield line.replace("FOLDER", str(folder)).replace("TRANSCRIPT", str(transcript))
 
 
-def send(text: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert hook.main(["--root", str(root)]) == 0
+def send(text: str, root: Path) -> None:
+    assert hook.main(["--root", str(root)], text.encode()) == 0
 
 
 @pytest.mark.parametrize("host", ["claude", "codex"])
@@ -55,10 +52,10 @@ def test_a_recorded_session_is_kept_once_and_told_in_the_next(
     transcript.write_text((RECORDED / f"{host}-transcript.jsonl").read_text())
     warm = Warm(memory, root)
     for text in events(host, tmp_path, transcript):
-        send(text, root, monkeypatch)
+        send(text, root)
         warm.drain()
     for text in events(host, tmp_path, transcript):  # a host that sends everything again
-        send(text, root, monkeypatch)
+        send(text, root)
         warm.drain()
     assert spool.take_troubles(root) == []
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,18 +33,22 @@ Tell = Callable[[dict[str, Any], float], dict[str, Any] | None]
 OFF_SWITCH = Path(".cairn/agents-off")
 
 
-def main(argv: Sequence[str], data: Any = None, *, alone: bool = False) -> int:
-    """Run one hook; always 0. `alone` says that the warm process was asked already and is too slow to wait for."""
+def main(argv: Sequence[str], sent: bytes, *, alone: bool = False) -> int:
+    """Run one hook; always 0.
+
+    Args:
+        argv: The options.
+        sent: What the host sent.
+        alone: The warm process was asked already and is too slow to wait for.
+    """
     root = None
     try:
         if os.environ.get("CAIRN_DISABLE") == "1":
             return 0
-        if data is None:
-            data = json.loads(sys.stdin.buffer.read(quick.MAX_INPUT) or b"{}")
         settings = settings_of(quick.option(argv, "--root"))
         root = settings.root
         tell: Tell = (lambda _message, _seconds: None) if alone else partial(ask, root)
-        out = answered(data, quick.option(argv, "--host"), settings, tell)
+        out = answered(sent, quick.option(argv, "--host"), settings, tell)
         if out:
             sys.stdout.write(out)
             sys.stdout.flush()
@@ -53,8 +58,9 @@ def main(argv: Sequence[str], data: Any = None, *, alone: bool = False) -> int:
     return 0
 
 
-def answered(data: Any, host: str | None, settings: Settings, tell: Tell) -> str:
-    """What a hook prints for the input `data`, with the line end; "" for nothing."""
+def answered(sent: bytes, host: str | None, settings: Settings, tell: Tell) -> str:
+    """What a hook prints for what its host sent, with the line end; "" for nothing."""
+    data = json.loads(sent or b"{}")
     event = read_event(data, host or "auto") if isinstance(data, dict) else None
     if event is None or is_switched_off(event.folder):
         return ""
@@ -83,13 +89,13 @@ def act(settings: Settings, event: HookEvent, tell: Tell) -> str:
             if tell({"op": "drain"}, 0.2) is None:
                 start_warm(root)
         return ""
-    if event.moment == "prompt" and event.session and event.prompt:
-        spool.put(root, event.to_json())
-    seconds = quick.START_SECONDS if event.moment == "start" else quick.PROMPT_SECONDS
-    told = tell({"op": event.moment, "event": event.to_json()}, seconds)
-    if told is None:
-        start_warm(root)
-        told = {"context": _cold(settings, event)}
+    is_kept = event.moment == "prompt" and bool(event.session and event.prompt)
+    with spool.putting(root, event.to_json()) if is_kept else nullcontext():
+        seconds = quick.START_SECONDS if event.moment == "start" else quick.PROMPT_SECONDS
+        told = tell({"op": event.moment, "event": event.to_json()}, seconds)
+        if told is None:
+            start_warm(root)
+            told = {"context": _cold(settings, event)}
     context = str(told.get("context", ""))
     if event.moment == "start":
         troubles = spool.take_troubles(root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -25,8 +26,20 @@ def ask(root: Path, message: dict[str, Any], seconds: float) -> dict[str, Any] |
 
 
 def converse(root: Path, message: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The warm process's answer; see `quick.converse`."""
-    return quick.converse(str(root), message, seconds)
+    """The warm process's answer.
+
+    Raises:
+        TimeoutError: it is there, and has not answered in `seconds`.
+        OSError: there is none, it is another user's, or it went away.
+    """
+    sent = json.dumps(message).encode("utf-8", "surrogatepass") + b"\n"
+    try:
+        value = json.loads(quick.exchange(str(root), sent, seconds))
+    except ValueError:
+        raise ConnectionError("the process went away") from None
+    if not isinstance(value, dict):
+        raise ConnectionError("the answer is none")
+    return value
 
 
 def start_warm(root: Path) -> subprocess.Popen[bytes]:

@@ -1,54 +1,62 @@
 """The quick half of `cairn hook`: it hands what the agent sent to the process that holds the memory open, and prints the answer.
 
-    stdin -> {"op": "hook", "input": ...} over the root's socket -> what to print
+    stdin -> "hook HOST", a line end, and what the agent sent, as it is -> the root's socket -> "=" and what to print
 
-A prompt waits for this, so that nothing but `json`, `socket` and a hash is imported. Where nobody answers, or the root can
-only be known by reading settings, the other half (`hook.py`) does the work.
+A prompt waits for this, so that it reads and makes no JSON, and imports C modules alone: `json`, `socket` and `hashlib` would
+take as long as Python itself takes to start. Where nobody answers, or the root can only be known by reading settings, the
+other half (`hook.py`) does the work.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import _blake2
+import _socket
 import os
-import socket
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
 MAX_INPUT = 16 * 1024 * 1024
 PROMPT_SECONDS = 1.5
 START_SECONDS = 4.0
+SENT, TOLD = b"hook ", b"="
+"""How the bytes a hook sends begin, and the answer to them: every other message is a line of JSON."""
 _MAX_ANSWER = 4 * 1024 * 1024
+_EVENT = b'"hook_event_name"'
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one hook; always 0."""
-    data: Any = None
+    data = b""
     timed_out = False
     try:
         if os.environ.get("CAIRN_DISABLE") == "1":
             return 0
-        data = json.loads(sys.stdin.buffer.read(MAX_INPUT) or b"{}")
+        data = sys.stdin.buffer.read(MAX_INPUT)
         root = _root(argv)
-        if root is not None and isinstance(data, dict):
-            begins = str(data.get("hook_event_name")).lower() == "sessionstart"
-            message = {"op": "hook", "input": data, "host": option(argv, "--host")}
-            told = converse(root, message, START_SECONDS if begins else PROMPT_SECONDS)
-            if "out" in told:
-                sys.stdout.write(told["out"])
-                sys.stdout.flush()
+        if root is not None:
+            host = (option(argv, "--host") or "").encode("utf-8", "surrogateescape")
+            told = exchange(
+                root, SENT + host + b"\n" + data, START_SECONDS if _begins(data) else PROMPT_SECONDS
+            )
+            if told.startswith(TOLD):
+                sys.stdout.buffer.write(told[len(TOLD) :])
+                sys.stdout.buffer.flush()
                 return 0
     except TimeoutError:
         timed_out = True
-    except (OSError, ValueError, RecursionError):
+    except OSError:
         pass
     from cairn.agents import hook
 
     return hook.main(argv, data, alone=timed_out)
+
+
+def _begins(data: bytes) -> bool:
+    """Whether a session begins. Inside a text the quotes of the name would be escaped."""
+    return b"sessionstart" in data.partition(_EVENT)[2][:32].lower()
 
 
 def _root(argv: Sequence[str]) -> str | None:
@@ -78,12 +86,12 @@ def socket_name(root: str) -> str:
     """Where the process of a root listens. The path is short: a socket's name may have some 100 bytes."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     base = runtime if runtime and os.path.isdir(runtime) else os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 -- a folder of this user's own below it
-    name = hashlib.sha256(os.fsencode(os.path.realpath(os.path.expanduser(root)))).hexdigest()[:16]
+    name = _blake2.blake2b(os.fsencode(os.path.realpath(os.path.expanduser(root))), digest_size=8).hexdigest()
     return os.path.join(base, f"cairn-{os.getuid()}", f"{name}.sock")
 
 
-def converse(root: str, message: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The answer of the process that holds the memory open.
+def exchange(root: str, sent: bytes, seconds: float) -> bytes:
+    """What the process that holds the memory open answers.
 
     Raises:
         TimeoutError: it is there, and has not answered in `seconds`.
@@ -92,11 +100,12 @@ def converse(root: str, message: dict[str, Any], seconds: float) -> dict[str, An
     at = socket_name(root)
     if os.stat(os.path.dirname(at)).st_uid != os.getuid():
         raise PermissionError(f"{os.path.dirname(at)} is another user's")
-    with socket.socket(socket.AF_UNIX) as line:
+    line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
         line.settimeout(seconds)
         line.connect(at)
-        line.sendall(json.dumps(message).encode("utf-8", "surrogatepass") + b"\n")
-        line.shutdown(socket.SHUT_WR)
+        line.sendall(sent)
+        line.shutdown(_socket.SHUT_WR)
         parts = []
         size = 0
         while part := line.recv(65536):
@@ -104,10 +113,6 @@ def converse(root: str, message: dict[str, Any], seconds: float) -> dict[str, An
             size += len(part)
             if size > _MAX_ANSWER:
                 raise ConnectionError("the answer is too long")
-    try:
-        value = json.loads(b"".join(parts))
-    except ValueError:
-        raise ConnectionError("the process went away") from None
-    if not isinstance(value, dict):
-        raise ConnectionError("the answer is none")
-    return value
+    finally:
+        line.close()
+    return b"".join(parts)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.agents import cold, tools
+from cairn.agents import cold, quick, tools
 from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
@@ -40,6 +41,7 @@ SILENT_MINUTES = 10.0  # before this process ends for want of work
 _LOOK_SECONDS = 5.0
 _SOON_SECONDS = 0.2
 _SILENCE_SECONDS = 60.0
+_LONGEST_LINE = 32 * 1024 * 1024
 
 
 class Warm:
@@ -86,8 +88,6 @@ class Warm:
         if what == "end":
             self.dismissed.set()
             return {"ok": True}
-        if what == "hook":
-            return {"out": self._hooked(message)}
         if what in {"start", "prompt"} and isinstance(message.get("event"), dict):
             try:
                 return {"context": self._context(HookEvent.of(message["event"]))}
@@ -104,14 +104,16 @@ class Warm:
         settings = self.memory.settings
         return cold.recalled(settings.index_dir, settings.memory.person, message.get("arguments") or {})
 
-    def _hooked(self, message: dict[str, Any]) -> str:
+    def hooked(self, host: str, sent: bytes) -> str:
         """What a hook prints for what its host sent."""
         try:
-            host = str(message.get("host") or "") or None
-            return answered(message.get("input"), host, self.memory.settings, lambda one, _: self.reply(one))
+            with self.memory.parts.foreground():
+                return answered(sent, host or None, self.memory.settings, lambda one, _: self.reply(one))
         except Exception as error:
             spool.trouble(self.root, f"a hook failed: {type(error).__name__}: {error}")
             return ""
+        finally:
+            self._wanted.set()  # what it kept may have come to the disk after its answer was found
 
     def _context(self, event: HookEvent) -> str:
         folder = event.folder or None
@@ -190,7 +192,13 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            message = json.loads(self.rfile.readline(32 * 1024 * 1024))
+            line = self.rfile.readline(_LONGEST_LINE)
+            if line.startswith(quick.SENT):
+                host = line[len(quick.SENT) :].decode("utf-8", "replace").strip()
+                out = self.warm.hooked(host, self.rfile.read(quick.MAX_INPUT))
+                self.wfile.write(quick.TOLD + out.encode("utf-8", "surrogatepass"))
+                return
+            message = json.loads(line)
             answer = self.warm.reply(message if isinstance(message, dict) else {})
             self.wfile.write(json.dumps(answer).encode("utf-8", "surrogatepass") + b"\n")
 
@@ -259,6 +267,8 @@ def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
             if not warm.dismissed.wait(_SOON_SECONDS):
                 with contextlib.suppress(CairnError):
                     memory.find("ready", limit=1)  # and what else the first question needs
+            gc.collect()
+            gc.freeze()  # what the start made stays: no prompt waits while it is walked again
             warm.ready.set()
             while time.monotonic() - warm.last_call < idle_seconds:
                 if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,27 @@ def put(root: Path, event: dict[str, Any]) -> Path:
     target = at / f"{time.time_ns():020d}-{os.getpid()}.json"
     _write(target, event)
     return target
+
+
+@contextmanager
+def putting(root: Path, event: dict[str, Any]) -> Iterator[None]:
+    """Keep one event beside something else, since a disk may take its time; it is on disk when this ends."""
+    failed: list[Exception] = []
+
+    def keep() -> None:
+        try:
+            put(root, event)
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _write(target: Path, event: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ A coding agent waits for its hook at every prompt, so the parser and all that it
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -13,7 +14,8 @@ def main() -> int:
     if sys.argv[1:2] == ["hook"]:
         from cairn.agents import quick
 
-        return quick.run(sys.argv[2:])
+        quick.run(sys.argv[2:])
+        os._exit(0)  # an interpreter that is taken down in order takes as long as this whole client
     from cairn.surfaces import cli
 
     return cli.main()
