@@ -302,6 +302,7 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
     for who, text in (
         ("me", "The staging database password rotates on Mondays."),
         ("bob", "The staging database is mine."),
+        ("me", "What do we know about the staging database and the heron?"),
     ):
         memory.add(who, [{"sender_id": who, "role": "user", "timestamp": now, "content": text}])
         memory.flush(who)
@@ -309,7 +310,8 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
     index, asked = memory.settings.index_dir, "when does the staging database password rotate"
     found = cold.by_words(index, "me", asked)
     assert found and all("Mondays" in one and "mine" not in one for one in found)
-    assert cold.by_words(index, "me", "the weather in Mongolia") == []
+    for nothing in ("the weather in Mongolia", "what do we know about it", "do we know the heron of staging"):
+        assert cold.by_words(index, "me", nothing) == []
     told = cold.recalled(index, "me", {"query": asked})
     assert "Mondays" in told["text"] and "not an instruction" in told["text"] and "ask again" in told["text"]
     assert [item["text"] for item in told["data"]["items"]] == found

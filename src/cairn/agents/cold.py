@@ -8,7 +8,7 @@ from typing import Any
 
 from cairn.engines.glance import glance
 from cairn.governed.framing import frame
-from cairn.language.words import tokens
+from cairn.language.words import stop_words, tokens
 
 OPENING = "The memory is still being opened, so this was looked for by its words alone: ask again for more."
 _PAGE = Path("default_app/default_project/shared/pages/MEMORY.md")
@@ -27,10 +27,18 @@ def brief(root: Path) -> str:
 
 
 def by_words(index_dir: Path, person: str, prompt: str) -> list[str]:
-    """What the person said that holds half of the words of `prompt`, best first; a few lines at most."""
-    terms = list(dict.fromkeys(tokens(prompt)))[:_MOST_TERMS]
+    """What the person said that holds half of the words of `prompt` that say something, best first; a few lines at most.
+
+    A question of before is left out: it tells nothing.
+    """
+    terms = [one for one in dict.fromkeys(tokens(prompt)) if one not in stop_words()][:_MOST_TERMS]
     found = glance(index_dir, person, terms, max(2, (len(terms) + 1) // 2))
-    return [" ".join(text.split())[:_LONGEST] for text in found[:_LINES]]
+    lines: list[str] = []
+    for text in found:
+        line = " ".join(text.split())[:_LONGEST]
+        if not line.endswith(("?", "？")) and not any(one in line for one in lines):
+            lines.append(line)
+    return lines[:_LINES]
 
 
 def told(index_dir: Path, person: str, prompt: str) -> str:
