@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from mcp import Client, MCPError, StdioServerParameters
 
 import cairn
 from cairn.agents import link, tools
+from cairn.agents.warm import answering
 from cairn.engines.locks import FileLocks
 from cairn.memory import Memory
 from cairn.retrieval.answers import tokens_of
 from cairn.surfaces.mcp_quick import Front
 from cairn.surfaces.mcp_server import build_server, in_thread, serve_rest
+from tests.crash.test_full_disk import fill, small_disk
 from tests.waiting import until
 
 MODES = ("auto", "legacy")
@@ -408,6 +411,68 @@ def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path)
             until(lambda: link.ask(root, {"op": "ping"}, 30.0), "the one that it started comes up")
 
     asyncio.run(run())
+
+
+@contextmanager
+def held_open(root: Path) -> Iterator[Memory]:
+    """The process that holds the memory open, in this one, so that a test can reach into it."""
+    with cairn.open_blocking(root, background=False) as memory, answering(memory):
+        yield memory
+
+
+def test_over_stdio_every_tool_in_both_protocols(root: Path, tmp_path: Path) -> None:
+    """A host's own process each: told, found, shown and forgotten; what is wrong is named; a held lock is said."""
+    tree = repository(tmp_path / "tree")
+
+    async def use(memory: Memory, mode: str) -> None:
+        async with Client(started(root, tree), mode=mode) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == set(tools.TOOLS)
+            kept = (await told(client, "remember", content=f"Deploys wait for job {mode}."))[1]["id"]
+            path = (await told(client, "show", id=kept))[1]["path"]
+            assert kept in (await told(client, "search", query=f"job {mode}"))[0]
+            assert "Deploys wait" in (await told(client, "recall", query="what do deploys wait for"))[0]
+            assert isinstance((await told(client, "brief"))[1]["items"], list)
+            assert "no project memory yet" in await refused(client, "project_query", question="what is next")
+            assert await refused(client, "recall", query=5) == "query: must be a text, not 5."
+            assert "colour: unknown argument" in await refused(client, "brief", colour="red")
+            assert "top_k is 1000" in await refused(client, "search", query="x", top_k=1000)
+            assert "there are recall" in await refused(client, "dance")
+            with FileLocks(memory.parts.locks._directory).hold(path):
+                late = await refused(client, "remember", content=f"Backups run at {mode}.")
+                assert "was not free" in late
+            assert (await told(client, "remember", content=f"Backups run at {mode}."))[1]["accepted"]
+            assert (
+                await client.read_resource(f"cairn://entry/{kept}")
+            ).contents  # the SDK answers from here on
+            assert await refused(client, "recall", query=5) == "query: must be a text, not 5."
+            assert (await told(client, "forget", id=kept, confirm=True))[1]["complete"]
+            assert "There is no entry" in await refused(client, "show", id=kept)
+
+    with held_open(root) as memory:
+        memory.parts.notebook._lock_seconds = 0.05
+        for mode in MODES:
+            asyncio.run(use(memory, mode))
+
+
+def test_over_stdio_a_full_disk_is_said_and_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept by halves; with room again the same call is done, in either protocol."""
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+
+    async def use(disk: Path, mode: str) -> None:
+        async with Client(started(disk / "root", tmp_path), mode=mode) as client:
+            await told(client, "remember", content=f"The boat of {mode} lies in the harbour.")
+            assert "harbour" in (await told(client, "recall", query="where does the boat lie"))[0]
+            ballast = fill(disk)
+            long = f"The lantern of {mode} hangs in the hall." + " It is lit at night." * 400
+            assert "space" in (await refused(client, "remember", content=long)).lower()
+            assert "harbour" in (await told(client, "recall", query="where does the boat lie"))[0]
+            ballast.unlink()
+            assert (await told(client, "remember", content=long))[1]["accepted"]
+
+    with small_disk(tmp_path / "disk") as disk, held_open(disk / "root"):
+        for mode in MODES:
+            asyncio.run(use(disk, mode))
 
 
 @pytest.mark.slow
