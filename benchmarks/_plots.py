@@ -28,7 +28,7 @@ FINDINGS = {
     "indexing": "A write is found within {write to searchable, p95}, an edit within {edit to searchable, p95} (p95)",
     "strategies": "{queued events drained} events drained; an episode's facts are there {flush to facts and profile, p95} after the flush",
     "keeping": "A memory is judged in {verdict, 2,000 memories}, and {verdict at 20,000, beside 2,000} that with ten times as many",
-    "agents": "A prompt waits {a prompt's hook, 10,000 memories, p50} (p50); {false injections over 100 unrelated prompts} of 100 unrelated prompts are told something",
+    "agents": "A prompt waits {a prompt's hook, 10,000 memories, half a second apart, p50} (p50); {false injections over 100 unrelated prompts} of 100 unrelated prompts are told something",
     "extraction": "{facts wanted that came} of the facts wanted come, {facts that are junk} of all are junk; {sentences with a wrong date} dates are wrong",
     "page": "Over 10,000 entries home is painted in {home, 10,000 entries: first paint, p50}, a search in {search, 10,000 entries: first paint, p50}",
     "project": "10,000 files are taken in in {init, 10,000 files}; a question over 10,000 events takes {query, 10,000 events and 1,000 checkpoints}",

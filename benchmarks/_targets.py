@@ -181,14 +181,18 @@ TARGETS: dict[str, list[Line]] = {
         Line("import again, nothing new", ["import_again_s"], "s"),
     ],
     "agents": [
-        Line("a prompt's hook, 10,000 memories, p50", ["prompt", "p50_ms"], "ms", floor=["python_alone", "p50_ms"], floor_is="a bare Python"),
-        Line("a prompt's hook, 10,000 memories, p95", ["prompt", "p95_ms"], "ms", 150, floor=["python_alone", "p95_ms"], floor_is="a bare Python"),
+        Line("a prompt's hook, 10,000 memories, half a second apart, p50", ["prompt_apart", "p50_ms"], "ms", floor=["python_alone", "p50_ms"], floor_is="a bare Python"),
+        Line("a prompt's hook, 10,000 memories, half a second apart, p95", ["prompt_apart", "p95_ms"], "ms", 150, floor=["python_alone", "p95_ms"], floor_is="a bare Python"),
+        Line("a prompt's hook, 10,000 memories, back to back, p50", ["prompt", "p50_ms"], "ms", floor=["python_alone", "p50_ms"], floor_is="a bare Python"),
+        Line("a prompt's hook, 10,000 memories, back to back, p95", ["prompt", "p95_ms"], "ms", 150, floor=["python_alone", "p95_ms"], floor_is="a bare Python"),
         Line("what was asked for is told", ["found"], "", 0.95, at_least=True),
         Line("false injections over 100 unrelated prompts", ["false_injections"], "", 2),
         Line("tokens told at a prompt, p50", ["tokens_per_prompt", "p50"], ""),
         Line("tokens told at a prompt, at most", ["tokens_per_prompt", "max"], "", 600),
         Line("the warm process is up", ["warm_after_s"], "s"),
+        Line("tokens told at the start of a session", ["tokens_at_start"], "", 1500),
         Line("the first prompt, while it reads the model and the index", ["first_prompt_ms"], "ms"),
+        Line("the first recall of `cairn mcp` where nothing runs", ["mcp_first_recall", "wall_s"], "s", 1),
     ],
     "extraction": [
         *(

@@ -1,6 +1,8 @@
 """Coding agents: what a hook costs in time and tokens, and how often it says something that does not belong.
 
 A root with 10,000 memories of one person, a warm process, and `cairn hook` as a host calls it: one small process a prompt.
+The root has been told and thought about; prompts come back to back, and half a second apart. Then `cairn mcp` with nothing
+running: how long a host waits for its first `recall`.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from cairn.agents import link
 from cairn.retrieval.answers import tokens_of
 
 MEMORIES = 10_000
-CALLS = 60
+CALLS = 200
 _SETTLES_S = 5.0
+_APART_S = 0.5
+_CORE = 40
 _NAMES = ("heron", "osprey", "kestrel", "plover", "curlew", "teal", "wigeon", "dunlin", "avocet", "godwit")
 _THINGS = (
     "database",
@@ -76,6 +80,12 @@ def fill(root: Path, memories: int) -> None:
                 )
             memory.add(f"s{session}", messages)
             memory.flush(f"s{session}")
+        for n in range(_CORE):
+            rule = f"Changes of the {_THINGS[n % 10]} at {_NAMES[n // 4]} wait for approval number {n * 31}."
+            memory.remember(rule, "convention", mode="strict")
+        memory.memories.refresh()
+        while memory.parts.engine.run_due(seconds=60.0):  # a memory that has been in use for a while
+            pass
         memory.parts.catch_up(1800.0, embed=True)
 
 
@@ -104,6 +114,44 @@ def _cpu_ms(root: Path, env: dict[str, str], calls: int = 20) -> float:
     return round((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / calls * 1000, 1)
 
 
+def first_recall(root: Path, env: dict[str, str]) -> dict[str, float]:
+    """A host starts `cairn mcp` where nothing runs, greets it and asks: seconds until the answer, and its processor time."""
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "bench", "version": "1"},
+    }
+    asked = {"name": "recall", "arguments": {"query": f"what do we know about {_NAMES[0]}-10"}}
+    said: tuple[dict[str, Any], ...] = (
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": asked},
+    )
+    began = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with subprocess.Popen(
+        [str(Path(sys.executable).with_name("cairn")), "mcp"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**env, "CAIRN_MEMORY__ROOT": str(root)},
+    ) as host:  # fmt: skip
+        assert host.stdin is not None and host.stdout is not None
+        host.stdin.write(b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in said))
+        host.stdin.flush()
+        host.stdout.readline()
+        answer = json.loads(host.stdout.readline())
+        took = time.perf_counter() - began
+        host.stdin.close()
+    assert f"{_NAMES[0]}-10 " in json.dumps(answer), answer
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"wall_s": round(took, 2), "cpu_s": round(spent, 2)}
+
+
+def end(root: Path) -> None:
+    link.ask(root, {"op": "end"}, 10.0)
+    while link.socket_path(root).exists():
+        time.sleep(0.05)
+
+
 def spread(times: list[float]) -> dict[str, float]:
     ordered = sorted(times)
     return {
@@ -114,7 +162,7 @@ def spread(times: list[float]) -> dict[str, float]:
 
 def run(args: Any) -> dict[str, Any]:
     """All of it, once."""
-    memories = 500 if args.quick else MEMORIES
+    memories, calls = (500, 20) if args.quick else (MEMORIES, CALLS)
     with tempfile.TemporaryDirectory(prefix="cairn-bench-", ignore_cleanup_errors=True) as folder:
         root = Path(folder) / "root"
         runtime = Path(folder) / "run"
@@ -132,13 +180,17 @@ def run(args: Any) -> dict[str, Any]:
             call(root, prompt("which port does the queue listen on", number), env)[0] for number in range(5)
         ]
         time.sleep(_SETTLES_S)
-        found, tokens, hits = [], [], 0
-        for number in range(CALLS):
-            n = number * 157 % memories
-            took, out = call(root, prompt(f"What do we know about {_NAMES[n % 10]}-{n}?", number), env)
-            found.append(took)
-            tokens.append(tokens_of(out))
-            hits += f"-{n} " in out
+        tokens, hits = [], 0
+        times: dict[float, list[float]] = {0.0: [], _APART_S: []}
+        for apart, found in times.items():
+            for _ in range(calls):
+                n = (len(tokens) * 157 + 3) % memories
+                asked = prompt(f"What do we know about {_NAMES[n % 10]}-{n}?", len(tokens))
+                took, out = call(root, asked, env)
+                found.append(took)
+                tokens.append(tokens_of(out))
+                hits += f"-{n} " in out
+                time.sleep(apart)
         bare = []
         for _ in range(20):
             began = time.perf_counter()
@@ -151,18 +203,23 @@ def run(args: Any) -> dict[str, Any]:
         _, start = call(
             root, {"hook_event_name": "SessionStart", "session_id": "x", "source": "startup"}, env
         )
-        link.ask(root, {"op": "end"}, 10.0)
-        while link.socket_path(root).exists():
+        end(root)
+        cold = first_recall(root, env)
+        until_up = time.monotonic() + 60.0
+        while link.ask(root, {"op": "ping"}, 1.0) is None and time.monotonic() < until_up:
             time.sleep(0.05)
+        end(root)
         return {
             "memories": memories,
             "load": round(os.getloadavg()[0], 1),
             "warm_after_s": round(warm_after, 2),
             "first_prompt_ms": round(opening[0], 1),
-            "prompt": spread(found),
+            "prompt": spread(times[0.0]),
+            "prompt_apart": spread(times[_APART_S]),
             "python_alone": spread(bare),
             "client_cpu_ms": spent,
-            "found": hits / CALLS,
+            "found": hits / len(tokens),
+            "mcp_first_recall": cold,
             "tokens_per_prompt": {"p50": statistics.median(tokens), "max": max(tokens)},
             "tokens_at_start": tokens_of(start),
             "false_injections": false,
