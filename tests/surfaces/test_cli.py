@@ -65,6 +65,20 @@ def test_a_person_alone_with_the_memory_names_nobody(cli):
     assert len(json.loads(cli("get", "episode", "--json")[1])["episodes"]) == 1
 
 
+def test_one_word_names_the_owner_in_every_command(cli):
+    """`--user` and `--agent` are told as for a search, wherever a scope and its owner can be named."""
+    cli("init")
+    assert cli("remember", "Prefers short answers.", "--user", "alice")[0] == 0
+    same = (["--user", "alice"], ["--scope", "user", "--owner", "alice"])
+    for command in (["memories", "list"], ["timeline"], ["connections"]):
+        told = [cli(*command, *whose) for whose in same]
+        assert told[0] == told[1] and told[0][2] == ""
+        assert ("short answers" in told[0][1]) is (
+            command != ["connections"]
+        )  # one alone is joined to nothing
+    assert "short answers" not in cli("memories", "list", "--agent", "alice")[1]
+
+
 def test_nothing_found_is_an_answer_with_exit_code_one(cli):
     """Silence is an answer: exit code 1 and a sentence."""
     cli("init")
@@ -115,7 +129,10 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
         (["export", "/proc/nowhere/x"], 5, "/proc/nowhere/x"),
         (["remember", "Tea is at four.", "--owner", "bob"], 2, "bob"),
         (["memories", "list", "--scope", "project", "--owner", "bob"], 2, "bob"),
-        (["memories", "import", "--from", "claude", "--owner", "../x", "cairn.toml"], 2, "owner"),
+        (["memories", "list", "--scope", "agent", "--user", "bob"], 2, "--user"),
+        (["memories", "list", "--agent", "coder", "--user", "bob"], 2, "--user"),
+        (["timeline", "--owner", "bob", "--agent", "bob"], 2, "--agent"),
+        (["memories", "import", "--from", "claude", "--user", "../x", "cairn.toml"], 2, "owner"),
         (["skills", "import", "cairn.toml"], 2, "SKILL.md"),
         (["skills", "import", ""], 2, "path"),
         (["skills", "scan", ""], 2, "path"),

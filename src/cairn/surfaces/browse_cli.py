@@ -115,7 +115,7 @@ COMMANDS = (
         say_entries,
         examples=(
             "cairn timeline --since 2026-06-01",
-            "cairn timeline --scope user --owner alice --kind episode",
+            "cairn timeline --user alice --kind episode",
         ),
     ),
     Command("upcoming", "plans whose time comes in the next days", Browse.upcoming, say_entries),
@@ -139,7 +139,7 @@ COMMANDS = (
         "how entries hang together: what replaces or contradicts what, what came of one talk",
         Browse.connections,
         say_connections,
-        examples=("cairn connections --scope user --owner alice",),
+        examples=("cairn connections --user alice",),
     ),
     Command(
         "revise",

@@ -32,6 +32,8 @@ SHORT = {
     "file_scope_pattern": "--files",
 }
 EVERYWHERE = {"app_id": "app", "project_id": "project"}
+PERSONAL = {"user": "a user's", "agent": "an agent's"}
+"""Scopes that an option of their own names with their owner, as for commands that know no others."""
 
 
 @dataclass
@@ -131,8 +133,17 @@ class Command:
                     self.short.get(one.name) or flag_of(one.name),
                     needed=one.name not in self.one_of,
                 )
+        for scope in self._personal:
+            words = f"{PERSONAL[scope]}: short for --scope {scope} --owner"
+            parser.add_argument(f"--{scope}", dest=f"of_{scope}", metavar="TEXT", help=words)
         if self.more is not None:
             self.more(parser)
+
+    @property
+    def _personal(self) -> list[str]:
+        """The scopes that `--user` and `--agent` stand for here, where a scope and its owner are told."""
+        names = {one.name for one in self.fields}
+        return [one for one in PERSONAL if names >= {"scope", "owner"} and f"{one}_id" not in names]
 
     def __call__(self, args: argparse.Namespace, output: Output) -> int:
         call = CommandCall(args, self._fields(args), output, self)
@@ -151,6 +162,16 @@ class Command:
 
     def _fields(self, args: argparse.Namespace) -> dict[str, Any]:
         found = {one.name: _given(one, getattr(args, one.name)) for one in self.fields}
+        defaults = {one.name: one.default for one in self.fields}
+        for scope in self._personal:
+            if (owner := getattr(args, f"of_{scope}")) is None:
+                continue
+            if found["owner"] or found["scope"] not in {defaults["scope"], scope}:
+                raise Invalid(
+                    f"--{scope} says whose it is: leave out --scope, --owner and the other of --user and --agent.",
+                    field=scope,
+                )
+            found |= {"scope": scope, "owner": owner}
         if self.method is not None:
             for one in self.operation.fields:
                 if one.name in EVERYWHERE:

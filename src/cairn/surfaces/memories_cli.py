@@ -257,7 +257,7 @@ COMMANDS = (
         reading=False,
         examples=(
             'cairn remember "Deploys wait for the migration job." --category gotcha',
-            'cairn remember "Prefers short answers." --category preference --scope user --owner alice',
+            'cairn remember "Prefers short answers." --category preference --user alice',
             'cairn remember "We use tabs." --category convention --mode strict --json',
         ),
     ),
@@ -268,7 +268,7 @@ COMMANDS = (
         say_list,
         examples=(
             "cairn memories list --scope project --category decision",
-            "cairn memories list --scope user --owner alice --archived",
+            "cairn memories list --user alice --archived",
         ),
     ),
     Command(
@@ -281,7 +281,7 @@ COMMANDS = (
         run=search,
         examples=(
             'cairn memories search "what waits for migrations"',
-            'cairn memories search --scope agent --owner coder --as-prompt "how do we deploy"',
+            'cairn memories search --agent coder --as-prompt "how do we deploy"',
         ),
     ),
     Command("memories show", "one memory with every field", Single.show, say_row, positional=_ID),
@@ -337,7 +337,7 @@ COMMANDS = (
         examples=(
             "cairn memories forget alice_mem_20260601_00000001 --dry-run",
             "cairn memories forget alice_mem_20260601_00000001 --yes",
-            'cairn memories forget --words "Elm Street 12" --scope user --owner alice --yes',
+            'cairn memories forget --words "Elm Street 12" --user alice --yes',
         ),
     ),
     Command(
@@ -346,7 +346,7 @@ COMMANDS = (
         Keeping.import_from,
         say_imported,
         without=["text"],
-        short={"source": "--from"},
+        short={"source": "--from", "owner": "--user"},
         more=_file,
         fill=_read_file,
         reading=False,
