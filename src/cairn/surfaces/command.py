@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 SHORT = {
     "user_id": "--user",
     "agent_id": "--agent",
+    "mission_id": "--mission",
     "session_id": "--session",
     "run_id": "--run",
     "file_scope_pattern": "--files",
 }
 EVERYWHERE = {"app_id": "app", "project_id": "project"}
-PERSONAL = {"user": "a user's", "agent": "an agent's"}
+PERSONAL = {"user": "a user's", "agent": "an agent's", "mission": "a mission's"}
 """Scopes that an option of their own names with their owner, as for commands that know no others."""
 
 
@@ -141,7 +142,7 @@ class Command:
 
     @property
     def _personal(self) -> list[str]:
-        """The scopes that `--user` and `--agent` stand for here, where a scope and its owner are told."""
+        """The scopes that have an option of their own here, where a scope and its owner are told."""
         names = {one.name for one in self.fields}
         return [one for one in PERSONAL if names >= {"scope", "owner"} and f"{one}_id" not in names]
 
@@ -168,7 +169,7 @@ class Command:
                 continue
             if found["owner"] or found["scope"] not in {defaults["scope"], scope}:
                 raise Invalid(
-                    f"--{scope} says whose it is: leave out --scope, --owner and the other of --user and --agent.",
+                    f"--{scope} says whose it is: leave out --scope, --owner and what else says so.",
                     field=scope,
                 )
             found |= {"scope": scope, "owner": owner}
