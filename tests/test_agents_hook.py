@@ -141,6 +141,23 @@ def test_a_failure_is_said_at_the_next_start_and_only_then(
         assert ("disk full" in capsys.readouterr().out) is expected
 
 
+def test_where_nothing_can_be_kept_every_start_says_so(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that takes no event takes no note of that trouble either: a start looks for itself."""
+    monkeypatch.setattr(hook, "start_warm", lambda _root: None)
+    root.mkdir()
+    spool.folder(root).write_text("in the way")
+    assert hook.main(["--root", str(root)], json.dumps(STOP).encode()) == 0
+    assert capsys.readouterr().out == ""
+    assert hook.main(["--root", str(root)], json.dumps(START).encode()) == 0
+    assert f"nothing can be kept in {spool.folder(root)}" in capsys.readouterr().out
+    spool.folder(root).unlink()
+    assert hook.main(["--root", str(root)], json.dumps(START).encode()) == 0
+    assert capsys.readouterr().out == ""
+    assert os.listdir(spool.folder(root)) == []
+
+
 def test_a_transcript_is_taken_in_once_with_its_tools(memory: Memory, tmp_path: Path) -> None:
     """Talk and tool calls by their own ids; recalled text, sidechains and our own tools are left out."""
     frame = (

@@ -98,7 +98,7 @@ def act(settings: Settings, event: HookEvent, tell: Tell) -> str:
             told = {"context": _cold(settings, event)}
     context = str(told.get("context", ""))
     if event.moment == "start":
-        troubles = spool.take_troubles(root)
+        troubles = [one for one in (spool.blocked(root), *spool.take_troubles(root)) if one]
         if troubles:
             context += "\nMemory had trouble since the last session: " + "; ".join(troubles[:5])
     return context.strip()

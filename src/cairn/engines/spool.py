@@ -171,6 +171,21 @@ def trouble(root: Path, words: str) -> None:
         return
 
 
+def blocked(root: Path) -> str:
+    """Why nothing can be kept here, "" where it can: then no trouble could be noted either."""
+    at = folder(root)
+    probe = at / f".probe.{os.getpid()}"
+    try:
+        at.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            probe.write_bytes(b" " * 4096)
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        return f"nothing can be kept in {at}: {error.strerror or error}"
+    return ""
+
+
 def take_troubles(root: Path) -> list[str]:
     """What went wrong since this was last asked, each once; it is said only once."""
     path = folder(root) / "troubles.jsonl"
