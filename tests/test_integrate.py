@@ -156,7 +156,7 @@ def test_a_project_gets_its_own_files_and_words(home: Path, tmp_path: Path) -> N
     assert b"\n" not in words.replace(b"\r\n", b"")
     assert names_cairn(work / ".codex" / "hooks.json") and below(home) == {}
     assert main(["integrate", "codex", "--project", "--remove"]) == 0
-    assert below(work) == before
+    assert below(work) == before and not (work / ".codex").exists()
 
 
 @pytest.mark.parametrize(

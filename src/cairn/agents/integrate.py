@@ -9,6 +9,7 @@ still stand there, taking them out gives the file as it was; where somebody has 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -253,6 +254,8 @@ def write(changes: list[HostChange]) -> None:
         target = Path(os.path.realpath(change.path))
         if change.after is None:
             target.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                target.parent.rmdir()  # a folder that held nothing else
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
