@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import zipfile
 
 import pytest
 
@@ -101,6 +103,51 @@ def test_an_archive_that_unpacks_to_too_much_brings_nothing(tmp_path):
     assert not list(root.glob("default_app/**/*.md"))
     with cairn.open_blocking(root, **QUIET) as memory:
         assert memory.import_from(str(bomb))["imported"] == 4
+
+
+def test_heads_of_an_archive_are_believed_within_limits(tmp_path):
+    """One of gigabytes is read into no memory, a length below nothing leads nowhere back; nothing is brought in."""
+    huge = tarfile.TarInfo("././@LongLink")
+    huge.type, huge.size = tarfile.GNUTYPE_LONGNAME, 64 << 20
+    back = tarfile.TarInfo("default_app/default_project/users/ann/user.md")
+    lost = tarfile.TarInfo("default_app/default_project/users/bob")
+    lost.type = tarfile.DIRTYPE
+    ahead = tarfile.TarInfo("default_app/default_project/users/cleo/user.md")
+    ahead.size = 3_000_000
+    heads = {
+        "a head of": [huge.tobuf() + bytes(64 << 20)],
+        "a length of": [_with_size(back, -2048)],
+        "max_import_bytes": [_with_size(lost, -(10**9)), ahead.tobuf() + bytes(3_000_064)],
+    }
+    with cairn.open_blocking(tmp_path / "root", **QUIET, storage__max_import_bytes=2_000_000) as memory:
+        for why, pieces in heads.items():
+            bomb = tmp_path / "bomb.tar.gz"
+            first = tarfile.TarInfo("first").tobuf()
+            bomb.write_bytes(gzip.compress(first + b"".join(pieces) + bytes(1024), compresslevel=1))
+            with pytest.raises(cairn.Invalid, match=why):
+                memory.import_from(str(bomb))
+    assert not list((tmp_path / "root").glob("default_app/**/*.md"))
+
+
+def _with_size(member, size):
+    """A member whose extended head says how long it is."""
+    member.pax_headers = {"size": str(size)}
+    return member.tobuf(tarfile.PAX_FORMAT)
+
+
+def test_a_small_document_that_unpacks_to_too_much_is_refused(tmp_path):
+    """A part of zeros inside a DOCX is not unpacked; others come in."""
+    pytest.importorskip("docx")
+    bomb = tmp_path / "bomb.docx"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
+        with packed.open("word/document.xml", "w") as part:
+            for _ in range(101):
+                part.write(bytes(1 << 20))
+    (tmp_path / "tides.md").write_text("# Tides\n\nThe tide turns at noon.\n")
+    with cairn.open_blocking(tmp_path / "root", **QUIET) as memory:
+        done = memory.knowledge_add([str(bomb), str(tmp_path / "tides.md")])
+    assert "unpacks to more than" in str(done), done
+    assert "tides" in str(done)
 
 
 def test_a_queue_in_other_hands_holds_nobody_up(tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git", ".cairn-move
 # Copies of the settings that editors and sync programs leave beside them, and environment files.
 MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
 _ARCHIVES = (".tar.gz", ".tgz")
+_MAX_HEAD_BYTES = 1 << 20
 _MAX_MEMBERS = 1_000_000
 _MAX_FILE_BYTES = 512 * 1024 * 1024
 _ATTEMPTS = 20
@@ -304,6 +305,26 @@ def _aside(storage: StorageBackend, locator: Locator) -> Locator:
     raise Conflict(f"{locator}: there are a thousand imported copies already. Tidy them up first.")
 
 
+class _Member(tarfile.TarInfo):
+    """A member whose head is believed within limits.
+
+    What describes a member (long names, extended heads) is read into memory whole, and a length below nothing leads back
+    to a member that was there already, again and again.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if not self.isreg() and self.size > _MAX_HEAD_BYTES:
+            raise tarfile.ReadError(f"a head of {self.size} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+    def _block(self, count: int) -> int:
+        if count < 0:
+            raise tarfile.ReadError(f"a length of {count} bytes")
+        length: int = super()._block(count)  # type: ignore[misc]
+        return length
+
+
 @contextmanager
 def _opened(source: str, max_bytes: int = 0) -> Iterator[Path]:
     """The folder at `source`, or one that an archive is unpacked to meanwhile."""
@@ -315,10 +336,10 @@ def _opened(source: str, max_bytes: int = 0) -> Iterator[Path]:
         raise NotFound(f"{source}: there is no such folder or archive.", source=source)
     with tempfile.TemporaryDirectory(prefix="cairn-import-") as scratch:
         try:
-            with tarfile.open(place, "r:*") as archive:
+            with tarfile.open(place, "r:*", tarinfo=_Member) as archive:
                 unpacked = members = 0
                 for member in archive:
-                    members, unpacked = members + 1, unpacked + member.size
+                    members, unpacked = members + 1, unpacked + max(member.size, 0)
                     if max_bytes and (unpacked > max_bytes or members > _MAX_MEMBERS):
                         raise Invalid(
                             f"{source} unpacks to more than {max_bytes} bytes or {_MAX_MEMBERS} files (storage.max_import_bytes): "

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import io
 import logging
+import time
+import zipfile
 from importlib.util import find_spec
 
 from cairn.errors import Invalid, Misconfigured
 from cairn.language.documents import CONVERTED, TEXTS, suffix_of
 
 MAX_BYTES = 20 * 1024 * 1024
+_UNPACKED_BYTES = 5 * MAX_BYTES
+_SECONDS = 60.0  # of reading the pages of one file
 EXTRA = "documents"
 _NEEDS = {".pdf": "pypdf", ".docx": "docx"}
 _PACKAGES = {"pypdf": "pypdf", "docx": "python-docx"}
@@ -75,14 +79,24 @@ def _pdf(data: bytes) -> str:
     reader = PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise ValueError("it is protected by a password")
-    pages = [(number, page.extract_text().strip()) for number, page in enumerate(reader.pages, 1)]
-    return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in pages if text)
+    pages, length, until = [], 0, time.monotonic() + _SECONDS
+    for number, page in enumerate(reader.pages, 1):
+        text = page.extract_text().strip()
+        length += len(text)
+        if length > _UNPACKED_BYTES or time.monotonic() > until:
+            raise ValueError(f"page {number} is not the last, and it takes too long or is too much: split it")
+        if text:
+            pages.append(f"## Page {number}\n\n{text}")
+    return "\n\n".join(pages)
 
 
 def _docx(data: bytes) -> str:
     from docx import Document
     from docx.table import Table
 
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:  # no more is unpacked of a part than is said here
+        if sum(part.file_size for part in packed.infolist()) > _UNPACKED_BYTES:
+            raise ValueError(f"it unpacks to more than {_UNPACKED_BYTES} bytes")
     lines = []
     for block in Document(io.BytesIO(data)).iter_inner_content():
         if isinstance(block, Table):
