@@ -12,18 +12,23 @@ import random
 import string
 from collections.abc import Iterator
 from contextlib import suppress
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
 
 import cairn
+from cairn.agents.tools import TOOLS, reply
 from cairn.errors import CairnError, Invalid
 from cairn.memory import Memories, Memory
 from cairn.operations.answers import talk
 from cairn.operations.check import options_of
 from cairn.operations.doors import IDS
 from cairn.operations.table import REQUIRED, Field, Operation, fields_of, operations_of
+from cairn.rights import OPEN
+from cairn.web.acts import ACTS
+from cairn.web.desk import Desk
 from tests.surfaces.forgetting_kit import holding
 from tests.surfaces.served import serving
 from tests.surfaces.test_scenario import ENV
@@ -271,3 +276,43 @@ def test_the_same_doors_over_http(tmp_path: Path) -> None:
         call("memory/flush", {"session_id": "s2"})
         server.call("GET", "/api/v1/log")
     assert holding(root, SECRET) == []
+
+
+class Planted(dict[str, Any]):
+    """A form in which every field that is asked for holds a credential, but for those that say what is meant."""
+
+    def __missing__(self, _name: str) -> str:
+        return f"as {TOKEN} says"
+
+    def get(self, name: str, _default: Any = None) -> Any:
+        return self[name]
+
+
+@pytest.mark.parametrize(
+    "act", sorted(name for name, act in ACTS.items() if "_form" not in signature(act).parameters)
+)
+def test_no_credential_comes_in_by_a_form_of_the_page(opened: Memory, act: str) -> None:
+    """Doors: every form of the page, with a credential in whatever field it reads; a file that is sent is one."""
+    made = opened.remember("The tide table of the page is on the wall.", scope="user", owner="alice")
+    assert made.memory is not None
+    meant = {"id": made.memory["id"], "scope": "user", "owner": "alice"}
+    source = f"# Tides\n\nThe key is {TOKEN}.\n".encode()
+    for form in (
+        {**meant},
+        {"file": source, "file_name": "tides.md"},
+        {"file": source, "file_name": f"{TOKEN}.md"},
+    ):
+        with suppress(CairnError, TypeError, ValueError, KeyError):
+            ACTS[act](Desk(opened, OPEN), Planted(form))
+    assert settled(opened) == []
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_no_credential_comes_in_by_a_tool(opened: Memory, name: str) -> None:
+    """Doors: every tool of MCP, with a credential in every argument, and in each alone."""
+    words = [one.wire for one in TOOLS[name].fields if is_text(one)]
+    whole = {one.wire: one.says.example for one in TOOLS[name].fields}
+    for planted in [dict.fromkeys(words, f"as {TOKEN} says"), *({wire: NESTED} for wire in words)]:
+        reply(opened, {"name": name, "arguments": {**whole, **planted, "confirm": True}})
+        reply(opened, {"name": name, "arguments": {**whole, **planted}})
+    assert settled(opened) == []

@@ -23,7 +23,7 @@ from cairn.web.pages import WebPages
 from cairn.web.views import VIEWS
 from cairn.web.visitors import Visitors
 from tests.surfaces.served import serving
-from tests.waiting import LONG
+from tests.waiting import LONG, until
 
 NASTY = (
     "<script>alert(1)</script> <img src=x onerror=alert(1)> [click](javascript:alert(1)) "
@@ -419,6 +419,12 @@ def test_a_strategy_is_switched(owner, root):
     assert owner.post("switch", name="nothing", on="no")[0] == 404
 
 
+def audited(root):
+    """Operation, owner and status of every call by a token, from the audit log."""
+    calls = [json.loads(line) for line in (root / ".server" / "audit.jsonl").read_bytes().splitlines()]
+    return {(one["operation"], one["about"].get("owner"), one["status"]) for one in calls if one["token"]}
+
+
 def test_a_token_shows_what_it_may_see(root):
     """Who signs in with a token of one owner sees that owner and nothing of another's, anywhere."""
     secret = "bo-0123456789abcdef"
@@ -447,6 +453,11 @@ def test_a_token_shows_what_it_may_see(root):
         alices = "alice_ep_20260601_00000001"
         assert visitor.get(f"/view/entry?id={alices}")[0] == 403
         assert visitor.post("revise", id=alices, source="x", expect="y")[0] == 403
+        wanted = {("page who", "alice", 403), ("page people", None, 200), ("revise", None, 403)}
+        until(
+            lambda: wanted <= audited(root), "the audit log has what was asked here"
+        )  # written after the answer
+        assert b"quillheron" not in (root / ".server" / "audit.jsonl").read_bytes(), "nor does it say more"
         other = Visitor(running.port)
         assert other.call("POST", "/view/login", {"token": "all-0123456789abcdef"})[0] == 303
         assert "Petrel" in other.get("/")[1]

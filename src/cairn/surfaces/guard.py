@@ -274,6 +274,8 @@ class Guard:
     def _record(self, scope: ASGIScope, status: int, code: str, seconds: float) -> None:
         """Put a call into the audit log: operations, and what was refused on the way to one."""
         state = scope["state"]
+        if asked := state.get("asked"):  # by the page, which knows no guard
+            note_call(state, *asked)
         operation = state.get("operation")
         if self.audit is None or (operation is None and status < 400):
             return

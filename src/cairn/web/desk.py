@@ -24,6 +24,7 @@ class Desk:
     app: str = "default"
     project: str = "default"
     form: str = ""
+    noted: Callable[[str, Mapping[str, Any]], object] = lambda _operation, _about: None  # for the audit log
 
     @property
     def may_write(self) -> bool:
@@ -40,6 +41,8 @@ class Desk:
         named = {one.wire for one in row.fields}
         place = {"app_id": self.app, "project_id": self.project}
         asked = {name: value for name, value in place.items() if name in named} | given
+        if row.writes:
+            self.noted(row.name, {name: value for name, value in asked.items() if name not in row.forgets})
         room: Any = (
             self.memory if getattr(type(self.memory), row.name, None) is row.call else self.memory.memories
         )

@@ -13,7 +13,7 @@ import hmac
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -110,7 +110,8 @@ class WebPages:
         named = request.query_params.get("space", "default/default")
         app, _, project = named.partition("/")
         space = Space(app, project or "default")
-        return Desk(self.memory.memory, grant, space.app, space.project, visit.form if visit else "")
+        form = visit.form if visit else ""
+        return Desk(self.memory.memory, grant, space.app, space.project, form, partial(_note, request))
 
     async def _view(self, request: Request, path: str, visit: Visit | None, grant: Grant) -> Response:
         if visit is None and self.visitors.writes:
@@ -119,6 +120,9 @@ class WebPages:
 
         def work() -> Response:
             desk = self._desk(request, visit, grant)
+            _note(
+                request, f"page {path or 'home'}", {"app_id": desk.app, "project_id": desk.project, **query}
+            )
             if path == "raw":
                 from cairn.operations.recall import Recall
 
@@ -380,6 +384,11 @@ def _hears(grant: Grant, event: Notice) -> bool:
 
 def _uncached() -> dict[str, str]:
     return {**HEADERS, "cache-control": "no-store"}
+
+
+def _note(request: Request, operation: str, about: Mapping[str, Any]) -> None:
+    """Leave for the guard what is asked here, and about whom: it writes the audit log."""
+    request.scope["state"]["asked"] = (operation, about)
 
 
 def _same(address: str) -> str:
