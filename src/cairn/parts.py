@@ -586,10 +586,10 @@ class Parts:
             self.state.counts()  # sets a file that is not ours aside
             try:
                 count, problems = self.take_buffer(self.index_dir)
-            except CairnError as error:
+                everos.done_with(self.index_dir)
+            except (CairnError, OSError) as error:  # what came in already is known again by its keys
                 log.warning("what EverOS had not extracted waits for the next open: %s", error)
                 return
-            everos.done_with(self.index_dir)
         for problem in problems:
             log.warning("%s", problem)
         if count:
