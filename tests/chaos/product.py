@@ -10,6 +10,8 @@ searches, and is ended by SIGKILL in one of these ways:
 - `instant`: at a random instant during or after a call;
 - `before`, `after`: by its own hand right before or after its n-th call that changes a file (write, fsync, rename, link,
   unlink, truncate, mkdir: SQLite's with ours), counted by `ending.c` from the opening or from the first call on;
+- `full`: some moments after the disk was full for some calls, from its n-th on (writes, renames and flushes of SQLite and
+  ours fail): a call may be refused then, and only then; what was refused is tried again;
 - `folding`: while a process of its own brings rows into the tables of LanceDB, both at once.
 
 Before a call a victim tells its intent, after it the acknowledgement. What was not acknowledged is tried again, with the same
@@ -39,8 +41,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,7 +76,8 @@ WORDS = [
     "kelp",
     "lilac",
 ]
-HOWS = {"opening": 12, "instant": 38, "before": 25, "after": 24, "folding": 1}
+HOWS = {"opening": 12, "instant": 32, "before": 23, "after": 22, "full": 10, "folding": 1}
+COUNTED = frozenset({"before", "after", "full"})
 
 
 def token(rng: random.Random) -> str:
@@ -113,7 +117,7 @@ class Victim:
             self.strong: 2,
         }
         while True:
-            self.rng.choices(list(acts), list(acts.values()))[0]()
+            self.bear(self.rng.choices(list(acts), list(acts.values()))[0])
 
     def once_each(self) -> None:
         """Every act, for whoever wants all of it loaded."""
@@ -125,9 +129,25 @@ class Victim:
     def do(self, intent: dict[str, Any]) -> str:
         """Tell it, do it, tell that it is done."""
         self.tell("intent", intent)
-        got = DOES[intent["verb"]](self.memory, intent)
+        try:
+            got = DOES[intent["verb"]](self.memory, intent)
+        except Exception:  # it may be half done, and will be tried again: nobody touches the memory meanwhile
+            self.held = [one for one in self.held if one["of"] != intent.get("of")]
+            raise
         self.tell("ack", [intent["id"], got])
         return got
+
+    def bear(self, act: Callable[[], object]) -> None:
+        """Do it; a refusal is borne where the disk was full meanwhile."""
+        from cairn.errors import CairnError
+
+        before = room_lacking()
+        try:
+            act()
+        except CairnError as error:
+            if not before:
+                raise
+            self.tell("refused", str(error))
 
     def ask(self, verb: str, **more: Any) -> dict[str, Any]:
         return {"verb": verb, "id": token(self.rng), **more}
@@ -293,13 +313,14 @@ def victim(
                 arm(plan["calls"], plan["how"])
             one = Victim(memory, out, rng, plan["number"])
             for intent in retry:
-                one.do(intent)
+                one.bear(partial(one.do, intent))
             one.held = held
             if plan["how"] == "folding":
                 one.fold()
             one.live()
     except CairnError as error:
-        os.write(out, f"broken {json.dumps(f'{type(error).__name__}: {error}')}\n".encode())
+        kind = "refused" if plan["how"] == "full" and plan["from the start"] else "broken"
+        os.write(out, f"{kind} {json.dumps(f'{type(error).__name__}: {error}')}\n".encode())
     except BaseException:
         import traceback
 
@@ -307,9 +328,17 @@ def victim(
 
 
 def arm(calls: int, how: str) -> None:
-    """End this process at its n-th call that changes a file, where it was planned so."""
-    if how in {"before", "after"}:
+    """End this process, or fill the disk, at its n-th call that changes a file, where it was planned so."""
+    if how == "full":
+        ctypes.CDLL(None).ending_fill(ctypes.c_long(calls), ctypes.c_long(calls % 7 + 1))
+    elif how in COUNTED:
         ctypes.CDLL(None).ending_arm(ctypes.c_long(calls), ctypes.c_int(how == "after"))
+
+
+def room_lacking() -> int:
+    """How many calls will still find no room, or have not yet come to it."""
+    library = ctypes.CDLL(None)
+    return int(library.ending_full()) if hasattr(library, "ending_full") else 0
 
 
 # ---------------------------------------------------------------- who kills
@@ -321,13 +350,13 @@ class Killer:
     def __init__(self, root: Path, seed: int, *, counting: bool) -> None:
         self.root, self.seed = root, seed
         self.rng = random.Random(seed)
-        self.hows = {how: n for how, n in HOWS.items() if counting or how not in {"before", "after"}}
+        self.hows = {how: n for how, n in HOWS.items() if counting or how not in COUNTED}
         self.intents: dict[str, dict[str, Any]] = {}
         self.tries: Counter[str] = Counter()
         self.acked: dict[str, str] = {}
         self.broken: list[str] = []
         self.kinds: Counter[str] = Counter()
-        self.kills = self.number = self.removed = self.opened = 0
+        self.kills = self.number = self.removed = self.opened = self.refused = 0
 
     def round(self) -> None:
         """Three victims at once, each ended in a way of its own; sometimes the index goes with them."""
@@ -424,6 +453,8 @@ class Killer:
                 self.tries[value["id"]] += 1
             elif kind == "ack":
                 self.acked[value[0]] = value[1]
+            elif kind == "refused":
+                self.refused += 1
             else:
                 self.broken.append(value)
 
@@ -624,6 +655,7 @@ def kill(seconds: float, seed: int, wanted: int, *, counting: bool) -> dict[str,
         shutil.rmtree(folder)  # kept where something was lost
         total.update({"kills": killer.kills, "calls": len(killer.intents), "acknowledged": len(killer.acked)})
         total.update({"at work": killer.opened, "index removed": killer.removed})
+        total["refused"] += killer.refused
         total.update({f"by {how}": n for how, n in sorted(killer.kinds.items())})
         number += 1
         told = f"seed {killer.seed}: {killer.kills} kills, {len(killer.acked)} acknowledged, {dict(killer.kinds)}"
