@@ -20,6 +20,7 @@ from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
 _TOMBSTONES_KEPT = timedelta(days=1)
+_STANDING = "NOT (change_type = 'deleted' AND status = 'done')"
 _SCHEMA = """
 CREATE TABLE md_change_state(
     md_path TEXT PRIMARY KEY,
@@ -372,14 +373,15 @@ class SqliteState:
     def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> dict[str, Known]:
         """What the queue remembers of `paths` (of every path without them), to compare with the files.
 
-        With `within`, of the paths that begin with one of these.
+        With `within`, of the paths that begin with one of these. What is gone, and indexed as gone, is told of by name
+        alone: under steady work these are far more than what is there.
         """
         query = "SELECT md_path, status, change_type, mtime, size, seen_at, retryable, unread FROM md_change_state"
         inside, bounds = _inside(within)
 
         def ask(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             if paths is None:
-                return db.execute(f"{query} WHERE 1{inside}", bounds).fetchall()
+                return db.execute(f"{query} WHERE {_STANDING}{inside}", bounds).fetchall()
             one = f"{query} WHERE md_path = ?"
             return [row for path in paths if (row := db.execute(one, (path,)).fetchone()) is not None]
 

@@ -141,7 +141,10 @@ class State(Protocol):
     def last_lsn(self) -> int: ...
 
     def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> Mapping[str, Known]:
-        """What is remembered of `paths`, of those below `within`, or of every path."""
+        """What is remembered of `paths`, of those below `within`, or of every path.
+
+        What is gone, and indexed as gone, only where it is named in `paths`.
+        """
         ...
 
     def glance(self, within: Sequence[str] = ()) -> Glance:

@@ -76,6 +76,10 @@ def check_state_within(state: State) -> None:
     require(state.waiting(within=("u/ann/",)) == 1, "a folder's name is not that of its neighbour")
     require(state.glance(("u/ann/", "u/bob/")).pending == 2, "several folders are asked at once")
     require(set(state.known(within=("u/bob/",))) == {"u/bob/x"}, "memory too")
+    state.enqueue([Noticed("u/eve/x", "episode", "deleted")])
+    require("u/eve/x" in state.known(), "what is gone is known until it is indexed as gone")
+    state.finish(state.claim(9, holder="me", within=("u/eve/",)), holder="me", seen={})
+    require("u/eve/x" not in state.known() and "u/eve/x" in state.known(["u/eve/x"]), "then by name alone")
     require([c.path for c in state.claim(9, holder="me", within=("u/bob/",))] == ["u/bob/x"], "claims too")
 
 
