@@ -90,6 +90,7 @@ BAD = {
     "tool call without a function": _with(tool_calls=[{"id": "c"}]),
     "cell beyond what was said": _cut(upto=10**9),
     "cell beyond any place": _cut(upto=10**20),
+    "cell of a whole town": _cut(owners=[["user", f"u{n}"] for n in range(2000)]),
     "cell that ends before it begins": _cut(first=1, upto=0),
     "cell infinite": '{"t": "cut", "cell": "mc_bad", "first": 0, "upto": 1e400, "day": "2026-05-28"}',
     "cell without an end": {"t": "cut", "cell": "mc_bad", "day": "2026-05-28"},

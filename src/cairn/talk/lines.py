@@ -36,6 +36,7 @@ MAX_ORDINAL = 2**31 - 1
 _ITEM_FIELDS = ("type", "text", "uri", "base64", "ext", "name", "extras")
 _CELL_ID = re.compile(r"[A-Za-z0-9_.-]{1,80}", re.ASCII)
 _TRACKS = ("user", "agent")
+_SILENT_OWNERS = 100  # more of a cell's owners than have said anything up to its end are not believed
 _MAX_WORD_CHARS = 200
 
 
@@ -276,12 +277,17 @@ def _cell(line: Mapping[str, Any]) -> CellRecord:
     upto = _place(line, "upto")
     if upto <= first:
         raise Invalid(f"it closes a cell that ends ({upto}) before it begins ({first})")
+    owners = _owners(line)
+    if len(owners) > upto + _SILENT_OWNERS:
+        raise Invalid(
+            f"it names {len(owners)} owners of a cell that ends at {upto}: each of them has an episode to write"
+        )
     return CellRecord(
         _cell_id(line),
         first,
         upto,
         _day(line),
-        _owners(line),
+        owners,
         _word(line, "reason", "flush"),
         _word(line, "mode", "chat"),
         _word(line, "at", ""),
