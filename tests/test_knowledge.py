@@ -98,6 +98,7 @@ def test_a_linked_folder_is_searched_where_it_lies(tmp_path, notes):
         assert f"{notes / 'harbour.md'}:8" in recalled.prompt
         assert truth(notes) == before
         assert memory.parts.indexer.scan().queued == 0
+        linked_at = "default_app/default_project/knowledge/.linked/notes"
         with pytest.raises(cairn.Invalid, match="only read"):
             memory.parts.linked.write(
                 memory.parts.linked.list(memory.parts.root.knowledge(hit.scope.space))[-1], "x"
@@ -112,6 +113,9 @@ def test_a_linked_folder_is_searched_where_it_lies(tmp_path, notes):
         result = memory.search("midnight", user_id="alice", method="keyword", consistency="strong")
         assert result.knowledge  # what was known stays
         assert "not there" in str(memory.knowledge_list()["notes"])
+        assert len(memory.knowledge_list()["notes"]) == 1, "its files are not named one by one"
+        assert memory.parts.indexer.scan().queued == 0, "its files are not tried one by one"
+        assert memory.parts.indexer.hint([f"{linked_at}/harbour.md"]) == 0
         (tmp_path / "gone").rename(notes)
         assert found(memory, "midnight")
         memory.knowledge_unlink("notes")

@@ -28,7 +28,7 @@ from cairn.index.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
 from cairn.notes.own import OwnTexts
-from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
+from cairn.retrieval.library import document_at, is_linked, read_document, read_skill_file, skill_file_at
 from cairn.retrieval.noticing import kind_of, noticed, places_of
 from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK
 from cairn.retrieval.recent import Look, Recent
@@ -167,7 +167,8 @@ class Indexer(DerivedMaintenance):
                     news.append(Noticed(key, kind, "deleted"))
                 continue
             except CairnError:
-                news.append(Noticed(key, kind, "modified"))
+                if not is_linked(Locator(key)):
+                    news.append(Noticed(key, kind, "modified"))
                 continue
             if old is None or old.change_type == "deleted":
                 news.append(Noticed(key, kind, "added", info.mtime))
@@ -224,7 +225,11 @@ class Indexer(DerivedMaintenance):
     def _missing(
         self, path: str, old: Known | None, hidden: Mapping[str, str], *, again: bool
     ) -> ChangeType | None:
-        """What became of a file that was there and was not met: removed, or hidden behind what cannot be read."""
+        """What became of a file that was there and was not met: removed, or hidden behind what cannot be read.
+
+        Of a linked folder that is away the folder is noted, and its files are left as they are known: to try each of
+        them would cost thousands of changes and say one thing thousands of times.
+        """
         if not any(path.startswith(f"{folder}/") for folder in hidden):
             try:
                 self._storage.info(Locator(path))
@@ -232,6 +237,8 @@ class Indexer(DerivedMaintenance):
                 return "deleted"
             except CairnError:
                 pass
+        if is_linked(Locator(path)):
+            return None
         # A folder, a link or a socket is in its place, or its folder cannot be read: what was known of it stays.
         return "modified" if old is None or old.status != "failed" or (again and old.unread) else None
 

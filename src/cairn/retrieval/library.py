@@ -72,6 +72,11 @@ def document_at(locator: Locator) -> Space | None:
     return space_of(locator)
 
 
+def is_linked(locator: Locator) -> bool:
+    """Whether a place lies in a linked folder: outside the root, and away where its drive is."""
+    return locator.parts[2:4] == (FOLDER, LINKED)
+
+
 def skill_file_at(locator: Locator) -> tuple[Scope, str, str] | None:
     """Whose skill a file beside a SKILL.md belongs to, its name, and the file's place in it; None for any other file."""
     parts = locator.parts
