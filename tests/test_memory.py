@@ -34,7 +34,7 @@ def test_a_vault_keeps_its_index_and_locks_outside(tmp_path):
 
 
 def test_an_index_inside_a_vault_is_refused(tmp_path):
-    """A database must not travel with a synced folder: a named error, nothing made."""
+    """S75: a database must not travel with a synced folder: a named error, nothing made."""
     options = {
         "storage__backend": "vault",
         "storage__cache": str(tmp_path / "c"),

@@ -10,7 +10,7 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend
 from cairn.errors import Invalid
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Capabilities, Locator
+from cairn.seams import Capabilities, Locator, Tier
 from cairn.seams.storage import iterate_files
 from cairn.types import Scope, Space
 
@@ -86,6 +86,13 @@ def test_places_of_a_space():
     assert root.note("agent_skill", bot, "fix").key == "shop/web/agents/bot/skills/skill_fix/SKILL.md"
     with pytest.raises(Invalid, match="memcell"):
         root.note("memcell", bot, "2026-06-01")
+
+
+def test_tiers_of_a_root_are_where_its_parts_lie():
+    """S45 S46: the whole tree is the source, a space's pages and the index are made of it, and only the index stays here."""
+    tiers = MemoryRoot(InMemoryBackend()).tiers(Space("shop", "web"))
+    assert [tiers.root_for(tier).key for tier in Tier] == ["", "shop/web/shared/pages", ".index"]
+    assert tiers.never_sync_root == MemoryRoot.index
 
 
 def test_two_spaces_never_share_a_folder():

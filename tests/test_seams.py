@@ -55,6 +55,7 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
         "capabilities",
         "close",
         "conflict_strategy",
+        "derive_by",
         "derived_maintenance",
         "extensions",
         "from_settings",
@@ -189,7 +190,7 @@ def test_a_key_is_a_string(key):
 
 
 def test_drive_letters_and_tildes_are_ordinary_names():
-    """S64: the key check does not treat them as special; confinement is by walking from the root."""
+    """The key check does not treat them as special; confinement is by walking from the root."""
     assert Locator("C:/x").parts == ("C:", "x")
     assert Locator("~/x").parts == ("~", "x")
 
@@ -207,7 +208,7 @@ def test_no_key_reaches_beyond_the_root(text):
 
 
 def test_info_is_a_frozen_value_in_bytes_and_seconds():
-    """S12, S26, S27: locator, is_dir, size and mtime; the feed works on mtime."""
+    """S12, S26: locator, is_dir, size and mtime; the feed works on mtime."""
     assert [f.name for f in dataclasses.fields(Info)] == ["locator", "is_dir", "size", "mtime"]
     backend = InMemoryBackend()
     backend.write(Locator("a/b.md"), "ü")

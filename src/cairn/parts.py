@@ -32,7 +32,18 @@ from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFa
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, Notebook
 from cairn.notes.root import MemoryRoot
-from cairn.seams import Clock, Embedder, Locator, Locks, State, StorageBackend, SystemClock, Writer
+from cairn.seams import (
+    Clock,
+    DerivedMaintenance,
+    Embedder,
+    Locator,
+    Locks,
+    State,
+    StorageBackend,
+    SystemClock,
+    Tier,
+    Writer,
+)
 from cairn.talk.sessions import SessionLog
 from cairn.timetravel.observer import Observer
 from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
@@ -163,8 +174,10 @@ class Parts:
         except StorageFailed:
             if not patient:
                 raise
-        self.index_dir = _checked_index_dir(settings, self.storage)
+        self.index_dir = _checked_index_dir(settings, self.storage, self.root)
         self.closing.callback(self.storage.close)
+        self.storage.derive_by(lambda: self.derived)
+        self.closing.callback(self.storage.derive_by, None)
         self.local_locks = FileLocks(_lock_dir(settings, self.storage))
         self.locks: Locks = self.storage.locks(self.local_locks)
         self.journals = self.storage.journals
@@ -388,6 +401,11 @@ class Parts:
             sessions=self.sessions,
             on_indexed=self.events.changed,
         )
+
+    @Stage
+    def derived(self) -> DerivedMaintenance:
+        """Makes the index and the pages anew, for whoever holds the storage alone."""
+        return _Derived(self)
 
     @Stage
     def scan(self) -> NoteScan:
@@ -618,13 +636,32 @@ def edits_of(rows: Sequence[Row]) -> list[EditEvent]:
     ]
 
 
-def _checked_index_dir(settings: Settings, storage: StorageBackend) -> Path:
+class _Derived(DerivedMaintenance):
+    """What is made of the notes of an open root: the index, and the pages of each space."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def reindex(self, tier: Tier) -> None:
+        if tier is not Tier.SHARED_ABSTRACTS:
+            self._parts.indexer.reindex(tier)
+            return
+        from cairn.governed import pages
+
+        for space in self._parts.root.spaces():
+            pages.refresh(self._parts.keeper, space)
+
+    def changed_since(self, mtime: float) -> list[Locator]:
+        return self._parts.indexer.changed_since(mtime)
+
+
+def _checked_index_dir(settings: Settings, storage: StorageBackend, root: MemoryRoot) -> Path:
     """Where the index lives; never inside a tree that an outside service replicates."""
     chosen = settings.index_dir
-    if storage.capabilities.sync and (chosen == settings.root or settings.root in chosen.parents):
-        raise Misconfigured(
-            "index.dir lies inside the synced root: a database must not travel with it. Choose a place outside.",
-            setting="index.dir",
+    if storage.capabilities.sync and chosen.is_relative_to(settings.root):
+        inside = Locator(chosen.relative_to(settings.root).as_posix())
+        replace(root.tiers(Space()), local_index=inside if inside.key else root.index).check_for(
+            storage.capabilities
         )
     return chosen
 

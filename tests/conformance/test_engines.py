@@ -2,10 +2,12 @@
 
 import os
 import unittest
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+import cairn
 from cairn.config import LlmSettings, load
 from cairn.engines.embedders import HashingEmbedder, ServiceEmbedder, choose
 from cairn.engines.files import DeviceLocalBackend
@@ -19,6 +21,8 @@ from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import VaultBackend
 from cairn.engines.writers import OpenAIWriter
+from cairn.index.corpus import KNOWLEDGE
+from cairn.retrieval.library import knowledge_scope, passage_text
 from cairn.seams import Capabilities, Locator, SystemClock, Tier
 from cairn.testing import (
     CLOCK_CHECKS,
@@ -40,6 +44,8 @@ from cairn.testing import (
     run_checks,
     run_conformance,
 )
+from cairn.testing.storage import check_rebuild
+from cairn.types import Space
 from tests.fake_model import FakeModel
 
 from .mirror import Mirrored
@@ -225,6 +231,36 @@ def test_our_backends_list_by_key(make, tmp_path):
 def test_rebuild_runs_where_a_derived_layer_exists():
     """S65, S67: a backend with a derived layer is asked to rebuild it, twice."""
     assert run_conformance(Mirrored).derived == "passed"
+
+
+@pytest.mark.parametrize("backend", ["device-local", "vault"])
+def test_the_index_of_an_open_memory_is_the_derived_layer(tmp_path, backend):
+    """S45, S48, S65, S67: the check meets the real index: what is written through the seam is in its rows after a rebuild,
+    and again when it changed; pages are made anew the same way; the truth is not.
+    """
+    options = {"storage__backend": backend, "storage__cache": str(tmp_path / "cache")}
+    with cairn.open_blocking(
+        tmp_path / "root", background=False, embedding__provider="none", **options
+    ) as memory:
+        parts = memory.parts
+        tiers = parts.root.tiers(Space())
+        layout = replace(tiers, source=parts.root.knowledge(Space()))
+
+        def held(_backend):
+            scope = knowledge_scope(Space())
+            rows = parts.index.rows(scope, parts.index.page(scope, [KNOWLEDGE], limit=9).rowids)
+            return {row.path.removeprefix(f"{layout.source}/"): passage_text(row.text) for row in rows}
+
+        check_rebuild(parts.storage, layout, held)
+        memory.remember("Deploys wait for the migration job.", pinned=True)
+        made = parts.storage.derived_maintenance
+        made.reindex(Tier.SHARED_ABSTRACTS)
+        assert "migration job" in parts.storage.read(tiers.shared_abstracts.child("MEMORY.md"))
+        assert layout.source.child("c.md") in made.changed_since(0)
+        with pytest.raises(cairn.Invalid):
+            made.reindex(Tier.SOURCE)
+        storage = parts.storage
+    assert storage.derived_maintenance is None
 
 
 def test_a_derived_layer_tells_what_changed():

@@ -34,7 +34,7 @@ class ForeignBackend(StorageBackend):
 
     @property
     def derived_maintenance(self) -> DerivedMaintenance | None:
-        return self._inner.derived_maintenance
+        return self._inner.derived_maintenance or super().derived_maintenance
 
     @cached_property
     def journals(self) -> Journals:

@@ -1,28 +1,25 @@
 """Rows of large scopes as ranking reads them, held by rowid as they are read.
 
 Questions to one owner meet many of the same rows. What is held is right up to the scope's version: where that moved,
-the rows that changed or went since are let go, and those that are asked for are read. Bytes are counted: a scope that
-nobody asks makes room for others, and one that fills the share alone lets go what it read first.
+the rows that changed or went since are let go, and those that are asked for are read. A scope that nobody asks makes
+room for others.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from cairn.budget import share
 from cairn.engines.row_tables import FULL_TEXT, full_text
 from cairn.index.corpus import KIND_CODES
 
-MOST_BYTES = share("rows of large scopes", 24 * 1024 * 1024)
-_PLAIN = 1_200  # what a row takes beside its words and its vector: some fifteen short values
+_MOST_ROWS = 16_000
 _COLUMNS = (
     "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.parent_type,"
     " r.parent_id, r.flags, r.length, r.entry_id, r.path_id, r.hidden"
@@ -46,17 +43,13 @@ Key = tuple[str, int, int | None]
 """The generation of the index, the number of a scope, and that of the model whose vectors are read."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class HeldRows:
     """Rows of one scope: `_COLUMNS`, and behind them how often each word occurs, and the vector."""
 
     key: Key
     version: int
     rows: dict[int, Sequence[Any]]
-    bytes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.bytes = sum(map(_size, self.rows.values()))
 
     def read(self, db: sqlite3.Connection, wanted: Iterable[int]) -> dict[int, Sequence[Any]]:
         """The rows that are there of those `wanted`, by id."""
@@ -67,7 +60,6 @@ class HeldRows:
             bound = (json.dumps(missing), self.key[2], self.key[1])
             fresh = {row[0]: _counted(row) for row in db.execute(_QUERY, bound) if row[1] in KIND_CODES}
             self.rows.update(fresh)
-            self.bytes += sum(map(_size, fresh.values()))
             found |= fresh
         return found
 
@@ -85,12 +77,12 @@ class HeldScopes:
             held = self._held.get(key)
         found = db.execute("SELECT version FROM scopes WHERE id = ?", (key[1],)).fetchone()
         version = int(found[0]) if found else 0
-        if held is None or held.version != version or held.bytes > MOST_BYTES:
+        if held is None or held.version != version or len(held.rows) > _MOST_ROWS:
             held = HeldRows(key, version, _still_right(db, held) if held is not None else {})
         with self._lock:
             self._held[key] = held
             self._held.move_to_end(key)
-            while len(self._held) > 1 and sum(one.bytes for one in self._held.values()) > MOST_BYTES:
+            while len(self._held) > 1 and sum(len(one.rows) for one in self._held.values()) > _MOST_ROWS:
                 self._held.popitem(last=False)
         return held
 
@@ -106,14 +98,9 @@ def _still_right(db: sqlite3.Connection, held: HeldRows) -> dict[int, Sequence[A
     for table in ("rows", "gone"):
         for (rowid,) in db.execute(f"SELECT id FROM {table} WHERE scope_id = ? AND version > ?", since):
             rows.pop(rowid, None)
-    return dict(islice(rows.items(), len(rows) // 2, None)) if held.bytes > MOST_BYTES else rows
+    return dict(islice(rows.items(), len(rows) // 2, None)) if len(rows) > _MOST_ROWS else rows
 
 
 def _counted(row: Sequence[Any]) -> Sequence[Any]:
-    words: Mapping[str, int] = Counter(map(sys.intern, row[-2].split())) if row[-2] else {}
+    words: Mapping[str, int] = Counter(row[-2].split()) if row[-2] else {}
     return (*row[:-2], words, row[-1])
-
-
-def _size(row: Sequence[Any]) -> int:
-    """About how many bytes a held row takes; its words are shared with other rows."""
-    return _PLAIN + sys.getsizeof(row[-2]) + len(row[-1] or b"")

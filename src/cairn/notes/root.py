@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cairn.errors import Conflict
 from cairn.notes.kinds import kind_named, scope_locator, space_locator, space_of
-from cairn.seams import Locator, StorageBackend
+from cairn.seams import Locator, StorageBackend, TierLayout
 from cairn.seams.storage import children
 from cairn.types import Scope, Space
 
@@ -32,6 +32,11 @@ class MemoryRoot:
     tmp = Locator(".tmp")
     locks = Locator(".tmp/locks")
     ome_toml = Locator("ome.toml")
+
+    def tiers(self, space: Space) -> TierLayout:
+        """Where the truth, the pages made of it for a space, and the index lie."""
+        shared = scope_locator(Scope(space, "project", ""))
+        return TierLayout(source=self.root, shared_abstracts=shared.child("pages"), local_index=self.index)
 
     def ensure(self, ome_template: str = OME_TEMPLATE) -> None:
         """Make the system's own folders and put the strategy template in place if there is none.

@@ -187,10 +187,16 @@ class StorageBackend(ABC):
         """What becomes of two writes to one place: "none" (last write wins) or "whole-file"."""
         return "none"
 
+    _derived: Callable[[], DerivedMaintenance] | None = None
+
     @property
     def derived_maintenance(self) -> DerivedMaintenance | None:
-        """The derived layer over this backend, where there is one."""
-        return None
+        """The derived layer over this backend: index and pages of the memory that is open on it; None while none is."""
+        return self._derived() if self._derived is not None else None
+
+    def derive_by(self, layer: Callable[[], DerivedMaintenance] | None) -> None:
+        """Say who keeps the derived layer over this backend: the memory that was opened on it."""
+        self._derived = layer
 
     def resolve(self, *parts: str) -> Locator:
         """Name a place; no parts name the root. Raises `InvalidLocatorError` on a bad part."""
