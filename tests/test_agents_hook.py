@@ -278,10 +278,13 @@ def test_words_of_an_event_are_known_when_the_transcript_brings_them(memory: Mem
     assert [message.text for message in memory.unprocessed("claude-abc")] == ["I moved to Porto.", "Noted."]
 
 
-def test_the_end_of_a_session_writes_its_episode(memory: Memory, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("SessionEnd", "end"), ("PreCompact", "compact")])
+def test_the_end_of_a_session_writes_its_episode(
+    memory: Memory, tmp_path: Path, name: str, kind: str
+) -> None:
     """A96: at the end, and before compaction, the talk is cut into an episode of the person."""
     path = transcript(tmp_path / "t.jsonl", record("user", "u1", "I am allergic to peanuts."))
-    take_in(memory, HookEvent("claude", "SessionEnd", "end", "abc", "", transcript=str(path)))
+    take_in(memory, HookEvent("claude", name, kind, "abc", "", transcript=str(path)))
     assert "peanuts" in memory.recall("what am I allergic to").prompt
     assert memory.get("episode", user_id="me").total_count == 1
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from cairn import budget
 from cairn.budget import CACHES, SHARES, TOTAL, Memoized, kept, weight
-from cairn.engines import held_rows  # noqa: F401
 from cairn.index import embedding_text
 from cairn.language import tongues
 from cairn.language.words import _pieces, stem, tokens

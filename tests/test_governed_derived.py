@@ -150,6 +150,11 @@ def test_full_text_follows_insert_update_and_delete(world: World, conn: sqlite3.
     assert found("two reviews") == 1
     conn.execute("update unified_memories set content = 'Deploys need three approvals.'")
     assert (found("reviews"), found("approvals")) == (0, 1)
+    conn.execute("create temp table copy as select * from unified_memories")
+    conn.execute("delete from unified_memories")
+    conn.execute("insert into unified_memories select * from copy")
+    assert found("approvals") == 1, "a row that is put in again is found once"
+    conn.execute("insert into unified_memories_fts(unified_memories_fts) values ('integrity-check')")
     conn.execute("delete from unified_memories")
     assert found("approvals") == 0
     conn.execute("insert into unified_memories_fts(unified_memories_fts) values ('integrity-check')")

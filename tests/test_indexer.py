@@ -148,7 +148,7 @@ def test_only_the_edited_entry_is_embedded_again(tmp_path):
 
 
 def test_removed_entries_and_files_leave_no_rows(world):
-    """E71, E109: an entry cut out of a file, and a file that is gone when its change is worked on."""
+    """E109: an entry cut out of a file, and a file that is gone when its change is worked on."""
     first, second = world.episode("keep this"), world.episode("drop this")
     world.sync()
     world.notebook.remove(world.root.note("episode", ALICE, DAY), [second])
@@ -384,7 +384,7 @@ def test_rebuild_keeps_vectors(tmp_path):
 
 
 def test_changed_since_is_strictly_newer(world):
-    """S48: source places modified after a time, by key; derived and foreign files are not among them."""
+    """S27, S48: source places modified after a time, by key; derived and foreign files are not among them."""
     world.episode("one")
     world.episode("two", day="2026-06-02")
     world.sync()
@@ -502,7 +502,7 @@ def test_wait_covers_the_callers_own_write(world):
 
 
 def test_a_killed_indexer_is_replaced_at_once(world):
-    """E106, design 6: claims and lease of a process killed in the middle are free for the next one."""
+    """E71, E106, design 6: claims and lease of a process killed in the middle are free for the next one."""
     for n in range(3):
         world.episode(f"row {n}", day=f"2026-06-0{n + 1}")
     code = textwrap.dedent(

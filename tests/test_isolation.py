@@ -34,7 +34,7 @@ def world(tmp_path):
 @pytest.mark.parametrize("memory_rows", [0, 50_000], ids=["from disk", "held in memory"])
 @pytest.mark.parametrize("number", range(len(SCOPES)))
 def test_no_way_of_asking_leaves_the_scope(world, memory_rows, number):
-    """P7: words, nearness, filters, pages, ids and rowids of others give nothing of theirs."""
+    """E12, P7: words, nearness, filters, pages, ids and rowids of others give nothing of theirs."""
     index = SqliteIndex(world.folder / ".index", memory_rows=memory_rows)
     index.use_model(EMBEDDER.id)
     try:

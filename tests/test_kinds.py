@@ -13,6 +13,7 @@ from cairn.notes.frontmatter import dump
 from cairn.notes.kinds import (
     KINDS,
     Kind,
+    Place,
     check,
     checked_name,
     kind_named,
@@ -191,6 +192,15 @@ def test_a_new_kind_is_one_declaration():
     assert (
         kind.search_text(Entry("dec_20260601_00000001", {}, {"Content": "We chose tea."})) == "We chose tea."
     )
+    one, same, other = (
+        Entry("dec_20260601_00000001", {"seen": seen}, {"Content": text})
+        for seen, text in (("1", "We chose tea."), ("2", "We chose tea."), ("1", "We chose milk."))
+    )
+    assert kind.content_hash(one) == kind.content_hash(same) != kind.content_hash(other)
+    place = Place(whose, kind, day="2026-06-01")
+    assert place.locator == kind.locator(whose, "2026-06-01")
+    found = check(kind.parse("---\ntype: episode_daily\ndate: '2026-06-01'\nentry_count: 0\n---\n"), place)
+    assert [problem.code for problem in found] == ["type-mismatch"]
 
 
 def test_the_head_has_the_keys_of_the_format_in_order():

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from cairn.engines import held_rows, lance
+from cairn.engines import lance
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.lance import Folder, LanceTables, Wish
 from cairn.engines.large import Answering, LargeIndex
@@ -324,20 +324,3 @@ def test_numpy_is_whole_before_lancedb_is_loaded():
         "lance_import.imported()\n"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-def test_rows_held_for_the_next_question_are_counted_in_bytes(world, monkeypatch):
-    """However many rows are asked for, what is held goes back below its share, and answers stay the same."""
-    world.fold()
-    asked = range(0, 400, 4)
-    before = [by_words(world.large, ALICE, [f"topic{n}"]) for n in asked]
-    held = world.large._held._held
-    whole = sum(one.bytes for one in held.values())
-    monkeypatch.setattr(held_rows, "MOST_BYTES", whole // 4)
-    most = 0
-    for n, found in zip(asked, before, strict=True):
-        assert by_words(world.large, ALICE, [f"topic{n}"]) == found
-        most = max(most, sum(one.bytes for one in held.values()))
-    assert 0 < most < whole
-    [(key, one)] = [(key, one) for key, one in held.items() if one.rows]
-    assert one.bytes == held_rows.HeldRows(key, one.version, one.rows).bytes

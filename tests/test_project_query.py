@@ -88,7 +88,9 @@ def test_each_mode_leads_with_its_own(project):
 
 
 def test_plain_questions_about_a_repository_are_answered(project, tree):
-    """M9, M53: what it is, where something is, what changed (newest first, commits too), and what single events say."""
+    """M9, M53, A98: what it is, where something is, what changed (newest first, people's commits too), and what single
+    events say.
+    """
     clock = project.clock
     project.record("Looked at webhooks", {"gotchas": ["Gotcha: webhooks arrive twice on Mondays"]})
     clock.at = clock.now() + timedelta(minutes=5)
@@ -197,7 +199,7 @@ def test_archived_history_takes_no_part(tree):
 
 
 def test_status_says_everything_and_writes_nothing(tree, project):
-    """M56, A98: state, three backlogs, groups, sources, drift, retention, one suggestion."""
+    """M56: state, three backlogs, groups, sources, drift, retention, one suggestion."""
     project.record("x", {"decisions": ["We chose x"]})
     before = tree_bytes(tree)
     found = project.status()

@@ -53,7 +53,7 @@ def test_the_person_and_the_project_are_asked_at_once(memory: Memory, repository
 
 
 def test_nothing_rather_than_junk(memory: Memory) -> None:
-    """An unrelated question gets an empty prompt, not the nearest memory."""
+    """S85: an unrelated question gets an empty prompt, not the nearest memory."""
     say(memory, "I am allergic to peanuts.")
     told = memory.recall("what is the capital of Mongolia")
     assert (told.prompt, told.items, told.tokens) == ("", (), 0)
@@ -80,10 +80,15 @@ def test_what_a_tool_said_is_not_told(memory: Memory) -> None:
 
 
 def test_a_new_session_is_told_what_was_promoted(memory: Memory) -> None:
-    """`brief` tells the lines of MEMORY.md, framed."""
+    """A94: `brief` tells the lines of MEMORY.md, framed, within its budget."""
     memory.remember("Deploys wait for the migration job.", "gotcha", mode="strict", pinned=True)
     memory.memories.refresh()
-    assert "migration job" in memory.brief().prompt
+    for word in ("alder", "birch", "cedar", "dogwood", "elm"):
+        memory.remember(f"The {word} service has its own deploy key.", "gotcha", mode="strict", pinned=True)
+    memory.memories.refresh()
+    whole = memory.brief()
+    assert "migration job" in whole.prompt
+    assert 0 < memory.brief(token_budget=whole.tokens - 5).tokens <= whole.tokens - 5
 
 
 def test_talk_that_goes_on_is_told_but_to_who_is_in_it(memory: Memory) -> None:

@@ -325,6 +325,7 @@ def test_a_rebuilding_index_is_answered_from_a_scan(world):
     result = searcher.search(SearchRequest("tomatoes", user_id="alice", method="keyword"))
     assert result.episodes[0].session_id == "garden"
     assert result.freshness.state == "rebuilding" and "scan" in result.freshness.notes[0]
+    assert (result.freshness.lsn, result.freshness.pending) == (3, 5), "how far it is behind"
     assert "one cannot be read" in result.freshness.notes
     empty.close()
 

@@ -58,7 +58,7 @@ class Stumbling(Strategy):
 
 
 def test_an_event_gives_every_derived_kind_and_a_repeat_gives_nothing(world: World):
-    """E66 E67 E76 E83: facts, foresight and profile of a cell; the same event again is known."""
+    """E39 E66 E67 E76 E83: facts, foresight and profile of a cell; the same event again is known."""
     event = world.talk(TALK)
 
     assert world.engine.handle(event) == 6
@@ -236,7 +236,7 @@ def test_the_template_is_valid_and_says_the_defaults(world: World):
 
 
 def test_a_switch_is_live_without_a_restart(world: World):
-    """E82: `enabled = false` takes effect on the next look, at most a second later."""
+    """E25 E82: `enabled = false` takes effect on the next look, at most a second later."""
     world.configure("[strategies.extract_foresight]\nenabled = false\n")
     world.run(world.talk(TALK))
     assert world.entries("foresight", "melanie") == []

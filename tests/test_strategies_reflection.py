@@ -129,7 +129,7 @@ def test_a_second_run_finds_nothing_left_to_merge(world: World):
 
 
 def test_undo_restores_every_byte(world: World):
-    """One call takes the run back, exactly; it is not done again by itself."""
+    """E119: one call takes the run back, exactly; it is not done again by itself."""
     story(world)
     before = world.tree()
     reflected(world)

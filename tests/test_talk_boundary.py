@@ -60,7 +60,7 @@ def cuts_of(messages, embedder=None, **settings):
 
 
 def test_a_change_of_topic_cuts_where_it_happened():
-    """Two windows of talk that share no words are two stretches; the cut stands between them."""
+    """E64: two windows of talk that share no words are two stretches; the cut stands between them."""
     assert cuts_of(talk(SEA, 12) + talk(KITCHEN, 12, 12)) == [Cut(12, "topic")]
 
 
@@ -127,7 +127,7 @@ def test_an_embedder_is_not_asked_while_words_agree():
 
 
 def test_a_gap_counts_in_either_direction_and_can_be_switched_off():
-    """Silence is measured between neighbours; an older message after a newer one is another stretch too."""
+    """E64: silence is measured between neighbours; an older message after a newer one is another stretch too."""
     times = [0, 10, 4000, 4010, 0]
     messages = [said("x", n) for n in times]
 

@@ -21,7 +21,7 @@ def raw(**fields):
 
 
 def test_every_field_of_the_shape_is_read():
-    """E112: text or content items, tool calls with their function, and the call a tool answers."""
+    """Text or content items, tool calls with their function, and the call a tool answers."""
     assert parse_message(raw(sender_name="Ann")) == Message("ann", "user", MAY_8, "hello", "Ann")
     parts = [
         {"type": "text", "text": "see"},

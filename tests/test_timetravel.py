@@ -205,7 +205,7 @@ def test_what_is_kept_in_memory_does_not_grow_with_the_changes(world):
 
 
 def test_a_note_deleted_by_hand_is_recorded_as_removed(world):
-    """E69: a deletion is an edit like others, though a file that is gone has no time to be found by."""
+    """A deletion is an edit like others, though a file that is gone has no time to be found by."""
     observer = Observer(world.storage, lambda _space: world.travelled, lambda _after: [])
     entry = world.add("a text that a person deletes")
     observer.of(Space())

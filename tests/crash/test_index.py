@@ -9,6 +9,6 @@ from tests.crash import index_harness
 
 @pytest.mark.slow
 def test_processes_killed_and_index_removed_lose_nothing(tmp_path):
-    """P1, P5 in short: three processes write and read one root, one is killed -9 and `.index` removed meanwhile."""
+    """E71, P1, P5 in short: three processes write and read one root, one is killed -9 and `.index` removed meanwhile."""
     report = index_harness.run(tmp_path / "root", processes=3, writes=40, kills=1, removals=1, seed=11)
     assert report["promised"] >= 120

@@ -36,11 +36,17 @@ def cli(tmp_path, monkeypatch, capsys):
 
 
 def test_first_minutes(cli):
-    """E87: init writes a starter; add, flush, search, get and show work in a row and say what to do next."""
+    """E87, E117: init writes a starter; add, flush, search, get and show by the public id work in a row and say what to do
+    next.
+    """
     code, out, _ = cli("init")
     assert code == 0
     assert "cairn add" in out
-    assert (cli.root / "cairn.toml").exists()
+    starter = (cli.root / "cairn.toml").read_text().splitlines()
+    assert len(starter) > 50
+    assert all(line.startswith(("#", "[")) for line in starter if line), (
+        "every setting stands there, as a comment"
+    )
     assert cli("add", "--session", "s1", "--sender", "alice", "I", "keep", "bees")[0] == 0
     assert cli("flush", "--session", "s1")[0] == 0
     code, out, _ = cli("search", "--user", "alice", "bees")
@@ -48,6 +54,7 @@ def test_first_minutes(cli):
     assert "bees" in out
     code, out, _ = cli("get", "episode", "--user", "alice", "--json")
     entry = json.loads(out)["episodes"][0]["id"]
+    assert entry.startswith("alice_ep_"), "the owner and the entry"
     code, out, _ = cli("show", entry)
     assert code == 0
     assert "line " in out
@@ -238,9 +245,10 @@ def test_a_wrong_setting_is_exit_code_six(cli):
 
 
 def test_config_show_names_origins(cli):
-    """config show prints every setting with its origin."""
+    """S80: config show prints every setting with its origin, what storage is chosen among them, and makes nothing."""
     code, out, _ = cli("config", "show", "--json")
     assert code == 0
+    assert not cli.root.exists()
     rows = json.loads(out)
     assert rows["memory.root"]["from"] == "argument"
     assert rows["embedding.provider"]["from"] == "environment CAIRN_EMBEDDING__PROVIDER"
@@ -397,7 +405,7 @@ def test_a_root_that_is_a_file_is_named(cli):
 
 
 def test_usage_errors_are_one_sentence_and_json_when_asked(cli):
-    """E117: what argparse finds is reported like every other error."""
+    """What argparse finds is reported like every other error."""
     code, out, err = cli("search", "--user", "a", "--top-k", "many", "x")
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1

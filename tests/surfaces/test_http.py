@@ -213,7 +213,7 @@ def test_malformed_requests_have_the_envelope(server, raw, headers, status):
 
 
 def test_framework_errors_have_the_envelope(server):
-    """404 and 405 of the framework look like every other error."""
+    """E112: 404 and 405 of the framework look like every other error."""
     status, answer = server.call("POST", "/api/v1/memory/nope", {})
     assert (status, answer["error"]["code"]) == (404, "NOT_FOUND")
     status, answer = server.call("GET", "/api/v1/memory/add")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jsonschema
 import pytest
 
 from tests.surfaces.served import serving
@@ -154,3 +155,121 @@ def test_talk_is_told_as_tasks_and_the_index_comes_to_rest(server):
         assert (answer["quiesced"], answer["pending_after"]) == (True, 0)
     status, answer = server.post("ome/trigger", {"name": "extract_atomic_facts", "force": True})
     assert answer.keys() >= {"status", "name", "dispatched", "runs"}
+
+
+# Every call of the contract below a version: method, path, body, status, and what clients read of the answer.
+CALLS = [
+    ("POST", "memory/add", {"session_id": "c", "messages": [SAID]}, 200, "message_count status"),
+    (
+        "POST",
+        "memory/add",
+        {"session_id": "d", "messages": [SAID], "async_mode": True},
+        202,
+        "status message_count pending",
+    ),
+    ("POST", "memory/add", {"session_id": "c", "messages": []}, 422, ""),
+    ("POST", "memory/flush", {"session_id": "c"}, 200, "status"),
+    ("POST", "memory/flush", {}, 422, ""),
+    (
+        "POST",
+        "memory/search",
+        {"user_id": "alice", "query": "heron", "filters": {"session_id": "c"}},
+        200,
+        "episodes profiles agent_cases agent_skills unprocessed_messages",
+    ),
+    ("POST", "memory/search", {"user_id": "alice", "query": "heron", "colour": "red"}, 422, ""),
+    (
+        "POST",
+        "memory/get",
+        {"user_id": "alice", "memory_type": "episode"},
+        200,
+        "episodes profiles agent_cases agent_skills total_count count",
+    ),
+    ("POST", "memory/get", {"user_id": "alice", "memory_type": "dream"}, 422, ""),
+    (
+        "POST",
+        "ome/trigger",
+        {"name": "extract_atomic_facts", "force": True},
+        200,
+        "status name dispatched runs",
+    ),
+    ("POST", "ome/trigger", {}, 422, ""),
+    ("GET", "knowledge/documents", None, 200, "documents total page page_size"),
+    ("GET", "knowledge/documents?page=0", None, 422, ""),
+    ("GET", "knowledge/documents/{doc_id}", None, 200, "doc_id category_id title summary topics"),
+    ("GET", "knowledge/topics/{topic_id}", None, 200, "topic_id doc_id topic_name topic_path content"),
+    (
+        "PATCH",
+        "knowledge/documents/{doc_id}",
+        {"title": "Herons"},
+        200,
+        "doc_id updated_fields updated_at",
+    ),
+    ("PATCH", "knowledge/documents/{doc_id}", {"title": ""}, 422, ""),
+    ("POST", "knowledge/search", {"query": "weir"}, 200, "hits total took_ms"),
+    ("POST", "knowledge/search", {"query": ""}, 422, ""),
+    ("GET", "knowledge/categories", None, 200, "categories"),
+    (
+        "POST",
+        "cascade/quiesce",
+        None,
+        200,
+        "quiesced drained pending_before pending_after failed_permanent",
+    ),
+    ("GET", "tasks?session_id=c", None, 200, "total page page_size items"),
+    ("GET", "tasks?status=dream", None, 422, ""),
+    ("GET", "tasks/{task_id}", None, 200, "id status task_type created_at"),
+    ("DELETE", "knowledge/documents/{doc_id}", None, 200, ""),
+]
+
+
+@pytest.mark.parametrize("version", ["/api/v1", "/api/v2"])
+def test_every_path_of_the_contract_answers_in_its_shape(server, version):
+    """E112-E115, E120: each call has the status of the contract, the fields clients read, and the shape that the server's
+    own description promises.
+    """
+    described = server.call("GET", "/openapi.json")[1]
+    called, told, wrong = set(), {}, []
+
+    def fits(method, template, status, answer):
+        called.add((method.lower(), template))
+        promised = described["paths"][template][method.lower()]["responses"]
+        shape = promised.get(str(status)) or promised[f"{status // 100}XX"]
+        schema = shape["content"]["application/json"]["schema"]
+        checker = jsonschema.Draft202012Validator({"components": described["components"], **schema})
+        wrong.extend(f"{method} {template}: {error.message}" for error in checker.iter_errors(answer))
+
+    at = f"{version}/knowledge/documents"
+    status, made = send(server, "POST", at, file=("h.md", "# Herons\n\nThey nest by the weir.\n"), title="H")
+    assert status == 201
+    fits("POST", at, status, made)
+    ids = {"doc_id": made["data"]["doc_id"]}
+    ids["topic_id"] = f"{ids['doc_id']}_0"
+    status, answer = send(server, "PUT", f"{at}/{ids['doc_id']}", file=("h.md", "# Herons\n"), title="H")
+    assert status == 200
+    fits("PUT", f"{at}/{{doc_id}}", status, answer)
+    for method, path, body, wanted, fields in CALLS:
+        if "{task_id}" in path:
+            ids["task_id"] = told["tasks"]["items"][0]["id"]
+        template = f"{version}/{path.partition('?')[0]}"
+        status, answer = server.call(method, f"{version}/{path}".format(**ids), body)
+        assert status == wanted, (method, path, answer)
+        fits(method, template, status, answer)
+        if wanted == 422:
+            assert answer["error"]["message"] and answer["error"]["code"], path
+            continue
+        assert set(fields.split()) <= answer["data"].keys(), (method, path)
+        told[path.partition("?")[0]] = answer["data"]
+    status, answer = server.call("GET", "/health")
+    assert status == 200
+    assert answer.keys() >= {
+        "status",
+        "version",
+        "capabilities",
+        "disabled_features",
+        "cascade",
+    }
+    fits("GET", "/health", status, answer)
+    assert server.call("GET", "/metrics")[0] == 200
+    assert len(called) == 18
+    assert wrong == []

@@ -1,0 +1,118 @@
+"""Rows of the specification as a person meets them: one root after ordinary calls, looked at from outside."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cairn
+from cairn.notes.frontmatter import find_head, read_head
+from tests.waiting import until
+
+OPTIONS = {"embedding__provider": "none", "memory__timezone": "Asia/Tokyo"}
+SHOP = {"app_id": "shop", "project_id": "web"}
+SAID = (
+    "I live in Lisbon and I am allergic to peanuts.",
+    "I visit my aunt in Oslo on 5 June 2099.",
+    "Our parrot Kiwi learned to whistle in March 2024.",
+)
+AT = 1_780_000_000_000  # 28 May 2026, 20:26:40 UTC: the 29th in Tokyo
+
+
+def talk(memory: cairn.Memory, session: str, sender: str, *texts: str) -> None:
+    memory.add(
+        session,
+        [
+            {"sender_id": sender, "role": "user", "timestamp": AT + n, "content": text}
+            for n, text in enumerate(texts)
+        ],
+        **SHOP,
+    )
+    memory.flush(session, **SHOP)
+
+
+def files(folder: Path) -> list[str]:
+    """The files of a root by their places, without the system's own dot folders."""
+    found = sorted(at.relative_to(folder).as_posix() for at in folder.rglob("*") if at.is_file())
+    return [name for name in found if not name.startswith((".index/", ".tmp/"))]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root in which two people talked, once everything that follows from it is written."""
+    folder = tmp_path_factory.mktemp("rows") / "root"
+    with cairn.open_blocking(folder, **OPTIONS) as memory:
+        talk(memory, "s1", "alice", *SAID)
+        talk(memory, "s2", "bob", "I keep bees.")
+        home = folder / "shop/web/users/alice"
+        for name in ("user.md", ".atomic_facts", ".foresights"):
+            until((home / name).exists, f"{name} follows by itself")
+        until(lambda: all(run.status in {"done", "skipped"} for run in memory.parts.engine.runs()))
+        memory.sync()
+    return folder
+
+
+def test_the_tree_of_a_root_is_the_one_a_person_expects(told: Path) -> None:
+    """E12, E14, E15, E18, E33, E36-E39, E46, E48, E49: app and project first, then the owner, then a file per kind and day;
+    heads name owner and track, never the space; what is derived lies in dot folders.
+    """
+    day = "2026-05-29"
+    mine = [name.removeprefix("shop/web/users/alice/") for name in files(told) if "/alice/" in name]
+    assert mine == [
+        f".atomic_facts/atomic_fact-{day}.md",
+        f".foresights/foresight-{day}.md",
+        f"episodes/episode-{day}.md",
+        "user.md",
+    ]
+    assert not (told / "default_app").exists()
+    for name in (name for name in files(told) if name.endswith(".md") and "/users/" in name):
+        text = (told / name).read_text(encoding="utf-8")
+        at = find_head(text)
+        head = read_head(text[at.start : at.end])[0]
+        assert (head["user_id"], head["track"]) == (name.split("/")[3], "user"), name
+        assert not head.keys() & {"app", "app_id", "project", "project_id"}, name
+        if day in name:
+            assert (head["date"], head["entry_count"] > 0) == (day, True), name
+            assert head["last_appended_at"].endswith("+00:00"), name
+
+
+def test_the_systems_own_files_are_where_they_are_said_to_be(told: Path) -> None:
+    """E20, E26, E27, E28: the queue with its numbers in `system.db`; locks below `.tmp/` and none among notes; no manifest."""
+    with sqlite3.connect(told / ".index/sqlite/system.db") as db:
+        rows = dict(db.execute("select md_path, lsn from md_change_state").fetchall())
+    db.close()
+    notes = [name for name in files(told) if name.endswith(".md") and "/users/" in name]
+    assert set(notes) <= rows.keys()
+    assert len(set(rows.values())) == len(rows), "each change has its own number"
+    assert any((told / ".tmp/locks").iterdir())
+    names = [Path(name).name for name in files(told)]
+    assert not [name for name in names if name.endswith(".lock") or "manifest" in name or "cascade" in name]
+
+
+def test_removing_the_index_loses_nothing_and_times_are_shown_in_the_zone(told: Path) -> None:
+    """E1, E2, E19, E118: lists and answers are the same after `.index` is gone; notes hold UTC, answers the chosen zone."""
+
+    def asked() -> list[list[Any]]:
+        with cairn.open_blocking(told, background=False, **OPTIONS) as memory:
+            ask = {"user_id": "alice", **SHOP}
+            strong = {"method": "keyword", "consistency": "strong", **ask}
+            hits = memory.search("parrot whistle", **strong).episodes
+            assert memory.search("bees", **strong).episodes == ()
+            episodes = memory.get("episode", **ask).episodes
+            facts = memory.get("atomic_fact", **ask).atomic_facts
+            plans = memory.get("foresight", **ask).foresights
+            profiles = memory.get("profile", **ask).profiles
+            assert hits and facts and plans and profiles
+            return [list(episodes), list(facts), list(plans), list(profiles), [hit.id for hit in hits]]
+
+    before = asked()
+    shutil.rmtree(told / ".index")
+    assert asked() == before
+    episode = before[0][0]
+    assert episode["timestamp"].startswith("2026-05-29T05:26:40") and episode["timestamp"].endswith("+09:00")
+    note = (told / "shop/web/users/alice/episodes/episode-2026-05-29.md").read_text(encoding="utf-8")
+    assert "**timestamp**: 2026-05-28T20:26:40.000+00:00" in note

@@ -1,0 +1,124 @@
+"""Nothing a repository's history says is lost: as somebody at a shell meets it, command by command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.canonical import json_hash
+from cairn.surfaces.cli import main
+from tests.project_kit import make_repo
+from tests.test_project_nothing_lost import STEPS, TRAPS, old_tree, transcripts
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return make_repo(tmp_path / "repo")
+
+
+@pytest.fixture
+def run(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Type a `cairn project` command in the repository; what it says as JSON."""
+
+    def call(*words: object, code: int = 0) -> Any:
+        given = ["--root", str(tmp_path / "root"), "--json", "project", *(str(word) for word in words)]
+        assert main([*given, "-C", str(tree)]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def bundle(tree: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tree / ".cairn/state.json").read_text())["bundle"]
+    return found
+
+
+def titles(tree: Path, section: str) -> str:
+    return " ".join(one["title"].casefold() for one in bundle(tree)[section])
+
+
+def settings(tree: Path, **recall: str) -> None:
+    at = tree / ".cairn/config.json"
+    given = json.loads(at.read_text())
+    given["recall"].update(recall)
+    at.write_text(json.dumps(given))
+
+
+def test_sections_and_policies_take_only_what_they_fold(tree: Path, run: Run, tmp_path: Path) -> None:
+    """M10, M46, M47, M50, M51, M58: three traps and three steps of three sessions stay three each, with their sources; one
+    section leaves the others to be folded; a policy leaves what it passes over, however old.
+    """
+    run("init")
+    sessions = transcripts(
+        tmp_path / "sessions", *(f"{trap}\n\n{step}" for trap, step in zip(TRAPS, STEPS, strict=True))
+    )
+    run("sources", "add", "claude-local", sessions)
+    assert [one["imported"] for one in run("import")] == [3]
+    settings(tree, policy="local-only")
+    run("consolidate", "--yes")
+    assert "login" not in titles(tree, "gotchas")
+    assert run("prune")["events"] == []
+    assert run("status")["backlog"]["imports"]["count"] == 3, (
+        "a policy marks nothing as read that it did not fold"
+    )
+    settings(tree, policy="balanced")
+    run("consolidate", "--yes", "--section", "gotchas")
+    found = titles(tree, "gotchas")
+    assert all(word in found for word in ("stale", "login", "migrations"))
+    assert "retry queue" not in titles(tree, "nextSteps")
+    run("consolidate", "--yes")
+    found = titles(tree, "nextSteps")
+    assert all(word in found for word in ("retry queue", "real files", "old parser"))
+    [login] = [one for one in bundle(tree)["gotchas"] if "login" in one["title"].casefold()]
+    assert "Task 1" in json.dumps(login), "its own session, not a neighbour's"
+    assert run("status")["backlog"]["all"]["count"] == 0
+    assert "login" in run("query", "which gotchas are there?", "--scope", "history")["answer"]
+
+
+def test_an_edited_state_is_heard_and_damage_is_named(tree: Path, run: Run) -> None:
+    """M1, M57: a program's edit of `state.json` is taken over by the next update; a changed event and a torn last line are
+    failures of `validate`.
+    """
+    run("init")
+    run("record", "Looked at locks", "--gotcha", "Locks: beware of the order. Take them by name.")
+    at = tree / ".cairn/state.json"
+    state = json.loads(at.read_text())
+    state["bundle"]["currentFocus"]["summary"] = "Ship the parcel desk by Friday."
+    state["bundleHash"] = json_hash(state["bundle"])
+    at.write_text(json.dumps(state, indent=2, sort_keys=True) + "\n")
+    assert not run("validate", code=1)["ok"]
+    run("update")
+    assert bundle(tree)["currentFocus"]["summary"] == "Ship the parcel desk by Friday."
+    assert run("validate")["ok"]
+    log = tree / ".cairn/history/events.jsonl"
+    whole = log.read_text()
+    log.write_text(whole.replace("Looked at locks", "Looked at keys"))
+    assert not run("validate", code=1)["ok"]
+    log.write_text(whole + '{"id": "evt-0000')
+    assert not run("validate", code=1)["ok"]
+    log.write_text(whole)
+    assert run("validate")["ok"]
+
+
+def test_a_tree_of_the_older_program_is_carried_over(tree: Path, run: Run) -> None:
+    """M2, M18, M23, M38, M39: with a provider that is not ours; every command works afterwards, times and cursors stay."""
+    run("init")
+    old_tree(tree, automation={"provider": "claude"})
+    told = run("init", "--force")
+    assert "claude" in json.dumps(told)
+    assert run("status")["backlog"]["imports"]["count"] == 1
+    assert [one["id"] for one in run("sources", "list")] == ["claude-1"]
+    events = [json.loads(line) for line in (tree / ".cairn/history/events.jsonl").read_text().splitlines()]
+    assert [one["occurredAt"][:10] for one in events if one["kind"] == "imported_session"] == [
+        "2025-03-01",
+        "2025-03-02",
+    ]
+    run("consolidate", "--yes")
+    assert "lesson 2" in titles(tree, "gotchas")
+    assert run("validate")["ok"]
