@@ -254,6 +254,31 @@ def test_config_show_names_origins(cli):
     assert rows["embedding.provider"]["from"] == "environment CAIRN_EMBEDDING__PROVIDER"
 
 
+def test_what_is_wrong_with_the_strategies_file_is_told(cli):
+    """E25, E122: a table of another program's is skipped alone, a file that is no TOML leaves things as they were; the list,
+    the status and the doctor say so.
+    """
+    cli("add", "--session", "s", "--sender", "a", "pomegranate")
+    file = cli.root / "ome.toml"
+    foreign = "[strategies.trigger_profile_clustering]\nenabled = true\n"
+    for text, trouble in (
+        (
+            f"{foreign}[strategies.extract_foresight]\nenabled = false\n",
+            'there is no strategy "trigger_profile_clustering"',
+        ),
+        ("[strategies", "ome.toml"),
+    ):
+        file.write_text(text)
+        listed = cli("ome", "list")[1]
+        assert trouble in listed.splitlines()[-1]
+        for command in ("status", "doctor"):
+            assert trouble in cli(command)[1]
+        if foreign in text:
+            [row] = [line for line in listed.splitlines() if line.startswith("extract_foresight")]
+            assert row.split()[1] == "off"
+            assert "extract_atomic_facts\ton" in listed
+
+
 def test_cascade_commands(cli):
     """E89-E92: status, sync, fix and rebuild work on a lone root; a rebuild keeps every row."""
     cli("add", "--session", "s", "--sender", "a", "pomegranate")

@@ -114,6 +114,9 @@ def say_strategies(data: Any, output: Output) -> None:
         for row in data["strategies"]
     ]
     output.table(columns, [[row.get(name.replace(" ", "_"), "") for name in columns] for row in shown])
+    for row in data["strategies"]:
+        if row["last_error"]:
+            output.line(f"{row['name']}: {row['last_error']}")
 
 
 def say_triggered(done: Any, output: Output) -> int:
