@@ -54,7 +54,10 @@ class SearchEpisodeItem(EpisodeItem):
             "its file in the root", "default_app/default_project/users/alice/episodes/episode-2026-06-01.md"
         ),
     ] = ""
-    message_ids: Annotated[list[str], says("the messages it was made from", ["m_0123456789abcdef_000000"])]
+    message_ids: Annotated[
+        list[str] | None,
+        says("the messages it was made from, where they are known", ["m_0123456789abcdef_000000"]),
+    ] = None
     explain: Annotated[
         dict[str, float] | None, says("what each leg contributed, where asked for", {"words": 0.4})
     ] = None
