@@ -15,7 +15,7 @@ import pytest
 from cairn.errors import Invalid, Misconfigured, Unavailable
 from cairn.notes.kinds import place_of
 from cairn.seams import Locator
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy
+from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk
 from cairn.strategies import options as ome
 from cairn.strategies.cron import Cron
 from cairn.types import CellEvent
@@ -44,10 +44,10 @@ class Stumbling(Strategy):
         self.errors = list(errors)
         self.ran: list[str] = []
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         if isinstance(event, CellEvent):
             scope = event.episodes[0][0]
-            yield Ask(self.name, event.cell_id, scope, event.cell_id, event.session_id, event.day)
+            yield StrategyAsk(self.name, event.cell_id, scope, event.cell_id, event.session_id, event.day)
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         if self.errors:

@@ -22,7 +22,7 @@ from cairn.settings_files import SECRET_KEYS
 from cairn.talk.sessions import SessionState, session_locator
 
 if TYPE_CHECKING:
-    from cairn.governed.checks import Finding
+    from cairn.governed.checks import MemoryFinding
 
 _log = logging.getLogger(__name__)
 _LEVELS = {"fail": 0, "warn": 1, "info": 2}
@@ -312,7 +312,7 @@ def _memories(parts: Parts) -> Finds:
             yield finding("fail", str(error), f"mend that; the memories of {space.app}/{space.project} wait")
 
 
-def _memory_finding(one: Finding) -> dict[str, Any]:
+def _memory_finding(one: MemoryFinding) -> dict[str, Any]:
     following = "run `cairn doctor --fix`" if one.fixable else _MEMORY_STEPS.get(one.code, "")
     return finding(one.status, f"{one.where}: {one.message}", following or "correct the entry by hand")
 

@@ -326,7 +326,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class StrategyAsk:
     """One input for one strategy. `input` names what is consumed and makes a second run a no-op."""
 
     strategy: str
@@ -352,7 +352,7 @@ class Ask:
         }
 
     @classmethod
-    def of(cls, strategy: str, input: str, payload: Mapping[str, Any]) -> Ask:
+    def of(cls, strategy: str, input: str, payload: Mapping[str, Any]) -> StrategyAsk:
         """The ask that `payload` was made from."""
         space = Space(str(payload["app"]), str(payload["project"]))
         return cls(
@@ -371,7 +371,7 @@ class Job:
     """An ask that is being worked on; `attempt` counts from 1."""
 
     id: int
-    ask: Ask
+    ask: StrategyAsk
     attempt: int = 1
 
 
@@ -390,7 +390,7 @@ class JobRun:
     finished_at: float | None
     reason: str
     outputs: tuple[str, ...]
-    ask: Ask
+    ask: StrategyAsk
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +400,7 @@ class Queued:
     A due time in the future means "when things are quiet": it moves the waiting jobs of the same key along.
     """
 
-    ask: Ask
+    ask: StrategyAsk
     key: str
     held: bool
     due_at: float

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from cairn.engines.database import Database
 from cairn.errors import Unavailable
-from cairn.types import Ask, Job, JobRun, Queued
+from cairn.types import Job, JobRun, Queued, StrategyAsk
 
 T = TypeVar("T")
 _CALLER_SECONDS = 1.0  # somebody waits for his answer; what cannot be queued is found again
@@ -161,7 +161,9 @@ class SqliteJobs:
                         "UPDATE runs SET status = 'running', attempts = attempts + 1, started_at = ? WHERE id = ?",
                         [(now, row[0]) for row in rows],
                     )
-                    return [Job(r[0], Ask.of(strategy, r[1], json.loads(r[2])), r[3] + 1) for r in rows]
+                    return [
+                        Job(r[0], StrategyAsk.of(strategy, r[1], json.loads(r[2])), r[3] + 1) for r in rows
+                    ]
             return []
 
         return self._database.write(work)
@@ -310,7 +312,11 @@ class SqliteJobs:
             (strategy, strategy, status, status, limit),
         )
         return [
-            JobRun(*row, outputs=tuple(json.loads(outputs)), ask=Ask.of(row[1], row[2], json.loads(payload)))  # type: ignore[misc]
+            JobRun(
+                *row,
+                outputs=tuple(json.loads(outputs)),
+                ask=StrategyAsk.of(row[1], row[2], json.loads(payload)),
+            )  # type: ignore[misc]
             for *row, outputs, payload in rows
         ]
 

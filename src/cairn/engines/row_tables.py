@@ -107,7 +107,7 @@ def put_row(
     scope_id: int,
     path_id: int,
     version: int,
-    tally: Tally,
+    tally: RowTally,
     *,
     embedded: bool,
 ) -> None:
@@ -141,7 +141,7 @@ def put_row(
     db.execute(f"INSERT INTO {table}(rowid, scope, tokens) VALUES (?, ?, ?)", (rowid, f"s{scope_id}", tokens))
 
 
-class Tally:
+class RowTally:
     """What a transaction adds to the counts of its scopes and takes from them; written once, at its end."""
 
     def __init__(self) -> None:

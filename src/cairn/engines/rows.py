@@ -23,7 +23,7 @@ from cairn.engines.row_tables import (
     SCHEMA_VERSION,
     VECTORS,
     VECTORS_VERSION,
-    Tally,
+    RowTally,
     drop_vectors,
     full_text,
     merge_step,
@@ -295,7 +295,7 @@ class SqliteIndex(RowVectors):
             paths: dict[str, int] = {}
             touched: set[int] = set()
             have = with_vectors(db, model_number(db, model), [values[3] for values in made])
-            tally = Tally()
+            tally = RowTally()
             for new, values in zip(rows, made, strict=True):
                 scope_id = scopes.get(new.row.scope) or scope_made(db, new.row.scope, scopes)
                 path_id = paths.get(new.row.path) or path_made(db, new.row.path, paths)

@@ -20,7 +20,7 @@ from cairn.types import Scope, Space
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MemoryFinding:
     """One thing a person should know. `status` is "warn" or "fail"; `fixable` says whether `repair` mends it."""
 
     status: str
@@ -30,9 +30,9 @@ class Finding:
     fixable: bool = False
 
 
-def check(keeper: Keeper, space: Space) -> list[Finding]:
+def check(keeper: Keeper, space: Space) -> list[MemoryFinding]:
     """Everything that is wrong, or merely odd, with the memories of a space. Writes nothing."""
-    found: list[Finding] = []
+    found: list[MemoryFinding] = []
     everyone = {record.id for scope in keeper.scopes(space) for record in keeper.records(scope)}
     for scope in keeper.scopes(space):
         found += _check_scope(keeper, scope, everyone)
@@ -41,7 +41,7 @@ def check(keeper: Keeper, space: Space) -> list[Finding]:
     return found
 
 
-def repair(keeper: Keeper, space: Space) -> list[Finding]:
+def repair(keeper: Keeper, space: Space) -> list[MemoryFinding]:
     """Mend what is safe to mend: stale dedupe marks, and supersessions that were cut short. Says what it did."""
     done = []
     for scope in keeper.scopes(space):
@@ -55,7 +55,7 @@ def repair(keeper: Keeper, space: Space) -> list[Finding]:
                 with keeper.locked(scope):
                     keeper.rewrite(record, lambda r: r.but(dedupe=gate.dedupe_hash(r.content)))
                 done.append(
-                    Finding(
+                    MemoryFinding(
                         "warn",
                         "dedupe-stale",
                         _where(record),
@@ -75,7 +75,7 @@ def repair(keeper: Keeper, space: Space) -> list[Finding]:
                         ),
                     )  # fmt: skip
                 done.append(
-                    Finding(
+                    MemoryFinding(
                         "warn",
                         "supersession-open",
                         _where(record),
@@ -94,27 +94,27 @@ def _misread(keeper: Keeper, records: Sequence[Record]) -> Iterator[tuple[str, s
                 yield from ((locator.key, entry.id, *one) for one in misread(entry.inline))
 
 
-def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[Finding]:
+def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[MemoryFinding]:
     records = keeper.records(scope)
     for path, entry, name, value, reading in _misread(keeper, records):
         told = f'{name} "{value[:40]}" makes no sense; it is read as {reading}.'
-        yield Finding("warn", "field", f"{path}#{entry}", told)
+        yield MemoryFinding("warn", "field", f"{path}#{entry}", told)
     ids: dict[str, str] = {}
     marks: dict[str, str] = {}
     replaced = {r.supersedes for r in records if r.supersedes and r.is_live}
     for record in records:
         where = _where(record)
         if record.entry_id in ids and ids[record.entry_id] != record.locator.key:
-            yield Finding(
+            yield MemoryFinding(
                 "fail", "id-doubled", where, f"{record.entry_id} also stands in {ids[record.entry_id]}."
             )
         ids[record.entry_id] = record.locator.key
         if not record.content.strip():
-            yield Finding("warn", "empty", where, "It has no text.")
+            yield MemoryFinding("warn", "empty", where, "It has no text.")
         if record.category not in CATEGORIES:
-            yield Finding("warn", "category", where, f'"{record.category}" is not a category.')
+            yield MemoryFinding("warn", "category", where, f'"{record.category}" is not a category.')
         if _is_stale(record):
-            yield Finding(
+            yield MemoryFinding(
                 "warn",
                 "dedupe-stale",
                 where,
@@ -122,14 +122,14 @@ def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[F
                 fixable=True,
             )
         if record.superseded_by and record.superseded_by not in everyone:
-            yield Finding(
+            yield MemoryFinding(
                 "warn",
                 "successor-missing",
                 where,
                 f"{record.superseded_by}, which replaced it, is not there.",
             )
         if record.is_live and record.id in replaced:
-            yield Finding(
+            yield MemoryFinding(
                 "warn", "supersession-open", where, "It was replaced, but is not archived.", fixable=True
             )
         if (
@@ -138,14 +138,14 @@ def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[F
             and record.status == "promoted"
             and record.promoted_at is None
         ):
-            yield Finding(
+            yield MemoryFinding(
                 "warn",
                 "untrusted-promoted",
                 where,
                 f"It came from {record.origin} and is promoted; make sure a person did that.",
             )
         if found := redact(f"{record.content}\n{record.trigger}\n{record.procedure}").kinds:
-            yield Finding(
+            yield MemoryFinding(
                 "fail",
                 "secret",
                 where,
@@ -158,15 +158,15 @@ def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[F
             and record.source_type != "consolidation"
             and (why := gate.derivable(record.content))
         ):
-            yield Finding("warn", "code-derivable", where, f"The gate would refuse it: {why}")
+            yield MemoryFinding("warn", "code-derivable", where, f"The gate would refuse it: {why}")
         mark = gate.dedupe_hash(record.content)
         if mark in marks:
-            yield Finding("warn", "duplicate", where, f"It says the same as {marks[mark]}.")
+            yield MemoryFinding("warn", "duplicate", where, f"It says the same as {marks[mark]}.")
         marks.setdefault(mark, record.id)
     live, limit = sum(r.is_live for r in records), lifecycle.limit_of(keeper, scope)
     if live > limit:
         place = keeper.root.scope(scope).key
-        yield Finding(
+        yield MemoryFinding(
             "warn",
             "over-limit",
             place,
@@ -174,9 +174,9 @@ def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[F
         )
 
 
-def _check_pages(keeper: Keeper, space: Space) -> Iterator[Finding]:
+def _check_pages(keeper: Keeper, space: Space) -> Iterator[MemoryFinding]:
     for key in pages.check(keeper, space):
-        yield Finding(
+        yield MemoryFinding(
             "warn", "page-edited", key, "It was edited by hand; the next refresh keeps the edit aside."
         )
     project = core.core_scope(space)
@@ -188,17 +188,17 @@ def _check_pages(keeper: Keeper, space: Space) -> Iterator[Finding]:
         except (CairnError, ValueError):
             same = False
         if not same:
-            yield Finding(
+            yield MemoryFinding(
                 "warn", "core-differs", file.key, "It differs from core.md; reconciling lets the newer win."
             )
 
 
-def _check_journals(keeper: Keeper, space: Space) -> Iterator[Finding]:
+def _check_journals(keeper: Keeper, space: Space) -> Iterator[MemoryFinding]:
     for at in readable_files(keeper.storage, keeper.root.journal(space)):
         if at.name.endswith(".jsonl"):
             damaged = sum(not _is_json(line) for line in keeper.journals.read(at).lines)
             if damaged:
-                yield Finding(
+                yield MemoryFinding(
                     "warn", "journal-damaged", at.key, f"{damaged} lines cannot be read and are passed over."
                 )
 

@@ -23,7 +23,7 @@ from cairn.governed import removal
 from cairn.governed.access import ref
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
-from cairn.governed.removal import Said, Tally, WithoutItems
+from cairn.governed.removal import ForgetTally, Said, WithoutItems
 from cairn.governed.wanted import (
     SHORTEST,
     TELLING,
@@ -156,7 +156,7 @@ def forget(
         wanted.reach = _only_owner(keeper, wanted)
     alike = _alike(keeper, wanted, named, (*named.texts, *words))
     alike = _with_chosen(keeper, wanted, alike, also=also, similar=similar)
-    done = Tally(dry=dry_run)
+    done = ForgetTally(dry=dry_run)
     if dry_run:
         _steps(keeper, wanted, done, profile)
     else:
@@ -184,7 +184,7 @@ def _record(keeper: Keeper, wanted: Wanted, receipt: Receipt) -> None:
     keeper.journals.append(keeper.root.journal(wanted.space, "forgotten"), [json.dumps(line)])
 
 
-def _steps(keeper: Keeper, wanted: Wanted, done: Tally, profile: WithoutItems | None) -> None:
+def _steps(keeper: Keeper, wanted: Wanted, done: ForgetTally, profile: WithoutItems | None) -> None:
     removal.from_sessions(keeper, wanted, done)
     removal.from_notes(keeper, wanted, done, profile)
     removal.from_journals(keeper, wanted, done)
@@ -194,7 +194,7 @@ def _steps(keeper: Keeper, wanted: Wanted, done: Tally, profile: WithoutItems | 
 def _remove(
     keeper: Keeper,
     wanted: Wanted,
-    done: Tally,
+    done: ForgetTally,
     settle: Callable[[], Sequence[tuple[str, str]]],
     purgers: Mapping[str, Purger] | None,
     profile: WithoutItems | None,

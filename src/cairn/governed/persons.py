@@ -24,7 +24,7 @@ from cairn.errors import CairnError, NotFound
 from cairn.governed import pages, removal
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
-from cairn.governed.removal import Tally, WithoutItems
+from cairn.governed.removal import ForgetTally, WithoutItems
 from cairn.governed.wanted import TELLING, Lost, Wanted, sentences
 from cairn.language.words import word_set
 from cairn.notes.format import list_items
@@ -318,7 +318,7 @@ def forget_session(
     wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=cells)
     wanted.lost = _lost([said])
     going.wanted = wanted
-    done = Tally(dry=dry_run)
+    done = ForgetTally(dry=dry_run)
     if dry_run:
         going.add("messages", len(said.messages))
         going.add("sessions", found is not None)
@@ -448,7 +448,7 @@ def _follow(
             keeper.notebook.change_many(at, drafts)
             going.paths.append(at.key)
     wanted = going.wanted = Wanted(going.space, lost=dict(lost))
-    done = Tally()
+    done = ForgetTally()
     removal.from_notes(keeper, wanted, done, profile)
     for what, count in done.counts.items():
         going.add(f"{what} of others", count)

@@ -65,7 +65,7 @@ WithoutItems = Callable[[str, Scope, Callable[[Mapping[str, Any]], bool]], str |
 
 
 @dataclass(slots=True)
-class Tally:
+class ForgetTally:
     """What was found to go (or to stay), counted and listed."""
 
     dry: bool = False
@@ -166,7 +166,7 @@ class _Log:
                     return True
         return False
 
-    def cleaned(self, done: Tally) -> tuple[list[str], int]:
+    def cleaned(self, done: ForgetTally) -> tuple[list[str], int]:
         """The lines without the words, and how many messages that touched."""
         out, touched = [], 0
         for line, value, first in zip(self.lines, self.values, self._firsts, strict=True):
@@ -175,7 +175,9 @@ class _Log:
             touched += count
         return out, touched
 
-    def _clean(self, line: str, value: dict[str, Any] | None, first: int, done: Tally) -> tuple[str, int]:
+    def _clean(
+        self, line: str, value: dict[str, Any] | None, first: int, done: ForgetTally
+    ) -> tuple[str, int]:
         wanted = self._wanted
         if value is not None and isinstance(key := value.get("key"), str) and wanted.found_in(key):
             # Logs of before hold an idempotency key as it was given; its mark does as well.
@@ -204,7 +206,7 @@ class _Log:
             return line, 0
         return as_line({**value, "messages": messages}), count
 
-    def _without(self, said: Said, done: Tally) -> Any:
+    def _without(self, said: Said, done: ForgetTally) -> Any:
         """A message without the words; None where it said nothing else, so that the ordinals of others stay."""
         wanted, raw = self._wanted, said.raw
         if not said.is_in_reach:
@@ -279,7 +281,7 @@ def without_sender(
     return out
 
 
-def from_sessions(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
+def from_sessions(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
     """Messages in reach lose the words; one that said nothing else goes."""
     for at, session in _logs(keeper, wanted):
         touched = 0
@@ -305,7 +307,7 @@ def is_their_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequen
 
 def is_clean_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> bool:
     """Whether nothing of a log that is in reach holds the words any more."""
-    return _Log(wanted, at, session_id, lines).cleaned(Tally(dry=True))[1] == 0
+    return _Log(wanted, at, session_id, lines).cleaned(ForgetTally(dry=True))[1] == 0
 
 
 # ---------------------------------------------------------------- notes
@@ -330,7 +332,7 @@ def entries_of(keeper: Keeper, wanted: Wanted) -> Iterator[tuple[Locator, Place,
                 yield from ((at, place, entry) for entry in keeper.notebook.read(at).entries)
 
 
-def from_notes(keeper: Keeper, wanted: Wanted, done: Tally, items: WithoutItems | None) -> None:
+def from_notes(keeper: Keeper, wanted: Wanted, done: ForgetTally, items: WithoutItems | None) -> None:
     """Entries go or lose the words, and with them what was made of them, until nothing follows any more."""
     revived = _merged_from(keeper, wanted)
     for _ in range(_PASSES):
@@ -349,7 +351,9 @@ def from_notes(keeper: Keeper, wanted: Wanted, done: Tally, items: WithoutItems 
                 corrections.restore(keeper, wanted.space, entry, scope=scope)
 
 
-def _from_file(keeper: Keeper, wanted: Wanted, done: Tally, at: Locator, items: WithoutItems | None) -> None:
+def _from_file(
+    keeper: Keeper, wanted: Wanted, done: ForgetTally, at: Locator, items: WithoutItems | None
+) -> None:
     try:
         text = keeper.storage.read(at)
     except CairnError:
@@ -406,7 +410,7 @@ def _item_goes(wanted: Wanted, item: Mapping[str, Any]) -> bool:
     )
 
 
-def _from_daily(keeper: Keeper, wanted: Wanted, done: Tally, at: Locator, place: Place) -> None:
+def _from_daily(keeper: Keeper, wanted: Wanted, done: ForgetTally, at: Locator, place: Place) -> None:
     note = keeper.notebook.read(at)
     remove: list[str] = []
     change: dict[str, Callable[[Entry], Draft]] = {}
@@ -455,7 +459,7 @@ def _without_ids(text: str, entries: Sequence[Entry]) -> str:
     return text
 
 
-def _take(done: Tally, place: Place, at: Locator, entry: Entry, words: str, why: str) -> bool:
+def _take(done: ForgetTally, place: Place, at: Locator, entry: Entry, words: str, why: str) -> bool:
     name = place.scope.public_id(entry.id)
     taken = done.take(Affected(place.kind.name, name, at.key, owner_name(place.scope), shown(words), why))
     if taken and done.dry and not why.endswith("in part"):
@@ -545,7 +549,7 @@ def _merged_from(keeper: Keeper, wanted: Wanted) -> list[tuple[Scope, str]]:
 # ---------------------------------------------------------------- journals
 
 
-def from_journals(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
+def from_journals(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
     """Histories, ledgers and logs about what goes, and the words in the lines of those in reach."""
     refs: set[Ref] = {(scope.track, scope.owner, entry) for scope, entry in wanted.entries}
     ids = {scope.public_id(entry) for scope, entry in wanted.entries}
@@ -628,7 +632,7 @@ def _line_in_reach(wanted: Wanted, value: Mapping[str, Any]) -> bool:
 # ---------------------------------------------------------------- pages
 
 
-def from_pages(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
+def from_pages(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
     """Pages that a person edited lose the words; the others are made anew."""
     if done.dry:
         _clean_pages(keeper, wanted, done)
@@ -636,7 +640,7 @@ def from_pages(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
         pages.refresh(keeper, wanted.space, first=lambda: _clean_pages(keeper, wanted, done))
 
 
-def _clean_pages(keeper: Keeper, wanted: Wanted, done: Tally) -> None:
+def _clean_pages(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
     base = keeper.root.space(wanted.space)
     for top in (base.child("shared"), base.child("agents")):
         for at in readable_files(keeper.storage, top):

@@ -28,7 +28,7 @@ from typing import Any, cast
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Credential:
     """One credential: what it looks like and where it stood in the text that was given."""
 
     kind: str
@@ -41,7 +41,7 @@ class Redaction:
     """The text without its credentials, and what was cut out (never the credential itself)."""
 
     text: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Credential, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Shape:
             joined = "|".join(written)
         return re.compile(joined.replace(r"\<", _WORD_BEGINS).replace(r"\>", _WORD_ENDS))
 
-    def find(self, text: str, lowered: str) -> Iterator[Finding]:
+    def find(self, text: str, lowered: str) -> Iterator[Credential]:
         """Every place where the form stands in `text`."""
         is_named = "v" in self.pattern.groupindex
         for match in self.pattern.finditer(text):
@@ -109,7 +109,7 @@ class Shape:
             if self.kind in _PLACEHELD and _PLACEHOLDER.now.match(value):
                 continue
             if self._check(value) and (not self._near or self._is_near(lowered, start, end)):
-                yield Finding(self.kind, start, end)
+                yield Credential(self.kind, start, end)
 
     def _is_near(self, lowered: str, start: int, end: int) -> bool:
         inside = (
@@ -316,7 +316,7 @@ def _present(text: str, lowered: str) -> list[Shape]:
     return sorted(found, key=_ORDER.__getitem__) if found else []
 
 
-def _look(text: str, lowered: str, shapes: Iterable[Shape], *, assigned: bool = True) -> list[Finding]:
+def _look(text: str, lowered: str, shapes: Iterable[Shape], *, assigned: bool = True) -> list[Credential]:
     spans = [one for shape in shapes for one in shape.find(text, lowered)] if shapes else []
     if "-----BEGIN" in text:
         spans += _private_keys(text)
@@ -327,7 +327,7 @@ def _look(text: str, lowered: str, shapes: Iterable[Shape], *, assigned: bool = 
     return spans
 
 
-def _private_keys(text: str) -> Iterator[Finding]:
+def _private_keys(text: str) -> Iterator[Credential]:
     """Keys between their marks; one that is cut off goes as far as its lines do."""
     last, ends = 0, True
     for match in _KEY_BEGINS.now.finditer(text):
@@ -342,7 +342,7 @@ def _private_keys(text: str) -> Iterator[Finding]:
             last = lines.end() if lines else match.end()
             if last == match.end():
                 continue
-        yield Finding("private-key", match.start(), last)
+        yield Credential("private-key", match.start(), last)
 
 
 # What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
@@ -365,7 +365,7 @@ _LOOKS = dict(zip("аеорсухі", "aeopcyxi", strict=True))
 _CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
-def _look_inside(text: str) -> list[Finding]:
+def _look_inside(text: str) -> list[Credential]:
     """Runs of base64 that hold a credential, as a secret of Kubernetes does: the whole run is one."""
     found = []
     for run in _BASE64.finditer(text):
@@ -376,11 +376,13 @@ def _look_inside(text: str) -> list[Finding]:
         if inner.replace("\n", "").isprintable():
             lowered = inner.lower()
             if held := _look(inner, lowered, _present(inner, lowered)):
-                found.append(Finding(held[0].kind, run.start(), run.end()))
+                found.append(Credential(held[0].kind, run.start(), run.end()))
     return found
 
 
-def _look_behind(text: str, hiding: re.Pattern[str], shapes: Sequence[Shape] | None = None) -> list[Finding]:
+def _look_behind(
+    text: str, hiding: re.Pattern[str], shapes: Sequence[Shape] | None = None
+) -> list[Credential]:
     """The findings in `text` as it reads without what hides them, at their places in the text as it stands."""
     parts: list[str] = []
     starts: list[int] = []  # where in the shown text a piece begins, and where in the given one
@@ -409,7 +411,7 @@ def _look_behind(text: str, hiding: re.Pattern[str], shapes: Sequence[Shape] | N
     found = _look(
         whole, lowered, _present(whole, lowered) if shapes is None else shapes, assigned=shapes is None
     )
-    return [Finding(one.kind, place(one.start), place(one.end - 1) + 1) for one in found]
+    return [Credential(one.kind, place(one.start), place(one.end - 1) + 1) for one in found]
 
 
 def _shown(match: re.Match[str]) -> str:
@@ -432,7 +434,7 @@ def _shown(match: re.Match[str]) -> str:
     return ""
 
 
-def _assignments(text: str, lowered: str) -> list[Finding]:
+def _assignments(text: str, lowered: str) -> list[Credential]:
     if len(lowered) != len(text):  # a few letters change length with their case; only such names matter here
         lowered = "".join(low if len(low := ch.lower()) == 1 else ch for ch in text)
     out = []
@@ -450,7 +452,7 @@ def _assignments(text: str, lowered: str) -> list[Finding]:
             # The value may itself be the name of the next assignment (`secret: token=...`).
             at = match.start("op")
             continue
-        out.append(Finding("password" if is_password else "secret", start, end))
+        out.append(Credential("password" if is_password else "secret", start, end))
         at = end
     return out
 
@@ -528,14 +530,14 @@ def is_dense(value: str) -> bool:
     return entropy >= (2.6 if len(body) < 16 else 3.0)
 
 
-def _apart(spans: list[Finding]) -> tuple[Finding, ...]:
+def _apart(spans: list[Credential]) -> tuple[Credential, ...]:
     """The findings in order, overlaps joined; the more specific kind (listed first) names the joint one."""
-    out: list[Finding] = []
+    out: list[Credential] = []
     for found in sorted(spans, key=lambda span: (span.start, -span.end)):
         if out and found.start < out[-1].end:
             last = out[-1]
             kind = last.kind if last.kind not in {"secret", "password"} else found.kind
-            out[-1] = Finding(kind, last.start, max(last.end, found.end))
+            out[-1] = Credential(kind, last.start, max(last.end, found.end))
         else:
             out.append(found)
     return tuple(out)

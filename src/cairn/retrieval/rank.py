@@ -223,7 +223,7 @@ def _number(day: date) -> int:
     return day.toordinal() - _EPOCH
 
 
-class Talk:
+class TalkOrder:
     """The messages of a corpus in the order they were said, with what never changes from query to query."""
 
     def __init__(self, corpus: Corpus, zone: tzinfo = UTC) -> None:
@@ -306,11 +306,11 @@ class Talk:
         return mean_of_best(values, self.starts, self.segment)[self.segment]
 
 
-def talk_of(corpus: Corpus, zone: tzinfo = UTC) -> Talk:
+def talk_of(corpus: Corpus, zone: tzinfo = UTC) -> TalkOrder:
     """The talk of a corpus, made once per corpus."""
-    talk: Talk | None = corpus.derived.get("talk")
+    talk: TalkOrder | None = corpus.derived.get("talk")
     if talk is None:
-        talk = corpus.derived["talk"] = Talk(corpus, zone)
+        talk = corpus.derived["talk"] = TalkOrder(corpus, zone)
     return talk
 
 
@@ -378,7 +378,7 @@ def message_scores(
     return total, parts
 
 
-def with_before(talk: Talk, chosen: np.ndarray) -> np.ndarray:
+def with_before(talk: TalkOrder, chosen: np.ndarray) -> np.ndarray:
     """The `chosen` places, ascending, and the places before them that they are read with, among people."""
     import numpy as np
 
@@ -388,7 +388,7 @@ def with_before(talk: Talk, chosen: np.ndarray) -> np.ndarray:
     return np.asarray(out)
 
 
-def _walked_back(talk: Talk, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _walked_back(talk: TalkOrder, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each step back the place before each of `chosen`, and which of them have one in the same talk of people."""
     places, reads = chosen.copy(), talk.among_people[chosen] > 0
     for _ in _LATE_BEFORE:
@@ -401,7 +401,7 @@ def _walked_back(talk: Talk, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, n
 def reranked(
     scores: np.ndarray,
     parts: Mapping[str, np.ndarray],
-    talk: Talk,
+    talk: TalkOrder,
     chosen: np.ndarray,
     late: LateMatches,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -431,7 +431,7 @@ class LateMatches:
     matches: np.ndarray
     weights: np.ndarray
 
-    def features(self, talk: Talk, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def features(self, talk: TalkOrder, chosen: np.ndarray) -> dict[str, np.ndarray]:
         """For each chosen place how well it matches alone, read with the turns before it, and its talk at its best."""
         import numpy as np
 
@@ -579,7 +579,7 @@ def top(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 def newer_first(
-    ranked: Sequence[int], scores: np.ndarray, talk: Talk, vectors: np.ndarray
+    ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, vectors: np.ndarray
 ) -> tuple[list[int], np.ndarray]:
     """The places `ranked`, best first, with what one sender said later before what they said earlier on the same matter.
 
@@ -605,7 +605,7 @@ def newer_first(
     return order, out
 
 
-def spread(ranked: Sequence[int], scores: np.ndarray, talk: Talk, count: int) -> list[int]:
+def spread(ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, count: int) -> list[int]:
     """The best `count` of the places `ranked`; from its fourth on, a session's count less and less.
 
     What a list asks for was said at many times; the session that speaks of it most is not all of it.

@@ -600,7 +600,7 @@ class Searcher:
         return tuple(self._with_facts(asked, hits))
 
     def _excerpts(
-        self, asked: _Asked, talk: rank.Talk, messages: np.ndarray, hits: Sequence[tuple[int, Hit]]
+        self, asked: _Asked, talk: rank.TalkOrder, messages: np.ndarray, hits: Sequence[tuple[int, Hit]]
     ) -> list[tuple[int, Hit]]:
         """Long episodes as their summary and the few things said in them that speak to the question best."""
         import numpy as np
@@ -637,7 +637,7 @@ class Searcher:
             out.append((position, replace(hit, text=text, fields=fields)))
         return out
 
-    def _touched_episodes(self, asked: _Asked, talk: rank.Talk) -> np.ndarray:
+    def _touched_episodes(self, asked: _Asked, talk: rank.TalkOrder) -> np.ndarray:
         """Episodes of which a message or a fact, if not they themselves, speaks to the question."""
         import numpy as np
 
@@ -870,7 +870,7 @@ class Searcher:
         }
 
     def _ended(
-        self, asked: _Asked, talk: rank.Talk, places: Sequence[int]
+        self, asked: _Asked, talk: rank.TalkOrder, places: Sequence[int]
     ) -> tuple[list[int], dict[int, Row]]:
         """`places` with what is over behind what ended it, and for each such place the fact of it that is over."""
         import numpy as np

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.types import Ask, CellEvent, Job, Scope
+from cairn.types import CellEvent, Job, Scope, StrategyAsk
 
 if TYPE_CHECKING:
     from cairn.governed.memories import Keeper
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cairn.strategies.cells import Cells
     from cairn.strategies.options import Options
 
-__all__ = ["Ask", "CaseEvent", "EditEvent", "Event", "Job", "Kit", "Outcome", "Schedule", "Strategy"]
+__all__ = ["CaseEvent", "EditEvent", "Event", "Job", "Kit", "Outcome", "Schedule", "Strategy", "StrategyAsk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +100,20 @@ class Strategy(ABC):
     enabled: bool = True
     cron: str = ""
 
-    def asks(self, event: Event) -> Iterable[Ask]:  # noqa: ARG002 -- a default
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- a default
         """The inputs that `event` holds for this strategy; none if it is not meant."""
         return ()
 
-    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[Ask]:  # noqa: ARG002 -- a default
+    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- a default
         """The inputs the truth holds, given every cell that has its episodes. Done ones may be among them."""
         for event in events:
             yield from self.asks(event)
 
-    def scheduled(self, due: Schedule, kit: Kit) -> Iterable[Ask]:  # noqa: ARG002 -- a default
+    def scheduled(self, due: Schedule, kit: Kit) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- a default
         """The inputs that a cron time holds, for strategies whose trigger is a schedule."""
         return ()
 
-    def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:  # noqa: ARG002 -- a default
+    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:  # noqa: ARG002 -- a default
         """Of `asks`, the inputs whose outputs stand in the notes already."""
         return set()
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from cairn.errors import NotFound
 from cairn.language import sentences, tongues
 from cairn.notes.notebook import Draft
-from cairn.strategies import Ask, CaseEvent, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies import CaseEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.facts import by_day, parents_of
 from cairn.talk import labels
 from cairn.types import CellEvent, Message, Scope, ToolCall
@@ -196,10 +196,10 @@ class ExtractAgentCase(Strategy):
     purpose = "task, approach, outcome and insight of an agent's work"
     trigger = "cell"
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         if isinstance(event, CellEvent):
             for agent in event.agents:
-                yield Ask(
+                yield StrategyAsk(
                     self.name,
                     f"{event.cell_id}/agent/{agent}",
                     Scope(event.space, "agent", agent),
@@ -208,7 +208,7 @@ class ExtractAgentCase(Strategy):
                     event.day,
                 )
 
-    def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:
+    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("agent_case", asks, kit)
         return {ask.input for ask in asks if (ask.scope, ask.day, ask.cell_id) in parents}
 
@@ -234,7 +234,7 @@ class ExtractAgentCase(Strategy):
                 yield Outcome(job, "wrote", "", (entry.entry_id,), (event,))
 
 
-def _draft(ask: Ask, case: Case, said: Sequence[Message], kit: Kit) -> Draft:
+def _draft(ask: StrategyAsk, case: Case, said: Sequence[Message], kit: Kit) -> Draft:
     return Draft(
         {
             "owner_id": ask.scope.owner,

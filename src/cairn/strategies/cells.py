@@ -27,7 +27,7 @@ from cairn.types import Cell, CellEvent, Entry, Scope
 
 if TYPE_CHECKING:
     from cairn.notes.notebook import Notebook
-    from cairn.strategies import Ask
+    from cairn.strategies import StrategyAsk
 
 CELLS_KEPT = 512
 _MESSAGES_KEPT = 20_000
@@ -64,12 +64,12 @@ class Cells:
         self._statements.clear()
         self._messages_kept = 0
 
-    def cell(self, ask: Ask) -> Cell:
+    def cell(self, ask: StrategyAsk) -> Cell:
         """The cell an ask is about, as its owner corrected it. Raises `NotFound` when its words are gone."""
         cell, mine = self.said(ask)
         return cell if not mine.current else replace(cell, messages=corrected(cell.messages, mine.current))
 
-    def said(self, ask: Ask) -> tuple[Cell, CellCorrections]:
+    def said(self, ask: StrategyAsk) -> tuple[Cell, CellCorrections]:
         """The cell an ask is about as it was said, and what its owner corrected in it."""
         self._step_aside()
         space = ask.scope.space
@@ -85,7 +85,7 @@ class Cells:
         return cell, corrections.get((ask.scope.track, ask.scope.owner)) or CellCorrections()
 
     def _read(
-        self, locator: Locator, ask: Ask, kept: _Kept | None
+        self, locator: Locator, ask: StrategyAsk, kept: _Kept | None
     ) -> tuple[Cell, dict[tuple[str, str], CellCorrections]]:
         state = self._log.load(locator)
         record = state.cell(ask.cell_id)
@@ -96,7 +96,7 @@ class Cells:
         cell = Cell(record.cell_id, ask.scope.space, ask.session_id, messages, record.day, record.reason)
         return cell, {key[1:]: mine for key, mine in state.corrections.items() if key[0] == record.cell_id}
 
-    def statements(self, ask: Ask, zone: tzinfo) -> list[Statement]:
+    def statements(self, ask: StrategyAsk, zone: tzinfo) -> list[Statement]:
         """What is stated in the cell of an ask; several strategies and owners share the work."""
         key = f"{ask.scope.space.app}/{ask.scope.space.project}/{ask.cell_id}"
         cell, mine = self.said(ask)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
-from cairn.strategies import Ask, EditEvent, Event, Job, Kit, Outcome, Strategy, profile, proposals
+from cairn.strategies import EditEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk, profile, proposals
 from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft, release, settle
 from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
@@ -35,11 +35,11 @@ class FollowCorrections(Strategy):
     purpose = "what was derived follows an episode that was corrected by hand"
     trigger = "edit"
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         if isinstance(event, EditEvent):
             yield self._ask(event.scope, event.cell_id, event.session_id, event.day, event.episode_id)
 
-    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[Ask]:
+    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:
         """Episodes that tell their cell otherwise than the log knows: edited while nobody looked."""
         episodes: dict[tuple[Scope, str], Mapping[str, Entry]] = {}
         for event in events:
@@ -54,10 +54,10 @@ class FollowCorrections(Strategy):
                 if mine.recorded or now != mine.followed:
                     yield ask
 
-    def _ask(self, scope: Scope, cell: str, session: str, day: str, episode: str) -> Ask:
+    def _ask(self, scope: Scope, cell: str, session: str, day: str, episode: str) -> StrategyAsk:
         # The same words may be put in, taken out and put in again: each time is an input of its own.
         name = f"{cell}/{scope.track}/{scope.owner}/{uuid.uuid4().hex[:12]}"
-        return Ask(self.name, name, scope, cell, session, day, episode)
+        return StrategyAsk(self.name, name, scope, cell, session, day, episode)
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         for (scope, day), group in by_day(jobs).items():
@@ -72,7 +72,7 @@ class FollowCorrections(Strategy):
                 why = "" if done else "nothing was corrected"
                 yield Outcome(job, "wrote" if done else "skipped", why, done)
 
-    def _follow(self, ask: Ask, episodes: Mapping[str, Entry], kit: Kit) -> tuple[str, ...]:
+    def _follow(self, ask: StrategyAsk, episodes: Mapping[str, Entry], kit: Kit) -> tuple[str, ...]:
         now, mine, cell = _looked(ask, episodes, kit)
         said, ask = (
             cell.messages,
@@ -108,7 +108,9 @@ def _episodes(scope: Scope, day: str, kit: Kit) -> dict[str, Entry]:
     return found
 
 
-def _looked(ask: Ask, episodes: Mapping[str, Entry], kit: Kit) -> tuple[Corrections, CellCorrections, Cell]:
+def _looked(
+    ask: StrategyAsk, episodes: Mapping[str, Entry], kit: Kit
+) -> tuple[Corrections, CellCorrections, Cell]:
     """What an episode corrects now, what the log knows of that, and what was said."""
     entry = episodes.get(ask.cell_id)
     if entry is None or entry.id != ask.entry_id:
@@ -128,25 +130,30 @@ def _redacted(text: str, kit: Kit) -> str | None:
         return None
 
 
-def _note(kit: Kit, ask: Ask, line: str) -> None:
+def _note(kit: Kit, ask: StrategyAsk, line: str) -> None:
     locator = session_locator(ask.scope.space, ask.session_id)
     kit.journals.append(locator, [line])
     kit.notebook.announce(locator, "modified")
 
 
-def _facts(ask: Ask, said: Sequence[Statement], kit: Kit) -> Iterable[Draft]:
+def _facts(ask: StrategyAsk, said: Sequence[Statement], kit: Kit) -> Iterable[Draft]:
     for statement in said:
         if text := kit.redact(statement.text).strip():
             yield fact_draft(ask, statement, text, kit.cells.cell(ask).messages)
 
 
-def _foresights(ask: Ask, messages: Sequence[Message], kit: Kit) -> Iterable[Draft]:
+def _foresights(ask: StrategyAsk, messages: Sequence[Message], kit: Kit) -> Iterable[Draft]:
     found = mine(foresights_of(messages, kit.zone), ask.scope.owner)
     return (foresight_draft(ask, ahead, kit.redact) for ahead in found)
 
 
 def _exchange(
-    kind: str, ask: Ask, parent: str, before: Sequence[Iterable[Draft]], after: Iterable[Draft], kit: Kit
+    kind: str,
+    ask: StrategyAsk,
+    parent: str,
+    before: Sequence[Iterable[Draft]],
+    after: Iterable[Draft],
+    kit: Kit,
 ) -> None:
     """Bring the entries of one parent from what was derived before (the followed version first) to what is now."""
     old = [{_key(draft.sections): draft for draft in drafts} for drafts in before]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cairn.canonical import objects_in
 from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Schedule, Strategy
+from cairn.strategies import Event, Job, Kit, Outcome, Schedule, Strategy, StrategyAsk
 from cairn.strategies.cells import CELLS_KEPT, Cells
 from cairn.strategies.cron import Cron
 from cairn.strategies.options import LiveOptions, Options
@@ -179,7 +179,7 @@ class Engine:
             self._look_again = True
             self._work.set()
 
-    def _enqueue(self, asks: Sequence[Ask]) -> int:
+    def _enqueue(self, asks: Sequence[StrategyAsk]) -> int:
         if not asks:
             return 0
         now = self._now()
@@ -504,7 +504,7 @@ class Engine:
             # The clock was set back: what lay ahead is now too far ahead.
             self.jobs.set_schedule(name, cron, coming.timestamp(), None)
 
-    def _asked_by_clock(self, name: str, due: datetime) -> builtins.list[Ask]:
+    def _asked_by_clock(self, name: str, due: datetime) -> builtins.list[StrategyAsk]:
         strategy = self._strategies[name]
         kit = replace(self._kit, options=self._live.of(name))
         if strategy.trigger == "schedule":
@@ -541,7 +541,7 @@ class Engine:
             for kit in [replace(self._kit, options=self._live.of(name))]
             if (fresh := self._unknown(name, strategy, events, kit))
         ]
-        asks: list[Ask] = []
+        asks: list[StrategyAsk] = []
         if wanted:  # the journal grows for as long as the memory is used: it is read where somebody asks
             spaces = {event.space for event in events} | set(self._root.spaces())
             again = everything or not self._notebook.storage.is_shared
@@ -558,7 +558,7 @@ class Engine:
 
     def _unknown(
         self, name: str, strategy: Strategy, events: Sequence[CellEvent], kit: Kit
-    ) -> builtins.list[Ask]:
+    ) -> builtins.list[StrategyAsk]:
         """What a strategy would do about these events, and the queue knows nothing of."""
         known = self.jobs.known(name)
         return [ask for ask in strategy.discover(events, kit) if ask.input not in known]

@@ -20,7 +20,7 @@ from cairn.language.near import NearSets
 from cairn.language.traits import Trait, matter_of, replaces
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Setting, Statement, normal
 from cairn.talk import labels
@@ -65,13 +65,13 @@ _OVER_SCHEMA = {
 }
 
 
-def cell_asks(strategy: str, event: Event, *, tracks: Sequence[str]) -> Iterable[Ask]:
+def cell_asks(strategy: str, event: Event, *, tracks: Sequence[str]) -> Iterable[StrategyAsk]:
     """One ask for each episode of a cell whose owner is on one of `tracks`."""
     if not isinstance(event, CellEvent):
         return
     for scope, episode_id in event.episodes:
         if scope.track in tracks:
-            yield Ask(
+            yield StrategyAsk(
                 strategy,
                 f"{event.cell_id}/{scope.track}/{scope.owner}",
                 scope,
@@ -95,10 +95,10 @@ class ExtractAtomicFacts(Strategy):
     purpose = "single-sentence facts from an episode"
     trigger = "cell"
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         return cell_asks(self.name, event, tracks=("user",))
 
-    def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:
+    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("atomic_fact", asks, kit)
         return {ask.input for ask in asks if (ask.scope, ask.day, ask.entry_id) in parents}
 
@@ -145,7 +145,7 @@ class ExtractAtomicFacts(Strategy):
             at += count
             yield Outcome(job, "wrote" if ids else "skipped", why, ids)
 
-    def _written_before(self, ask: Ask, kit: Kit) -> tuple[str, ...]:
+    def _written_before(self, ask: StrategyAsk, kit: Kit) -> tuple[str, ...]:
         """The facts of this episode that stand in the note, after a crash between writing and recording."""
         try:
             note = kit.notebook.read(KINDS["atomic_fact"].locator(ask.scope, ask.day))
@@ -196,7 +196,7 @@ def _mark(by: str | None, until: str | None) -> Callable[[Entry], Draft]:
     return lambda entry: Draft.of(entry, superseded_by=by, until=until)
 
 
-def fact_draft(ask: Ask, statement: Statement, text: str, said: Sequence[Message] = ()) -> Draft:
+def fact_draft(ask: StrategyAsk, statement: Statement, text: str, said: Sequence[Message] = ()) -> Draft:
     """The entry of one fact of the episode an ask is about, of which this was `said`."""
     sources = frozenset(statement.message_ids)
     return Draft(
@@ -215,7 +215,7 @@ def fact_draft(ask: Ask, statement: Statement, text: str, said: Sequence[Message
     )
 
 
-def _facts(ask: Ask, kit: Kit) -> list[Statement]:
+def _facts(ask: StrategyAsk, kit: Kit) -> list[Statement]:
     if kit.writer is not None:
         cell = kit.cells.cell(ask)
         answer = asking.ask(kit, "facts", asking.transcript(cell.messages, kit), _SCHEMA)
@@ -263,7 +263,7 @@ def most_specific(found: Sequence[Statement], limit: int) -> Sequence[Statement]
     return [found[at] for at in sorted(best)]
 
 
-def parents_of(kind: str, asks: Sequence[Ask], kit: Kit) -> set[tuple[Scope, str, str]]:
+def parents_of(kind: str, asks: Sequence[StrategyAsk], kit: Kit) -> set[tuple[Scope, str, str]]:
     """(owner, day, parent id) of the entries of a kind in the notes that `asks` write to."""
     found: set[tuple[Scope, str, str]] = set()
     for scope, day in {(ask.scope, ask.day) for ask in asks}:

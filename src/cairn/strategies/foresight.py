@@ -13,7 +13,7 @@ from cairn.language import dates, tongues
 from cairn.language.prose import Spoken
 from cairn.language.tongues import Tongue
 from cairn.notes.notebook import Draft
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.facts import by_day, cell_asks, parents_of
 from cairn.strategies.phrases import Phrases, pattern_in, spoken
 from cairn.strategies.statements import MAX_CHARS, Setting, Told, is_binding, quote, stated_part, supports
@@ -179,10 +179,10 @@ class ExtractForesight(Strategy):
     purpose = "intentions, plans and deadlines with their time window"
     trigger = "cell"
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         return cell_asks(self.name, event, tracks=("user",))
 
-    def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:
+    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("foresight", asks, kit)
         return {ask.input for ask in asks if (ask.scope, ask.day, ask.cell_id) in parents}
 
@@ -209,7 +209,7 @@ class ExtractForesight(Strategy):
             yield Outcome(job, "wrote" if ids else "skipped", why, ids)
 
 
-def foresight_draft(ask: Ask, ahead: Foresight, redact: Callable[[str], str]) -> Draft:
+def foresight_draft(ask: StrategyAsk, ahead: Foresight, redact: Callable[[str], str]) -> Draft:
     """The entry of one foresight of the cell an ask is about."""
     return Draft(
         {
@@ -229,7 +229,7 @@ def foresight_draft(ask: Ask, ahead: Foresight, redact: Callable[[str], str]) ->
     )
 
 
-def _found(ask: Ask, kit: Kit) -> list[Foresight]:
+def _found(ask: StrategyAsk, kit: Kit) -> list[Foresight]:
     cell = kit.cells.cell(ask)
     if kit.writer is not None:
         answer = asking.ask(kit, "foresight", asking.transcript(cell.messages, kit), _SCHEMA)

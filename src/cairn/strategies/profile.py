@@ -20,7 +20,7 @@ from cairn.language import traits, words
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, parse_note
 from cairn.notes.kinds import KINDS
-from cairn.strategies import Ask, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.facts import cell_asks
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement, quote
@@ -268,7 +268,7 @@ class ExtractUserProfile(Strategy):
     purpose = "what a person said about themself, in one page"
     trigger = "cell"
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         return cell_asks(self.name, event, tracks=("user",))
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
@@ -387,7 +387,7 @@ def _written(
     )
 
 
-def _found(ask: Ask, statements: Sequence[Statement], kit: Kit) -> list[Claim]:
+def _found(ask: StrategyAsk, statements: Sequence[Statement], kit: Kit) -> list[Claim]:
     mine = claims_of(statements, ask.scope.owner)
     if kit.writer is not None:
         cell = kit.cells.cell(ask)

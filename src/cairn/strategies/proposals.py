@@ -24,7 +24,7 @@ from cairn.governed import corrections, ledger, procedures
 from cairn.language import tongues, traits
 from cairn.language.sentences import split
 from cairn.language.words import word_set
-from cairn.strategies import Ask, CaseEvent, Event, Job, Kit, Outcome, Strategy
+from cairn.strategies import CaseEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk
 from cairn.strategies.facts import cell_asks
 from cairn.strategies.skills import case_ask, case_asks, cases_of
 from cairn.strategies.statements import Setting, Statement, statements_of
@@ -58,7 +58,7 @@ class ProposeMemories(Strategy):
     purpose = "lessons, standing orders, decisions and procedures as candidates for the gate"
     trigger = "cell"
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         if isinstance(event, CaseEvent):
             yield case_ask(self.name, event.scope, event.case_id, event.day, event.session_id)
         if isinstance(event, CellEvent) and event.agents:
@@ -66,9 +66,9 @@ class ProposeMemories(Strategy):
             for agent in event.agents:
                 scope = Scope(event.space, "agent", agent)
                 name = f"{event.cell_id}/agent/{agent}"
-                yield Ask(self.name, name, scope, event.cell_id, event.session_id, event.day)
+                yield StrategyAsk(self.name, name, scope, event.cell_id, event.session_id, event.day)
 
-    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[Ask]:
+    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:
         yield from super().discover(events, kit)
         yield from case_asks(self.name, kit)
 
@@ -111,7 +111,7 @@ def lessons_in(text: str) -> Iterator[str]:
             return
 
 
-def follow(ask: Ask, said: Sequence[Message], kit: Kit) -> None:
+def follow(ask: StrategyAsk, said: Sequence[Message], kit: Kit) -> None:
     """Put away what was proposed from words that their owner has corrected, and propose what they say now.
 
     A candidate that a person has promoted, changed or archived is theirs and stays.
@@ -181,7 +181,7 @@ def _of_person(stated: Iterable[Statement], setting: Setting, owner: str) -> Ite
             yield Proposal("decision", one.sentence, one.message_ids[-1])
 
 
-def _propose(found: Iterable[Proposal], ask: Ask, kit: Kit, keeper: Keeper) -> tuple[str, ...]:
+def _propose(found: Iterable[Proposal], ask: StrategyAsk, kit: Kit, keeper: Keeper) -> tuple[str, ...]:
     """Hand what was found to the gate; the ids of what is new there."""
     made = []
     for one in found:

@@ -25,7 +25,7 @@ from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, place_of
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
-from cairn.strategies import Ask, Job, Kit, Outcome, Schedule, Strategy, asking
+from cairn.strategies import Job, Kit, Outcome, Schedule, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import measured, particulars
 from cairn.talk import labels
 from cairn.types import Entry, Scope
@@ -81,14 +81,14 @@ class ReflectEpisodes(Strategy):
     enabled = False
     cron = "0 2 * * 1"
 
-    def scheduled(self, due: Schedule, kit: Kit) -> Iterable[Ask]:
+    def scheduled(self, due: Schedule, kit: Kit) -> Iterable[StrategyAsk]:
         scopes = {
             place.scope
             for locator in kit.notebook.notes(kind="episode")
             if (place := place_of(locator)) is not None and place.scope.track == "user"
         }
         for scope in sorted(scopes):
-            yield Ask(
+            yield StrategyAsk(
                 self.name,
                 f"{due.at:%Y-%m-%dT%H:%M:%S}/{scope.space.app}/{scope.space.project}/user/{scope.owner}",
                 scope,

@@ -26,7 +26,7 @@ from cairn.language import tongues
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, list_items, parse_note
 from cairn.notes.kinds import KINDS, place_of
-from cairn.strategies import Ask, CaseEvent, Event, Job, Kit, Outcome, Strategy, asking
+from cairn.strategies import CaseEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import measured
 from cairn.types import CellEvent, Entry, Scope
 
@@ -77,14 +77,14 @@ class ExtractAgentSkill(Strategy):
     purpose = "similar cases grouped into a reusable skill"
     trigger = "case"
 
-    def asks(self, event: Event) -> Iterable[Ask]:
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
         if isinstance(event, CaseEvent):
             yield case_ask(self.name, event.scope, event.case_id, event.day, event.session_id)
 
-    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[Ask]:  # noqa: ARG002 -- cases come from notes
+    def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- cases come from notes
         return case_asks(self.name, kit)
 
-    def finished(self, asks: Sequence[Ask], kit: Kit) -> set[str]:
+    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         used: set[tuple[Scope, str]] = set()
         for scope in {ask.scope for ask in asks}:
             used.update((scope, case_id) for skill in skills_of(scope, kit) for case_id in skill.case_ids)
@@ -98,7 +98,7 @@ class ExtractAgentSkill(Strategy):
             yield from _learn(scope, group, kit)
 
 
-def case_asks(strategy: str, kit: Kit) -> Iterator[Ask]:
+def case_asks(strategy: str, kit: Kit) -> Iterator[StrategyAsk]:
     """One ask for each case there is."""
     for locator in kit.notebook.notes(kind="agent_case"):
         place = place_of(locator)
@@ -107,9 +107,9 @@ def case_asks(strategy: str, kit: Kit) -> Iterator[Ask]:
                 yield case_ask(strategy, place.scope, entry.id, place.day, entry.inline.get("session_id", ""))
 
 
-def case_ask(strategy: str, scope: Scope, case_id: str, day: str, session_id: str) -> Ask:
+def case_ask(strategy: str, scope: Scope, case_id: str, day: str, session_id: str) -> StrategyAsk:
     """What is asked about one case."""
-    return Ask(strategy, f"{case_id}/agent/{scope.owner}", scope, "", session_id, day, case_id)
+    return StrategyAsk(strategy, f"{case_id}/agent/{scope.owner}", scope, "", session_id, day, case_id)
 
 
 def _learn(scope: Scope, jobs: Sequence[Job], kit: Kit) -> list[Outcome]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from cairn.seams import Jobs, Noticed, State
 from cairn.testing.suite import Mixin, in_threads, require
-from cairn.types import Ask, Queued, Scope, Space
+from cairn.types import Queued, Scope, Space, StrategyAsk
 
 
 def _edited(*paths: str) -> list[Noticed]:
@@ -159,7 +159,7 @@ class StateConformance(Mixin, checks=STATE_CHECKS, make="make_state"):
 
 def _queued(*inputs: str, strategy: str = "facts", held: bool = False, due_at: float = 0.0) -> list[Queued]:
     owner = Scope(Space(), "user", "ann")
-    return [Queued(Ask(strategy, one, owner), "ann", held, due_at) for one in inputs]
+    return [Queued(StrategyAsk(strategy, one, owner), "ann", held, due_at) for one in inputs]
 
 
 FAR = 1e12
