@@ -159,7 +159,9 @@ def test_removed_entries_and_files_leave_no_rows(world):
     world.sync()
     assert world.all_rows(damaged=True) == []
     assert world.index.known_paths() == []
-    assert world.state.known()[world.root.note("episode", ALICE, DAY).key].change_type == "deleted"
+    key = world.root.note("episode", ALICE, DAY).key
+    assert world.state.known([key])[key].change_type == "deleted"
+    assert key not in world.state.known()
 
 
 def test_damage_costs_neither_its_neighbours_nor_its_own_row(world):
