@@ -15,7 +15,7 @@ from cairn.operations import answers
 from cairn.operations.check import checked, object_schema
 from cairn.operations.table import REQUIRED, fields_of, operations_of
 from cairn.surfaces.cli import HOMES, SAME, build_parser, main
-from cairn.surfaces.command import EVERYWHERE
+from cairn.surfaces.command import EVERYWHERE, PERSONAL
 from cairn.surfaces.http import VERSIONS
 from cairn.surfaces.openapi import describe
 from cairn.surfaces.routes import ROUTES
@@ -111,7 +111,10 @@ def test_its_route_takes_its_fields(room, row):
 
 @pytest.mark.parametrize(("room", "row"), ROWS, ids=IDS)
 def test_its_command_takes_its_fields(room, row):
-    """Every field is an argument of its command, or one of the arguments the command declares instead."""
+    """Every field is an argument of its command, or one of the arguments the command declares instead.
+
+    Where a scope and its owner can be told, an option for each of the personal scopes stands for both.
+    """
     mine = [one for one in commands() if one.operation is row]
     if not mine:
         assert row.name in NOT_TYPED
@@ -125,6 +128,8 @@ def test_its_command_takes_its_fields(room, row):
         if command.more is not None:
             command.more(extra)
         declared = {action.dest for action in extra._actions}
+        if {"scope", "owner"} <= taken:
+            declared |= {f"of_{scope}" for scope in PERSONAL}
         assert taken <= {one.name for one in row.fields} | declared
 
 

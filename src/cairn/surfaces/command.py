@@ -164,14 +164,13 @@ class Command:
     def _fields(self, args: argparse.Namespace) -> dict[str, Any]:
         found = {one.name: _given(one, getattr(args, one.name)) for one in self.fields}
         defaults = {one.name: one.default for one in self.fields}
-        for scope in self._personal:
-            if (owner := getattr(args, f"of_{scope}")) is None:
-                continue
-            if found["owner"] or found["scope"] not in {defaults["scope"], scope}:
-                raise Invalid(
-                    f"--{scope} says whose it is: leave out --scope, --owner and what else says so.",
-                    field=scope,
-                )
+        named = {
+            scope: owner for scope in self._personal if (owner := getattr(args, f"of_{scope}")) is not None
+        }
+        for scope, owner in named.items():
+            if len(named) > 1 or found["owner"] or found["scope"] not in {defaults["scope"], scope}:
+                others = [f"--{one}" for one in named if one != scope] or ["--scope", "--owner"]
+                raise Invalid(f"--{scope} says whose it is: leave out {' and '.join(others)}.", field=scope)
             found |= {"scope": scope, "owner": owner}
         if self.method is not None:
             for one in self.operation.fields:

@@ -1,6 +1,6 @@
 """Where a cluster bends first: a simulation of servers, PostgreSQL and the store under growing load.
 
-    python -m benchmarks.bending
+    python -m tools.bending
 
 Every message is an `add` (one commit), a share of them ends in a flush (an episode: reads and writes of the store), and each
 makes three rows, which every machine indexes. Each engine is a queue with so many places and a time for each piece of work,
