@@ -11,6 +11,7 @@ import pytest
 
 import cairn
 from cairn.notes.frontmatter import find_head, read_head
+from tests.surfaces.served import serving
 from tests.waiting import until
 
 OPTIONS = {"embedding__provider": "none", "memory__timezone": "Asia/Tokyo"}
@@ -116,3 +117,87 @@ def test_removing_the_index_loses_nothing_and_times_are_shown_in_the_zone(told: 
     assert episode["timestamp"].startswith("2026-05-29T05:26:40") and episode["timestamp"].endswith("+09:00")
     note = (told / "shop/web/users/alice/episodes/episode-2026-05-29.md").read_text(encoding="utf-8")
     assert "**timestamp**: 2026-05-28T20:26:40.000+00:00" in note
+
+
+def test_what_grows_by_use_is_reached_over_http(tmp_path: Path) -> None:
+    """A27, A28, A29, A34, A35, A41, A46, A48, A79, A89, A91, E31, E37, E38: outcomes, captures, plans, facts, an agent's own
+    documents, the daily log, runs and pins, by requests alone.
+    """
+    with serving(tmp_path / "root", env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
+
+        def call(method: str, path: str, body: Any = None, expect: int = 200) -> Any:
+            status, answer = server.call(method, f"/api/v1/{path}", body)
+            assert status == expect, (path, answer)
+            return answer.get("data", answer)
+
+        kept = {"content": "Roll back a failed deploy.", "category": "procedure", "confidence": 0.7}
+        kept |= {"trigger": "a deploy fails", "procedure": "1. Roll back. 2. Tell."}
+        good = call("POST", "memories", kept)["memory"]["id"]
+        for n in range(3):
+            report = {"success": True, "reason": f"went well {n}", "source": f"coder_ac_20260601_0000000{n}"}
+            done = call("POST", f"memories/{good}/outcome", report)
+        assert (done["success_count"], done["failure_count"], done["pinned"]) == (3, 0, True)
+        assert [one["reason"] for one in done["history"]] == ["went well 0", "went well 1", "went well 2"]
+        assert len(call("GET", f"memories/{good}/procedure")["sources"]) == 3
+        weak = {**kept, "content": "Restart everything at once.", "confidence": 0.5}
+        bad = call("POST", "memories", weak)["memory"]["id"]
+        for _ in range(5):
+            done = call("POST", f"memories/{bad}/outcome", {"success": False})
+        assert (done["status"], done["failure_count"]) == ("archived", 5)
+
+        remark = {
+            "source_type": "pr_feedback",
+            "source_key": "pr-17/3",
+            "text": "Always close the pool first.",
+        }
+        assert call("POST", "captures", remark)["captured"]
+        assert call("POST", "captures", remark)["reason"] == "known"
+        assert [one["source_key"] for one in call("GET", "captures")["captures"]] == ["pr-17/3"]
+
+        said = [
+            {"sender_id": "alice", "role": "user", "timestamp": AT + n, "content": text}
+            for n, text in enumerate(SAID)
+        ]
+        call("POST", "memory/add", {"session_id": "s1", "messages": said})
+        call("POST", "memory/flush", {"session_id": "s1"})
+
+        def listed(kind: str) -> Any:
+            asked = {"memory_type": kind, "user_id": "alice", "consistency": "strong"}
+            return call("POST", "memory/get", asked)
+
+        until(lambda: "peanuts" in str(listed("atomic_fact")), "facts are listed")
+        until(lambda: "Oslo" in str(listed("foresight")), "plans are listed")
+        assert call("GET", "upcoming?scope=user&owner=alice&ahead=3660")["entries"] == [], "2099 is far"
+        found = call(
+            "POST",
+            "memory/search",
+            {
+                "query": "peanuts",
+                "user_id": "alice",
+                "kinds": ["atomic_fact", "foresight"],
+                "consistency": "strong",
+            },
+        )
+        assert "peanuts" in str(found["atomic_facts"])
+
+        call("PUT", "agents/coder", {"name": "Coder", "persona": {"tone": "terse"}})
+        call("PUT", "agents/coder/documents/soul", {"text": "# Soul\n\nNever guesses at tides."})
+        asked = {"query": "tides", "agent_id": "coder", "kinds": ["agent_document"], "consistency": "strong"}
+        assert "Never guesses" in str(call("POST", "memory/search", asked)["agent_documents"])
+        handed = call(
+            "POST", "memory/search", {"query": "boats", "agent_id": "coder", "include_profile": True}
+        )
+        assert "Never guesses" in str(handed["agent_documents"]), "with the profile, whatever is asked"
+        assert "coder" in str(call("GET", "agents"))
+
+        run = call("POST", "memories", {"content": "A leak was found.", "scope": "lane", "owner": "r1"})
+        assert run["memory"]["scope"] == "mission"
+        own = {"content": "Prefers small commits.", "scope": "agent", "owner": "coder", "agent_id": "coder"}
+        mine = call("POST", "memories", own)["memory"]["id"]
+        call("POST", f"memories/{mine}/pin", {"scope": "agent", "owner": "coder"})
+        assert call("GET", f"memories/{mine}?scope=agent&owner=coder")["pinned"] == 1
+        call("POST", "memories/sweep", {})
+        assert call("GET", "memories/runs")["last_sweep"]["entries_archived"] == 0
+        call("POST", "daily", {"text": "Released 2.0."})
+        assert "Released 2.0." in str(call("GET", "daily")["days"])
+        call("POST", f"memories/{mine}/outcome", {"success": True, "scope": "agent", "owner": "coder"}, 422)
