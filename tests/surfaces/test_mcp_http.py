@@ -100,19 +100,22 @@ def test_every_tool_in_both_protocols_as_stream_and_as_json(tmp_path: Path) -> N
 
 
 def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:
-    """P9: the tool says what is wrong and keeps nothing by halves; with room again the same call is done."""
+    """P9: the tool says what is wrong and keeps nothing by halves; with room again the same call is done, in either
+    protocol.
+    """
 
-    async def use(port: int, disk: Path) -> None:
-        async with host(port) as client:
+    async def use(port: int, disk: Path, mode: str) -> None:
+        async with host(port, mode) as client:
             ballast = fill(disk)
-            long = "The lantern hangs in the hall." + " It is lit at night." * 400
+            long = f"The lantern of {mode} hangs in the hall." + " It is lit at night." * 400
             words = await refused(client, "remember", content=long)
             assert "space" in words.lower()
             ballast.unlink()
             assert (await told(client, "remember", content=long))[1]["accepted"]
 
     with small_disk(tmp_path / "disk") as disk, beside(disk / "root") as (_memory, port):
-        asyncio.run(use(port, disk))
+        for mode in MODES:
+            asyncio.run(use(port, disk, mode))
 
 
 def test_under_the_same_guard_and_by_the_callers_own_grant(
