@@ -40,6 +40,8 @@ def main() -> int:
             walk("look around", lambda: walks.look_around(page))
             walk("own time and script", lambda: walks.own_time_and_script(browser, server.port, root))
             walk("correct and find", lambda: walks.correct_and_find(page))
+            walk("put right", lambda: walks.put_right(page))
+            walk("upkeep", lambda: walks.upkeep(page))
             walk("contradiction", lambda: walks.contradiction(page))
             walk("merge and back", lambda: walks.merge_and_back(page))
             walk("review by keyboard", lambda: walks.review_by_keyboard(page))

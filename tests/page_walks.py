@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import contextmanager
 from urllib.parse import urlencode
@@ -72,6 +73,9 @@ def fill(root, *, candidates=0):
         memory.remember("The gale took the east mooring.", "fact")
         memory.checkpoint("after the gale")
         memory.remember("The mooring was laid anew.", "fact")
+        alike = [f"The nightly backup of db{n} to the blue bucket is kept for thirty days." for n in range(3)]
+        told = json.dumps([{"id": f"m{n}", "memory": text} for n, text in enumerate(alike)])
+        memory.memories.import_from("mem0", told, trust=True)
         for n in range(candidates):
             memory.remember(
                 f"{['Amber', 'Birch', 'Cedar', 'Dogwood', 'Elder', 'Fir', 'Gorse'][n]} is what build {n} is called.",
@@ -475,6 +479,50 @@ def look_around(page):
     page.wait_for_selector("#changes")
     changed = page.inner_text("#changes")
     assert "east mooring" in changed and "laid anew" not in changed
+
+
+def put_right(page):
+    """A memory is pinned, let loose, put away and brought back; corrected, the new one says what it replaces."""
+    open_entry(page, "migration job")
+    states = "article.entry header .state"
+    for act, shown in (("Pin", "pinned"), ("Unpin", ""), ("Archive", "archived"), ("Bring back", "")):
+        page.click(f".acts button:text-is('{act}')")
+        page.wait_for_selector(".banner:visible")
+        assert shown in page.locator(states).all_inner_texts() or not shown
+    assert not {"pinned", "archived"} & set(page.locator(states).all_inner_texts())
+    page.click("a.button:has-text('Correct')")
+    page.fill("#content", "Deploys wait for the schema review.")
+    page.fill("#reason", "the job is gone")
+    page.click("form.edit button:has-text('Correct')")
+    page.wait_for_selector("h2:has-text('Replaces')")
+    assert "schema review" in page.inner_text("h1")
+    page.click("section.linked:has(h2:has-text('Replaces')) a")
+    page.wait_for_selector("h2:has-text('Was replaced by')")
+    assert "migration job" in page.inner_text("h1")
+
+
+def upkeep(page):
+    """From Health: what a switch really did, findings, a consolidation that is planned, done and taken back."""
+    page.goto("/view/health")
+    page.click("button[aria-label='Switch reflect episodes on']")
+    page.wait_for_selector(".banner:has-text('off still: strategies.enabled is false')")
+    page.click("button:has-text('Bring up to date')")
+    page.wait_for_selector(".banner:has-text('changes were applied')")
+    page.click("button:has-text('Plan a sweep')")
+    page.wait_for_selector("h1:has-text('what it would do')")
+    page.goto("/view/health")
+    page.click("a.button:has-text('Look through everything')")
+    page.wait_for_selector("ul.findings")
+    page.click("button:has-text('Mend what is safe')")
+    page.wait_for_selector(".banner:visible")
+    page.click("button:has-text('Plan a consolidation')")
+    page.wait_for_selector("h1:has-text('Consolidate: what it would do')")
+    page.click("button:has-text('Do it')")
+    page.wait_for_selector("h1:has-text('Consolidate: done')")
+    page.goto("/view/health")
+    page.locator("button:has-text('Take back')").first.click()
+    page.wait_for_selector(".banner:has-text('entries are as they were')")
+    page.wait_for_selector("text=taken back")
 
 
 def contradiction(page):

@@ -267,8 +267,11 @@ def trigger(desk: Desk, form: Form) -> Done:
 def switch(desk: Desk, form: Form) -> Done:
     """Switch a strategy on or off."""
     name, on = form.get("name", ""), form.get("on") == "yes"
-    desk.ask(Upkeep.switch, name=name, off=not on)
-    return Done(f"{name.replace('_', ' ')} is {'on' if on else 'off'}.", "/view/health")
+    rows = desk.ask(Upkeep.switch, name=name, off=not on)["strategies"]
+    now = next(row["enabled"] for row in rows if row["name"] == name)
+    told = f"{name.replace('_', ' ')} is {'on' if now else 'off'}"
+    rest = "." if now == on else " still: strategies.enabled is false, so that none runs."
+    return Done(told + rest, "/view/health")
 
 
 def sweep(desk: Desk, form: Form) -> Done:
