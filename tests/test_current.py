@@ -34,6 +34,8 @@ def trait(text: str) -> Trait:
     [
         ("I live in Lisbon.", "I live in Porto."),
         ("I live in Lisbon.", "Small update: I moved to Porto last month."),
+        ("I live in Lisbon.", "Actually I moved again: since October I live in Porto."),
+        ("I live in Lisbon.", "I left the old flat, and these days I live in Porto."),
         ("I live in Lisbon.", "I no longer live in Lisbon."),
         ("I work at Acme as a welder.", "I started working at Beta."),
         ("I work at Acme.", "I quit my job."),
