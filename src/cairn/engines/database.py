@@ -501,10 +501,18 @@ class Database:
 
 
 def own_folder(path: Path) -> None:
-    """Make a folder of the index; what else stands in its place is taken away, a link above all."""
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
+    """Make a folder of the index; what else stands in its place is taken away, a link above all.
+
+    It is looked at once: asked twice, one that is removed and made anew in between would pass for something else.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFDIR
+    if not stat.S_ISDIR(mode):
         log.warning("%s is no folder of ours; it is taken away and made anew.", path.name)
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(IsADirectoryError):  # somebody else made it anew just now
+            path.unlink(missing_ok=True)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
