@@ -1,0 +1,566 @@
+"""What a question finds in one scope, list by list: episodes with their facts, entries, and what was said word by word.
+
+Every list goes the same way: scores (`rank`), the rules that drop a row (filters, small talk, the bar of a prompt), the
+best of them looked at word piece by word piece, and how well each fits, which is what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any
+
+from cairn.index.corpus import (
+    AGENT_DOCUMENTS,
+    ENDED,
+    HIDDEN,
+    KIND_CODES,
+    SKILL_FILE,
+    Row,
+)
+from cairn.language.passages import PASSAGE_BYTES, passages
+from cairn.notes.format import list_items
+from cairn.retrieval import rank
+from cairn.retrieval.fitting import expired, falling, fits_of, says_nothing, standing
+from cairn.retrieval.late import late_matches, weighed
+from cairn.retrieval.questions import ScopeQuestion
+from cairn.seams.models import TokenVectors
+from cairn.types import Evidence, Hit
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+_FACTS_PER_EPISODE = 5
+_ROWS_KEPT = 4096
+_PIECES_KEPT = 2000
+_EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
+_GAP = "[…]"
+_HYBRID_FLOOR = 0.2
+# Which kinds of rows a list holds, where that is more than its own.
+ROWS_SHOWN_AS = {"agent_document": AGENT_DOCUMENTS, "agent_skill": ("agent_skill", SKILL_FILE)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """A row in the order of its list: its place in the corpus and among the rows that were ranked, and how well it did.
+
+    `share` compares it with the best of its list by the evidence that ranked them, `fit` says how well it answers, and
+    `score` what is shown of that.
+    """
+
+    position: int
+    place: int
+    share: float
+    fit: float
+    score: float
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """What verbatim messages have to pass on their way into a prompt: the best of them by rank, and by fit."""
+
+    score: float
+    fit: float
+
+    def lets(self, score: float, fit: float, least: float) -> bool:
+        """Whether a message passes; where the best does not, none does.
+
+        An answer may share nothing with the question it follows; it passes on the strength of its rank.
+        """
+        share = score / self.score if self.score > 1e-6 else float(score >= self.score)
+        return self.fit >= least and (fit >= 0.6 * least or self.fit * share >= least)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The lists of one answer.
+
+    Attributes:
+        asked: The question, ready.
+        zone: The time zone of days.
+        least: How well a row has to fit to go into a prompt.
+    """
+
+    asked: ScopeQuestion
+    zone: tzinfo
+    least: float
+
+    def message_scores(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The ranking of the messages; the best of them are looked at word piece by word piece."""
+        import numpy as np
+
+        scores, parts = rank.message_scores(
+            self.asked.corpus, self.asked.legs, self.asked.question, zone=self.zone
+        )
+        pieces = self.asked.pieces.get(self.asked.question.voiced)
+        if pieces is None or not len(scores) or self.asked.method == "vector":
+            return scores, parts
+        talk = rank.talk_of(self.asked.corpus, self.zone)
+        usable = np.where(self.asked.allowed[talk.at], scores, -np.inf)
+        chosen = np.sort(rank.top(usable, max(rank.CANDIDATES, 2 * self.asked.request.evidence)))
+        places = rank.with_before(talk, chosen)
+        matches = self._late(talk.at[places], pieces)
+        if not matches.any():
+            return scores, parts
+        late = rank.LateMatches(places, matches, pieces.weights / pieces.weights.sum())
+        return rank.reranked(scores, parts, talk, chosen, late)
+
+    def _late(self, at: np.ndarray, pieces: TokenVectors) -> np.ndarray:
+        """How the rows at `at` match each piece of the question, each by the best of its passages.
+
+        That passage is noted in `self.asked.part`, how well it matches in all in `self.asked.late`.
+        """
+        import numpy as np
+
+        corpus = self.asked.corpus
+        places, whole = corpus.parts
+        inside = np.flatnonzero(np.isin(whole, at)) if len(places) else places
+        every = np.concatenate([at, places[inside]])
+        of = np.concatenate([at, whole[inside]])
+        rowids = corpus.rowid[every].tolist()
+        kept: dict[int, np.ndarray] = corpus.derived.setdefault("pieces", {})
+        missing = [rowid for rowid in rowids if rowid not in kept]
+        if missing:
+            found = self.asked.index.token_vectors(self.asked.scope, missing)
+            if len(kept) + len(found) > _PIECES_KEPT:
+                kept = corpus.derived["pieces"] = {}
+                found = {**found, **self.asked.index.token_vectors(self.asked.scope, rowids)}
+            kept.update(found)
+        matches = late_matches(pieces, [kept.get(rowid) for rowid in rowids])
+        scores = weighed(pieces, matches)
+        best = np.zeros(len(corpus), np.float32)
+        np.maximum.at(best, of, scores)
+        chosen = np.zeros(len(corpus), np.int64)
+        for number, (place, row, score) in enumerate(
+            zip(every.tolist(), of.tolist(), scores.tolist(), strict=True)
+        ):
+            if score >= best[row]:
+                chosen[row] = number
+                if score > 0:
+                    self.asked.part[row] = place
+        self.asked.late[at] = best[at]
+        return np.asarray(matches[chosen[at]])
+
+    def _look_closer(self, at: np.ndarray) -> None:
+        """Match the entries at `at` with the question word piece by word piece, for how well they fit.
+
+        By meaning alone nothing is ranked or shown by that, unless it is asked for.
+        """
+        if self.asked.by_cosine is not None and not (
+            self.asked.request.for_injection or self.asked.request.explain
+        ):
+            return
+        pieces = self.asked.pieces.get(self.asked.question.text)
+        if pieces is not None and len(at):
+            self._late(at, pieces)
+
+    def episodes(self, messages: np.ndarray) -> tuple[Hit, ...]:
+        import numpy as np
+
+        talk = rank.talk_of(self.asked.corpus, self.zone)
+        scores, parts = rank.episode_scores(
+            self.asked.corpus, self.asked.legs, self.asked.question, messages, zone=self.zone
+        )
+        touched = self._touched_episodes(talk)
+        alone = np.ones(len(talk.episodes), bool)
+        alone[talk.episode[talk.episode >= 0]] = False
+
+        def fits(places: np.ndarray) -> np.ndarray:
+            # A long text fits by the best of what was said in it; what was written about it counts where nothing was.
+            out = np.zeros(len(talk.episodes), np.float32)
+            inside = np.flatnonzero(np.isin(talk.episode, places))
+            np.maximum.at(out, talk.episode[inside], self._fits(talk.at[inside]))
+            written = places[alone[places]]
+            self._look_closer(talk.episodes[written])
+            out[written] = self._fits(talk.episodes[written])
+            return np.asarray(out[places])
+
+        ranked = self._ranked(talk.episodes, scores, self.asked.count, touched=touched, fits=fits)
+        hits = self._excerpts(talk, messages, self._hits(ranked[: self.asked.count], parts))
+        return tuple(self._with_facts(hits))
+
+    def _excerpts(
+        self, talk: rank.TalkOrder, messages: np.ndarray, hits: Sequence[tuple[int, Hit]]
+    ) -> list[tuple[int, Hit]]:
+        """Long episodes as their summary and the few things said in them that speak to the question best."""
+        import numpy as np
+
+        long = [
+            position for position, hit in hits if len(str(hit.fields.get("Content", ""))) > _EXCERPT_CHARS
+        ]
+        said: dict[int, list[int]] = {}
+        for position in long:
+            mine = (talk.cell == self.asked.corpus.cell[position]) & (talk.cell >= 0)
+            inside = np.flatnonzero(mine & self.asked.allowed[talk.at])
+            best = inside[np.argsort(-messages[inside], kind="stable")[:_EXCERPT_MESSAGES]]
+            said[position] = [int(talk.at[place]) for place in np.sort(best)]
+        wanted = {at for places in said.values() for at in places}
+        rowids = [int(self.asked.corpus.rowid[at]) for at in wanted]
+        rowids += [int(self.asked.corpus.rowid[self.asked.part[at]]) for at in wanted]
+        rows = self._rows(rowids) if rowids else {}
+        out = []
+        for position, hit in hits:
+            if position not in said:
+                out.append((position, hit))
+                continue
+            told = []
+            for at in said[position]:
+                row = rows.get(int(self.asked.corpus.rowid[at]))
+                if row is not None:
+                    text, _ = _passage(row, rows.get(int(self.asked.corpus.rowid[self.asked.part[at]]), row))
+                    told.append(f"{row.sender_name or ''.join(row.sender_ids)}: {text}")
+            whole = str(hit.fields["Content"])
+            content = f"\n{_GAP}\n".join(told) or whole[: passages(whole)[0].end] + _GAP
+            heads = [str(hit.fields.get(name, "")) for name in ("Subject", "Summary")]
+            text = "\n".join([*(head for head in heads if head and head not in content), content])
+            fields = {**hit.fields, "Content": content, "of": len(whole)}
+            out.append((position, replace(hit, text=text, fields=fields)))
+        return out
+
+    def _touched_episodes(self, talk: rank.TalkOrder) -> np.ndarray:
+        """Episodes of which a message or a fact, if not they themselves, speaks to the question."""
+        import numpy as np
+
+        out = np.array(self._speaks(talk.episodes), bool)
+        facts = self.asked.corpus.of_kinds("atomic_fact")
+        for at in (talk.at, facts[self.asked.allowed[facts]]):
+            episode = talk.by_cell[self.asked.corpus.cell[at]]
+            out[episode[self._speaks(at) & (episode >= 0)]] = True
+        return out
+
+    def _with_facts(self, hits: Sequence[tuple[int, Hit]]) -> list[Hit]:
+        """Each episode with the facts of its stretch of talk that speak to the question."""
+        import numpy as np
+
+        corpus = self.asked.corpus
+        facts = corpus.of_kinds("atomic_fact")
+        if not len(facts) or not hits:
+            return [hit for _, hit in hits]
+        facts = facts[self.asked.allowed[facts] & self._speaks(facts)]
+        scores, parts = rank.entry_scores(corpus, self.asked.legs, self.asked.question, facts, zone=self.zone)
+        cells = {int(corpus.cell[position]) for position, _ in hits} - {-1}
+        near = np.isin(corpus.cell[facts], np.array(sorted(cells), np.int32))
+        # The best facts of all these episodes, no more than a few of one: an answer is read, not filed.
+        chosen: dict[int, list[int]] = {cell: [] for cell in cells}
+        for place in rank.top(np.where(near, scores, -np.inf), 4 * self.asked.count):
+            mine = chosen[int(corpus.cell[facts[place]])]
+            if len(mine) < _FACTS_PER_EPISODE and sum(map(len, chosen.values())) < 2 * self.asked.count:
+                mine.append(int(place))
+        picked = np.array([place for mine in chosen.values() for place in mine], np.int64)
+        shares = {name: part[picked] for name, part in parts.items()}
+        found = dict(self._hits(self._ranked(facts[picked], scores[picked], len(picked)), shares))
+        out = []
+        for position, hit in hits:
+            mine = chosen.get(int(corpus.cell[position]), [])
+            out.append(
+                replace(hit, facts=tuple(found[int(facts[p])] for p in mine if int(facts[p]) in found))
+            )
+        return out
+
+    def entries(self, kind: str) -> tuple[Hit, ...]:
+        import numpy as np
+
+        kinds = ROWS_SHOWN_AS.get(kind, (kind,))
+        at = self.asked.corpus.of_kinds(*kinds)
+        if not len(at):
+            return ()
+        scores, parts = rank.entry_scores(
+            self.asked.corpus, self.asked.legs, self.asked.question, at, zone=self.zone
+        )
+        if kind != "memory":
+            ranked = self._ranked(at, scores, self.asked.count)
+            return tuple(hit for _, hit in self._hits(ranked[: self.asked.count], parts))
+        pool = [
+            replace(one, share=one.share * worth, score=one.score * worth)
+            for one in self._ranked(at, scores, max(40, 8 * self.asked.count))
+            for worth in [standing(one.row, self.asked.now)]
+        ]
+        pool.sort(key=lambda one: -one.share)
+        if len(pool) > self.asked.count and self.asked.corpus.vectors is not None:
+            vectors = self.asked.corpus.vectors[[one.position for one in pool]]
+            kept = rank.diverse(np.array([one.share for one in pool], np.float32), vectors, self.asked.count)
+            pool = [pool[place] for place in sorted(kept)]
+        return tuple(hit for _, hit in self._hits(pool[: self.asked.count], parts))
+
+    def _ranked(
+        self,
+        at: np.ndarray,
+        scores: np.ndarray,
+        count: int,
+        *,
+        touched: np.ndarray | None = None,
+        fits: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> list[_Ranked]:
+        """The best `count` of the rows at `at`, best first, after every rule that can drop one; a few to spare.
+
+        `fits` says how well those at some places of `at` answer, where that is not judged by the rows' own words and
+        meaning.
+        """
+        import numpy as np
+
+        if self.asked.idle:
+            return []
+        usable = self.asked.allowed[at] & (self._speaks(at) if touched is None else touched)
+        if self.asked.by_cosine is not None:
+            scores = self.asked.by_cosine[at]
+        # Only memories expire between being indexed and being asked for: a few more make up for those.
+        spare = count + 10 if (self.asked.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
+        ranked = rank.top(np.where(usable, scores, -np.inf), count + spare)
+        if fits is None:
+            self._look_closer(at[ranked])
+        rows = self._rows(self.asked.corpus.rowid[at[ranked]].tolist())
+        fitting = fits(ranked) if fits is not None else self._fits(at[ranked])
+        best = max(1e-6, float(scores[ranked[0]])) if len(ranked) else 1.0
+        out = []
+        for place, fit in zip(ranked.tolist(), fitting.tolist(), strict=True):
+            row = rows.get(int(self.asked.corpus.rowid[at[place]]))
+            if row is None or expired(row, self.asked.now):
+                continue
+            if self.asked.request.for_injection and (fit < self.least or says_nothing(row.text)):
+                continue
+            share = max(0.05, float(scores[place]) / best)
+            score = fit if self.asked.by_cosine is None else min(1.0, max(0.0, float(scores[place])))
+            out.append(_Ranked(int(at[place]), place, share, fit, score, row))
+        return out
+
+    def _hits(self, ranked: Sequence[_Ranked], parts: Mapping[str, np.ndarray]) -> list[tuple[int, Hit]]:
+        """Ranked rows as (position, hit), with scores that fall in their order."""
+        out = []
+        for one, shown in zip(ranked, falling([one.score for one in ranked]), strict=True):
+            if self.asked.request.min_score is not None and shown < self.asked.request.min_score:
+                continue
+            explain = (
+                self._explained(one.position, parts, one.place, one.fit)
+                if self.asked.request.explain
+                else None
+            )
+            out.append((one.position, _hit(one.row, shown, explain)))
+        return out
+
+    def _rows(self, rowids: Sequence[int]) -> dict[int, Row]:
+        """Rows by rowid. They stay with the corpus, which is another one as soon as a row changes."""
+        kept: dict[int, Row] = self.asked.corpus.derived.setdefault("rows", {})
+        missing = [rowid for rowid in rowids if rowid not in kept]
+        if len(kept) + len(missing) > _ROWS_KEPT:
+            kept = self.asked.corpus.derived["rows"] = {}
+            missing = list(rowids)
+        if missing:
+            kept.update((row.rowid, row) for row in self.asked.index.rows(self.asked.scope, missing))
+        return {rowid: kept[rowid] for rowid in rowids if rowid in kept}
+
+    def _speaks(self, at: np.ndarray) -> np.ndarray:
+        """Which of these rows say anything to the question: a shared word, or a meaning near enough."""
+        import numpy as np
+
+        radius = self.asked.request.radius
+        out = np.zeros(len(at), bool)
+        if self.asked.legs.bm25 is not None:
+            out |= self.asked.legs.bm25[at] > 0
+        if self.asked.legs.cosine is not None:
+            floor = (
+                radius if radius is not None else (-1.0 if self.asked.method == "vector" else _HYBRID_FLOOR)
+            )
+            out |= (self.asked.legs.cosine[at] >= floor) & self.asked.corpus.has_vector[at]
+        return out
+
+    def _fits(self, at: np.ndarray) -> np.ndarray:
+        """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
+        near = None if self.asked.legs.cosine is None else self.asked.legs.cosine[at]
+        return fits_of(
+            near,
+            self.asked.covered[at],
+            self.asked.late[at],
+            length=self.asked.corpus.length[self.asked.part[at]],
+            words_asked=len(self.asked.weights),
+            trust=self.asked.trust,
+            is_named=self.asked.question.is_named,
+            is_order=self.asked.question.is_order,
+            ease=self.asked.ease,
+        )
+
+    def _explained(
+        self, position: int, parts: Mapping[str, np.ndarray], place: int, fitting: float
+    ) -> dict[str, float]:
+        out = {f"part.{name}": round(float(values[place]), 4) for name, values in parts.items()}
+        if self.asked.legs.cosine is not None:
+            out["cosine"] = round(float(self.asked.legs.cosine[position]), 4)
+        if self.asked.legs.bm25 is not None:
+            out["bm25"] = round(float(self.asked.legs.bm25[position]), 4)
+        out["fit"] = round(fitting, 4)
+        return out
+
+    def whole_documents(self, kinds: Sequence[str]) -> tuple[Hit, ...]:
+        """The owner's profile, or an agent's documents, whatever the question: asked for, not searched."""
+        if self.asked.where:
+            return ()
+        at = self.asked.corpus.of_kinds(*kinds)
+        rows = self.asked.index.rows(
+            self.asked.scope, self.asked.corpus.rowid[at[self.asked.allowed[at]]].tolist()
+        )
+        return tuple(_hit(row, 1.0, None) for row in rows)
+
+    def verbatim(self, scores: np.ndarray, parts: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The best messages, as many as were asked for, and beside them the best of those that are in no episode yet."""
+        import numpy as np
+
+        count = self.asked.request.evidence
+        talk = rank.talk_of(self.asked.corpus, self.zone)
+        if not len(talk) or self.asked.idle:
+            return {"evidence": () if count else None}
+        if self.asked.by_cosine is not None:
+            scores = self.asked.by_cosine[talk.at]
+        usable, speaks = self.asked.allowed[talk.at], self._speaks(talk.at)
+        is_open = talk.cell < 0
+        loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
+        lists = self.asked.question.wants_several and self.asked.by_cosine is None and len(talk.starts) > 1
+        best = rank.top(
+            np.where(loud if self.asked.legs.cosine is None else usable, scores, -np.inf),
+            max(1, 3 * count if lists else count),
+        )
+        first = int(best[0]) if len(best) else -1
+        chosen = rank.spread(best.tolist(), scores, talk, count) if lists else best[:count].tolist()
+        if (
+            self.asked.by_cosine is None
+            and self.asked.legs.cosine is not None
+            and self.asked.corpus.vectors is not None
+        ):
+            chosen, scores = rank.newer_first(chosen, scores, talk, self.asked.corpus.vectors)
+            first = chosen[0] if chosen else first
+        chosen, over = self._ended(talk, chosen)
+        more = [
+            place
+            for place in rank.top(
+                np.where(usable & speaks & is_open, scores, -np.inf), self.asked.count
+            ).tolist()
+            if place not in chosen
+        ]
+        if first < 0:
+            return {"evidence": () if count else None}
+        lead = talk.at[[*(chosen or more)[:3], first]]
+        gate = _Gate(float(scores[first]), float(self._fits(lead).max()))
+        return {
+            "evidence": self._evidence(chosen, gate, scores, parts, over) if count else None,
+            "unflushed": self._evidence(more, gate, scores, parts, {}),
+        }
+
+    def _ended(self, talk: rank.TalkOrder, places: Sequence[int]) -> tuple[list[int], dict[int, Row]]:
+        """`places` with what is over behind what ended it, and for each such place the fact of it that is over."""
+        import numpy as np
+
+        corpus, order = self.asked.corpus, list(places)
+        cells = talk.cell[order][talk.cell[order] >= 0]
+        facts = corpus.of_kinds("atomic_fact")
+        facts = facts[np.isin(corpus.cell[facts], cells) & (corpus.flags[facts] & HIDDEN == 0)]
+        if not (corpus.flags[facts] & ENDED).any():
+            return order, {}
+        rows = self._rows(corpus.rowid[[*facts, *talk.at[order]]].tolist())
+        said = {
+            row.entry_id: place
+            for place in order
+            if (row := rows.get(int(corpus.rowid[talk.at[place]]))) is not None
+        }
+        stated: dict[str, int] = {}
+        over: dict[int, Row] = {}
+        for rowid in corpus.rowid[facts].tolist():
+            fact = rows.get(rowid)
+            for name in list_items(str(fact.fields.get("message_ids", ""))) if fact is not None else ():
+                if name in said and fact is not None:
+                    stated[fact.entry_id] = said[name]
+                    if fact.fields.get("superseded_by"):
+                        over[said[name]] = fact
+        for place, fact in over.items():
+            newer = stated.get(str(fact.fields["superseded_by"]), place)
+            if order.index(newer) > order.index(place):
+                order.remove(place)
+                order.insert(order.index(newer) + 1, place)
+        return order, over
+
+    def _evidence(
+        self,
+        places: Sequence[int],
+        best: _Gate,
+        scores: np.ndarray,
+        parts: Mapping[str, np.ndarray],
+        over: Mapping[int, Row],
+    ) -> tuple[Evidence, ...]:
+        """The messages at `places` of the talk, best first, that pass every rule."""
+        import numpy as np
+
+        corpus, talk = self.asked.corpus, rank.talk_of(self.asked.corpus, self.zone)
+        at = talk.at[np.array(places, np.int64)]
+        about = {
+            place: int(corpus.rowid[talk.episodes[talk.episode[place]]])
+            for place in places
+            if talk.episode[place] >= 0
+        }
+        wanted = corpus.rowid[at].tolist()
+        inside = corpus.rowid[self.asked.part[at]].tolist()
+        rows = self._rows([*wanted, *inside, *sorted(set(about.values()))])
+        fits = self._fits(at).tolist()
+        shown = falling(
+            fits if self.asked.by_cosine is None else np.clip(self.asked.by_cosine[at], 0.0, 1.0).tolist()
+        )
+        out = []
+        for place, rowid, part, fit, score in zip(places, wanted, inside, fits, shown, strict=True):
+            row = rows.get(rowid)
+            if row is None or (
+                self.asked.request.min_score is not None and score < self.asked.request.min_score
+            ):
+                continue
+            if self.asked.request.for_injection and (
+                not best.lets(float(scores[place]), fit, self.least) or says_nothing(row.text)
+            ):
+                continue
+            text, passage = _passage(row, rows.get(part, row))
+            linked = rows.get(about.get(place, -1))
+            explain = (
+                self._explained(int(talk.at[place]), parts, place, fit)
+                if self.asked.request.explain
+                else None
+            )
+            out.append(
+                Evidence(
+                    session_id=row.session_id or "",
+                    message_id=row.entry_id,
+                    timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC),
+                    sender_id=row.sender_ids[0] if row.sender_ids else "",
+                    sender_name=row.sender_name,
+                    text=text,
+                    score=round(score, 6),
+                    passage=passage,
+                    entry_ids=(linked.entry_id,) if linked is not None else (),
+                    tags=row.fields.get("tags") or (),
+                    metadata=row.fields.get("metadata"),
+                    explain=explain,
+                    unflushed=row.cell_id is None,
+                    earlier=_hit(over[place], score, None) if place in over else None,
+                )
+            )
+        return tuple(out)
+
+
+def _passage(row: Row, part: Row) -> tuple[str, tuple[int, int, int] | None]:
+    """What is shown of a row: the passage `part` of it, with its place in the whole; all of a text that was not cut."""
+    place = part.fields.get("passage")
+    if not place:
+        return row.text, None
+    start, end, of = (int(number) for number in place)
+    return row.text[start:end].strip(), (start, end, of)
+
+
+def _hit(row: Row, score: float, explain: Mapping[str, float] | None) -> Hit:
+    return Hit(
+        kind=row.kind,
+        scope=row.scope,
+        entry_id=row.entry_id,
+        path=row.path,
+        score=round(score, 6),
+        timestamp=datetime.fromtimestamp(row.timestamp_ms / 1000, UTC) if row.timestamp_ms else None,
+        session_id=row.session_id,
+        text=row.text,
+        fields={**row.fields, "sender_ids": list(row.sender_ids)},
+        explain=explain,
+    )
