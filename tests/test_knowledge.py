@@ -216,6 +216,25 @@ def test_what_cannot_be_taken_in_is_named_and_harms_nothing(tmp_path, notes, cap
     assert "links.toml" in capsys.readouterr().err
 
 
+def test_doctor_names_a_linked_folder_that_is_away(tmp_path, notes, capsys):
+    """A drive that is not plugged in is a warning with its folder and the next step; a broken list of links a failure."""
+    root, space = tmp_path / "root", ("--app", "shop", "--project", "web")
+
+    def about_links(code):
+        found = told(capsys, root, "doctor", code=code)["findings"]
+        return [(one["level"], one["what"], one["next"]) for one in found if "link" in one["what"]]
+
+    told(capsys, root, *space, "knowledge", "link", str(notes), "--name", "drive")
+    assert about_links(0) == []
+    notes.rename(tmp_path / "away")
+    ((level, what, following),) = about_links(0)
+    assert (level, str(notes) in what, "shop/web" in what) == ("warn", True, True)
+    assert "`cairn --app shop --project web knowledge unlink drive`" in following
+    (root / "shop" / "web" / "knowledge" / "links.toml").write_text("[links")
+    ((level, what, _),) = about_links(1)
+    assert (level, "links.toml" in what) == ("fail", True)
+
+
 def test_pdf_and_word_files_are_read_and_refused_by_name_without_their_converter(tmp_path, monkeypatch):
     """The extra `documents` reads them; without it each is refused with the package to install."""
     docx = pytest.importorskip("docx")

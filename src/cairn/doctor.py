@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from cairn.engines.lance import MANY_ROWS
 from cairn.engines.tree import trouble_writing
 from cairn.errors import CairnError
+from cairn.language.documents import LINKS
 from cairn.notes.conflicts import conflict_copies
 from cairn.notes.kinds import place_of
 from cairn.parts import Parts
 from cairn.seams import Locator
 from cairn.settings_files import SECRET_KEYS
 from cairn.talk.sessions import SessionState, session_locator
+from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.governed.checks import MemoryFinding
@@ -167,6 +169,27 @@ def _notes(parts: Parts) -> Finds:
             yield finding(
                 "fail", str(trouble), "mend that; what lies in it is not searched, nothing else is affected"
             )
+
+
+def _links(parts: Parts) -> Finds:
+    """Linked folders of documents that are away: what is known of them is still searched, and gets older."""
+    for space in parts.root.spaces():
+        try:
+            links = parts.linked.links(parts.root.knowledge(space).child(LINKS))
+        except CairnError as error:
+            yield finding(
+                "fail", f"{space.app}/{space.project}: {error}", "mend that; nothing else is affected"
+            )
+            continue
+        here = "" if space == Space() else f"--app {space.app} --project {space.project} "
+        for link in links.values():
+            if not link.folder.is_dir():
+                yield finding(
+                    "warn",
+                    f'the folder {link.folder}, linked as "{link.name}" in {space.app}/{space.project}, is not there; '
+                    "what was known of it is kept",
+                    f"bring it back, or run `cairn {here}knowledge unlink {link.name}`",
+                )
 
 
 def _collecting(found: list[tuple[Locator, CairnError]]) -> Callable[[Locator, CairnError], None]:
@@ -322,6 +345,7 @@ _LOOKS: Sequence[tuple[str, Callable[[Parts], Finds]]] = (
     ("the settings", _settings),
     ("the notes", _notes),
     ("the session logs", _sessions),
+    ("linked folders", _links),
     ("stray files", _strays),
     ("the index", _index),
     ("the strategies", _strategies),

@@ -3,8 +3,10 @@
 import json
 import os
 
+import numpy as np
 import pytest
 
+from cairn.engines.embedders import HashingEmbedder
 from cairn.surfaces.cli import main
 
 CANARY = "zanzibar-4711"
@@ -235,7 +237,9 @@ def files_with(root, words):
 
 
 def test_missions_core_skills_and_pages(cli, tmp_path):
-    """mission end, core set and show, skills import, export and scan, sweep, consolidate and refresh."""
+    """A33: mission end, core set and show, skills import, export and scan, sweep, consolidate and refresh; a memory that
+    stands for a skill file is left out of a list that asks for the others alone.
+    """
     told(cli, "remember", "The seed step needs network access.", "--scope", "mission", "--owner", "run-1",
          "--category", "gotcha", "--mode", "strict")  # fmt: skip
     done = told(cli, "mission", "end", "run-1", "--success")
@@ -253,6 +257,9 @@ def test_missions_core_skills_and_pages(cli, tmp_path):
     assert scanned["added"] == [str(skill)]
     rows = told(cli, "skills", "list")["skills"]
     assert len(rows) == 1
+    known = {row["id"] for row in told(cli, "memories", "list")["memories"]}
+    others = {row["id"] for row in told(cli, "memories", "list", "--no-skills")["memories"]}
+    assert (known - others, others) == ({rows[0]["memory_id"]}, {done["promoted"][0]})
     exported = told(cli, "skills", "export", rows[0]["memory_id"], "--to", str(tmp_path / "out"))
     assert "1. look" in (tmp_path / "out" / exported["path"].split("/")[-2] / "SKILL.md").read_text()
     skill.unlink()
@@ -319,8 +326,8 @@ def test_exports_of_other_programs_come_in_once_and_wait(cli, tmp_path):
 
 
 def test_the_tables_are_written_whole_and_taken_in_again(cli, tmp_path):
-    """A3, A23, A36, A69: `export --sqlite` writes the documented tables, with keys that join, nulls and vectors; a
-    database of ADE and its legacy table come in with status and counts; what is there is never overwritten.
+    """A3, A23, A25, A36, A69: `export --sqlite` writes the documented tables, with keys that join, nulls, and a vector of
+    Float32 with its norm for each memory, nearest to what it is about; a database of ADE and its legacy table come in with status and counts; what is there is never overwritten.
     """
     import sqlite3
     from contextlib import closing
@@ -350,6 +357,10 @@ def test_the_tables_are_written_whole_and_taken_in_again(cli, tmp_path):
             "select count(*) from unified_memories_fts where unified_memories_fts match 'migration'"
         )
         assert found.fetchone() == (1,)
+        vectors = db.execute(
+            """select m.content, e.embedding_model, e.embedding_blob, e.dimensions, e.norm
+            from unified_memory_embeddings e join unified_memories m on m.id = e.memory_id"""
+        ).fetchall()
         db.execute(
             "insert into memories (id, project_id, scope, category, content, status, created_at, last_accessed_at,"
             " access_count) values ('old', 'p', 'project', 'fact', 'The old pier burned down in 1920.', 'promoted',"
@@ -357,6 +368,14 @@ def test_the_tables_are_written_whole_and_taken_in_again(cli, tmp_path):
         )
         db.execute("update unified_memories set status = 'archived' where content like 'Always close%'")
         db.commit()
+    assert len(vectors) == 3
+    for content, model, blob, dimensions, norm in vectors:
+        floats = np.frombuffer(blob, "float32")
+        assert (len(floats), model != "") == (dimensions, True), content
+        assert norm == pytest.approx(float(np.linalg.norm(floats)), abs=1e-5)
+    (asked,) = HashingEmbedder(dimensions).embed(["Roll back a failed deploy."])
+    nearest = max(vectors, key=lambda row: float(asked @ np.frombuffer(row[2], "float32")) / row[4])
+    assert nearest[0] == "Roll back a failed deploy."
     assert {"idx_unified_memories_project_dedupe", "unified_memories_fts_ai", "memories"} <= names
     assert logs[:5] == ["id", "project_id", "started_at", "ended_at", "trigger"]
     assert cli("export", "--sqlite", str(file))[0] == 4

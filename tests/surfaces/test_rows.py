@@ -11,8 +11,10 @@ import pytest
 
 import cairn
 from cairn.notes.frontmatter import find_head, read_head
+from cairn.talk.lines import message_to
 from tests.surfaces.served import serving
 from tests.waiting import until
+from tests.world import case_steps, trajectory
 
 OPTIONS = {"embedding__provider": "none", "memory__timezone": "Asia/Tokyo"}
 SHOP = {"app_id": "shop", "project_id": "web"}
@@ -21,6 +23,7 @@ SAID = (
     "I visit my aunt in Oslo on 5 June 2099.",
     "Our parrot Kiwi learned to whistle in March 2024.",
 )
+TASK = "The nightly backup of db0 fails with exit code 2, please fix it."
 AT = 1_780_000_000_000  # 28 May 2026, 20:26:40 UTC: the 29th in Tokyo
 
 
@@ -120,8 +123,8 @@ def test_removing_the_index_loses_nothing_and_times_are_shown_in_the_zone(told: 
 
 
 def test_what_grows_by_use_is_reached_over_http(tmp_path: Path) -> None:
-    """A27, A28, A29, A34, A35, A41, A46, A48, A79, A89, A91, E31, E37, E38: outcomes, captures, plans, facts, an agent's own
-    documents, the daily log, runs and pins, by requests alone.
+    """A27, A28, A29, A34, A35, A41, A46, A48, A79, A89, A90, A91, E31, E37, E38: outcomes, captures, cases, plans, facts, an agent's
+    own documents, the daily log, runs and pins, by requests alone.
     """
     with serving(tmp_path / "root", env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
 
@@ -179,6 +182,24 @@ def test_what_grows_by_use_is_reached_over_http(tmp_path: Path) -> None:
             },
         )
         assert "peanuts" in str(found["atomic_facts"])
+
+        worked = [
+            message_to(one) for (one,) in trajectory(TASK, steps=case_steps(), final="The port was old.")
+        ]
+        call("POST", "memory/add", {"session_id": "s2", "messages": worked})
+        call("POST", "memory/flush", {"session_id": "s2"})
+        asked = {"memory_type": "agent_case", "agent_id": "ops_agent", "consistency": "strong"}
+        until(lambda: call("POST", "memory/get", asked)["agent_cases"], "the case is listed")
+        (case,) = call("POST", "memory/get", asked)["agent_cases"]
+        assert (case["task_intent"], case["outcome"]) == (TASK, "success")
+        assert [line[:8] for line in case["approach"].splitlines()[:4]] == [
+            "1. shell",
+            "2. read_",
+            "3. edit_",
+            "4. shell",
+        ]
+        assert "PGPORT=5432" in case["approach"]
+        assert case["key_insight"], case
 
         call("PUT", "agents/coder", {"name": "Coder", "persona": {"tone": "terse"}})
         call("PUT", "agents/coder/documents/soul", {"text": "# Soul\n\nNever guesses at tides."})

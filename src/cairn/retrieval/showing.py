@@ -142,6 +142,7 @@ def _agent_case(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "timestamp": _when(found, zone),
         "task_intent": _text(fields.get("TaskIntent")),
         "approach": _text(fields.get("Approach")),
+        "outcome": _text(fields.get("outcome")) or None,
         "quality_score": _number(fields.get("quality_score")),
         "key_insight": fields.get("KeyInsight") or None,
         **_labelled(*labels.read_inline({key: str(value) for key, value in fields.items()})),

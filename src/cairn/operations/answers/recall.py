@@ -97,6 +97,9 @@ class AgentCaseItem:
     session_id: Annotated[str, says("the session it happened in", "s1")]
     task_intent: Annotated[str, says("what was wanted", "Find why the service crashes at night")]
     approach: Annotated[str, says("what was done", "1. Read the log. 2. Close the socket.")]
+    outcome: Annotated[str | None, says("how it ended: success, partial, failure or unknown", "success")] = (
+        None
+    )
     quality_score: Annotated[float, says("how well it went, 0 to 1", 0.8)]
     key_insight: Annotated[
         str | None, says("what to remember of it", "The pool never closed its sockets.")
