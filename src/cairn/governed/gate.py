@@ -28,6 +28,9 @@ _ALIASES_KEPT = 64
 LEAST_GIST = 3
 _OF_ONE_MATTER = 0.6
 _NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][A-Za-z]{2,}")  # a capital within a sentence
+_SENTENCE = re.compile(r"(?<=[.!?;])\s|\n")
+_WORD_OR_NUMBER = re.compile(r"\w+(?:[.:-]\w+)*")
+_IN_A_NAME = 2  # words of a name before its number, as in "meeting room 3"
 _STATUS_RANK: dict[Status, int] = {"archived": 0, "candidate": 1, "promoted": 2}
 _IMPORTANCE_RANK: dict[Importance, int] = {"low": 0, "medium": 1, "high": 2}
 
@@ -73,6 +76,30 @@ def _denials() -> frozenset[str]:
 
 
 @functools.cache
+def _turns() -> frozenset[str]:
+    """Words that tell of a change or of leave to do something, and not of what."""
+    said = tongues.every_word("words", "turns")
+    return said | {words.stem(word) for word in said}
+
+
+@functools.cache
+def _number_words() -> frozenset[str]:
+    """The numbers above one as words: "one" is said of anything."""
+    said = {
+        form
+        for tongue in tongues.known().values()
+        for forms in tongue.table("dates").get("numbers", [])[1:]
+        for form in str(forms).split("/")
+    }
+    return frozenset(said | {words.stem(word) for word in said})
+
+
+@functools.cache
+def _ties() -> frozenset[str]:
+    return tongues.every_word("words", "ties")
+
+
+@functools.cache
 def _empty_words() -> frozenset[str]:
     return words.word_set(" ".join(tongues.every_word("words", "small"))) | words.stop_words()
 
@@ -88,7 +115,8 @@ def gist(content: str) -> frozenset[str]:
 def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial", "number"]:
     """How two gists of one matter say otherwise: one denies what the other does not, or one number differs.
 
-    Where two numbers differ, one of them names the thing: "room 3 has 20 seats" says nothing of room 4.
+    Where two numbers differ, or each names something that the other does not, they are of two things: "room 3 has 20
+    seats" says nothing of room 4, and what Ann does not like says nothing of Bob.
     """
     left, right = one - _denials(), other - _denials()
     counts = frozenset(filter(_is_number, left)), frozenset(filter(_is_number, right))
@@ -96,10 +124,44 @@ def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial",
     shared = len(left & right)
     if shared < 2 or shared < _OF_ONE_MATTER * min(len(left), len(right)):
         return ""
-    if bool(one & _negations()) != bool(other & _negations()):
-        return "denial"
+    if (left - right - _turns()) and (right - left - _turns()):
+        return ""
     changed = len(counts[0] - counts[1]), len(counts[1] - counts[0])
+    if bool(one & _negations()) != bool(other & _negations()):
+        return "" if all(changed) else "denial"
     return "number" if changed == (1, 1) and jaccard(left, right) >= 0.75 else ""
+
+
+def of_one_thing(one: str, other: str) -> bool:
+    """Whether two texts may speak of the same thing: not where the numbers in their names differ.
+
+    >>> of_one_thing("Database db0 uses 4 GB.", "Database db1 uses 4 GB.")
+    False
+    >>> of_one_thing("The port is 8080.", "The port is 9090."), of_one_thing("Room 3 has 9 seats.", "Room 3 has 8 seats.")
+    (True, True)
+    """
+    mine, theirs = _labels(one), _labels(other)
+    return not (mine and theirs) or mine == theirs
+
+
+def _labels(text: str) -> frozenset[str]:
+    """The numbers that tell which thing a text is about: of the first words, behind a name or part of it.
+
+    What stands before a word that ties ("port 8080 for the API"), or last, is what is said of a thing.
+    """
+    found = set()
+    for sentence in _SENTENCE.split(text):
+        said = [word.casefold() for word in _WORD_OR_NUMBER.findall(sentence)]
+        tells = [word not in words.stop_words() and not _is_number(word) for word in said]
+        for at, word in enumerate(said):
+            if not _is_number(word) or sum(tells[:at]) > _IN_A_NAME or not any(tells[at + 1 :]):
+                continue
+            is_mixed = not word.isalpha() and any(map(str.isalpha, word))
+            is_named = is_mixed or not any(tells[:at]) or tells[at - 1]
+            if is_named and said[at + 1] not in _ties() and not (at == 0 and tells[1] and not is_mixed):
+                found.add(word)
+                break
+    return frozenset(found)
 
 
 def differ(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -115,7 +177,7 @@ def names_differ(one: str, other: str) -> bool:
 
 
 def _is_number(word: str) -> bool:
-    return any(map(str.isdigit, word))
+    return any(map(str.isdigit, word)) or word in _number_words()
 
 
 def says_something(content: str) -> bool:

@@ -124,7 +124,11 @@ class Shelf:
         """
         gist = gate.gist(content)
         touched = Counter(key for word in gist for key in self._by_gist.get(word, ()))
-        found = [self._records[key] for key, shared in touched.items() if shared >= 2]
+        found = [
+            record
+            for key, shared in touched.items()
+            if shared >= 2 and gate.of_one_thing(content, (record := self._records[key]).content)
+        ]
         how = [(record, gate.opposes(gist, gate.gist(record.content))) for record in found]
         are_names = sum(one == "number" for _, one in how) > _MOST_VALUES
         opposed = [record for record, one in how if one == "denial" or (one and not are_names)]
