@@ -178,7 +178,9 @@ TARGETS: dict[str, list[Line]] = {
         Line("append an event, beyond one flush", lambda f: f["record_long_ms"] - f["fsync_ms"], "ms", 2, floor=["fsync_ms"], floor_is="append + fdatasync"),
         Line("import 1,000 sessions (200 MB), peak memory", ["import_peak_mb"], "MB", 300),
         Line("import 1,000 sessions (200 MB)", ["import_s"], "s"),
+        Line("import 1,000 sessions (200 MB), processor time", ["import_cpu_s"], "s", 17),
         Line("import again, nothing new", ["import_again_s"], "s"),
+        Line("import again, nothing new, processor time", ["import_again_cpu_s"], "s", 1),
     ],
     "agents": [
         Line("a prompt's hook, 10,000 memories, half a second apart, p50", ["prompt_apart", "p50_ms"], "ms", floor=["python_alone", "p50_ms"], floor_is="a bare Python"),

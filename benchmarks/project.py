@@ -132,18 +132,21 @@ def run(args: Any) -> dict[str, Any]:
         code = (
             "import sys, pathlib, resource, time; from cairn.surfaces.project_cli import open_project;"
             "p = open_project(pathlib.Path(sys.argv[1])); p.init(); p.add_source('claude-local', pathlib.Path(sys.argv[2]));"
-            "t = time.perf_counter(); [r] = p.import_(); t = time.perf_counter() - t;"
-            "a = time.perf_counter(); [again] = p.import_(); a = time.perf_counter() - a;"
-            "print(r.imported, again.imported, t, a, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+            "now = lambda: (time.perf_counter(), time.process_time());"
+            "a = now(); [r] = p.import_(); b = now(); [again] = p.import_(); c = now();"
+            "print(r.imported, again.imported, b[0] - a[0], c[0] - b[0], b[1] - a[1], c[1] - b[1],"
+            " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
         )
         out = subprocess.run([sys.executable, "-c", code, str(small), str(Path(folder) / "sessions")], capture_output=True, text=True, check=True)  # fmt: skip
-        imported, again, seconds, second_time, megabytes = out.stdout.split()
+        imported, again, seconds, second_time, cpu, second_cpu, megabytes = out.stdout.split()
         assert (int(imported), int(again)) == (count, 0), out.stdout
         figures |= {
             "import_sessions": int(imported),
             "import_mb": size // 1_000_000,
             "import_s": float(seconds),
             "import_again_s": float(second_time),
+            "import_cpu_s": float(cpu),
+            "import_again_cpu_s": float(second_cpu),
             "import_peak_mb": int(megabytes),
         }
     figures["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from cairn.errors import Conflict, NotFound
 from cairn.governed.framing import frame
 from cairn.project.importers import Session, importer_for, said
 from tests.project_kit import SetClock, event_lines, failures, make_repo, open_at, ready_repo, state, write
+from tests.waiting import calls_of, until
 
 
 @pytest.fixture
@@ -219,6 +222,66 @@ def test_a_session_that_grew_gives_only_what_is_new(tree, project, tmp_path):
     assert event_lines(tree)[-1]["signals"]["decisions"] == ["Now from now on use tabs."]
     assert [len(batch) for batch in handed] == [2, 1]
     assert handed[1] == ["Now from now on use tabs."]
+
+
+def test_a_second_import_opens_only_what_changed(tree, tmp_path):
+    """By place, size and times of a file that was left alone; same length and date do not hide a rewrite from it."""
+    folder = make_sessions(tmp_path / "c", tree)
+    write(
+        folder / "slug",
+        {"other.jsonl": lines(claude("user", "Elsewhere", "x", "/nowhere")), "empty.jsonl": "{}\n"},
+    )
+    just_written = datetime.fromtimestamp((folder / "slug/empty.jsonl").stat().st_ctime, UTC)
+    clock = SetClock(just_written)
+    project = open_at(tree, clock)
+    source = project.add_source("claude-local", folder)
+    reports = []
+
+    def opened() -> int:
+        return calls_of(lambda: reports.append(project.import_()[0].to_json()))["messages"]
+
+    first = opened()
+    assert reports[-1] | {"imported": 3, "elsewhere": 1, "empty": 1, "failed": 0} == reports[-1]
+    assert opened() > 0  # it could be in the writing still
+    clock.at = just_written + timedelta(minutes=1)
+    opened()
+    assert opened() == 0
+    assert reports[-1] | {"known": 3, "elsewhere": 1, "empty": 1, "failed": 0} == reports[-1]
+
+    file = folder / "slug/s1.jsonl"
+    before = file.stat()
+
+    def rewritten() -> bool:
+        file.write_text(file.read_text().replace("plan 1", "plan 7"))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return file.stat().st_ctime_ns != before.st_ctime_ns
+
+    until(rewritten)
+    now = file.stat()
+    assert (now.st_size, now.st_ino, now.st_mtime_ns) == (before.st_size, before.st_ino, before.st_mtime_ns)
+    assert 0 < opened() < first
+    assert reports[-1] | {"imported": 1, "known": 2} == reports[-1]
+    assert "We decided to use plan 7." in event_lines(tree)[-1]["signals"]["decisions"]
+
+    # What a look found says nothing of what this history took: that is the ledger's. And a damaged one costs a reading.
+    assert opened() == 0
+    seen = tree / ".cairn/automation/seen.json"
+    kept = seen.read_text()
+    assert "s1" not in kept
+    project.init(force=True)
+    assert project.add_source("claude-local", folder).id == source.id
+    write(tree, {".cairn/automation/seen.json": kept})
+    assert opened() > 0
+    assert reports[-1] | {"imported": 3, "elsewhere": 1} == reports[-1]
+    for damage in (
+        "[",
+        "[1]",
+        json.dumps({source.id: 3}),
+        json.dumps({source.id: {mark: [1] for mark in json.loads(kept)[source.id]}}),
+    ):
+        seen.write_text(damage)
+        assert opened() > 0
+        assert reports[-1] | {"known": 3, "failed": 0} == reports[-1]
 
 
 def test_the_ledger_outlives_pruning(tree, tmp_path):

@@ -45,6 +45,9 @@ _BLOB = re.compile(
     r"[A-Za-z0-9+/_-]{120,}={0,2}"
     r"|[A-Za-z0-9+/_-]{60,80}(?:\r?\n[A-Za-z0-9+/_-]{60,80})+(?:\r?\n[A-Za-z0-9+/_-]{1,80})?={0,2}"  # as a mail wraps it
 )
+# Whether a run of that length is there at all. Each character is looked at once: a search for `_BLOB` itself begins anew at
+# every letter of every word, which was most of the time that reading a long text took.
+_LONG_RUN = re.compile(r"(?:[A-Za-z0-9+/_-]{0,59}+[^A-Za-z0-9+/_-])*+[A-Za-z0-9+/_-]{60}")
 # What a reader does not see: colours of a terminal, and characters without a width.
 _UNSEEN = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 # What tools put before each line (its number, a file's name and the number) or between lines.
@@ -93,7 +96,7 @@ def take_out(text: str) -> tuple[str, int]:
         if seen != text and (found := take_out(seen))[1]:
             return found
     hidden = 0
-    if len(text) >= _SHORTEST_BLOB and _BLOB.search(text):
+    if len(text) >= _SHORTEST_BLOB and _LONG_RUN.match(text):
         text, hidden = _without_blobs(text)
     if _HINT not in text.casefold():
         return text, hidden

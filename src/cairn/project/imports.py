@@ -1,7 +1,8 @@
 """Bringing sessions in: each becomes one `imported_session` event, once for ever.
 
-A session is read twice at most, always line by line: first to hash it and find its signals, then (if wanted)
-to hand its messages to capture. A session that has grown since gives a second event with only what is new. The
+A session is read line by line: to hash it, for its signals (in the same pass where it is new) and, if wanted, to hand
+its messages to capture. A file that nobody touched since it was last read is not opened (see `seen.py`). A session that
+has grown gives a second event with only what is new. The
 order that makes a crash harmless: capture (idempotent by key), event, ledger; the active log counts as ledger
 too, so an event without its ledger line is not imported again.
 """
@@ -22,6 +23,7 @@ from cairn.governed.secrets import redact
 from cairn.project import git
 from cairn.project.events import Event, EventDraft
 from cairn.project.importers import Importer, Session, importer_for
+from cairn.project.seen import Look, SeenFiles
 from cairn.project.signals import Collector, ask
 from cairn.project.sources import Imported, ImportLedger, Source
 from cairn.seams import Writer
@@ -97,6 +99,7 @@ class SessionImport:
         active: Sequence[Event],
         emit: Callable[[EventDraft], Event],
         remember: Callable[[Imported], None],
+        seen: Callable[[str], SeenFiles],
         *,
         capture: Capture | None = None,
         writer: Writer | None = None,
@@ -104,11 +107,14 @@ class SessionImport:
         self._ledger = ledger
         self._emit = emit
         self._remember = remember
+        self._seen = seen
         self._capture = capture
         self._writer = writer
         self._logged = {(event.externalItemId, event.contentHash) for event in active if event.is_import}
         self._roots = _roots(tree)
         self._remote = git.remote_of(tree)
+        told = "\0".join([*map(str, self._roots), self._remote or ""])
+        self._here = hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()
 
     def run(self, source: Source, progress: Progress | None = None) -> SourceReport:
         """Import one source. A file that cannot be read fails alone."""
@@ -121,67 +127,102 @@ class SessionImport:
         except OSError as error:
             return SourceReport(source.id, error=f"{path}: {error.strerror or error}")
         outcomes = []
+        seen = self._seen(source.id)
         for index, file in enumerate(files):
             if progress:
                 progress(index, len(files), file.name)
-            outcomes.append(self._one(importer, source, file))
+            outcomes.append(self._one(importer, source, file, seen))
+        seen.save()
         if progress:
             progress(len(files), len(files), "")
         return SourceReport(source.id, tuple(outcomes))
 
-    def _one(self, importer: Importer, source: Source, file: Path) -> SessionOutcome:
-        item = _known_by(importer.item(file))
+    def _one(self, importer: Importer, source: Source, file: Path, seen: SeenFiles) -> SessionOutcome:
+        session = Session(file, _known_by(importer.item(file)))
         where = str(file)
         try:
             if file.name.endswith(".zst"):
                 raise Invalid("compressed sessions cannot be read: unpack the file with `zstd -d`")
-            return self._import(importer, source, file, item, where)
+            mark = seen.mark(file)
+            outcome, look = self._known(source, session, seen.look(mark)) or self._import(
+                importer, source, session
+            )
         except CairnError as error:
-            return SessionOutcome(where, item, "failed", detail=str(error))
+            return SessionOutcome(where, session.item, "failed", detail=str(error))
         except OSError as error:
-            return SessionOutcome(where, item, "failed", detail=error.strerror or str(error))
+            return SessionOutcome(where, session.item, "failed", detail=error.strerror or str(error))
+        seen.keep(mark, look)
+        return outcome
 
-    def _import(
-        self, importer: Importer, source: Source, file: Path, item: str, where: str
-    ) -> SessionOutcome:
-        session = Session(file, item)
+    def _known(
+        self, source: Source, session: Session, look: Look | None
+    ) -> tuple[SessionOutcome, Look] | None:
+        """What becomes of a file as it was when it was last read; None where it has to be read again.
+
+        That its messages were taken is for the ledger to say: another branch may have another one.
+        """
+        if look is None:
+            return None
+        taken = Imported(source.type, session.item, look.hash, look.messages)
+        if look.result == "taken" and taken in self._ledger.of(source.type, session.item):
+            return SessionOutcome(str(session.path), session.item, "known", look.messages), look
+        if look.result == "empty" or (look.result == "elsewhere" and look.hash == self._here):
+            return SessionOutcome(str(session.path), session.item, look.result, detail=look.note), look
+        return None
+
+    def _import(self, importer: Importer, source: Source, session: Session) -> tuple[SessionOutcome, Look]:
+        where, item = str(session.path), session.item
         before = self._ledger.of(source.type, item)
-        reading = self._read(importer, session, {row.messages for row in before})
+        reading = self._read(importer, session, before=before)
         if session.lines and session.bad_lines == session.lines:
             raise Invalid("no line of it is JSON")
         note = f"{session.bad_lines} unreadable lines skipped" if session.bad_lines else None
         if session.about.get("subagent") or not self._belongs(source, session):
-            return SessionOutcome(where, item, "elsewhere")
+            return SessionOutcome(where, item, "elsewhere"), Look("elsewhere", self._here)
         if not reading.total:
-            return SessionOutcome(where, item, "empty", detail=note)
-        whole = reading.digest.hexdigest()
-        if any(row.messages == reading.total and row.hash == whole for row in before):
-            return SessionOutcome(where, item, "known", reading.total)
-        taken = max(
-            (row.messages for row in before if reading.prefixes.get(row.messages) == row.hash), default=0
-        )
-        if taken:
-            reading = self._read(importer, Session(file, item), set(), skip=taken)
-        row = Imported(source.type, item, whole, taken + reading.total)
-        if (item, whole) in self._logged:
+            return SessionOutcome(where, item, "empty", detail=note), Look("empty", note=note)
+        row = Imported(source.type, item, reading.digest.hexdigest(), reading.total)
+        look = Look("taken", row.hash, row.messages)
+        if row in before:
+            return SessionOutcome(where, item, "known", row.messages), look
+        if (item, row.hash) in self._logged:
             self._remember(row)
-            return SessionOutcome(where, item, "known", reading.total)
+            return SessionOutcome(where, item, "known", row.messages), look
+        taken = max(
+            (old.messages for old in before if reading.prefixes.get(old.messages) == old.hash), default=0
+        )
+        if before:
+            reading = self._read(importer, Session(session.path, item), part=(taken, row.messages))
         if self._capture:
-            self._hand_over(importer, Session(file, item), taken)
-        event = self._emit(self._draft(source, session, reading, whole))
-        self._logged.add((item, whole))
+            self._hand_over(importer, Session(session.path, item), (taken, row.messages))
+        event = self._emit(self._draft(source, session, reading, row.hash))
+        self._logged.add((item, row.hash))
         self._remember(row)
-        return SessionOutcome(where, item, "grown" if taken else "imported", reading.total, note, event.id)
+        result = "grown" if taken else "imported"
+        return SessionOutcome(where, item, result, reading.total, note, event.id), look
 
-    def _read(self, importer: Importer, session: Session, cuts: set[int], skip: int = 0) -> _Reading:
+    def _read(
+        self,
+        importer: Importer,
+        session: Session,
+        *,
+        before: Sequence[Imported] = (),
+        part: tuple[int, int | None] = (0, None),
+    ) -> _Reading:
+        """One pass over the messages in `part`. Where some were taken `before`, they are hashed and nothing else: mostly
+        that is all there is to do.
+        """
         reading = _Reading()
-        for message in islice(importer.messages(session), skip, None):
+        cuts = {row.messages for row in before}
+        for message in islice(importer.messages(session), *part):
             reading.total += 1
             reading.digest.update(
                 f"{message.role}\0{message.timestamp}\0{message.text}\0".encode("utf-8", "replace")
             )
-            if reading.total in cuts:
-                reading.prefixes[reading.total] = reading.digest.hexdigest()
+            if cuts:
+                if reading.total in cuts:
+                    reading.prefixes[reading.total] = reading.digest.hexdigest()
+                continue
             reading.collector.add(message.role, message.text)
             reading.last_at = max(reading.last_at, message.timestamp)
             if self._writer is not None and len(reading.talk) < _TALK_CHARS:
@@ -225,9 +266,9 @@ class SessionImport:
             else None,
         )
 
-    def _hand_over(self, importer: Importer, session: Session, skip: int) -> None:
+    def _hand_over(self, importer: Importer, session: Session, part: tuple[int, int]) -> None:
         assert self._capture is not None
-        stream: Iterator[Message] = islice(importer.messages(session), skip, None)
+        stream: Iterator[Message] = islice(importer.messages(session), *part)
         while batch := list(islice(stream, CAPTURE_BATCH)):
             self._capture(session.item, batch)
 

@@ -29,6 +29,7 @@ ARCHIVE = HOME.child("archive")
 EDITS = HOME.child("edits")
 AUTOMATION = HOME.child("automation")
 LATEST_RUN = AUTOMATION.child("latest-run.json")
+SEEN = AUTOMATION.child("seen.json")
 DAEMON = AUTOMATION.child("daemon.json")
 PAGES = Locator("docs/cairn")
 

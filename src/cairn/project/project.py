@@ -48,6 +48,7 @@ from cairn.project.layout import (
 from cairn.project.options import ProjectOptions
 from cairn.project.record import ProjectRecord
 from cairn.project.refresh import refreshed
+from cairn.project.seen import SeenFiles
 from cairn.project.sources import ImportLedger, Source
 from cairn.project.state import Story, mark_of, marks
 from cairn.project.validate import RecordFinding, validate
@@ -336,6 +337,7 @@ class ProjectMemory:
             story.events,
             emit,
             lambda row: ledger.add(row, self.clock.now()),
+            lambda source: SeenFiles(self._storage, source, self.clock.now),
             capture=self._capture if capture else None,
             writer=self._writer,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cairn.errors import Invalid, Unavailable
@@ -19,10 +19,14 @@ from cairn.seams import Writer
 _PATH = re.compile(
     r"(?<![\w/.:@-])((?:[\w.@-]+/){1,8}[\w.@-]+\.[A-Za-z]\w{0,7}|[\w-]+\.(?:py|ts|tsx|js|jsx|go|rs|rb|java|kt|sql|toml|ya?ml|json|md|sh|css|html)|(?:src|lib|app|tests?|docs|packages|apps|cmd)/[\w./-]*[\w-])(?![\w/])"
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'`(\[]?[A-Z0-9`])|\n+")
+# A line, or a sentence of it: to the marks that a blank and a capital follow. Nothing is looked at twice.
+_PART = re.compile(
+    r"\n*+[^.!?\n]*+(?:[.!?]++(?!\s+[\"'`(\[]?[A-Z0-9`])[^.!?\n]*+)*+[.!?]*+",
+)
+_DOT_INSIDE = re.compile(r"\.(?=\w)")
 _FENCE = re.compile(r"(```|~~~).*?(\1|\Z)", re.DOTALL)
 _BULLET = re.compile(r"^(?:[-*+>#]+|\d+[.)])\s+")
-MAX_SENTENCE = 400
+MIN_SENTENCE, MAX_SENTENCE = 12, 400
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -77,27 +81,34 @@ class Collector:
             self._first_prompt = _first_line(text)
         if role == "assistant":
             self._last_reply = text[-4000:]
-        for sentence in _sentences(text[:MAX_SCANNED]):
-            if sentence in self._seen:
+        for part in _parts(text[:MAX_SCANNED]):
+            if part in self._seen or len(part) < MIN_SENTENCE:
                 continue
-            if len(self._seen) < MAX_REMEMBERED:
-                self._seen.add(sentence)
+            if len(self._seen) < MAX_REMEMBERED and len(part) <= MAX_SENTENCE:
+                self._seen.add(part)
+            sentence = _sentence(part)
+            if not MIN_SENTENCE <= len(sentence) <= MAX_SENTENCE:
+                continue
             lowered = sentence.lower()
             for key, (pattern, hints) in _wordings().items():
+                if len(self._found[key]) >= MAX_SIGNALS:
+                    continue
                 # A plain loop: this is the one hot place of an import.
                 for hint in hints:
                     if hint in lowered:
                         break
                 else:
                     continue
-                if len(self._found[key]) < MAX_SIGNALS and pattern.search(sentence):
+                if pattern.search(sentence):
                     self._found[key].setdefault(sentence)
                     break
         if len(self._found["keyPaths"]) < MAX_SIGNALS:
-            for word in text[:MAX_SCANNED].split():
-                if "/" in word or "." in word[1:-1]:
-                    for path in _PATH.findall(word):
-                        self._found["keyPaths"].setdefault(path.removeprefix("./"))
+            for line in text[:MAX_SCANNED].split("\n"):
+                if "/" in line or _DOT_INSIDE.search(line):
+                    for word in line.split():
+                        if "/" in word or "." in word[1:-1]:
+                            for path in _PATH.findall(word):
+                                self._found["keyPaths"].setdefault(path.removeprefix("./"))
 
     def signals(self) -> Signals:
         return Signals.of({key: list(found) for key, found in self._found.items()})
@@ -112,15 +123,16 @@ def _first_line(text: str) -> str:
     return line if len(line) <= 160 else line[:159].rsplit(" ", 1)[0] + "…"
 
 
-def _sentences(text: str) -> Iterator[str]:
+def _parts(text: str) -> Iterable[str]:
+    """`text` cut where a sentence or a line ends; what stands there twice comes once."""
     if "```" in text or "~~~" in text:
         text = _FENCE.sub("\n", text)
-    for part in _SENTENCE.split(text):
-        line = " ".join(part.split())
-        if line and not line[0].isalpha():
-            line = _BULLET.sub("", line)
-        if 12 <= len(line) <= MAX_SENTENCE:
-            yield line
+    return dict.fromkeys(_PART.findall(text))
+
+
+def _sentence(part: str) -> str:
+    line = " ".join(part.split())
+    return _BULLET.sub("", line) if line and not line[0].isalpha() else line
 
 
 def ask(writer: Writer, talk: str) -> tuple[str, Signals] | None:
