@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cairn.language import tongues
 from cairn.language.near import NearSets, jaccard
 from cairn.language.words import MAX_TOKEN, query_terms, stem, tokens, word_set
 
@@ -135,3 +136,13 @@ def test_near_sets_are_found_as_if_each_was_compared(sets, threshold):
     for asked in sets:
         everywhere = {n: score for n, one in held.items() if (score := jaccard(asked, one)) >= threshold}
         assert dict(known.near(asked, threshold)) == everywhere
+
+
+@pytest.mark.parametrize(
+    "text", ["On MONDAY", "Twice", "ЗАВТРА", "明天见", "Mañana!", "İ 2019", "nothing of it", "Mayor"]
+)
+def test_a_text_in_small_letters_is_matched_as_it_was_written(text):
+    """The quick patterns of the index find what the patterns for any case find, in every language."""
+    for name in ("times", "numbers"):
+        quick, any_case = tongues.every_small_pattern("words", name), tongues.every_pattern("words", name)
+        assert bool(quick.search(text.lower())) == bool(any_case.search(text)), name

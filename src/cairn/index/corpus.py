@@ -8,7 +8,6 @@ a deeper search without it would have found.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,23 +55,23 @@ MACHINE_ROLES = frozenset({"assistant", "tool", "system"})
 _ASKS = re.compile(r"[?？]\s*(?:\[[^\]]*\]\s*)*$")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
 _STATED_WORDS = 4
-
-
-@functools.cache
-def _numbers() -> re.Pattern[str]:
-    return re.compile(rf"\d|{tongues.every_body('words', 'numbers')}", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 
 
 def text_flags(text: str, fields: Mapping[str, Any] | None = None, *, hidden: bool = False) -> int:
     """The `flags` of a row with this text and these fields; `hidden` marks deprecated, archived and expired ones."""
-    asks, said = _ASKS.search(text), fields or {}
+    asks, said, small = _ASKS.search(text), fields or {}, text.lower()
     return (
         (QUESTION if asks else 0)
         | (ONLY_ASKS if asks and not _states(text) else 0)
         | (MACHINE if said.get("role") in MACHINE_ROLES else 0)
         | (ENDED if said.get("superseded_by") else 0)
-        | (TIME_WORDS if tongues.every_pattern("words", "times").search(text) else 0)
-        | (NUMBERS if _numbers().search(text) else 0)
+        | (TIME_WORDS if tongues.every_small_pattern("words", "times").search(small) else 0)
+        | (
+            NUMBERS
+            if _DIGIT.search(small) or tongues.every_small_pattern("words", "numbers").search(small)
+            else 0
+        )
         | (HIDDEN if hidden else 0)
     )
 

@@ -21,6 +21,7 @@ DEFAULT = "en"
 _LETTERS = re.compile(r"[^\W\d_]+")
 _KEPT = 400
 _BLANK = re.compile(" [?*+]?")
+_ESCAPED = re.compile(r"\\.")
 _FIXED = re.compile(r"(\[[^\]]*\]|\(\?<[!=][^)]*\))")
 
 
@@ -139,20 +140,31 @@ def every_value(table: str, name: str) -> tuple[str, ...]:
 @functools.cache
 def every_body(table: str, name: str) -> str:
     """The patterns that any language has under a name of a table, as one body for a pattern, held to whole words."""
-    bodies = []
+    apart: list[str] = []
+    running: list[str] = []
     for tongue in known().values():
         said = tongue.table(table).get(name)
         if said:
-            bodies.append(
-                rf"(?<!\w)(?:{widened(said)})(?!\w)" if tongue.has_blanks else f"(?:{widened(said)})"
-            )
-    return "|".join(bodies) or "(?!)"
+            (apart if tongue.has_blanks else running).append(widened(said))
+    whole = [rf"(?<!\w)(?:{'|'.join(apart)})(?!\w)"] if apart else []
+    return "|".join([*whole, *(f"(?:{one})" for one in running)]) or "(?!)"
 
 
 @functools.cache
 def every_pattern(table: str, name: str) -> re.Pattern[str]:
     """What any language has under a name of a table, as one pattern."""
     return re.compile(every_body(table, name), re.IGNORECASE)
+
+
+@functools.cache
+def every_small_pattern(table: str, name: str) -> re.Pattern[str]:
+    """`every_pattern` for a text that is in small letters already: several times faster, as no letter has two forms.
+
+    Where a language writes capitals of its own into a pattern, both forms are looked for all the same.
+    """
+    body = every_body(table, name)
+    has_capitals = any(letter.isupper() for letter in _ESCAPED.sub("", body))
+    return re.compile(body, re.IGNORECASE if has_capitals else 0)
 
 
 def compiled(
