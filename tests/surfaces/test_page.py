@@ -365,10 +365,11 @@ def test_documents_are_taken_in_and_folders_followed(owner, server, root):
 
 
 def test_what_is_coming_up_shows_when_it_is_due(root):
-    """The day a plan is for, not the day it was made; every template can be read before anybody looks."""
+    """The day a plan is for, not the day it was made; every template can be read."""
     with Memory(load(root, embedding__provider="none"), background=False) as memory:
         pages = WebPages(SimpleNamespace(memory=memory), Visitors(root), lambda _: 500, lambda: False)
         pages.prepare()
+        pages._load_more()
         plan = {"id": "alice_fs_1", "title": "Pay the harbour", "starts": "2026-11-01", "ends": "2026-12-04"}
         parts = pages._templates.get_template("parts.html").module
         assert "2026-12-03" in parts.coming(Desk(memory, OPEN), [{**plan, "due": "2026-12-03"}])

@@ -52,6 +52,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+_FIRST_VIEW = ("parts.html", "base.html", "home.html")
 _LOOK_SECONDS = 0.5
 _QUIET_SECONDS = 15.0
 
@@ -144,7 +145,7 @@ class WebPages:
             return self._page(request, template, shown, desk)
 
         answer: Response = await self.memory.pools.run(work, writes=False)
-        self._expect_a_search()
+        self._expect_more()
         return answer
 
     async def _act(self, request: Request, name: str, visit: Visit | None, grant: Grant) -> Response:
@@ -245,19 +246,21 @@ class WebPages:
         return made
 
     def prepare(self) -> None:
-        """Do what the first visitor would wait for: read the templates.
+        """Do what the first visitor would wait for: read the templates of the first view.
 
-        What a search needs is loaded beside the first view (`_expect_a_search`): most servers are never looked at.
+        The others, and what a search needs, are loaded beside that view (`_expect_more`): most servers are never looked at.
         """
-        for name in self._templates.list_templates():
+        for name in _FIRST_VIEW:
             self._templates.get_template(name)
 
-    def _expect_a_search(self) -> None:
-        """Load the embedding model, if there is one, while the first view is read."""
+    def _expect_more(self) -> None:
+        """Read the other templates, and load the embedding model if there is one, while the first view is read."""
         if self._loading is None:
-            self._loading = asyncio.create_task(self.memory.pools.run(self._load_model, writes=False))
+            self._loading = asyncio.create_task(self.memory.pools.run(self._load_more, writes=False))
 
-    def _load_model(self) -> None:
+    def _load_more(self) -> None:
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
         with contextlib.suppress(CairnError):  # whoever searches is told
             embedder = self.memory.memory.parts.embedder()
             if embedder is not None:
