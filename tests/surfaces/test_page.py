@@ -268,6 +268,23 @@ def test_what_contradicts_is_reviewed(owner):
     assert "says otherwise than another" not in owner.get("/view/review")[1]
 
 
+def test_what_contradicts_is_told_before_it_is_indexed(tmp_path, monkeypatch):
+    """The other memory is shown from its note, as its row would show it: who looks at once misses nothing."""
+    settings = load(tmp_path / "root", embedding__provider="none", strategies__enabled=False)
+    with Memory(settings, background=False) as memory:
+        told = [
+            memory.remember(f"The harbour office {what}.")
+            for what in ("opens at nine", "does not open at nine")
+        ]
+        ids = [one.memory["id"] for one in told]
+        with monkeypatch.context() as behind:
+            behind.setattr(memory.parts.index, "find", lambda *_args: [])
+            told = memory.linked(ids[1])["contradicts"]
+        row = next(one for one in memory.timeline()["entries"] if one["id"] == ids[0])
+    assert [one["id"] for one in told] == [ids[0]]
+    assert told == [row]
+
+
 def test_a_timeline_of_many_is_one(tmp_path):
     """Entries of several owners come as one list, newest first, page by page without a gap or a double."""
     with Memory(

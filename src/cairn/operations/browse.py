@@ -21,14 +21,13 @@ from cairn.operations.answers import browse as answers
 from cairn.operations.fields import MAX_TEXT, AnyScope, AppId, Explain, Owner, ProjectId
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.operations.talk import LimitedTo
-from cairn.types import Scope, Space
+from cairn.types import Hit, Scope, Space
 
 if TYPE_CHECKING:
     from cairn.governed.records import Record
     from cairn.index.corpus import Row
     from cairn.index.rows import Pages
     from cairn.parts import Parts
-    from cairn.types import Hit
 
 log = logging.getLogger("cairn")
 
@@ -257,8 +256,7 @@ class Browse(Room):
             links[relation] = [card(row, self.settings.zone) for row in rows if row.entry_id != name]
         if shown["kind"] == "memory":
             opposed = parts.keeper.opposed(scope, shown["id"])
-            rows = pages.find(scope, [one.entry_id for one in opposed]) if opposed else []
-            links["contradicts"] = [card(row, self.settings.zone) for row in rows]
+            links["contradicts"] = [card(_as_hit(one), self.settings.zone) for one in opposed]
         return links
 
     @operation(http="GET /connections", answers=answers.ConnectionsData, allow=rules.seen)
@@ -493,6 +491,21 @@ def card(found: Row | Hit, zone: Any) -> dict[str, Any]:
         "origin": str(fields.get("origin") or ""),
         "path": found.path,
     }
+
+
+def _as_hit(memory: Record) -> Hit:
+    """A memory as its note has it: one that was just kept may have no row yet."""
+    made = memory.created_at
+    return Hit(
+        kind="memory",
+        scope=memory.scope,
+        entry_id=memory.entry_id,
+        path=memory.locator.key,
+        score=1.0,
+        timestamp=made and datetime.fromtimestamp(round(made.timestamp() * 1000) / 1000, UTC),
+        text=memory.content,
+        fields={**memory.inline(), **memory.sections()},
+    )
 
 
 _MAIN = ("Content", "Fact", "Foresight", "KeyInsight", "Approach", "body")
