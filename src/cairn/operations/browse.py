@@ -197,13 +197,12 @@ class Browse(Room):
         found: list[dict[str, Any]] = []
         notes = list(left)
         with parts.foreground():
-            held, among = parts.searcher.held(query, scopes), parts.searcher.size(scopes)
+            shared = parts.searcher.together(query, scopes)
             for one in scopes:
                 request = SearchRequest(
                     query,
                     scope=one,
-                    held=held,
-                    among=among,
+                    **shared,
                     top_k=limit,
                     evidence=3,
                     filters=asked,

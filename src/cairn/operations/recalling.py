@@ -114,7 +114,7 @@ def recall(
     requests = list(_requests(asked, spaces, person, agent_id, mission_id, shared=shared))
     with parts.foreground():
         scopes = [checked(one, parts.settings)[0] for one in requests]
-        held, among = parts.searcher.held(query, scopes), parts.searcher.size(scopes)
+        common = parts.searcher.together(query, scopes)
         for request, scope in zip(requests, scopes, strict=True):
             if (
                 freshness is not None
@@ -122,14 +122,14 @@ def recall(
                 and not parts.searcher.has_rows(scope)
             ):
                 continue  # most people have no mission, no documents and no cases of this agent
-            result = at_home(parts, parts.searcher.search(replace(request, held=held, among=among)))
+            result = at_home(parts, parts.searcher.search(replace(request, **common)))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
             found += [one for one in _items(result) if open_talk or not _repeats(one, query)]
     if project is not None and not filters:
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
-            found.append(replace(item, score=max(least, fit_by_words(query, item.text, held))))
+            found.append(replace(item, score=max(least, fit_by_words(query, item.text, common["held"]))))
     return _told(found, token_budget, parts.settings.zone, freshness, notes)
 
 
@@ -216,6 +216,7 @@ def _requests(
 def _items(result: SearchResult) -> Iterator[RecalledItem]:
     """The hits and verbatim messages of one answer; what no person has vouched for is left out."""
     space = result.space
+    told = {fact.entry_id: fact.score for hit in result.episodes for fact in hit.facts}
     for hit in result.hits:
         if hit.kind == "memory" and not _is_vouched_for(hit):
             continue
@@ -223,10 +224,18 @@ def _items(result: SearchResult) -> Iterator[RecalledItem]:
             where = f"{hit.fields['topic_path']}, {hit.path}:{hit.fields['line']}"
             yield RecalledItem(passage_text(hit.text), hit.kind, hit.score, where, hit.id, None, space)
             continue
-        yield RecalledItem(_words(hit), hit.kind, hit.score, hit.kind, hit.id, hit.timestamp, space)
+        # What is told of an episode are its facts; how well it answers by what else was said in it is not theirs.
+        score = max((_standing(fact, told) for fact in hit.facts), default=hit.score)
+        yield RecalledItem(_words(hit), hit.kind, score, hit.kind, hit.id, hit.timestamp, space)
     for said in (*(result.evidence or ()), *result.unflushed):
         source = "said just now in" if said.unflushed else "said in"
         yield RecalledItem(_said(said), "message", said.score, source, said.session_id, said.timestamp, space)
+
+
+def _standing(fact: Hit, told: Mapping[str, float]) -> float:
+    """A fact's score; one that is over stands right behind what ended it, where that is told as well."""
+    newer = told.get(str(fact.fields.get("superseded_by", "")))
+    return fact.score if newer is None else min(fact.score, newer - 1e-6)
 
 
 def _repeats(item: RecalledItem, query: str) -> bool:

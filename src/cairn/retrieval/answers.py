@@ -38,9 +38,9 @@ class SearchRequest:
     `evidence` asks for that many verbatim messages, `token_budget` bounds the words of the whole answer, and
     `for_injection` returns only what is surely about the question. A caller `limited_to` some owners sees what is
     not flushed yet only of sessions that hold nobody else's words. Hits count as uses of their memories with `is_use`.
-    `held` says in how many rows each word is where several scopes are asked at once (`Searcher.held`): what is rare in
-    a small scope may be common in all of them together; `among` is how much they hold together (`Searcher.size`). What
-    those in `unheard` say in a stretch of talk that is not cut
+    Where several scopes are asked at once (`Searcher.together`), `held` says in how many rows each word is, since what is
+    rare in a small scope may be common in all of them together, `among` how much they hold together, and `people` who
+    speaks in them: a name is no word of what is asked. What those in `unheard` say in a stretch of talk that is not cut
     yet is left out.
     """
 
@@ -71,6 +71,7 @@ class SearchRequest:
     kinds: Sequence[str] = ()
     held: Mapping[str, int] | None = None
     among: int | None = None
+    people: tuple[tuple[str, str | None], ...] = ()
     unheard: Collection[str] = ()
 
 

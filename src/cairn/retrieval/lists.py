@@ -153,7 +153,7 @@ class Lists:
             self.asked.request.for_injection or self.asked.request.explain
         ):
             return
-        pieces = self.asked.pieces.get(self.asked.question.text)
+        pieces = self.asked.pieces.get(self.asked.question.voiced)
         if pieces is not None and len(at):
             self._late(at, pieces)
 
@@ -180,7 +180,7 @@ class Lists:
 
         ranked = self._ranked(talk.episodes, scores, self.asked.count, touched=touched, fits=fits)
         hits = self._excerpts(talk, messages, self._hits(ranked[: self.asked.count], parts))
-        return tuple(self._with_facts(hits))
+        return tuple(_current_first(self._with_facts(hits)))
 
     def _excerpts(
         self, talk: rank.TalkOrder, messages: np.ndarray, hits: Sequence[tuple[int, Hit]]
@@ -251,14 +251,16 @@ class Lists:
                 mine.append(int(place))
         picked = np.array([place for mine in chosen.values() for place in mine], np.int64)
         shares = {name: part[picked] for name, part in parts.items()}
-        found = dict(self._hits(self._ranked(facts[picked], scores[picked], len(picked)), shares))
-        out = []
-        for position, hit in hits:
-            mine = chosen.get(int(corpus.cell[position]), [])
-            out.append(
-                replace(hit, facts=tuple(found[int(facts[p])] for p in mine if int(facts[p]) in found))
+        # Each is judged by itself: what is told of an episode is the fact that answers, not the mean of several.
+        ranked = sorted(self._ranked(facts[picked], scores[picked], len(picked)), key=lambda one: -one.score)
+        found = self._hits(ranked, shares)
+        return [
+            replace(
+                hit,
+                facts=tuple(fact for at, fact in found if corpus.cell[at] == corpus.cell[position]),
             )
-        return out
+            for position, hit in hits
+        ]
 
     def entries(self, kind: str) -> tuple[Hit, ...]:
         import numpy as np
@@ -540,6 +542,18 @@ class Lists:
                 )
             )
         return tuple(out)
+
+
+def _current_first(hits: Sequence[Hit]) -> list[Hit]:
+    """Episodes with one that is there for a fact that is over behind the one that ended it, scores in their new order."""
+    order = list(hits)
+    for hit in hits:
+        by = hit.facts[0].fields.get("superseded_by") if hit.facts else None
+        newer = next((one for one in order if any(by == fact.entry_id for fact in one.facts)), hit)
+        if order.index(newer) > order.index(hit):
+            order.remove(hit)
+            order.insert(order.index(newer) + 1, hit)
+    return [replace(hit, score=shown.score) for hit, shown in zip(order, hits, strict=True)]
 
 
 def _passage(row: Row, part: Row) -> tuple[str, tuple[int, int, int] | None]:

@@ -133,7 +133,8 @@ class Questions:
         about = index.about(scope)
         now = self._clock.now()
         limit = self._settings.search.max_query_terms
-        question = rank.read_question(request.query, about, now=now, zone=self._settings.zone)
+        people = request.people if scope.track != KNOWLEDGE else ()
+        question = rank.read_question(request.query, about, now=now, zone=self._settings.zone, people=people)
         pieces: dict[str, TokenVectors] = {}
         meant = self._meant(about, question, notes, pieces, method) if method != "keyword" else _Meant()
         # By meaning alone, how well a row fits is asked by those alone who let it decide or are told it.
@@ -261,7 +262,11 @@ class Questions:
             sure = min(1.0, max(0.0, (grasp() - _UNSURE) / (_SURE - _UNSURE)))
             return sure if _speaks_it(embedder, question.text) else sure * _ANOTHER_LANGUAGE
 
-        return _Meant(plain, None if question.voiced == question.text else voiced, trust)
+        if question.voiced == question.text:
+            return _Meant(plain, None, trust)
+        # Most entries bear a name, and by the name alone all of a person's are near: it counts for half.
+        both = plain + voiced
+        return _Meant(both / max(1e-6, float((both @ both) ** 0.5)), voiced, trust)
 
     def _embedded(
         self, embedder: Embedder, texts: Sequence[str], pieces: dict[str, TokenVectors]

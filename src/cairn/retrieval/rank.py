@@ -138,12 +138,23 @@ class Legs:
     words: np.ndarray | None = None
 
 
-def read_question(query: str, about: About, *, now: datetime, zone: tzinfo = UTC) -> Question:
-    """Read `query` against the senders and times of a scope."""
+def read_question(
+    query: str,
+    about: About,
+    *,
+    now: datetime,
+    zone: tzinfo = UTC,
+    people: tuple[tuple[str, str | None], ...] = (),
+) -> Question:
+    """Read `query` against the senders and times of a scope; where nobody speaks in it, against `people`."""
     senders = _named_senders(about)
     names = spoken_names(tuple((s.id, s.name) for s in about.senders)) if senders else ()
-    voiced = question_text(query, names) if names else query
     author, is_named, without = -1, False, set[str]()
+    if not about.senders and people:
+        names = spoken_names(people)
+        is_named = names_any(query, names)
+        without = {token for name in names for token in words.tokens(name)}
+    voiced = question_text(query, names) if names else query
     if senders:
         asked = [i for i, forms in senders.items() if names_any(query, forms)]
         is_named = bool(asked)
@@ -365,7 +376,8 @@ def message_scores(
     if talk.is_mixed:
         parts["person"] = WEIGHTS["person"] * (1 - people) * (~talk.machine).astype(np.float32)
     if legs.words is not None:
-        parts["sole"] = WEIGHTS["sole"] * legs.words[talk.at]
+        # Who only asks for a thing has its name to themself, too, and not the answer.
+        parts["sole"] = WEIGHTS["sole"] * legs.words[talk.at] * (1 - 0.7 * people * talk.only_asks)
     if question.wants_time:
         parts["time"] = WEIGHTS["time"] * talk.time
     if question.wants_number:

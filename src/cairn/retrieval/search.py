@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SearchRequest", "SearchResult", "Searcher"]
 
+# So many who speak are told by their names; among more, a name is a word like others.
+_MOST_PEOPLE = 32
 _ARRAYS = {
     "episode": "episodes",
     "agent_case": "agent_cases",
@@ -132,26 +134,24 @@ class Searcher:
             self._on_hits(scope, result.memories)
         return result
 
-    def held(self, query: str, scopes: Iterable[Scope]) -> dict[str, int]:
-        """How many rows of `scopes` hold each word of a question: for requests whose answers are put together."""
-        terms = words.query_terms(query, limit=rank.MAX_TERMS)
-        total: Counter[str] = Counter()
-        for scope in scopes:
-            # A scope whose index moves away meanwhile is counted by whoever asks it next.
-            with contextlib.suppress(Moved):
-                total.update(self._index(scope).frequencies(scope, terms))
-        return total
-
-    def size(self, scopes: Iterable[Scope]) -> int:
-        """How large the memory of `scopes` is, together: their lists are compared, so each is judged by the size of all.
+    def together(self, query: str, scopes: Iterable[Scope]) -> dict[str, Any]:
+        """What requests share whose answers are put together, as fields of theirs: `held`, `among` and `people`.
 
         Documents are no memory of anybody's; they are judged by their own number.
         """
-        total = 0
-        for scope in (one for one in scopes if one.track != KNOWLEDGE):
+        terms = words.query_terms(query, limit=rank.MAX_TERMS)
+        held: Counter[str] = Counter()
+        among = 0
+        people: dict[tuple[str, str | None], None] = {}
+        for scope in scopes:
+            # A scope whose index moves away meanwhile is counted by whoever asks it next.
             with contextlib.suppress(Moved):
-                total += size_of(self._index(scope).about(scope))
-        return total
+                index = self._index(scope)
+                about = index.about(scope)
+                held.update(index.frequencies(scope, terms))
+                among += size_of(about) if scope.track != KNOWLEDGE else 0
+                people.update(dict.fromkeys((one.id, one.name) for one in about.senders))
+        return {"held": held, "among": among, "people": tuple(people) if len(people) <= _MOST_PEOPLE else ()}
 
     def has_rows(self, scope: Scope) -> bool:
         """Whether there is anything to ask in a scope, as far as the index knows."""

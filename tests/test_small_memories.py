@@ -1,0 +1,92 @@
+"""What comes first in a memory of a handful of texts: what is about the question, not what shares a name with it."""
+
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import cairn
+from cairn import config
+from cairn.engines import minilm
+
+BEGAN = datetime(2025, 11, 3, 9, tzinfo=UTC)
+MEMORIES = tomllib.loads((Path(__file__).parent / "small_memories.toml").read_text(encoding="utf-8"))[
+    "memory"
+]
+
+
+def write_notes(folder: Path, owner: str, texts: list[str]) -> None:
+    """Episodes as a person would leave them in a file."""
+    day = BEGAN.date()
+    folder.mkdir(parents=True)
+    entries = [
+        f"<!-- entry:ep_{day:%Y%m%d}_{n:08d} -->\n## ep_{day:%Y%m%d}_{n:08d}\n\n**owner_id**: {owner}\n"
+        f"**timestamp**: {day}T10:{n:02d}:00+00:00\n\n### Content\n{text}\n<!-- /entry:ep_{day:%Y%m%d}_{n:08d} -->\n"
+        for n, text in enumerate(texts, 1)
+    ]
+    head = (
+        f"---\nid: episode_log_{owner}_{day}\ntype: episode_daily\nschema_version: 1\nuser_id: {owner}\n"
+        f"track: user\ndate: '{day}'\nentry_count: {len(texts)}\n---\n"
+    )
+    (folder / f"episode-{day}.md").write_text(head + "".join(entries), encoding="utf-8")
+
+
+def fill(memory, root: Path, project: str, one: dict) -> None:
+    if "notes" in one:
+        write_notes(
+            root / "default_app" / project / "users" / one["owner"] / "episodes", one["owner"], one["notes"]
+        )
+    for text in one.get("remembered", ()):
+        memory.remember(text, project_id=project)
+    said = one.get("said", [])
+    for number, talk in enumerate([[each] for each in said] if one.get("by_day") else [said] if said else []):
+        began = int((BEGAN + timedelta(days=30 * number)).timestamp() * 1000)
+        messages = [
+            {
+                "sender_id": who,
+                "sender_name": who.title(),
+                "role": "assistant" if who == "assistant" else "user",
+                "timestamp": began + 30_000 * place,
+                "content": text,
+            }
+            for place, (who, text) in enumerate(talk)
+        ]
+        memory.add(f"{project}-{number}", messages, project_id=project)
+        if not one.get("is_open"):
+            memory.flush(f"{project}-{number}", project_id=project)
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
+    """All of them in one root, each in a project of its own, with facts and vectors."""
+    if minilm.installed(config.models_dir()) is None:
+        pytest.skip("the local model is not installed: run `make setup`")
+    root = tmp_path_factory.mktemp("small") / "root"
+    with cairn.open_blocking(root, background=False) as opened:
+        for number, one in enumerate(MEMORIES):
+            fill(opened, root, f"p{number}", one)
+        opened.trigger("extract_atomic_facts")
+        yield opened
+
+
+@pytest.mark.parametrize("number", range(len(MEMORIES)), ids=[one["name"] for one in MEMORIES])
+def test_what_is_about_the_question_comes_first(memory, number):
+    """Where something is remembered or written by hand, first of all that is recalled; else of what was said."""
+    one, project = MEMORIES[number], f"p{number}"
+    wrong = []
+    for question, wanted in one["asked"]:
+        asked = {"user_id": one["owner"], "project_id": project}
+        if {"notes", "remembered", "is_recalled"} & one.keys():
+            lists = [[item.text for item in memory.recall(question, **asked).items]]
+        else:
+            found = memory.search(question, **asked, evidence=5, top_k=5, consistency="strong")
+            lists = [[item.text for item in found.evidence or ()]]
+            if one.get("by_day"):
+                lists.append([str(hit.fields["Content"]) for hit in found.episodes])
+        wrong += [
+            (question, texts[:2])
+            for texts in lists
+            if not texts or wanted.casefold() not in texts[0].casefold()
+        ]
+    assert not wrong
