@@ -173,7 +173,7 @@ def _apart(work: Callable[[Path, int], dict[str, Any]], folder: Path, size: int)
         return pool.submit(work, folder, size).result()
 
 
-def _opened(folder: Path, size: int) -> tuple[SqliteIndex, Embedder, config.Settings]:
+def opened(folder: Path, size: int) -> tuple[SqliteIndex, Embedder, config.Settings]:
     settings = config.load(folder, environ={})
     embedder = choose(settings) or HashingEmbedder(384)
     index = SqliteIndex(folder / ".index", memory_rows=max(settings.index.memory_rows, size))
@@ -183,7 +183,7 @@ def _opened(folder: Path, size: int) -> tuple[SqliteIndex, Embedder, config.Sett
 
 def filled(folder: Path, size: int) -> dict[str, Any]:
     """An index of `size` rows with their vectors, and the tables of LanceDB beside it."""
-    index, embedder, _ = _opened(folder, size)
+    index, embedder, _ = opened(folder, size)
     talk = Talk()
     spent, used, said = 0.0, 0.0, 0
     for start in range(0, size, BATCH):
@@ -207,7 +207,7 @@ def filled(folder: Path, size: int) -> dict[str, Any]:
 
 def folded(folder: Path, size: int) -> dict[str, Any]:
     """The tables of LanceDB beside the rows that are there."""
-    index, _, _ = _opened(folder, size)
+    index, _, _ = opened(folder, size)
     tables = LanceTables(folder / ".index")
     tables.load(wait=True)
     began, busy = time.perf_counter(), time.process_time()
@@ -223,13 +223,13 @@ def folded(folder: Path, size: int) -> dict[str, Any]:
 
 def rows_in(folder: Path, size: int) -> dict[str, Any]:
     """How many rows an index has."""
-    index, _, _ = _opened(folder, size)
+    index, _, _ = opened(folder, size)
     rows = sum(sum(kinds.values()) for _, kinds in index.scopes())
     index.close()
     return {"rows": rows}
 
 
-def _questions(
+def questions(
     index: SearchIndex, rows: SqliteIndex, settings: config.Settings, embedder: Embedder
 ) -> Callable[..., Callable[[str], object]]:
     searcher = Searcher(
@@ -245,9 +245,9 @@ def _questions(
 
 
 def from_memory(folder: Path, size: int) -> dict[str, Any]:
-    index, embedder, settings = _opened(folder, size)
+    index, embedder, settings = opened(folder, size)
     talk = Talk()
-    ask = _questions(index, index, settings, embedder)
+    ask = questions(index, index, settings, embedder)
 
     def queries() -> list[str]:
         return talk.questions(QUERIES)
@@ -279,11 +279,11 @@ def from_memory(folder: Path, size: int) -> dict[str, Any]:
 
 
 def from_lancedb(folder: Path, size: int) -> dict[str, Any]:
-    index, embedder, settings = _opened(folder, size)
+    index, embedder, settings = opened(folder, size)
     tables = LanceTables(folder / ".index")
     talk = Talk()
     large = LargeIndex(index, tables)
-    ask = _questions(large, index, settings, embedder)
+    ask = questions(large, index, settings, embedder)
 
     def queries() -> list[str]:
         return talk.questions(QUERIES)

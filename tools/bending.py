@@ -2,11 +2,12 @@
 
     python -m tools.bending
 
-Every message is an `add` (one commit), a share of them ends in a flush (an episode: reads and writes of the store), and each
-makes three rows, which every machine indexes. Each engine is a queue with so many places and a time for each piece of work,
-measured by `python -m tools.cluster_speed` and `python -m benchmarks indexing` and named below; calls arrive at random (the same each
-run). What is told is the load at which the 95th in a hundred of the waits at an engine grows beyond a second, and which
-engine that is.
+Every message is an `add` at one server (one commit), costs every other server a little (it hears of it, and indexes it when
+somebody asks there), gets its vectors once, and is followed by a search; a share of them ends in a flush (an episode: reads and
+writes of the store), and edits by other tools are looked for in pages of the store. Each engine is a queue with so many places
+and a time for each piece of work, measured by `python -m tools.cluster_speed` and named below; calls arrive at random (the
+same each run). What is told is the load at which one wait in twenty at an engine grows beyond a second, and which
+engine that is; beside it, the same were every server to make all vectors, as before they were shared.
 """
 
 from __future__ import annotations
@@ -15,16 +16,15 @@ import heapq
 import random
 from dataclasses import dataclass
 
-# Processor time of the servers for one add and one search (docs/scale.md, two servers), of one row in the index, in seconds.
-ADD, SEARCH, ROW = 0.0066, 0.0070, 1 / 2500
-COMMIT = 0.0019  # a bare INSERT and its commit on an idle disk; PostgreSQL commits those that come together at once
+# Processor time in seconds (docs/scale.md): an add and a search at their server, an add at each other server, vectors.
+ADD, SEARCH, ELSEWHERE, VECTORS = 0.0040, 0.0060, 0.0005, 0.0200
+COMMIT = 0.0009  # a bare INSERT and its commit; PostgreSQL commits those that come together at once
 COMMITTERS = 16
 STORE, STORE_PLACES = (
     0.0025,
     64,
 )  # one PUT of a note (SeaweedFS on this machine), and how many a store takes at once
-ROWS_PER_MESSAGE, FLUSH_SHARE, STORE_CALLS = 3, 0.1, 6
-SEARCHES_PER_MESSAGE = 1.0
+FLUSH_SHARE, STORE_CALLS = 0.1, 6
 SECONDS, BEARABLE = 20.0, 1.0
 
 
@@ -52,34 +52,33 @@ class Engine:
         return ordered[int(len(ordered) * 0.95)] if ordered else 0.0
 
 
-def run(messages: float, servers: int, *, shared_rows: bool) -> dict[str, float]:
+def run(messages: float, servers: int, *, shared: bool) -> dict[str, float]:
     """The waits at each engine with so many messages a second, on servers of two cores.
 
-    With `shared_rows` each row is indexed by one server; as it is, by each of them.
+    With `shared`, a vector is made by one server for all; else by each of them.
     """
     chance = random.Random(1)
     cores = Engine("servers", 2 * servers)
-    indexing = Engine("indexing on each server", 1)
     database, store = Engine("PostgreSQL", COMMITTERS), Engine("store", STORE_PLACES)
-    at, row = 0.0, ROW / servers if shared_rows else ROW
+    others = (servers - 1) * ELSEWHERE + VECTORS * (1 if shared else servers)
+    at = 0.0
     while at < SECONDS:
         at += chance.expovariate(messages)
         done = database.take(cores.take(at, ADD), COMMIT)
-        indexing.take(done, row * ROWS_PER_MESSAGE)
+        cores.take(done, others)
         if chance.random() < FLUSH_SHARE:
             for _ in range(STORE_CALLS):
                 done = store.take(done, STORE)
-        for _ in range(int(SEARCHES_PER_MESSAGE)):
-            cores.take(at, SEARCH)
-    return {one.name: one.worst() for one in (cores, indexing, database, store)}
+        cores.take(at, SEARCH)
+    return {one.name: one.worst() for one in (cores, database, store)}
 
 
-def bends_at(servers: int, *, shared_rows: bool) -> tuple[float, str]:
+def bends_at(servers: int, *, shared: bool) -> tuple[float, str]:
     """The load that is too much, to within a twentieth, and the engine that gives way first."""
     load, first = 10.0, ""
     while not first:
         load *= 1.05
-        waits = run(load, servers, shared_rows=shared_rows)
+        waits = run(load, servers, shared=shared)
         name = max(waits, key=lambda one: waits[one])
         first = name if waits[name] > BEARABLE else ""
     return load, first
@@ -87,11 +86,11 @@ def bends_at(servers: int, *, shared_rows: bool) -> tuple[float, str]:
 
 def main() -> None:
     """Print a table for a few numbers of servers."""
-    print("| servers | every server indexes all rows | each row is indexed once |\n|---|---|---|")
-    for servers in (1, 2, 4, 8, 16, 32):
+    print("| servers | every server makes all vectors | a vector is made once |\n|---|---|---|")
+    for servers in (1, 2, 4, 8, 16, 32, 64):
         cells = []
         for shared in (False, True):
-            load, first = bends_at(servers, shared_rows=shared)
+            load, first = bends_at(servers, shared=shared)
             cells.append(f"{load:,.0f} messages/s: {first}")
         print(f"| {servers} | {' | '.join(cells)} |")
 

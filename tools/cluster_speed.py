@@ -1,12 +1,16 @@
-"""What many machines cost, beside one, in one run: `python -m tools.cluster_speed`.
+"""What many machines cost, beside one, in one run: `python -m tools.cluster_speed [durable] [rates] [found] [search]`.
 
-A bare INSERT and commit, an `add` on PostgreSQL and one on a folder are timed in turn, so that a busy machine is busy for
-all of them. Then clients add and search through one server and through two, with the processor time of the servers; and one
-server is asked until it finds what the other was told.
+durable  a bare INSERT and commit, an `add` on PostgreSQL and one on a folder, in turn, so that a busy machine is busy for all
+rates    clients add and search through one server and through two, each call at another server; what is told is the processor
+         time of all servers from the first call until nothing is left to do, so the background is in it. On cores that are
+         free, two servers take 2 * (time with one) / (time with two) times as much as one. `--model` makes vectors, too
+found    one server is asked until it finds what the other was told
+search   hybrid questions to the tables of LanceDB on the disk and in the bucket, in turn, warm: `--rows 100000`
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 import statistics
@@ -15,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,8 @@ ROUNDS = 200
 CLIENTS = 8
 CALLS = 400
 FOUND = 40
+QUIET, IDLE = 4, 0.1  # so many looks in a row at which a server used less than this share of a core
+QUESTIONS = 60
 _numbers = itertools.count()
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -82,22 +89,49 @@ def durable(world: many.Cluster, folder: Path) -> None:
     )
 
 
+def listed(store: many.Store) -> None:
+    """A page of a listing, which is what looking for edits by other tools is made of; and a note written."""
+    import obstore
+    from obstore.store import S3Store
+
+    bucket = S3Store("cairn", prefix="listed", endpoint=store.endpoint, client_options={"allow_http": True})
+    told(
+        "a note of 1 kB written to the store",
+        [milliseconds(lambda n=n: obstore.put(bucket, f"{n:05}.md", b"x" * 1000)) for n in range(1000)],  # type: ignore[misc]
+    )
+    told(
+        "a page of 1,000 objects listed",
+        [milliseconds(lambda: [*obstore.list(bucket, chunk_size=1000)]) for _ in range(20)],
+    )
+
+
 def processor(machine: many.Machine) -> float:
-    """The seconds of processor time that a server has used."""
+    """The seconds of processor time that a server and what it started have used."""
     fields = Path(f"/proc/{machine.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    return sum(map(int, fields[11:15])) / TICKS
 
 
-def rate(machines: list[many.Machine], name: str, what: str, body: Callable[[int, int], object]) -> None:
-    """Calls a second of eight clients through these servers, and what one costs in processor time."""
+def settle(machines: list[many.Machine]) -> float:
+    """Wait until the servers have nothing to do; the processor time they have used by then."""
+    before, quiet = float("-inf"), 0
+    while quiet < QUIET:
+        time.sleep(0.5)
+        used = sum(map(processor, machines))
+        quiet = quiet + 1 if used - before < IDLE * 0.5 * len(machines) else 0
+        before = used
+    return before
+
+
+def rate(machines: list[many.Machine], what: str, body: Callable[[int, int], object]) -> float:
+    """Calls of eight clients, each at the next server; the processor time of one in milliseconds, with what follows it."""
 
     def client(number: int) -> None:
         for n in range(CALLS // CLIENTS):
-            machine = machines[number % len(machines)]
+            machine = machines[(number + n) % len(machines)]
             status, _ = machine.call("POST", f"/api/v1/memory/{what}", body(number, n))
             assert status == 200, status
 
-    before = sum(map(processor, machines))
+    before = settle(machines)
     threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
     begun = time.perf_counter()
     for thread in threads:
@@ -105,11 +139,29 @@ def rate(machines: list[many.Machine], name: str, what: str, body: Callable[[int
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - begun
-    used = sum(map(processor, machines)) - before
+    each = 1000 * (settle(machines) - before) / CALLS
     print(
-        f"{what}, {name}: {CALLS / seconds:.0f} a second, {1000 * used / CALLS:.2f} ms of processor time of the servers "
-        f"each, {100 * used / seconds:.0f} % of a core"
+        f"{what}, servers: {len(machines)}: {CALLS / seconds:.0f} a second, {each:.2f} ms of processor time each"
     )
+    return each
+
+
+def rates(database: many.Database, store: many.Store, folder: Path, *, model: bool) -> None:
+    """One server and two, twice, in turn."""
+    each: dict[tuple[str, int], list[float]] = {}
+    for count in (1, 2, 1, 2):
+        with many.cluster(database, store, folder, 0) as world:
+            world.env["CAIRN_EMBEDDING__PROVIDER"] = "auto" if model else "none"
+            for _ in range(count):
+                world.add()
+            for what, body in (("add", added), ("search", asked)):
+                rate(world.machines, what, body)  # what is needed once is there then
+                each.setdefault((what, count), []).append(rate(world.machines, what, body))
+    for what in ("add", "search"):
+        one, two = (statistics.mean(each[what, count]) for count in (1, 2))
+        print(
+            f"{what}: {one:.2f} ms with one server, {two:.2f} with two: on free cores {2 * one / two:.2f} times as many"
+        )
 
 
 def added(number: int, n: int) -> object:
@@ -147,21 +199,74 @@ def found_elsewhere(one: many.Machine, other: many.Machine) -> None:
     told("found by another server after", times)
 
 
+def search(database: many.Database, store: many.Store, rows: int) -> None:
+    """The tables of one index on the disk and in the bucket, asked the same in turn."""
+    from benchmarks import search as bench
+
+    from cairn.config import StorageSettings
+    from cairn.engines.inmemory import InMemoryLocks
+    from cairn.engines.lance import LanceTables
+    from cairn.engines.large import LargeIndex
+    from cairn.engines.postgres import Postgres, PostgresLocks
+    from cairn.engines.shared_tables import SharedTables
+
+    with tempfile.TemporaryDirectory() as place, ExitStack() as held:
+        folder = Path(place)
+        bench.filled(folder, rows)
+        index, embedder, settings = bench.opened(folder, rows)
+        held.callback(index.close)
+        bucket = StorageSettings("s3", url="s3://cairn/speed", endpoint=store.endpoint, database=database.url)
+        pool = Postgres(database.url, bucket.url, connections=2)
+        locks = PostgresLocks(pool, InMemoryLocks())
+        held.callback(pool.close)
+        held.callback(locks.close)
+        shared = SharedTables(folder / "far", bucket, index, locks)
+        shared.load(wait=True)
+        shared.fold(index)
+        near = LanceTables(folder / ".index")
+        near.load(wait=True)
+        talk = bench.Talk()
+        ask = {
+            name: bench.questions(LargeIndex(index, tables), index, settings, embedder)("hybrid")
+            for name, tables in (("disk", near), ("bucket", shared))
+        }
+        spent: dict[str, list[tuple[float, float]]] = {name: [] for name in ask}
+        for n, question in enumerate(talk.questions(2 * QUESTIONS)):
+            for name, one in ask.items():
+                begun, busy = time.perf_counter(), time.process_time()
+                one(question)
+                if n >= QUESTIONS:
+                    took = time.perf_counter() - begun
+                    spent[name].append((1000 * took, 1000 * (time.process_time() - busy)))
+        for name, times in spent.items():
+            told(f"hybrid, {rows} rows, tables: {name}", [wall for wall, _ in times])
+        near_cpu, far_cpu = (statistics.mean(cpu for _, cpu in times) for times in spent.values())
+        print(
+            f"processor time: disk {near_cpu:.1f} ms, bucket {far_cpu:.1f} ms, {far_cpu / near_cpu:.2f} times as much"
+        )
+
+
 def main() -> int:
-    """Run all of it."""
+    """Run what is asked for; all but `search` without a word."""
+    parser = argparse.ArgumentParser(prog="cluster_speed", description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["durable", "rates", "found"])
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--model", action="store_true")
+    given = parser.parse_args()
     os.environ.update(many.KEYS)
     try:
         with many.engines() as (database, store, folder), tempfile.TemporaryDirectory() as place:
-            with many.cluster(database, store, folder, 0) as world:
-                durable(world, Path(place))
-            with many.cluster(database, store, folder, 2) as world:
-                for name, machines in (
-                    ("one server", world.machines[:1]),
-                    ("two servers", world.machines),
-                ) * 2:
-                    rate(machines, name, "add", added)
-                    rate(machines, name, "search", asked)
-                found_elsewhere(*world.machines)
+            if "durable" in given.parts:
+                with many.cluster(database, store, folder, 0) as world:
+                    durable(world, Path(place))
+                listed(store)
+            if "rates" in given.parts:
+                rates(database, store, folder, model=given.model)
+            if "found" in given.parts:
+                with many.cluster(database, store, folder, 2) as world:
+                    found_elsewhere(*world.machines)
+            if "search" in given.parts:
+                search(database, store, given.rows)
         return 0
     except many.Missing as error:
         print(error)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cairn.strategies.engine import Engine
 
 _log = logging.getLogger("cairn")
+_TURN = 0.9  # of its time: whoever did it last may be first again
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,25 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A chore: what is done every so many seconds in the thread `cairn-chores`, and who waits for it."""
+    """A chore: what is done every so many seconds in the thread `cairn-chores`, and who waits for it.
+
+    What concerns the whole root is done by one of its machines, whose turn it is.
+    """
 
     name: str
     every_seconds: float
     run: Callable[[Parts], object]
     waits: str = "nobody"
+    of_root: bool = False
+
+    def of(self, parts: Parts) -> Chore:
+        """The chore as the daemon runs it."""
+
+        def run() -> None:
+            if not self.of_root or parts.storage.turn(self.name, _TURN * self.every_seconds):
+                self.run(parts)
+
+        return Chore(self.name, self.every_seconds, run)
 
 
 def sweep_due(parts: Parts) -> int:
@@ -139,13 +153,13 @@ WORKERS = (
 )
 CHORES = (
     Task("write episodes that wait", 1.0, lambda parts: parts.capture.retry(), "whoever reads that episode"),
-    Task("close silent sessions", 30.0, lambda parts: parts.capture.close_silent()),
-    Task("sweep memories", 30.0, sweep_due),
-    Task("merge conflict copies", 60.0, _merge_copies, "whoever reads that note"),
-    Task("record edits", 60.0, lambda parts: parts.observer.look_around(), "`log`, which looks itself"),
+    Task("close silent sessions", 30.0, lambda parts: parts.capture.close_silent(), of_root=True),
+    Task("sweep memories", 30.0, sweep_due, of_root=True),
+    Task("merge conflict copies", 60.0, _merge_copies, "whoever reads that note", of_root=True),
+    Task("record edits", 60.0, lambda parts: parts.observer.look_around(), "`log`, which looks itself", True),
     Task("give memory back", 60.0, _give_back),
     Task("note the sizes", 60.0, _note_sizes),
-    Task("archive journals", 120.0, lambda parts: parts.storage.archive()),
+    Task("archive journals", 120.0, lambda parts: parts.storage.archive(), of_root=True),
     Task("sweep temporary files", 6 * 3600.0, _sweep_leftovers),
 )
 
@@ -163,7 +177,7 @@ def start(parts: Parts) -> None:
         follow=parts.folder,
         step_aside=partial(parts.engine.step_aside, QUIET_SECONDS),
         is_busy=parts.engine.is_busy,
-        chores=[Chore(task.name, task.every_seconds, partial(task.run, parts)) for task in CHORES],
+        chores=[task.of(parts) for task in CHORES],
     )
     parts.daemon.start()
     threading.Thread(target=_recover, args=(parts,), name="cairn-recover", daemon=True).start()

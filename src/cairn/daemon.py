@@ -209,9 +209,10 @@ class Daemon:
                     version, moved = self._moved(version)
                     since = time.monotonic() - scanned
                     if since >= self._scan_seconds or (self._scan_now.is_set() and since >= pause):
+                        lost = self._scan_now.is_set()
                         self._scan_now.clear()
                         begun = time.monotonic()
-                        self._indexer.scan()
+                        self._indexer.scan_in_turn(self._scan_seconds, everything=lost)
                         scanned = time.monotonic()
                         # A storm of new folders must not become a storm of scans.
                         pause = min(max(0.2, 5 * (scanned - begun)), self._scan_seconds)

@@ -36,6 +36,7 @@ from cairn.seams import (
     Clock,
     DerivedMaintenance,
     Embedder,
+    Jobs,
     Locator,
     Locks,
     State,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from cairn.engines.lance import Folder, LanceTables
     from cairn.engines.large import Answering
     from cairn.engines.links import LinkedStorage
+    from cairn.engines.postgres import Postgres
     from cairn.engines.rows import SqliteIndex
     from cairn.governed.memories import Keeper
     from cairn.index.corpus import Row, SearchIndex
@@ -349,7 +351,7 @@ class Parts:
         """The tables of LanceDB, one for each kind: on this machine, or in the bucket that several share."""
         from cairn.engines.lance import LanceTables
 
-        if not self.storage.is_shared or not self.settings.storage.database:
+        if self._database() is None:
             return LanceTables(self.index_dir)
         from cairn.engines.postgres import PostgresLocks
         from cairn.engines.shared_tables import SharedTables
@@ -391,7 +393,7 @@ class Parts:
             locks=self.locks,
             queue=self.state,
             index=self.index,
-            embedder=self.embedder,
+            embedder=self._indexing_embedder(),
             zone=self.settings.zone,
             token_vectors=self.settings.index.token_vectors,
             max_entry=self.settings.storage.max_entry_bytes,
@@ -465,7 +467,6 @@ class Parts:
     @Stage
     def engine(self) -> Engine:
         """Runs the strategies."""
-        from cairn.engines.jobs import SqliteJobs
         from cairn.strategies.engine import Engine
 
         made = Engine(
@@ -477,13 +478,44 @@ class Parts:
             settings=self.settings,
             writer=self.writer,
             embedder=self.embedder,
-            jobs=SqliteJobs(self.index_dir),
+            jobs=self._jobs(),
             redact=self.redact,
             keeper=lambda: self.keeper,
             sessions=self.sessions,
         )
         self.closing.callback(made.close)
         return made
+
+    def _database(self) -> Postgres | None:
+        """The database that the machines of this root share; None where there is one machine, or no database."""
+        if not self.storage.is_shared or not self.settings.storage.database:
+            return None
+        from cairn.engines.cluster import ClusterBackend
+
+        assert isinstance(self.storage, ClusterBackend)
+        return self.storage.database
+
+    def _jobs(self) -> Jobs:
+        """The queue of the strategies: this machine's, or that of all machines."""
+        if (database := self._database()) is not None:
+            from cairn.engines.postgres_jobs import PostgresJobs
+
+            return PostgresJobs(database, self.clock)
+        from cairn.engines.jobs import SqliteJobs
+
+        return SqliteJobs(self.index_dir)
+
+    def _indexing_embedder(self) -> Callable[[], Embedder | None]:
+        """Gives what makes the vectors of rows: the embedding model, once for all machines."""
+        if (database := self._database()) is None:
+            return self.embedder
+        from cairn.engines.shared_vectors import SharedVectors
+
+        def give() -> Embedder | None:
+            found = self.embedder()
+            return None if found is None else SharedVectors(found, database)
+
+        return give
 
     # ------------------------------------------------------------ what one part tells another
 

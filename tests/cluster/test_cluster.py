@@ -20,15 +20,19 @@ from tools import cluster as many
 import cairn
 from cairn.engines import postgres
 from cairn.engines.cluster import ClusterBackend
+from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.locks import FileLocks
 from cairn.engines.objects import ObjectBackend
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
+from cairn.engines.postgres_jobs import PostgresJobs
+from cairn.engines.shared_vectors import SharedVectors
 from cairn.errors import Misconfigured, StorageSelectionError, Unavailable
-from cairn.seams import Locator
+from cairn.seams import Locator, SystemClock
 from cairn.strategies import engine as strategies
 from cairn.surfaces.cli import main
-from cairn.testing import JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
-from cairn.testing.suite import run_checks
+from cairn.testing import EMBEDDER_CHECKS, JOBS_CHECKS, JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
+from cairn.testing.suite import in_threads, run_checks
+from cairn.types import Queued, Scope, Space, StrategyAsk
 from tests.cluster import planted
 from tests.surfaces.served import serving
 from tests.surfaces.test_scenario import (
@@ -84,7 +88,7 @@ def bucket(store):
 
 
 def test_the_shipped_suites_pass_over_both_engines(engines, tmp_path):
-    """Storage on objects alone, storage with journals in PostgreSQL, journals, and locks."""
+    """Storage on objects alone, storage with journals in PostgreSQL, journals, locks, and the jobs of the strategies."""
     database, store, _ = engines
     opened = []
 
@@ -101,6 +105,12 @@ def test_the_shipped_suites_pass_over_both_engines(engines, tmp_path):
         return opened[-1]
 
     run_checks(LOCK_CHECKS, locks)
+
+    def jobs():
+        opened.append(PostgresJobs(rows(), SystemClock()))
+        return opened[-1]
+
+    run_checks(JOBS_CHECKS, jobs)
     for one in reversed(opened):
         one.close()
 
@@ -137,6 +147,29 @@ def test_what_one_machine_writes_another_has(engines, options, tmp_path):
         assert not finds(two, "Zaphodine", consistency="strong")
         for key, _, _ in ObjectBackend.scan(one.parts.storage):
             assert "Zaphodine" not in ObjectBackend.read(one.parts.storage, Locator(key)), key
+
+
+def test_machines_take_turns_and_tell_each_other(options, tmp_path):
+    """Open talk is indexed elsewhere once somebody asks there; what one finds edited by an S3 tool, the others hear of."""
+    options |= {"index__scan_seconds": 3600}
+    with (
+        cairn.open_blocking(tmp_path / "one", **options) as one,
+        cairn.open_blocking(tmp_path / "two", **options) as two,
+    ):
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        until(lambda: finds(two, "Zaphodine"))
+        one.flush("s")
+        until(lambda: "Zaphodine" in str(two.get(user_id="alice", memory_type="episode").as_data()))
+        [note] = one.parts.storage.list(Locator(f"{many.SPACE}/users/alice/episodes"))
+        edited = one.parts.storage.read(note).replace("Zaphodine", "Trilliane")
+        ObjectBackend.write(one.parts.storage, note, edited)  # as a tool does, which tells nobody
+        one.parts.indexer.scan_in_turn(0.0)
+        until(lambda: "Trilliane" in str(two.get(user_id="alice", memory_type="episode").as_data()))
+        assert [memory.parts.storage.turn("a chore", 60.0) for memory in (two, one, two)] == [
+            True,
+            False,
+            False,
+        ]
 
 
 def test_a_read_anywhere_sees_a_write_anywhere_or_says_that_it_cannot(engines):
@@ -187,6 +220,92 @@ def test_a_machine_does_what_another_did_not_live_to_do(options, tmp_path, monke
         until(lambda: two.parts.storage.exists(facts))
         [note] = two.parts.storage.list(facts)
         until(lambda: "plumber" in two.parts.storage.read(note))
+
+
+def test_an_owner_is_worked_on_by_one_machine_and_a_late_one_ends_nothing(engines):
+    """Two machines share the owners; the work of one that is gone is another's; what the first ends then is not ended."""
+    database, _, _ = engines
+    shared = Postgres(database.url, f"jobs-{random.randrange(10**9)}")
+    fleeting = PostgresJobs(
+        shared, SystemClock(), lease_seconds=0.001
+    )  # it lapses at once, and is never renewed in time
+    lasting, third = (PostgresJobs(shared, SystemClock()) for _ in range(2))
+
+    def asked(owner, n):
+        return Queued(StrategyAsk("facts", f"{owner}{n}", Scope(Space(), "user", owner)), owner, False, 0.0)
+
+    def claimed(jobs, limit):
+        return jobs.claim(["facts"], limit, now=1.0, far=1e12)
+
+    lasting.enqueue([asked(owner, n) for owner in ("ann", "bob") for n in range(3)], now=1.0)
+    mine = claimed(lasting, 1)
+    other = claimed(third, 9)
+    assert {job.ask.scope.owner for job in (*mine, *other)} == {"ann", "bob"} and len(other) == 3
+    assert {job.ask.scope.owner for job in mine}.isdisjoint(job.ask.scope.owner for job in other)
+    assert third.revive() == 3 and lasting.revive() == 1  # each its own
+    late = claimed(fleeting, 9)
+    until(lambda: lasting.revive() == len(late) == 6)
+    again = claimed(lasting, 9)
+    assert {job.id for job in again} == {job.id for job in late}
+    fleeting.finish([(job.id, "done", "too late", ()) for job in late], now=1.0)
+    assert lasting.counts() == {"facts": {"running": 6}}
+    lasting.finish([(job.id, "done", "", ()) for job in again], now=1.0)
+    assert third.counts() == {"facts": {"done": 6}}
+    for one in (fleeting, lasting, third, shared):
+        one.close()
+
+
+class Counting(HashingEmbedder):
+    """Counts the texts it was given; may fail or hold on at the first."""
+
+    def __init__(self):
+        super().__init__(64)
+        self.texts: list[str] = []
+        self.before = lambda: None
+
+    def embed(self, texts):
+        self.before()
+        self.texts += texts
+        return super().embed(texts)
+
+
+def test_a_text_is_embedded_once_by_all_machines(engines):
+    """Machines with the same texts share them; the claims of one that failed or died are free; a late one is not heard."""
+    database, _, _ = engines
+    shared = Postgres(database.url, f"vectors-{random.randrange(10**9)}")
+    run_checks(EMBEDDER_CHECKS, lambda: SharedVectors(HashingEmbedder(64), shared))
+    texts = [f"The heron number {n} nests by the weir." for n in range(200)]
+    expected = HashingEmbedder(64).embed(texts)
+    made = [Counting() for _ in range(3)]
+    got: dict[int, Any] = {}
+
+    def work(who: int) -> None:
+        got[who] = SharedVectors(made[who], shared).embed(texts)
+
+    in_threads(work, range(3))
+    assert sorted(text for one in made for text in one.texts) == sorted(texts)
+    assert all(abs(got[who] - expected).max() < 0.01 for who in range(3))
+
+    def fail() -> None:
+        raise Unavailable("the model is away")
+
+    broken, whole, slow = (Counting() for _ in range(3))
+    broken.before = fail
+    with pytest.raises(Unavailable, match="the model is away"):
+        SharedVectors(broken, shared).embed(["a new text"])
+    SharedVectors(whole, shared).embed(["a new text"])  # nobody waits for a lease
+    # One that takes longer than its lease: another makes it meanwhile, and what the first says then is not taken.
+    slow.before = lambda: SharedVectors(whole, shared).embed(["a slow text"])
+    SharedVectors(slow, shared, lease_seconds=0.0).embed(["a slow text"])
+    assert (whole.texts, slow.texts) == (["a new text", "a slow text"], ["a slow text"])
+    [[fence]] = shared.ask("SELECT max(fence) FROM cairn_vectors WHERE root = %(root)s")
+    assert fence == 2
+    shared.drop_vectors()
+    assert shared.ask("SELECT FROM cairn_vectors WHERE root = %(root)s") == []
+    shared.close()
+    assert (
+        abs(SharedVectors(whole, shared).embed(texts) - expected).max() < 0.01
+    )  # without the database, its own
 
 
 def test_a_new_machine_asks_from_the_command_line(options, tmp_path):

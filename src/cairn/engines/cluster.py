@@ -8,12 +8,12 @@ bucket from time to time (`archive`), so that the bucket alone is a whole root, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from cairn.engines.objects import TAG, ObjectBackend, opened_store, written_by_another
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
-from cairn.errors import CairnError, Conflict, Invalid, NotFound
+from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.seams import Info, Locator, Locks, content_hash
 from cairn.seams.storage import Watch
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LINES = ".jsonl"
 _ATTEMPTS = 20
+_KEEP_VECTORS_SECONDS = 3600.0
 _log = logging.getLogger(__name__)
 
 
@@ -95,11 +96,7 @@ class ClusterBackend(ObjectBackend):
     def list(self, locator: Locator) -> list[Locator]:
         base = f"{locator.key}/" if locator.key else ""
         found = {at.key for at in super().list(locator) if not _is_lines(at)}
-        found |= {
-            base + key.removeprefix(base).partition("/")[0]
-            for key, _, _ in self._rows.found(locator)
-            if key.startswith(base)
-        }
+        found |= {base + name for name in self._rows.names(base)}
         return [Locator(key) for key in sorted(found)]
 
     def exists(self, locator: Locator) -> bool:
@@ -142,9 +139,17 @@ class ClusterBackend(ObjectBackend):
 
     def archive(self) -> int:
         """Copy each journal that changed since its last copy to the bucket; how many were copied."""
+        self.database.drop_vectors(_KEEP_VECTORS_SECONDS)
         copies = {key: size for key, size, _ in super().scan() if key.endswith(_LINES)}
         behind = [key for key, size, _ in self._rows.found(Locator()) if copies.get(key) != size]
         return sum(self._copy(Locator(key)) for key in behind)
+
+    def scrub(self) -> bool:
+        try:
+            self.database.drop_vectors()
+        except Unavailable:
+            return False
+        return True
 
     def _copy_again(self, locator: Locator) -> None:
         """Bring the copy of a journal up to date, if there is one: what was taken out must not stay in it."""
@@ -182,6 +187,12 @@ class ClusterBackend(ObjectBackend):
         made = PostgresLocks(self.database, local)
         self._held.append(made)
         return made
+
+    def turn(self, name: str, seconds: float) -> bool:
+        return self.database.turn(name, seconds)
+
+    def tell(self, keys: Iterable[str]) -> None:
+        self.database.tell(*keys)
 
     def watch(self) -> Watch | None:
         return self.database.watch

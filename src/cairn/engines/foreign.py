@@ -7,7 +7,7 @@ whatever else the system refused `StorageFailed`, each with the key and without 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -84,6 +84,15 @@ class ForeignBackend(StorageBackend):
 
     def watch(self) -> Watch | None:
         return self._inner.watch()
+
+    def turn(self, name: str, seconds: float) -> bool:
+        return self._inner.turn(name, seconds)
+
+    def tell(self, keys: Iterable[str]) -> None:
+        self._inner.tell(keys)
+
+    def scrub(self) -> bool:
+        return self._inner.scrub()
 
     def archive(self) -> int:
         return self._inner.archive()

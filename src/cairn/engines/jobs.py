@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -299,9 +299,10 @@ class SqliteJobs:
             out.setdefault(strategy, {})[status] = number
         return out
 
-    def known(self, strategy: str) -> set[str]:
-        """The inputs of `strategy` that have a record."""
-        return {row[0] for row in self._read("SELECT input FROM runs WHERE strategy = ?", (strategy,))}
+    def known(self, strategy: str, inputs: Collection[str]) -> set[str]:
+        """Those of `inputs` that have a record for `strategy`."""
+        query = "SELECT input FROM runs WHERE strategy = ? AND input IN (SELECT value FROM json_each(?))"
+        return {row[0] for row in self._read(query, (strategy, json.dumps(list(inputs))))}
 
     def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[JobRun]:
         """Run records, newest first."""

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +76,7 @@ class LinkedStorage(StorageBackend):
     def __init__(
         self, base: StorageBackend, is_document: Callable[[Locator], bool], clean: Callable[[str], str]
     ) -> None:
-        self._base = base
+        self._base, self.is_shared = base, base.is_shared
         self._is_document = is_document
         self._clean = clean
         self._links: dict[str, tuple[tuple[float, int], dict[str, Link]]] = {}
@@ -84,6 +84,13 @@ class LinkedStorage(StorageBackend):
     @property
     def capabilities(self) -> Capabilities:
         return self._base.capabilities
+
+    def turn(self, name: str, seconds: float) -> bool:
+        # Nobody else looks through the folders of this machine.
+        return bool(self.folders()) or self._base.turn(name, seconds)
+
+    def tell(self, keys: Iterable[str]) -> None:
+        self._base.tell(keys)
 
     # ------------------------------------------------------------ links
 

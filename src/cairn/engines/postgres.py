@@ -45,6 +45,31 @@ CREATE INDEX IF NOT EXISTS cairn_journals_changed ON cairn_journals (root, chang
 CREATE TABLE IF NOT EXISTS cairn_notes (
     root text NOT NULL, key text NOT NULL, writer text NOT NULL, changed timestamptz NOT NULL, PRIMARY KEY (root, key));
 CREATE INDEX IF NOT EXISTS cairn_notes_changed ON cairn_notes (root, changed);
+CREATE TABLE IF NOT EXISTS cairn_marks (
+    root text NOT NULL, name text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (root, name));
+CREATE UNLOGGED TABLE IF NOT EXISTS cairn_vectors (
+    root text NOT NULL, model text NOT NULL, key bytea NOT NULL, holder text NOT NULL, until timestamptz NOT NULL,
+    fence bigint NOT NULL DEFAULT 1, vector bytea, pieces bytea, weights bytea, PRIMARY KEY (root, model, key));
+CREATE TABLE IF NOT EXISTS cairn_jobs (
+    root text NOT NULL, id bigserial UNIQUE, strategy text NOT NULL, input text NOT NULL, part text NOT NULL,
+    payload text NOT NULL, gate_key text NOT NULL, status text NOT NULL, attempts integer NOT NULL DEFAULT 0,
+    due_at float8 NOT NULL, enqueued_at float8 NOT NULL, started_at float8, finished_at float8,
+    reason text NOT NULL DEFAULT '', outputs text NOT NULL DEFAULT '[]', fence bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (root, strategy, input));
+CREATE INDEX IF NOT EXISTS cairn_jobs_waiting ON cairn_jobs (root, strategy, id) WHERE status = 'pending';
+CREATE INDEX IF NOT EXISTS cairn_jobs_running ON cairn_jobs (root, part) WHERE status = 'running';
+CREATE TABLE IF NOT EXISTS cairn_parts (
+    root text NOT NULL, name text NOT NULL, holder text NOT NULL DEFAULT '', fence bigint NOT NULL DEFAULT 0,
+    until timestamptz NOT NULL DEFAULT '-infinity', PRIMARY KEY (root, name));
+CREATE INDEX IF NOT EXISTS cairn_parts_held ON cairn_parts (root, holder) WHERE holder <> '';
+CREATE TABLE IF NOT EXISTS cairn_counters (
+    root text NOT NULL, strategy text NOT NULL, key text NOT NULL, value bigint NOT NULL, opened_at float8,
+    PRIMARY KEY (root, strategy, key));
+CREATE TABLE IF NOT EXISTS cairn_schedules (
+    root text NOT NULL, strategy text NOT NULL, cron text NOT NULL, next_at float8 NOT NULL, last_at float8,
+    PRIMARY KEY (root, strategy));
+CREATE TABLE IF NOT EXISTS cairn_seen (
+    root text NOT NULL, session text NOT NULL, size bigint NOT NULL, PRIMARY KEY (root, session));
 INSERT INTO cairn_schema SELECT 1 WHERE NOT EXISTS (SELECT FROM cairn_schema);
 """
 _APPEND = """
@@ -80,6 +105,14 @@ SELECT key, changed FROM cairn_journals
     WHERE root = %(root)s AND writer <> %(writer)s AND changed > %(since)s - interval '10 seconds'
 UNION ALL SELECT key, changed FROM cairn_notes
     WHERE root = %(root)s AND writer <> %(writer)s AND changed > %(since)s - interval '10 seconds'
+"""
+_TELL = """
+INSERT INTO cairn_notes SELECT %(root)s, key, %(writer)s, clock_timestamp() FROM unnest(%(keys)s::text[]) AS key
+ON CONFLICT (root, key) DO UPDATE SET writer = excluded.writer, changed = excluded.changed RETURNING true
+"""
+_TURN = """
+INSERT INTO cairn_marks AS m VALUES (%(root)s, %(name)s, clock_timestamp() + %(seconds)s * interval '1 second')
+ON CONFLICT (root, name) DO UPDATE SET at = excluded.at WHERE m.at <= clock_timestamp() RETURNING true
 """
 _LOOK_SECONDS = 0.25
 
@@ -139,14 +172,25 @@ class Postgres:
         with self.connection() as one:
             return one.execute(query, {"root": self.root, "writer": self.writer, **values}).fetchall()
 
-    def tell(self, key: str) -> None:
-        """Let other machines know that a note changed. One that is not told finds it by its next scan."""
-        with suppress(Unavailable), self.connection() as one:
-            one.execute(
-                "INSERT INTO cairn_notes VALUES (%s, %s, %s, clock_timestamp()) ON CONFLICT (root, key)"
-                " DO UPDATE SET writer = excluded.writer, changed = excluded.changed",
-                [self.root, key, self.writer],
-            )
+    def tell(self, *keys: str) -> None:
+        """Let other machines know that notes changed. One that is not told finds it by its next scan."""
+        with suppress(Unavailable):
+            self.ask(_TELL, keys=sorted(keys))
+
+    def turn(self, name: str, seconds: float) -> bool:
+        """Whether what `name` says is this machine's to do now: the first to ask has it, for so long."""
+        try:
+            return bool(self.ask(_TURN, name=name, seconds=seconds))
+        except Unavailable:
+            return False
+
+    def drop_vectors(self, older_than_seconds: float = 0.0) -> None:
+        """Let go of vectors that were made so long ago: each machine has them by then, or makes its own."""
+        self.ask(
+            "DELETE FROM cairn_vectors WHERE root = %(root)s"
+            " AND until < clock_timestamp() - %(seconds)s * interval '1 second' RETURNING true",
+            seconds=older_than_seconds,
+        )
 
     def watch(self, on_keys: Callable[[set[str]], None], stop: threading.Event) -> None:
         """Report what other machines write, within a quarter of a second, until `stop` is set."""
@@ -252,6 +296,14 @@ class PostgresJournals:
         if below.key:
             query += " AND (key = %(key)s OR starts_with(key, %(folder)s))"
         return self._database.ask(query + " ORDER BY key", key=below.key, folder=f"{below.key}/")
+
+    def names(self, base: str) -> list[str]:
+        """The journals and folders that stand right below a place ("" or one that ends in a slash)."""
+        query = (
+            "SELECT DISTINCT split_part(substr(key, %(start)s), '/', 1) FROM cairn_journals"
+            " WHERE root = %(root)s AND starts_with(key, %(base)s)"
+        )
+        return [row[0] for row in self._database.ask(query, base=base, start=len(base) + 1)]
 
     def _rewrite(
         self,

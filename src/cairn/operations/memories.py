@@ -795,6 +795,7 @@ def purge_index(parts: Parts, touched: Sequence[str]) -> int:
         ("rows and vectors", parts.index.scrub),
         ("the tables of LanceDB", lambda: parts.lance.scrub(parts.index)),
         ("the change queue", parts.state.scrub),
+        ("vectors for other machines", parts.storage.scrub),
     )
     left = [name for name, scrub in scrubs if not scrub()]
     if left:

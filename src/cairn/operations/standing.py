@@ -14,6 +14,7 @@ from cairn.version import VERSION
 
 if TYPE_CHECKING:
     from cairn.parts import Parts
+    from cairn.strategies.engine import StrategyStatus
 
 
 class Standing(Room):
@@ -30,7 +31,7 @@ class Standing(Room):
 
         parts = self.parts
         counts, fresh = parts.state.counts(), parts.indexer.status()
-        strategies = [one for one in parts.engine.list() if one.enabled]
+        strategies = _strategies(parts)
         spaces = _spaces(parts)
         told: dict[str, Any] = {
             "root": str(parts.settings.root),
@@ -58,6 +59,13 @@ class Standing(Room):
         }
         told["warnings"] = [*_warnings(parts, told)]
         return told
+
+
+def _strategies(parts: Parts) -> list[StrategyStatus]:
+    try:
+        return [one for one in parts.engine.list() if one.enabled]
+    except Unavailable:  # the warnings name what does not answer
+        return []
 
 
 def _spaces(parts: Parts) -> list[dict[str, Any]]:
@@ -101,6 +109,7 @@ def _engines(parts: Parts) -> dict[str, str]:
         "locks": type(parts.locks).__name__,
         "journals": type(parts.journals).__name__,
         "queue": type(parts.state).__name__,
+        "jobs": type(parts.engine.jobs).__name__,
         "rows": type(parts.index).__name__,
         "index": parts.settings.index.engine,
     }

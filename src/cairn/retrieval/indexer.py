@@ -64,6 +64,9 @@ _UNSURE_SECONDS = 0.1
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 15.0
 _REMOVED_KEPT = 1000
+# Of several machines each scans what is its turn, and everything at every tenth time: it may have missed a word.
+_TURN, _EVERYTHING = 0.9, 10
+_LEFT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,9 @@ class Indexer(DerivedMaintenance):
         self._embed_again_at = 0.0
         self._wanted: Counter[str] = Counter()
         self._unreadable: dict[str, str] = {}
+        self._scans = 0
+        self._left: set[str] = set()
+        self._left_until = 0.0
         self.on_wanted: Callable[[bool], None] = lambda _vectors: None
         """Told when somebody asks for what is queued, and whether for its vectors, too: whoever indexes need not poll."""
 
@@ -147,13 +153,32 @@ class Indexer(DerivedMaintenance):
         """Queue those of `keys` that differ from what the queue knows; what a watcher saw. Returns how many.
 
         Our own writes are seen by the watcher too; they are known already and cost one look at the file. A session's
-        log grows with every message and is queued by who cuts it; only other machines' logs are news.
+        log grows with every message and is queued by who cuts it; only other machines' logs are news, and are left
+        until somebody asks here for what their space holds (`status`), or the next scan.
         """
-        kinds = {
-            key: kind
-            for key in keys
-            if (kind := kind_of(Locator(key))) is not None and (kind != "session" or self._storage.is_shared)
-        }
+        kinds = {key: kind for key in keys if (kind := kind_of(Locator(key))) is not None}
+        logs = {key for key, kind in kinds.items() if kind == "session"}
+        if self._storage.is_shared:
+            with self._progress:
+                self._left |= logs
+        return self._queue_news({key: kind for key, kind in kinds.items() if key not in logs})
+
+    def _take_left(self, within: Sequence[str]) -> None:
+        """Queue the logs of other machines below these places, a moment's worth together."""
+        with self._progress:
+            mine = {key for key in self._left if key.startswith(tuple(within))}
+            if not mine or time.monotonic() < self._left_until:
+                return
+            self._left -= mine
+            self._left_until = time.monotonic() + _LEFT_SECONDS
+        try:
+            self._queue_news(dict.fromkeys(mine, "session"))
+        except CairnError:
+            with self._progress:
+                self._left |= mine
+
+    def _queue_news(self, kinds: Mapping[str, str]) -> int:
+        """Queue those of these files, by kind, that differ from what the queue knows; how many."""
         if not kinds:
             return 0
         known = self._queue.known(list(kinds))
@@ -180,12 +205,26 @@ class Indexer(DerivedMaintenance):
             self._queue.enqueue(news)
         return len(news)
 
-    def scan(self, scope: Scope | None = None) -> Scanned:
+    def scan_in_turn(self, seconds: float, *, everything: bool = False) -> None:
+        """Scan, as is done every so many seconds. Where several machines do, each space is scanned by one of them, and
+        the others are told what it finds.
+        """
+        self._scans += 1
+        if everything or not self._storage.is_shared or not self._scans % _EVERYTHING:
+            self.scan()
+            return
+        for top in self._storage.list(Locator()):
+            for space in () if top.name.startswith(".") else self._storage.list(top):
+                if self._storage.turn(f"scan {space.key}", _TURN * seconds):
+                    self.scan(below=f"{space.key}/")
+
+    def scan(self, scope: Scope | None = None, *, below: str = "") -> Scanned:
         """Compare every file with what the queue remembers and queue what differs. The guarantee.
 
-        With `scope`, only the files that its rows are made of; those that could not be read are tried again.
+        With `scope`, only the files that its rows are made of; those that could not be read are tried again. With
+        `below`, only those below this place.
         """
-        within = places_of(scope) if scope is not None else ()
+        within = places_of(scope) if scope is not None else (below,) if below else ()
         known = self._queue.known(within=within)
         news: list[Noticed] = []
         unsure: list[tuple[str, str]] = []
@@ -217,6 +256,10 @@ class Indexer(DerivedMaintenance):
             change = self._missing(path, known.get(path), hidden, again=scope is not None)
             if change is not None:
                 news.append(Noticed(path, kind_of(Locator(path)) or "unknown", change))
+        if self._storage.is_shared and not self._rebuilding:
+            self._storage.tell(
+                one.path for one in news if one.kind != "session" and not is_linked(Locator(one.path))
+            )
         news.extend(Noticed(key, kind, "modified") for key, kind in unsure)
         self._note_unreadable(within, hidden)
         lsn = self._queue.enqueue(news) if news else self._queue.last_lsn()
@@ -529,8 +572,11 @@ class Indexer(DerivedMaintenance):
         Rows that wait for their vector are not counted: see `waiting_for_vectors`. A file that cannot be read makes a scope "behind", and a note names it: what is answered is what was known
         of it before.
         """
+        within = places_of(scope) if scope is not None else ()
+        if self._left and within:
+            self._take_left(within)
         try:
-            now = self._queue.glance(places_of(scope) if scope is not None else ())
+            now = self._queue.glance(within)
             generation = self._index.generation
         except Unavailable:
             return Freshness(0, 0, "rebuilding")

@@ -222,7 +222,7 @@ class Jobs(Protocol):
         ...
 
     def finish(self, ended: Iterable[tuple[int, str, str, Sequence[str]]], *, now: float) -> None:
-        """Record (job id, status, reason, outputs) for jobs that are still running."""
+        """Record (job id, status, reason, outputs) for jobs that are still running, and as they were claimed here."""
         ...
 
     def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
@@ -234,7 +234,7 @@ class Jobs(Protocol):
         ...
 
     def revive(self) -> int:
-        """Return every running job to the queue. Only the holder of the engine's lease calls it."""
+        """Return every running job to the queue that nobody alive works on. Only the holder of the engine's lease calls it."""
         ...
 
     def prune(self, before: float) -> int:
@@ -269,8 +269,8 @@ class Jobs(Protocol):
         """How many jobs each strategy has in each status."""
         ...
 
-    def known(self, strategy: str) -> set[str]:
-        """The inputs of `strategy` that have a record."""
+    def known(self, strategy: str, inputs: Collection[str]) -> set[str]:
+        """Those of `inputs` that have a record for `strategy`."""
         ...
 
     def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[JobRun]:

@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -289,6 +289,17 @@ class StorageBackend(ABC):
     def watch(self) -> Watch | None:
         """What tells of other machines' changes as they happen; None where there are none, or only a scan finds them."""
         return None
+
+    def turn(self, name: str, seconds: float) -> bool:  # noqa: ARG002 -- a default
+        """Whether what `name` says is this machine's to do now; where several share the work, one of them for so long."""
+        return True
+
+    def tell(self, keys: Iterable[str]) -> None:  # noqa: B027 -- a default
+        """Let other machines know of files that changed otherwise than through this storage."""
+
+    def scrub(self) -> bool:
+        """Drop what was made of notes and is kept for a while for other machines; False where it could not be."""
+        return True
 
     def archive(self) -> int:
         """Put aside copies of what is kept elsewhere than with the notes, and say how many; nothing as a rule."""

@@ -42,7 +42,6 @@ BATCH = CELLS_KEPT  # what one strategy has read, the next still finds
 MODEL_BATCH = 8
 LONGEST_BACKOFF = 300.0
 WAIT_WHEN_UNAVAILABLE = 15.0
-WAIT_FOR_ANOTHER = 2.0
 LOOK_AROUND_SECONDS = 30.0
 MOST_LATELY = 200_000
 LONGEST_PAUSE_MS = 100
@@ -326,30 +325,8 @@ class Engine:
                 if not jobs:
                     self._cells.let_go()
                     break
-                with ExitStack() as claims:
-                    ended += self._run_batch(self._claimed(jobs, claims))
+                ended += self._run_batch(jobs)
         return ended
-
-    def _claimed(self, jobs: Sequence[Job], claims: ExitStack) -> Sequence[Job]:
-        """Those of `jobs` that are this machine's to do. Where several machines think about one root, an owner's work is
-        done by one of them at a time, and what another has done meanwhile is not done again.
-        """
-        if not self._notebook.storage.is_shared:
-            return jobs
-        mine = set()
-        for scope in dict.fromkeys(job.ask.scope for job in jobs):
-            name = f"think {scope.space.app}/{scope.space.project}/{scope.track}/{scope.owner}"
-            with suppress(Unavailable):
-                claims.enter_context(self._locks.hold(name, timeout=0.0))
-                mine.add(scope)
-        due = self._now() + WAIT_FOR_ANOTHER
-        elsewhere = [(job.id, "another machine is at it", due) for job in jobs if job.ask.scope not in mine]
-        self.jobs.retry(elsewhere, count=False)
-        done = self._done_lately({scope.space for scope in mine})
-        ours = [job for job in jobs if job.ask.scope in mine]
-        ended = {job.id for job in ours if (job.ask.scope.space, job.ask.strategy, job.ask.input) in done}
-        self.jobs.finish([(one, "skipped", "another machine did it", ()) for one in ended], now=self._now())
-        return [job for job in ours if job.id not in ended]
 
     def _done_lately(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
         """What any machine has finished, as far as this one has read the journal, and on from there."""
@@ -473,9 +450,10 @@ class Engine:
         """Queue what schedules, scans and opened gates make due. One late cron time counts, not every missed one."""
         now = self._now()
         if self._look_around_due:
-            # Whoever is free does it: what a machine queued that died, or has too much to do, is everybody's work.
+            # One of them looks for what a machine did not live to queue.
             self._looked_around = time.monotonic()
-            self._discover(everything=False)
+            if self._notebook.storage.turn("look for work", LOOK_AROUND_SECONDS):
+                self._discover(everything=False)
         for name in self._live.active():
             chosen = self._live.of(name)
             if chosen.cron:
@@ -560,8 +538,9 @@ class Engine:
         self, name: str, strategy: Strategy, events: Sequence[CellEvent], kit: Kit
     ) -> builtins.list[StrategyAsk]:
         """What a strategy would do about these events, and the queue knows nothing of."""
-        known = self.jobs.known(name)
-        return [ask for ask in strategy.discover(events, kit) if ask.input not in known]
+        found = [*strategy.discover(events, kit)]
+        known = self.jobs.known(name, [ask.input for ask in found]) if found else ()
+        return [ask for ask in found if ask.input not in known]
 
     def _journalled(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
         found = set()
