@@ -66,8 +66,11 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
         "read_version",
         "remove",
         "scan",
+        "scrub",
         "sweep",
+        "tell",
         "trouble",
+        "turn",
         "watch",
     }
     assert StorageBackend.__abstractmethods__ == (VERBS - {"resolve"}) | {"capabilities"}

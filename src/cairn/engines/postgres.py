@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from cairn.engines.inmemory import InMemoryLocks
 from cairn.engines.outages import Outage
@@ -115,6 +116,7 @@ INSERT INTO cairn_marks AS m VALUES (%(root)s, %(name)s, clock_timestamp() + %(s
 ON CONFLICT (root, name) DO UPDATE SET at = excluded.at WHERE m.at <= clock_timestamp() RETURNING true
 """
 _LOOK_SECONDS = 0.25
+_IDLE_SECONDS = 1.0
 
 
 class Postgres:
@@ -135,13 +137,14 @@ class Postgres:
         self.url, self.root = url, root
         self.writer = uuid.uuid4().hex
         self.outage = Outage()
+        self._used: WeakKeyDictionary[Connection[Any], float] = WeakKeyDictionary()
         self.pool: ConnectionPool[Connection[Any]] = ConnectionPool(
             url,
             min_size=1,
             max_size=connections,
             timeout=WAIT_SECONDS,
             kwargs={"autocommit": True, "connect_timeout": WAIT_SECONDS},
-            check=ConnectionPool.check_connection,
+            check=self._check,
             open=True,
         )
         try:
@@ -162,10 +165,16 @@ class Postgres:
             try:
                 with self.pool.connection() as one:
                     yield one
+                    self._used[one] = time.monotonic()
             except (PoolTimeout, psycopg.OperationalError) as error:
                 raise no_answer(error) from error
             except psycopg.Error as error:
                 raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error
+
+    def _check(self, one: Connection[Any]) -> None:
+        """Ask a connection whether it is alive that nobody used for a moment: PostgreSQL may have been restarted."""
+        if time.monotonic() - self._used.get(one, float("-inf")) > _IDLE_SECONDS:
+            self.pool.check_connection(one)
 
     def ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
         """All rows of a query, with `root` given."""

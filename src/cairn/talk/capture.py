@@ -132,6 +132,7 @@ class Capture:
             zone=settings.zone,
             embedder=embedder,
             admit=self._admit,
+            is_shared=storage.is_shared,
         )
         self._teller = Teller(
             inbox=self._inbox,

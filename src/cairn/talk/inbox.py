@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TypeVar, cast
 from zoneinfo import ZoneInfo
@@ -74,8 +74,10 @@ class Inbox:
         zone: ZoneInfo,
         embedder: Callable[[], Embedder | None] | None = None,
         admit: Callable[[Sequence[Scope]], None] = lambda _: None,
+        is_shared: bool = False,
     ) -> None:
         self._admit = admit
+        self._is_shared = is_shared
         self._log = log
         self._locks = locks
         self._clock = clock
@@ -246,11 +248,14 @@ class Inbox:
         """Run `work` on the session as its log is now, with nobody else cutting or adding meanwhile.
 
         What memory holds of it is taken as it is at first. Where the log is another by now, which is noticed before a
-        byte is appended and before anything is answered, the work is done again on what is there.
+        byte is appended and before anything is answered, the work is done again on what is there. Where several
+        machines share it, a lock costs more than the append: they hold one only after somebody came between.
         """
         place = session_locator(space, session_id)
-        with self._holding(place):
+        with ExitStack() as held:
             for attempt in range(_ATTEMPTS):
+                if attempt == (1 if self._is_shared else 0):
+                    held.enter_context(self._holding(place))
                 try:
                     with self._log.live(place, trust=not attempt) as state:
                         return work(place, state)

@@ -600,9 +600,12 @@ class SessionLog:
         held = self._entry(locator, keep=True)
         assert held is not None
         with held.lock:
-            state = held.state if trust and self._changed_at is None else None
+            state = held.state if trust and not held.moved and self._changed_at is None else None
             is_trusted = state is not None
-            state = state or self._caught_up(held, locator)
+            if state is None:
+                before = held.state.offset if held.state is not None else -1
+                state = self._caught_up(held, locator)
+                held.moved = held.moved and state.offset != before
             offset = state.offset
             try:
                 yield state
@@ -610,6 +613,9 @@ class SessionLog:
                     self._check_end(locator, offset)
             except LogMoved:
                 state.watch = None  # it may have seen what was not appended
+                held.moved = (
+                    True  # others write here, too: from now on it is read first, until they have ceased
+                )
                 raise
             except BaseException as error:
                 # Whatever was half done to it: the log knows.
@@ -659,17 +665,17 @@ class SessionLog:
     def _caught_up(self, held: _Held, locator: Locator) -> SessionState:
         """The state as the log has it now, read on from where it was last seen."""
         state = held.state
-        size, changed_at = self._journals.size(locator), self._when_changed(locator)
+        changed_at = self._when_changed(locator)
         if state is not None and changed_at != held.changed_at:
             # Another log may be in its place that has lines of the same lengths: nothing of it is known.
             state = None
         held.changed_at = changed_at
-        if state is not None and size == state.offset:
-            return state
         try:
             tail = self._journals.read(locator, state.offset) if state is not None else None
         except Conflict:
             tail = None
+        if state is not None and tail is not None and tail.end == state.offset:
+            return state
         if state is None or tail is None or not state.follow(tail.lines):
             # Never read, or rewritten since (something was forgotten): what was read of it no longer stands.
             state = held.state = self._read_anew(locator)
@@ -714,15 +720,18 @@ class SessionLog:
 
 
 class _Held:
-    """A kept state, the lock that whoever looks at it or changes it holds, and its size as it was counted."""
+    """A kept state, the lock that whoever looks at it or changes it holds, its size as it was counted, and whether
+    others have written the log lately.
+    """
 
-    __slots__ = ("changed_at", "counted", "lock", "state")
+    __slots__ = ("changed_at", "counted", "lock", "moved", "state")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.state: SessionState | None = None
         self.changed_at = 0.0
         self.counted: int | None = 0
+        self.moved = False
 
 
 @functools.lru_cache(maxsize=_LOCATORS_KEPT)
