@@ -5,7 +5,7 @@ import pytest
 from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM, _grasped
-from cairn.retrieval.fitting import ease_of, fits_of
+from cairn.retrieval.fitting import doubt_of, ease_of, fits_of
 from cairn.retrieval.rank import read_question
 from cairn.types import Scope, Space
 from tests.world import NOON, SearchWorld
@@ -124,16 +124,16 @@ def test_the_bar_falls_with_the_number_of_rows_and_no_lower_for_what_is_asked_al
     assert foreign[0] == pytest.approx(fits_of(near, covered, trust=0.5)[0]), "half a language finds all near"
 
 
-def test_work_that_is_ordered_needs_a_better_fit(tmp_path):
+def test_work_that_is_for_anyoneed_needs_a_better_fit(tmp_path):
     """ "Write a haiku about the sea" asks nothing of a memory, unless it is about somebody here; by words and by meaning."""
     near, covered = np.array([0.35], np.float32), np.array([0.4], np.float32)
     for known in (near, None):
-        assert fits_of(known, covered, is_order=True)[0] < fits_of(known, covered)[0]
-    assert fits_of(np.array([0.8]), np.array([1.0], np.float32), is_order=True)[0] > 0.9
+        assert fits_of(known, covered, is_for_anyone=True)[0] < fits_of(known, covered)[0]
+    assert fits_of(np.array([0.8]), np.array([1.0], np.float32), is_for_anyone=True)[0] > 0.9
     world = SearchWorld(tmp_path)
     world.say("s1", [("maria", "The harbour was rough"), ("john", "So was the sea")])
     about = world.index.about(Scope(Space(), "user", "alice"))
-    for query, is_order in (
+    for query, is_for_anyone in (
         ("Write a haiku about the sea", True),
         ("Schreibe ein Gedicht über das Meer", True),
         ("海についての俳句を書いて", True),
@@ -141,8 +141,49 @@ def test_work_that_is_ordered_needs_a_better_fit(tmp_path):
         ("Draft an email to my landlord", False),
         ("Summarise the talk about the harbour", False),
         ("What is the sea like?", False),
+        ("Suggest a name for a coffee shop", True),
+        ("Give me five ideas for a party", True),
+        ("How do I centre a div?", True),
+        ("Wie kann ich Ameisen loswerden?", True),
+        ("Comment nouer une cravate ?", True),
+        ("Как завязать галстук?", True),
+        ("怎么打领带？", True),
+        ("ネクタイの結び方は？", True),
+        ("Why is the sky blue?", True),
+        ("How do I take my tea?", False),
+        ("How do I like replies to be formatted?", False),
+        ("Why did we leave the harbour?", False),
+        ("Why is John late?", False),
+        ("Tell me what she said about the sea", False),
     ):
-        assert read_question(query, about, now=NOON).is_order is is_order, query
+        read = read_question(query, about, now=NOON)
+        assert read.is_for_anyone is is_for_anyone, query
+        assert not (is_for_anyone and read.is_meant), query
+    world.close()
+
+
+def test_a_question_about_nobody_here_in_words_that_nobody_said_needs_a_better_fit():
+    """In a large memory something is near to anything: words that were never said here tell what was not meant for it."""
+    near, covered = np.array([0.45], np.float32), np.array([0.2], np.float32)
+    fits = [fits_of(near, covered, doubt=doubt_of(500, share))[0] for share in (0, 0.5, 1)]
+    assert fits[0] > fits[1] > fits[2]
+    assert doubt_of(1, 1.0) == 0, "one note holds few words"
+    by_words = [fits_of(None, covered, doubt=doubt_of(500, share))[0] for share in (0, 1)]
+    assert by_words[0] == by_words[1], "the share of words that are covered says it already"
+
+
+def test_a_long_prompt_counts_every_word_it_asks(tmp_path):
+    """Of a prompt with more words than are looked for, those that nobody here said count as asked, too."""
+    world = SearchWorld(tmp_path)
+    note = "The harbour crane broke on Tuesday and the pilot waited for the spare rope"
+    world.say("s1", [("maria", note)])
+    world.say("s2", [("maria", "Lunch was soup")])
+    unrelated = " ".join(f"parameter{n} overflowed{n}" for n in range(60))
+    asked = {"evidence": 3, "for_injection": True}
+    assert not world.ask(f"{unrelated} crane", **asked).evidence
+    assert not world.ask(f"{unrelated} crane", **asked).episodes
+    told = world.ask(" ".join(["crane pilot rope"] * 60), **asked).evidence
+    assert [item.text for item in told] == [note], "the same words over and over are asked once"
     world.close()
 
 

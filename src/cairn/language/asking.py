@@ -27,6 +27,9 @@ class Asking:
     how_many: re.Pattern[str]
     several: re.Pattern[str]
     orders: re.Pattern[str]
+    how_to: re.Pattern[str]
+    to_me: re.Pattern[str]
+    general: re.Pattern[str]
     fillers: frozenset[str]
 
 
@@ -48,6 +51,9 @@ def of_language(code: str) -> Asking:
         pattern("how_many"),
         pattern("several"),
         pattern("orders"),
+        pattern("how_to"),
+        pattern("to_me"),
+        pattern("general"),
         frozenset(words.tokens(str(table.get("fillers", "")))),
     )
 
@@ -114,13 +120,26 @@ def asks_for_advice_given(query: str) -> bool:
     return read(query).advice.search(query[:_QUERY_CHARS]) is not None
 
 
-def orders_work(query: str) -> bool:
-    """Whether a prompt orders something to be made, which may need nothing that is remembered.
+def is_personal(query: str) -> bool:
+    """Whether a question is about the one who asks, as somebody: "How do I ..." and "Give me ..." are said by anyone.
 
-    >>> orders_work("Translate good morning into Spanish"), orders_work("Summarise what Ann said")
-    (True, False)
+    >>> is_personal("How do I take my tea?"), is_personal("How do I centre a div?"), is_personal("Give me a hint")
+    (True, False, False)
     """
-    return read(query).orders.search(query[:_QUERY_CHARS].strip()) is not None
+    asking, said = read(query), query[:_QUERY_CHARS].strip()
+    return asking.first_person.search(asking.to_me.sub(" ", asking.how_to.sub(" ", said))) is not None
+
+
+def is_for_anyone(query: str) -> bool:
+    """Whether a prompt orders work, or asks what anyone may know: such may need nothing that is remembered.
+
+    >>> is_for_anyone("Translate good morning into Spanish"), is_for_anyone("Summarise what Ann said")
+    (True, False)
+    >>> is_for_anyone("How can I cut a mango?"), is_for_anyone("Why is the sky blue?"), is_for_anyone("Why did she go?")
+    (True, True, False)
+    """
+    asking, said = read(query), query[:_QUERY_CHARS].strip()
+    return any(kind.search(said) for kind in (asking.orders, asking.how_to, asking.general))
 
 
 def fillers(query: str) -> frozenset[str]:

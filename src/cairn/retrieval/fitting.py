@@ -52,8 +52,9 @@ def fits_of(
     words_asked: int = 8,
     trust: float = 1.0,
     is_named: bool = False,
-    is_order: bool = False,
+    is_for_anyone: bool = False,
     ease: float = 0.0,
+    doubt: float = 0.0,
 ) -> np.ndarray:
     """How surely rows answer, 0 to 1, from everything that is known of each: one calibration for every kind of row.
 
@@ -64,9 +65,10 @@ def fits_of(
         length: How many words they have: the longer a text, the more of anything it holds by chance.
         words_asked: How many words of the question say something: the share of two is worth less than that of ten.
         is_named: Whether the question names somebody who speaks in this memory: then it is rather meant for it.
-        is_order: Whether work is ordered that may need nothing remembered: then a row must fit the better.
+        is_for_anyone: Whether it may need nothing remembered, like an order of work: then a row must fit the better.
         trust: How far nearness is believed, 0 to 1: at 0 only words count.
         ease: How much sooner a row is believed because there are few of them (`ease_of`); below 0 the later.
+        doubt: How much later nearness is believed because the question's words are not this memory's (`doubt_of`).
     """
     import numpy as np
 
@@ -78,7 +80,7 @@ def fits_of(
     spoken = np.asarray(
         ((covered * words_asked + name) / max(1.0, words_asked + name))
         ** (
-            (1.12 + 0.5 / max(1, words_asked) + 0.5 * is_order)
+            (1.12 + 0.5 / max(1, words_asked) + 0.5 * is_for_anyone)
             / (1.0 + 0.2 * few * min(1.0, 4.0 / max(1, words_asked)))
         ),
         np.float32,
@@ -90,9 +92,9 @@ def fits_of(
     if length is not None:
         excess = np.log(np.maximum(length, _SHORT_WORDS) / np.float32(_SHORT_WORDS), dtype=np.float32)
     # A model that knows half of the language finds all of it near: few rows do not make that better.
-    sooner = ease * max(0.0, 2.0 * trust - 1.0)
+    sooner = (ease - doubt) * max(0.0, 2.0 * trust - 1.0)
     lean = (
-        np.float32((_NAMED + 0.4 * sooner) * is_named + sooner - _ORDER * is_order)
+        np.float32((_NAMED + 0.4 * sooner) * is_named + sooner - _FOR_ANYONE * is_for_anyone)
         - np.float32(_PER_LENGTH) * excess
     )
     known = _sure(_CLOSE, lean, cosine, share)
@@ -109,13 +111,14 @@ def fits_of(
 _CLOSE = (14.2, 7.6, 6.7)
 _MATCHED = (12.0, 6.0, 5.0, 8.4)
 _SHORT_WORDS, _PER_LENGTH = 20, 0.4
-_NAMED, _ORDER = 0.8, 1.5
+_NAMED, _FOR_ANYONE = 0.8, 1.5
 _USUAL_SHARE, _USUAL_WORDS = 0.3, 3
 # The best of many rows is good by chance. Below so many, each row fewer by a factor of e is worth so much: fitted on
 # memories cut down to 1, 3, 10, 30 and 100 messages (docs/benchmarks.md).
 _MANY_ROWS, _PER_SIZE = 80, 0.5
-# In a large memory something is near to whatever is asked all day; a question about nobody here must do this much better.
-_UNMEANT = 0.5
+# In a large memory something is near to whatever is asked all day; a question about nobody here must do this much better,
+# and this much more if none of its words was ever said here.
+_UNMEANT, _UNHEARD = 0.5, 2.0
 
 
 def ease_of(rows: int, *, is_meant: bool) -> float:
@@ -129,9 +132,23 @@ def ease_of(rows: int, *, is_meant: bool) -> float:
     >>> ease_of(1, is_meant=False) > 0 > ease_of(80, is_meant=False) == ease_of(8000, is_meant=False)
     True
     """
-    many = min(1.0, math.log(max(1, rows)) / math.log(_MANY_ROWS))
+    many = _crowd(rows)
     full = _PER_SIZE * math.log(_MANY_ROWS) * (1.0 - many)
     return full if is_meant else full / 2 - _UNMEANT * many
+
+
+def doubt_of(rows: int, unheard: float) -> float:
+    """How much later nearness is believed where a question is about nobody here and a share of its words is in no row.
+
+    >>> 0 == doubt_of(1, 1.0) < doubt_of(10, 1.0) < doubt_of(80, 1.0) == doubt_of(8000, 1.0)
+    True
+    """
+    return _UNHEARD * unheard * _crowd(rows)
+
+
+def _crowd(rows: int) -> float:
+    """0 for one row, 1 where there are so many that the best of them is good by chance."""
+    return min(1.0, math.log(max(1, rows)) / math.log(_MANY_ROWS))
 
 
 def _sure(weights: Sequence[float], lean: np.ndarray, *signals: np.ndarray) -> np.ndarray:

@@ -379,8 +379,9 @@ class Lists:
             words_asked=len(self.asked.weights),
             trust=self.asked.trust,
             is_named=self.asked.question.is_named,
-            is_order=self.asked.question.is_order,
+            is_for_anyone=self.asked.question.is_for_anyone,
             ease=self.asked.ease,
+            doubt=self.asked.doubt,
         )
 
     def _explained(

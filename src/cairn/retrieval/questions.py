@@ -31,7 +31,7 @@ from cairn.language import tongues, words
 from cairn.language.asking import fillers, tongue_of
 from cairn.retrieval import rank
 from cairn.retrieval.answers import SearchRequest
-from cairn.retrieval.fitting import ease_of, rarity, says_nothing
+from cairn.retrieval.fitting import doubt_of, ease_of, rarity, says_nothing
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder
 from cairn.seams.models import TokenVectors
@@ -71,6 +71,7 @@ class ScopeQuestion:
     covered: np.ndarray
     late: np.ndarray
     ease: float
+    doubt: float
 
     @property
     def by_cosine(self) -> np.ndarray | None:
@@ -146,24 +147,25 @@ class Questions:
             # By words alone, and no other word is held: who is asked about still narrows it down. It answers nothing.
             question = replace(question, terms=question.terms + question.names)
             counts = index.frequencies(scope, question.terms)
-        if len(question.terms) > limit:
-            known = [term for term in question.terms if term in counts]
-            kept = set(sorted(known, key=lambda term: counts[term])[:limit])
-            question = replace(question, terms=tuple(term for term in question.terms if term in kept))
         question = replace(question, terms=_without_parts(question.terms, counts))
         empty = fillers(request.query)
         held = counts if request.held is None else request.held
         telling = [
             term for term in question.terms if not _is_empty(term, empty, is_known=term in held)
         ] or question.terms
+        # However long a question is, each of its words counts as asked; only those that are held can be looked for.
         weights = {term: rarity(held.get(term, 0)) for term in telling}
+        if len(question.terms) > limit:
+            known = [term for term in question.terms if term in counts]
+            kept = set(sorted(known, key=lambda term: counts[term])[:limit])
+            question = replace(question, terms=tuple(term for term in question.terms if term in kept))
         rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
         until = None if request.as_of is None else aware(request.as_of, self._settings.zone)
         found = index.legs(
             scope,
             Ask(
                 terms=question.terms,
-                weights=weights,
+                weights={term: weights[term] for term in question.terms if term in weights},
                 rare=rare,
                 plain=meant.plain,
                 voiced=meant.voiced,
@@ -193,15 +195,21 @@ class Questions:
         return ScopeQuestion(
             request, scope, method, count_of(request, self._settings), where, index, corpus, question,
             legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
-            self._ease(request, about, question),
+            *self._leaning(request, about, question, sum(term not in held for term in weights) / max(1, len(weights))),
         )  # fmt: skip
 
-    def _ease(self, request: SearchRequest, about: About, question: Question) -> float:
-        """How much sooner a row is believed for the size of the memory it is in; documents are asked about nobody."""
+    def _leaning(
+        self, request: SearchRequest, about: About, question: Question, unheard: float
+    ) -> tuple[float, float]:
+        """How much sooner a row is believed for the size of the memory, and how much later for words it never heard.
+
+        Documents are asked about nobody.
+        """
         if about.scope.track == KNOWLEDGE:
-            return max(0.0, ease_of(size_of(about), is_meant=question.is_meant))
+            return max(0.0, ease_of(size_of(about), is_meant=question.is_meant)), 0.0
         rows = size_of(about) if request.among is None else request.among
-        return ease_of(rows, is_meant=question.is_meant)
+        doubt = 0.0 if question.is_meant else doubt_of(rows, unheard)
+        return ease_of(rows, is_meant=question.is_meant), doubt
 
     def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
         """All rows but the open messages of sessions that hold words of others than `owners`."""

@@ -100,7 +100,7 @@ class Question:
         author: Index of the one sender the query names, where that says anything; else -1.
         is_named: It names any of those who speak here.
         is_meant: It is about one of them, or about who asks: such are asked of a memory.
-        is_order: It orders work and is about none of them: such are rarely asked of a memory.
+        is_for_anyone: It orders work, or asks what anyone may know, and is about none of them: rarely meant for a memory.
         days: Day ranges the query names, as day numbers (both ends included).
         wants_time: It asks when.
         wants_number: It asks how many.
@@ -116,7 +116,7 @@ class Question:
     names: tuple[str, ...] = ()
     is_named: bool = False
     is_meant: bool = False
-    is_order: bool = False
+    is_for_anyone: bool = False
     days: tuple[tuple[int, int], ...] = ()
     wants_time: bool = False
     wants_number: bool = False
@@ -164,7 +164,7 @@ def read_question(
             # Whoever is spoken to by an assistant is named by it: there the name is a word like others.
             without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
     latest = about.latest_ms
-    is_meant = is_named or asking.about_oneself(query)
+    is_meant = is_named or asking.is_personal(query)
     terms = tuple(words.query_terms(query, limit=MAX_TERMS, without=without))
     return Question(
         text=query,
@@ -174,7 +174,7 @@ def read_question(
         names=tuple(t for t in dict.fromkeys(words.tokens(query)) if t in without and t not in terms),
         is_named=is_named,
         is_meant=is_meant,
-        is_order=not is_meant and asking.orders_work(query),
+        is_for_anyone=not is_meant and asking.is_for_anyone(query),
         days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
         wants_time=asking.asks_when(query),
         wants_number=asking.asks_how_many(query),
