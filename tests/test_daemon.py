@@ -195,9 +195,11 @@ def test_failing_chores_and_drains_are_recorded_and_life_goes_on(live, monkeypat
     )
     entry = world.episode("patience")
     until(lambda: not daemon.health()["healthy"])
+    assert daemon.health()["failed_drains"] >= 3
     monkeypatch.setattr(world.state, "claim", whole)
     until(lambda: world.hits("patience") == [entry])
     until(lambda: daemon.health()["healthy"])
+    assert daemon.health()["failed_drains"] == 0
     assert ran.wait(LONG)
 
 

@@ -17,7 +17,7 @@ from cairn.governed.persons import Farewell
 from cairn.governed.skills import ScanReport
 from cairn.memory import Memories, Memory
 from cairn.operations.access import TokenName
-from cairn.operations.browse import EntryName, OneKind, Sees, Since, Until
+from cairn.operations.browse import EntryName, OneKind, Since, Until
 from cairn.operations.fields import (
     AgentId,
     AnyScope,
@@ -72,7 +72,7 @@ from cairn.operations.recall import (
 )
 from cairn.operations.recalling import Recalled
 from cairn.operations.repositories import Folder, SourceId
-from cairn.operations.talk import LimitedTo
+from cairn.operations.talk import LimitedTo, Sees
 from cairn.parts import Parts
 from cairn.project.archive import PrunePlan
 from cairn.project.automate import RunResult
@@ -603,9 +603,9 @@ class AsyncMemory:
     async def sync(self, path: str | None = None) -> dict[str, Any]:
         """Bring the index up to date now: every file, or one note; conflict copies of a sync program are merged first."""
     async def task(
-        self, task_id: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
+        self, task_id: str, *, app_id: AppId = "default", project_id: ProjectId = "default", sees: Sees = None
     ) -> dict[str, Any]:
-        """One task by its id."""
+        """One task by its id: of the space, else of any other that the caller reaches."""
     async def tasks(
         self,
         *,

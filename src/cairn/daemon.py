@@ -160,6 +160,8 @@ class Daemon:
         return {
             "healthy": not reasons,
             "reasons": reasons,
+            "failed_drains": self._failed_drains,
+            "failed_maintenance": self._failed_maintenance,
             "indexing": self._holding,
             "watching": self._watching,
             "running": any(thread.is_alive() for thread in self._threads),

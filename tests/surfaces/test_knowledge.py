@@ -146,6 +146,9 @@ def test_talk_is_told_as_tasks_and_the_index_comes_to_rest(server):
     assert [one["task_type"] for one in done] == ["memory_flush"]
     assert server.call("GET", f"/api/v1/tasks/{done[0]['id']}")[1]["data"] == done[0]
     assert server.call("GET", "/api/v1/tasks/none")[0] == 404
+    server.post("memory/add", {"session_id": "elsewhere", "app_id": "bay", "messages": [SAID]})
+    (there,) = server.call("GET", "/api/v1/tasks?app_id=bay")[1]["data"]["items"]
+    assert server.call("GET", f"/api/v1/tasks/{there['id']}")[1]["data"] == there, "an id needs no space"
     wanted = {"quiesced", "drained", "pending_before", "pending_after", "failed_permanent"}
     for version in ("v1", "v2"):
         status, answer = server.call("POST", f"/api/{version}/cascade/quiesce")
@@ -268,7 +271,10 @@ def test_every_path_of_the_contract_answers_in_its_shape(server, version):
         "capabilities",
         "disabled_features",
         "cascade",
+        "memorize_queue",
     }
+    assert answer["cascade"]["index_rows"]["episode"] >= 1
+    assert answer["cascade"]["index_emptied"] is False
     fits("GET", "/health", status, answer)
     assert server.call("GET", "/metrics")[0] == 200
     assert len(called) == 18

@@ -19,8 +19,8 @@ from cairn.notes.format import list_items
 from cairn.operations import rules
 from cairn.operations.answers import browse as answers
 from cairn.operations.fields import MAX_TEXT, AnyScope, AppId, Explain, Owner, ProjectId
-from cairn.operations.table import Granted, Room, operation, says
-from cairn.operations.talk import LimitedTo
+from cairn.operations.table import Room, operation, says
+from cairn.operations.talk import LimitedTo, Sees
 from cairn.types import Hit, Scope, Space
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _TITLE_CHARS = 120
 _TEXT_CHARS = 1200
 _HOUR_MS = 3_600_000
 
-Sees = Annotated[Callable[[Scope], bool] | None, Granted("sees")]
 OneKind = Annotated[Kind | None, says("only this kind", "episode")]
 Since = Annotated[str | None, says("from this day or time on", "2026-06-01", low=1, high=40)]
 Until = Annotated[str | None, says("up to this day, or before this time", "2026-06-30", low=1, high=40)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,12 +11,13 @@ from cairn.operations import rules
 from cairn.operations.answers import talk as answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
 from cairn.operations.table import Granted, Room, operation, says
-from cairn.types import Message, Space, with_texts
+from cairn.types import Message, Scope, Space, with_texts
 
 if TYPE_CHECKING:
     from cairn.talk import AddOutcome, FlushOutcome
 
 LimitedTo = Annotated[Collection[str] | None, Granted("owners")]
+Sees = Annotated[Callable[[Scope], bool] | None, Granted("sees")]
 
 
 def _added(outcome: AddOutcome, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,15 +218,17 @@ class Talk(Room):
         *,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
+        sees: Sees = None,
     ) -> dict[str, Any]:
-        """One task by its id."""
+        """One task by its id: of the space, else of any other that the caller reaches."""
         from cairn.operations.tasks import tasks_of
 
-        space = Space(app_id, project_id)
-        found = next((one for one in tasks_of(self.parts, space, None) if one["id"] == task_id), None)
-        if found is None:
-            raise NotFound(f'There is no task "{task_id[:80]}": `cairn tasks` lists them.', id=task_id)
-        return found
+        for space in dict.fromkeys((Space(app_id, project_id), *self.parts.root.spaces())):
+            if sees is None or sees(Scope(space, "project", "")):
+                for one in tasks_of(self.parts, space, None):
+                    if one["id"] == task_id:
+                        return one
+        raise NotFound(f'There is no task "{task_id[:80]}": `cairn tasks` lists them.', id=task_id)
 
     @operation(
         writes=True,

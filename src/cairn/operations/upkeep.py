@@ -318,6 +318,10 @@ class Upkeep(Room):
         if trouble := self.parts.storage.trouble():
             reasons.append(trouble)
         waiting = self.parts.indexer.waiting_for_vectors()
+        rows: dict[str, int] = {}
+        for _, kinds in self.parts.index.scopes():
+            for kind, count in kinds.items():
+                rows[kind] = rows.get(kind, 0) + count
         disabled = [name for name, on in (("llm", llm), ("embed", embed), ("rerank", llm)) if not on]
         return {
             "status": "ok" if not reasons else "degraded",
@@ -342,10 +346,13 @@ class Upkeep(Room):
                 "unrecoverable_total": permanent,
                 "optimize_failure_streak": daemon.get("failed_maintenance", 0),
                 "prune_stale_seconds": 0.0,
+                "index_rows": rows,
+                "index_emptied": not rows and fresh.state == "rebuilding",
                 "state": "behind" if waiting and fresh.state == "fresh" else fresh.state,
                 "lag": max(counts.last_lsn - counts.applied_lsn, 0),
                 "leases": {"indexer": bool(daemon.get("indexing", False))},
             },
+            "memorize_queue": None,
         }
 
     @operation()

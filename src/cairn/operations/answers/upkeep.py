@@ -300,6 +300,8 @@ class CascadeBlock:
     unrecoverable_total: Annotated[int, says("changes that cannot be indexed, in all", 0)]
     optimize_failure_streak: Annotated[int, says("upkeep that failed in a row", 0)]
     prune_stale_seconds: Annotated[float, says("always 0", 0.0)]
+    index_rows: Annotated[dict[str, int], says("rows of the index by kind", {"episode": 40})]
+    index_emptied: Annotated[bool, says("whether it was found empty and is being made anew", False)]
 
 
 class HealthAnswer:
@@ -312,6 +314,9 @@ class HealthAnswer:
     capabilities: Annotated[Capabilities, says("what can be done here", {"llm": False, "embed": True})]
     disabled_features: Annotated[list[str], says("what cannot", ["llm", "rerank"])]
     cascade: Annotated[CascadeBlock | None, says("how the index is", {"healthy": True})] = None
+    memorize_queue: Annotated[
+        None, says("always null: what is added is told in the call or waits as a task", None)
+    ] = None
 
 
 class IndexGlance:
