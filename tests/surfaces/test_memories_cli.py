@@ -335,8 +335,18 @@ def test_the_tables_are_written_whole_and_taken_in_again(cli, tmp_path):
     kept = told(cli, "remember", "Deploys wait for the migration job.", "--category", "gotcha")["memory"][
         "id"
     ]
-    steps = ("--category", "procedure", "--trigger", "a deploy fails", "--steps", "1. Roll back.")
+    steps = (
+        "--category",
+        "procedure",
+        "--trigger",
+        "a deploy fails",
+        "--steps",
+        "Roll back.",
+        "--steps",
+        "Tell.",
+    )
     rolled = told(cli, "remember", "Roll back a failed deploy.", *steps)["memory"]["id"]
+    assert told(cli, "memories", "procedure", rolled)["procedure"] == "1. Roll back.\n2. Tell."
     told(cli, "memories", "outcome", rolled, "--success", "--source", kept)
     told(cli, "capture", "add", "pr_feedback", "pr-1", "Always close the pool before the tests end.")
     told(cli, "sweep")

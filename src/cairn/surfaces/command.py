@@ -33,6 +33,8 @@ SHORT = {
     "file_scope_pattern": "--files",
 }
 EVERYWHERE = {"app_id": "app", "project_id": "project"}
+STEPS = "procedure"
+"""A text that may be given line by line: the option again for each step."""
 PERSONAL = {"user": "a user's", "agent": "an agent's", "mission": "a mission's"}
 """Scopes that an option of their own names with their owner, as for commands that know no others."""
 
@@ -208,7 +210,7 @@ def _option(home: Any, one: Field, flag: str, *, needed: bool) -> None:
     if bool in kinds:
         if one.default is True:
             flag = flag.replace("--", "--no-", 1)
-        shown = "the other way round: " if one.default is True else ""
+        shown = "switch off: " if one.default is True else ""
         const = one.default is not True
         home.add_argument(
             flag,
@@ -227,7 +229,7 @@ def _option(home: Any, one: Field, flag: str, *, needed: bool) -> None:
         options["default"] = one.default
     if choices is not None:
         options |= {"choices": choices, "type": type(choices[0])}
-    elif any(get_origin(kind) is Sequence for kind in kinds):
+    elif one.name == STEPS or any(get_origin(kind) is Sequence for kind in kinds):
         # A default of its own: argparse would add to the one the operation shares with everybody.
         options |= {"action": "append", "metavar": "TEXT", "default": None}
     elif any(get_origin(kind) is Mapping for kind in kinds):
@@ -253,12 +255,14 @@ def _help(one: Field) -> str:
 
     shown = one.default not in (REQUIRED, None, "", (), -1) and not isinstance(one.default, bool)
     words = one.says.words + (f" (default {one.default})" if shown else "")
-    return words.replace("%", "%%")
+    return words.replace("%", "%%") + ("; again for each step" if one.name == STEPS else "")
 
 
 def _given(one: Field, value: Any) -> Any:
     """An argument as the operation takes it: words as one text, JSON as a value, a list where none was given."""
     kinds = _kinds(one)
+    if one.name == STEPS and isinstance(value, list) and len(value) > 1:
+        return "\n".join(f"{number}. {step}" for number, step in enumerate(value, 1))
     if isinstance(value, list) and str in kinds:
         return " ".join(value)
     if any(get_origin(kind) is Sequence for kind in kinds):
