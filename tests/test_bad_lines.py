@@ -207,6 +207,22 @@ def test_a_bad_line_anywhere_leaves_places_and_cells_as_they_were(tmp_path, spot
         assert state.troubles[0].line == spot + 1, name
 
 
+@pytest.mark.parametrize("owners", [[["user", "eve"]], [], [["agent", "eve"]]])
+def test_who_spoke_is_told_whoever_a_cut_line_names(tmp_path, owners):
+    """A planted line that gives a cell to somebody else does not take the words from the one who said them."""
+    kit = World(tmp_path)
+    kit.add("s1", said("the orchard is sold"))
+    place = tmp_path / session_locator(Space(), "s1").key
+    place.write_bytes(place.read_bytes() + _bytes(_cut(owners=owners)) + b"\n")
+
+    later = World(tmp_path)
+    later.add("s1", said("and the mill", 1))
+    later.flush()
+
+    assert later.told().count("the orchard is sold") == 1 + len(owners)
+    assert [("user", "ann") in cell.owners for cell in later.log().cells] == [True, True]
+
+
 def test_a_lost_cut_line_is_made_good(tmp_path):
     """Words whose cut line was destroyed are told by the next flush, or by a full recovery; nothing is told twice."""
     kit = World(tmp_path)

@@ -394,7 +394,7 @@ class SessionState:
         self._cell_at[cell.cell_id] = len(self.cells)
         self._waiting[cell.cell_id] = None
         self.merged.pop(cell.cell_id, None)
-        self.cells.append(cell)
+        self.cells.append(replace(cell, owners=(*cell.owners, *self._left_out(cell))))
         # A line that is lost may have held the last messages of the cell: their places are taken.
         self.next_ordinal = max(self.next_ordinal, cell.upto)
         self.cut_upto = max(self.cut_upto, cell.upto)
@@ -403,6 +403,14 @@ class SessionState:
         if event.by and event.by in self.batches:
             self.batches[event.by].status = "extracted"
             self.batches[event.by].cells.append(cell.cell_id)
+
+    def _left_out(self, cell: CellRecord) -> list[tuple[str, str]]:
+        """Whose the words of a cell are although its line does not name them: what one said is never only others'."""
+        said = self.messages_of(cell)
+        spoke = dict.fromkeys(message.sender_id for message in said if message.role == "user")
+        due = owners_of(said, spoke or self.people_by(cell.upto)) if said else ()
+        left = [owner for owner in due if owner not in cell.owners]
+        return left if spoke or len(left) == len(due) else []
 
     def _correct(self, event: Corrected | Followed) -> None:
         key = (event.cell_id, event.track, event.owner)
