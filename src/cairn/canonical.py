@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 _LONGEST = 200  # characters of a label; a longer value is compared by its hash
 
@@ -30,11 +30,36 @@ def as_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def from_json(text: str | bytes, *, strict: bool = False) -> Any:
+    """What JSON that others wrote says; with `strict` without the numbers that are none (NaN, Infinity).
+
+    Raises:
+        ValueError: it cannot be read, for whatever reason; the words are for people.
+    """
+    try:
+        if strict:
+            return _STRICT.decode(text.decode("utf-8") if isinstance(text, bytes) else text)
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        if str(error).startswith("Exceeds the limit"):  # of digits, by the name of a function of Python
+            raise ValueError("it holds a number of several thousand digits") from None
+        raise
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_number)
+
+
 def object_in(line: str) -> dict[str, Any] | None:
     """The JSON object a journal's line holds; None where it is damaged, or holds something else."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = from_json(line)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

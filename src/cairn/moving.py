@@ -14,6 +14,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from cairn.canonical import from_json
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.seams import Locator, StorageBackend, content_hash
 from cairn.transfer import LEFT_OUT, MAY_HOLD_KEYS, claims_first
@@ -91,7 +92,7 @@ class _Move:
 
     def _begin(self) -> None:
         """See whose the target is: nobody's, or that of an earlier move of this root."""
-        lines = [json.loads(line) for line in self._target.journals.read(NOTED).lines]
+        lines = [from_json(line) for line in self._target.journals.read(NOTED).lines]
         present = [key for key, _, _ in self._target.scan() if _travels(key)]
         if not lines:
             if present:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from cairn.canonical import from_json
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.notes.kinds import place_of
 from cairn.seams import Locator, StorageBackend, content_hash
@@ -201,7 +202,7 @@ class PulledFolder:
 
     def _read_bases(self) -> tuple[dict[str, str], str]:
         try:
-            found = json.loads(self._here.read(_BASES))
+            found = from_json(self._here.read(_BASES))
             name, files, under = str(found["from"]), dict(found["files"]), str(found["under"])
         except NotFound:
             if others := self._here.list(Locator()):

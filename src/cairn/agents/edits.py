@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.errors import Invalid
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -39,7 +40,7 @@ def parsed(text: str, name: str) -> Any:
         Invalid: it is no JSON; the message names the file, the line and the column.
     """
     try:
-        value = json.loads(text) if text.strip() else {}
+        value = from_json(text) if text.strip() else {}
     except ValueError as error:
         where = (
             f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "?"

@@ -10,7 +10,6 @@ small client `quick.py`; where it does not, the hook does it here and starts it.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.agents import quick
 from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.link import ask, start_warm
+from cairn.canonical import from_json
 from cairn.engines import spool
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def main(argv: Sequence[str], sent: bytes, *, alone: bool = False) -> int:
 
 def answered(sent: bytes, host: str | None, settings: Settings, tell: Tell) -> str:
     """What a hook prints for what its host sent, with the line end; "" for nothing."""
-    data = json.loads(sent or b"{}")
+    data = from_json(sent or b"{}")
     event = read_event(data, host or "auto") if isinstance(data, dict) else None
     if event is None or is_switched_off(event.folder):
         return ""

@@ -22,6 +22,7 @@ from typing import Any
 
 from cairn.agents import edits
 from cairn.agents.edits import Inserted
+from cairn.canonical import from_json
 from cairn.engines import spool
 from cairn.errors import Invalid, NotFound
 
@@ -311,7 +312,7 @@ def _digest(text: str) -> str:
 
 def _receipt(at: Path) -> dict[str, Any]:
     try:
-        data = json.loads(at.read_bytes())
+        data = from_json(at.read_bytes())
         return data if isinstance(data.get("files"), list) else {"files": []}
     except (OSError, ValueError, AttributeError):
         return {"files": []}

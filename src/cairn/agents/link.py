@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.agents import quick
+from cairn.canonical import from_json
 
 
 def socket_path(root: Path) -> Path:
@@ -34,7 +35,7 @@ def converse(root: Path, message: dict[str, Any], seconds: float) -> dict[str, A
     """
     sent = json.dumps(message).encode("utf-8", "surrogatepass") + b"\n"
     try:
-        value = json.loads(quick.exchange(str(root), sent, seconds))
+        value = from_json(quick.exchange(str(root), sent, seconds))
     except ValueError:
         raise ConnectionError("the process went away") from None
     if not isinstance(value, dict):

@@ -28,6 +28,7 @@ from cairn.agents.hook import answered
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
+from cairn.canonical import from_json
 from cairn.config import load
 from cairn.daemon import QUIET_SECONDS
 from cairn.engines import spool
@@ -198,7 +199,7 @@ class _Handler(socketserver.StreamRequestHandler):
                 out = self.warm.hooked(host, self.rfile.read(quick.MAX_INPUT))
                 self.wfile.write(quick.TOLD + out.encode("utf-8", "surrogatepass"))
                 return
-            message = json.loads(line)
+            message = from_json(line)
             answer = self.warm.reply(message if isinstance(message, dict) else {})
             self.wfile.write(json.dumps(answer).encode("utf-8", "surrogatepass") + b"\n")
 

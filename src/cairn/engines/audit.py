@@ -19,6 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from cairn.canonical import from_json
+
 log = logging.getLogger("cairn.audit")
 
 FILES = 4
@@ -91,8 +93,8 @@ class AuditLog:
             except OSError:
                 continue
             for raw in reversed(lines):
-                with suppress(ValueError, RecursionError):
-                    value = json.loads(raw)
+                with suppress(ValueError):
+                    value = from_json(raw)
                     if isinstance(value, dict) and isinstance(value.get("at"), str):
                         yield value
 
@@ -116,8 +118,8 @@ def _rewritten(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -
     out, changed = [], 0
     for line in raw.splitlines():
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
+            value = from_json(line)
+        except ValueError:
             out.append(line)
             continue
         made = change(value) if isinstance(value, dict) else value

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cairn.canonical import from_json
 from cairn.config import Settings
 from cairn.engines import minilm, quiet
 from cairn.engines.model_http import ModelEndpoint, NoAnswer
@@ -353,8 +354,8 @@ class ServiceEmbedder(Embedder):
             try:
                 reply = self._endpoint.post(body, self._timeout)
                 if 200 <= reply.status < 300:
-                    return json.loads(reply.body)
-            except (NoAnswer, ValueError, RecursionError) as error:
+                    return from_json(reply.body)
+            except (NoAnswer, ValueError) as error:
                 trouble = str(error)
                 continue
             trouble = reply.trouble

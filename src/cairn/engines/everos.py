@@ -5,7 +5,6 @@ The file is copied with its log before it is opened, so that nothing of it chang
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.errors import CairnError
 from cairn.types import Space
 
@@ -119,8 +119,8 @@ def _told(
 
 def _json(text: object) -> Any:
     try:
-        return json.loads(text) if isinstance(text, str) and text else None
-    except (ValueError, RecursionError):
+        return from_json(text) if isinstance(text, str) and text else None
+    except ValueError:
         return None
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import config
+from cairn.canonical import from_json
 from cairn.engines import quiet
 from cairn.errors import Invalid, Misconfigured, Unavailable
 
@@ -73,7 +74,7 @@ def installed(models: Path) -> Path | None:
 
 def _complete(folder: Path) -> Path | None:
     try:
-        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+        stamp = from_json((folder / STAMP).read_text(encoding="utf-8"))
         sizes = {name: (folder / name).stat().st_size for name in (GRAPH, TOKENIZER)}
     except (OSError, ValueError):
         return None

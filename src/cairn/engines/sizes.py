@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.engines.bytescan import size_of
 
 _NAME = "sizes.jsonl"
@@ -40,7 +41,7 @@ def days(place: Path) -> list[dict[str, Any]]:
     found = []
     for line in lines:
         try:
-            one = json.loads(line)
+            one = from_json(line)
             found.append({"day": str(one["day"]), "files": int(one["files"]), "index": int(one["index"])})
         except (ValueError, KeyError, TypeError):
             continue

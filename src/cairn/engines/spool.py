@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cairn.canonical import from_json
+
 LOCK = "hooks"
 _MOST_TROUBLE_BYTES = 65_536
 
@@ -100,8 +102,8 @@ def read(path: Path) -> dict[str, Any] | None:
     except OSError:
         return None
     try:
-        event = json.loads(raw)
-    except (ValueError, RecursionError):
+        event = from_json(raw)
+    except ValueError:
         event = None
     return event if isinstance(event, dict) else {"text": raw.decode("utf-8", "replace")}
 
@@ -128,8 +130,8 @@ def forget_marks(root: Path, session: str) -> None:
     """Keep how far the transcript of a session was read, so that it is not read again, and no hash of its words."""
     path = cursor(root, session)
     try:
-        at = int(json.loads(path.read_bytes())["at"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        at = int(from_json(path.read_bytes())["at"])
+    except (OSError, ValueError, KeyError, TypeError):
         return
     _write(path, {"at": at, "early": [], "seen": []})
 
@@ -141,10 +143,10 @@ def waiting(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for name in names:
         path = at / name
         try:
-            event = json.loads(path.read_bytes())
+            event = from_json(path.read_bytes())
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             with_name = path.with_suffix(".broken")
             os.replace(path, with_name)
             trouble(root, f"{name} could not be read and was set aside")
@@ -199,7 +201,7 @@ def take_troubles(root: Path) -> list[str]:
     found = []
     for line in lines:
         try:
-            found.append(str(json.loads(line)["trouble"]))
+            found.append(str(from_json(line)["trouble"]))
         except (ValueError, KeyError, TypeError):
             continue
     return list(dict.fromkeys(found))

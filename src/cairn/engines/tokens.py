@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.engines.tree import Tree
 from cairn.errors import CairnError, Conflict, Misconfigured, NotFound
 from cairn.rights import Grant, check_name, digest_of, end_of, grant_of
@@ -124,8 +125,8 @@ class TokenFile:
                 f"{self._path} cannot be read: {error.strerror}.", setting="server.tokens"
             ) from None
         try:
-            return [_token(one) for one in json.loads(raw)["tokens"]]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            return [_token(one) for one in from_json(raw)["tokens"]]
+        except (ValueError, KeyError, TypeError) as error:
             raise Misconfigured(
                 f"{self._path} cannot be read ({type(error).__name__}): mend it, or remove it and make the tokens anew.",
                 setting="server.tokens",

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from cairn.canonical import from_json
 from cairn.config import LlmSettings
 from cairn.engines.answers import read_answer, strict
 from cairn.engines.model_http import ModelEndpoint, NoAnswer
@@ -152,7 +153,7 @@ class OpenAIWriter:
     def _said(self, body: bytes, expected: int, purpose: str) -> _Said:
         """The words in a reply. Raises `Unavailable` for a refusal or something that is no reply at all."""
         try:
-            answer = json.loads(body)
+            answer = from_json(body)
             choice = answer["choices"][0]
             message = choice["message"]
             text, finish = message.get("content"), str(choice.get("finish_reason") or "")
@@ -160,7 +161,7 @@ class OpenAIWriter:
                 text = "".join(part.get("text", "") for part in text if isinstance(part, dict))
             refusal = message.get("refusal")
             usage = answer.get("usage") or {}
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             self._note(purpose, expected, 0, "invalid", estimated=True)
             raise Unavailable(
                 f"{self.id} at {self._endpoint.host} answered with something that is no chat reply."

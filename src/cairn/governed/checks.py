@@ -5,11 +5,11 @@ Hand-written entries skip the gate, so what the gate would have refused is repor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from cairn.canonical import from_json
 from cairn.errors import CairnError, NotFound
 from cairn.governed import core, gate, lifecycle, pages
 from cairn.governed.memories import Keeper
@@ -183,7 +183,7 @@ def _check_pages(keeper: Keeper, space: Space) -> Iterator[MemoryFinding]:
     page, file = core.show(keeper, project), core.json_locator(keeper, project)
     if page.version and keeper.storage.exists(file):
         try:
-            value = json.loads(keeper.storage.read(file))
+            value = from_json(keeper.storage.read(file))
             same = isinstance(value, dict) and value == page.payload()
         except (CairnError, ValueError):
             same = False
@@ -209,7 +209,7 @@ def _is_stale(record: Record) -> bool:
 
 def _is_json(line: str) -> bool:
     try:
-        json.loads(line)
+        from_json(line)
     except ValueError:
         return False
     return True

@@ -17,6 +17,7 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.errors import Invalid, NotFound
 from cairn.governed.memories import Keeper, check_text
 from cairn.governed.records import moment, stamp
@@ -172,7 +173,7 @@ def _read_page(keeper: Keeper, scope: Scope) -> tuple[CoreMemory, bool]:
 
 def _read_json(keeper: Keeper, scope: Scope) -> CoreMemory | None:
     try:
-        value = json.loads(keeper.storage.read(json_locator(keeper, scope)))
+        value = from_json(keeper.storage.read(json_locator(keeper, scope)))
         return CoreMemory(
             projectSummary=str(value.get("projectSummary") or ""),
             **{name: tuple(str(item) for item in value.get(name) or ()) for name in LISTS},
@@ -249,7 +250,7 @@ class AgentIdentity:
 def identity(keeper: Keeper, space: Space, agent: str) -> AgentIdentity | None:
     """The identity of an agent, where one is on record."""
     try:
-        value = json.loads(keeper.storage.read(_identity_at(keeper, space, agent)))
+        value = from_json(keeper.storage.read(_identity_at(keeper, space, agent)))
         return AgentIdentity(**{**value, "id": agent, "project_id": f"{space.app}/{space.project}"})
     except NotFound:
         return None

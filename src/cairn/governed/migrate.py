@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.errors import Invalid
 from cairn.governed.access import Stat, ref
 from cairn.governed.ledger import CaptureLedger, category_of
@@ -286,7 +287,7 @@ def _files_in(text: str) -> list[tuple[str, str]] | None:
     if not text.startswith('{"files": ['):
         return None
     try:
-        return [(str(one["name"]), str(one["text"])) for one in json.loads(text)["files"]]
+        return [(str(one["name"]), str(one["text"])) for one in from_json(text)["files"]]
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -372,8 +373,8 @@ def _scope(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return from_json(text)
+    except ValueError as error:
         raise Invalid(f"It is not JSON: {error}.", field="text") from None
 
 

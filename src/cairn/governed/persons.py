@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from cairn.canonical import object_in, objects_in
+from cairn.canonical import from_json, object_in, objects_in
 from cairn.errors import CairnError, NotFound
 from cairn.governed import pages, removal
 from cairn.governed.memories import Keeper
@@ -499,7 +499,7 @@ def _is_about(line: str, going: Going) -> bool:
     if not going.names(line):
         return False
     try:
-        return _tells_of(json.loads(line), going)
+        return _tells_of(from_json(line), going)
     except (ValueError, RecursionError):
         return True
 

@@ -26,6 +26,7 @@ from datetime import date, datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.errors import Invalid, NotFound
 from cairn.notes.frontmatter import Head, find_head, read_head
 from cairn.types import Entry, Problem
@@ -378,8 +379,8 @@ def _is_heading(row: str, entry_id: str, line: int, problems: list[Problem]) -> 
 def _read_inline(value: str) -> str:
     if value.startswith('\\"'):
         try:
-            decoded = json.loads(value[1:])
-        except (ValueError, RecursionError):
+            decoded = from_json(value[1:])
+        except ValueError:
             return value
         if isinstance(decoded, str):
             value = decoded
@@ -470,7 +471,7 @@ def list_items(value: str) -> list[str]:
 def _read_item(item: str) -> str:
     if item.startswith('"'):
         try:
-            decoded = json.loads(item)
+            decoded = from_json(item)
         except ValueError:
             return item
         if isinstance(decoded, str):

@@ -9,7 +9,6 @@ are skipped and counted, never repaired by guessing.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from cairn.canonical import compact, json_hash, moment, stamp
+from cairn.canonical import compact, from_json, json_hash, moment, stamp
 from cairn.errors import Invalid
 from cairn.governed.secrets import redact
 from cairn.project.layout import CONFLICT_LINE, EVENTS, LOCAL_SOURCE, number_of
@@ -253,10 +252,10 @@ def parse(lines: Iterable[str]) -> Parsed:
             markers += 1
             continue
         try:
-            events.append(Event.from_json(json.loads(line)))
+            events.append(Event.from_json(from_json(line)))
         except Invalid as error:
             bad.append((number, str(error)))
-        except (ValueError, RecursionError):
+        except ValueError:
             bad.append((number, "not valid JSON (a torn or edited line)"))
     return Parsed(tuple(events), tuple(bad), markers)
 

@@ -6,7 +6,6 @@ hundred small ones. Binary, huge and vendored files are never opened. `describe.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.project import git
 
 MAX_FILES = 200_000
@@ -111,8 +111,8 @@ class Survey:
 
     def json(self, path: str) -> dict[str, Any]:
         try:
-            value = json.loads(self.manifests.get(path) or self.text(path) or "{}")
-        except (ValueError, RecursionError):
+            value = from_json(self.manifests.get(path) or self.text(path) or "{}")
+        except ValueError:
             return {}
         return value if isinstance(value, dict) else {}
 

@@ -6,10 +6,10 @@ person reads.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.errors import Invalid, NotFound
 from cairn.seams import Locator, StorageBackend
 
@@ -51,8 +51,8 @@ def read_json(storage: StorageBackend, at: Locator) -> Any:
     except UnicodeDecodeError:
         raise Invalid(f"{at} is not UTF-8 text. Restore it from version control.", path=str(at)) from None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return from_json(text)
+    except ValueError as error:
         found = CONFLICT_LINE.search(text)
         if found:
             line = text.count("\n", 0, found.start()) + 1

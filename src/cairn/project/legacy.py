@@ -6,11 +6,10 @@ changed.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from cairn.canonical import moment
+from cairn.canonical import from_json, moment
 from cairn.errors import Invalid, Misconfigured, NotFound
 from cairn.project import options as settings
 from cairn.project.bundle import Bundle, checked
@@ -107,7 +106,7 @@ def _events(storage: StorageBackend, read_upto: int, *, told: bool) -> tuple[lis
     drafts, bad = [], 0
     for line in filter(str.strip, lines):
         try:
-            row = json.loads(line)
+            row = from_json(line)
             signals = row.get("signals") or {}
             is_made = told and row.get("sourceRef") in _MADE_BUNDLE
             folded = is_made or number_of(row.get("id"), "evt") <= read_upto

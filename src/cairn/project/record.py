@@ -15,13 +15,12 @@ does the same in memory and writes nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import pretty, text_hash
+from cairn.canonical import from_json, pretty, text_hash
 from cairn.errors import Conflict, Invalid, Misconfigured, NotFound
 from cairn.project import git, projections
 from cairn.project.archive import Archive
@@ -286,7 +285,7 @@ class ProjectRecord:
         if not text or text == pretty(story.to_json()):
             return current, []
         try:
-            state = json.loads(text)
+            state = from_json(text)
             edited = checked(state["bundle"])
             named = state["maintenance"]["latestCheckpointId"]
         except (ValueError, KeyError, TypeError, Invalid):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from cairn.canonical import from_json
 from cairn.errors import NotFound
 from cairn.language import sentences, tongues
 from cairn.notes.notebook import Draft
@@ -133,7 +134,7 @@ def _step(call: ToolCall, result: str) -> Step:
 def _arguments(raw: str) -> str:
     """The arguments that tell what was done: short scalars, named; long ones cut."""
     try:
-        value: Any = json.loads(raw) if raw.strip() else {}
+        value: Any = from_json(raw) if raw.strip() else {}
     except ValueError:
         return _short(raw, 120)
     if not isinstance(value, dict):

@@ -8,7 +8,6 @@ are about this machine and no operation (`init`, `server start`) bring their own
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
+from cairn.canonical import from_json
 from cairn.errors import Invalid, NotFound
 from cairn.surfaces.output import Output
 
@@ -302,8 +302,8 @@ def opened(args: argparse.Namespace, *, reading: bool = False) -> Memory:
 def json_value(text: str, what: str) -> dict[str, Any]:
     """A JSON object that stands in an argument."""
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
+        value = from_json(text)
+    except ValueError as error:
         raise Invalid(f"{what} is not JSON: {error}.", field=what) from None
     if not isinstance(value, dict):
         raise Invalid(f"{what} must be a JSON object.", field=what)

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
+from cairn.canonical import from_json
 from cairn.version import VERSION
 
 Reply = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -78,8 +79,8 @@ class Front:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
+            message = from_json(line)
+        except ValueError:
             raise NotPlain from None
         if not isinstance(message, dict) or message.keys() - {"jsonrpc", "id", "method", "params"}:
             raise NotPlain

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cairn.canonical import as_line
+from cairn.canonical import as_line, from_json
 from cairn.errors import Invalid
 from cairn.memory import Memories, Memory
 from cairn.operations.check import checked, options_of
@@ -163,17 +163,11 @@ async def read_body(request: Request, *, forms: bool = False) -> dict[str, Any]:
     raw = await request.body()
     try:
         text = raw.decode("utf-8")
-        value = json.loads(text, parse_constant=_no_constant)
+        value = from_json(text, strict=True)
         if "\\ud" in text or "\\uD" in text:  # half of a pair is no character
             json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except RecursionError:
-        raise Refusal(400, "BAD_REQUEST", "The body is not valid JSON: it is nested too deeply.") from None
     except ValueError as error:
         raise Refusal(400, "BAD_REQUEST", f"The body is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
         raise Invalid("The body must be a JSON object, with the fields by name.", field="body")
     return value
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON value")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.errors import Invalid
 from cairn.operations.recall import Recall
 from cairn.operations.talk import Talk
@@ -87,18 +87,20 @@ def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
     stripped = text.lstrip()
     if stripped.startswith("["):
         try:
-            value = json.loads(stripped)
-        except json.JSONDecodeError as error:
-            raise Invalid(f"{name}, line {error.lineno}: not JSON: {error.msg}.", file=name) from None
+            value = from_json(stripped)
+        except ValueError as error:
+            line, trouble = getattr(error, "lineno", 1), getattr(error, "msg", error)
+            raise Invalid(f"{name}, line {line}: not JSON: {trouble}.", file=name) from None
         yield from value
         return
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
-            raise Invalid(f"{name}, line {number}: not JSON: {error.msg}.", file=name) from None
+            yield from_json(line)
+        except ValueError as error:
+            trouble = getattr(error, "msg", error)
+            raise Invalid(f"{name}, line {number}: not JSON: {trouble}.", file=name) from None
 
 
 def say_added(data: Any, output: Output) -> None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cairn.canonical import label
+from cairn.canonical import from_json, label
 from cairn.notes.format import list_items
 from cairn.types import Message
 
@@ -69,7 +69,7 @@ def read_inline(inline: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
     if METADATA not in inline:
         return tags, {}
     try:
-        held = json.loads(inline[METADATA])
+        held = from_json(inline[METADATA])
         json.dumps(held, ensure_ascii=False, allow_nan=False).encode("utf-8")  # it can be told again
     except (ValueError, RecursionError):
         return tags, {}

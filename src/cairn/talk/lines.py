@@ -17,14 +17,13 @@ judged by itself: one that cannot be one leaves an empty place, and the others s
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
-from cairn.canonical import as_line
+from cairn.canonical import as_line, from_json
 from cairn.errors import Invalid
 from cairn.notes.format import checked_day
 from cairn.talk.messages import MAX_MESSAGES, check_message
@@ -171,21 +170,12 @@ def _parsed(text: str) -> Mapping[str, Any]:
     if len(text) > MAX_LINE_CHARS:
         raise Invalid(f"it has {len(text)} characters, more than the {MAX_LINE_CHARS} a line may have")
     try:
-        line = _DECODER.decode(text)
-    except RecursionError:
-        raise Invalid("it is nested too deeply to be read") from None
+        line = from_json(text, strict=True)
     except ValueError as error:
         raise Invalid(f"it is not JSON: {str(error)[:_MAX_WORD_CHARS]}") from None
     if not isinstance(line, dict):
         raise Invalid("it is not a JSON object")
     return line
-
-
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def _added(line: Mapping[str, Any]) -> Added:

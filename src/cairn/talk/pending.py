@@ -15,6 +15,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
+from cairn.canonical import from_json
 from cairn.errors import CairnError
 from cairn.seams import Clock, Locator, StorageBackend
 from cairn.types import Space, checked_session_id
@@ -73,13 +74,13 @@ class PendingCells:
         for place in places:
             for line in self._journals.read(place).lines:
                 try:
-                    sort, cell, *rest = json.loads(line)
+                    sort, cell, *rest = from_json(line)
                     if sort == "cut":
                         app, project, session_id = rest
                         cut[cell] = (Space(app, project), checked_session_id(session_id))
                     else:
                         done.add(cell)
-                except (ValueError, TypeError, RecursionError):
+                except (ValueError, TypeError):
                     continue  # damaged: a full recovery finds the cell in its log
         return {cell: where for cell, where in cut.items() if cell not in done}
 
@@ -109,8 +110,8 @@ class PendingCells:
 
 def _is_of(line: str, space: Space, sessions: Collection[str]) -> bool:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = from_json(line)
+    except ValueError:
         return False
     if not isinstance(value, list) or len(value) != 5:
         return False

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cairn.canonical import from_json
 from cairn.rights import OPEN, Grant, digest_of
 
 _CODE_SECONDS = 600.0
@@ -84,7 +85,7 @@ class Visitors:
         """A visit that began before this server did."""
         try:
             file = self._file(hashed(secret))
-            told, seen = json.loads(file.read_text()), file.stat().st_mtime
+            told, seen = from_json(file.read_text()), file.stat().st_mtime
             visit = Visit(bytes.fromhex(told["digest"]), told["is_owner"] is True, _form_of(secret), seen)
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -190,7 +191,7 @@ class Visitors:
     def served(self) -> dict[str, Any]:
         """Where the root is said to be served; empty for nowhere."""
         try:
-            found = json.loads((self.place / "server.json").read_text())
+            found = from_json((self.place / "server.json").read_text())
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

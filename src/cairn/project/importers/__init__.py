@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import moment
+from cairn.canonical import from_json, moment
 from cairn.errors import Invalid
 from cairn.governed.framing import strip_recalled
 from cairn.types import Message, ToolCall
@@ -110,8 +110,8 @@ def records(session: Session) -> Iterator[dict[str, Any]]:
                 continue
             session.lines += 1
             try:
-                value = json.loads(line.decode("utf-8", "replace"))
-            except (ValueError, RecursionError):
+                value = from_json(line.decode("utf-8", "replace"))
+            except ValueError:
                 session.bad_lines += 1
                 continue
             if isinstance(value, dict):
