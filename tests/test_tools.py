@@ -54,6 +54,20 @@ def test_a_renamed_path_is_found(annotation, before):
     assert leaks_in(backend(annotation, before=before), "x.py")
 
 
+@pytest.mark.parametrize(
+    ("base", "before"),
+    [
+        ("SB", "from cairn.seams import StorageBackend as SB"),
+        ("Base", "import cairn.seams as seams; Base = seams.StorageBackend"),
+        ("Between", "class Between(seams.StorageBackend): ..."),
+        ("Generic[SB]", "from cairn.engines.files import DeviceLocalBackend as SB"),
+    ],
+)
+def test_a_renamed_backend_is_found(base, before):
+    """S69: a class is a backend by what it derives from, whatever that is called here."""
+    assert leaks_in(backend("Path", base=base, before=before), "x.py")
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_each_of_the_seven_verbs_is_watched(verb):
     """S69: all seven, also async ones and ones without an annotation."""
