@@ -404,6 +404,17 @@ def test_the_tables_are_written_whole_and_taken_in_again(cli, tmp_path):
     )
     assert seen["Always close the pool before the tests end."]["status"] == "archived"
     assert seen["Roll back a failed deploy."]["trigger"] == "a deploy fails"
+    live = tmp_path / "live.db"
+    with closing(
+        sqlite3.connect(live)
+    ) as db:  # as its program has it open: the newest rows are in the log beside it
+        db.execute("pragma journal_mode = wal")
+        db.execute("create table unified_memories (id text, content text, status text)")
+        db.execute("insert into unified_memories values ('w', 'The weir was mended in May.', 'promoted')")
+        db.commit()
+        beside = sorted(at.name for at in tmp_path.glob("live.db*"))
+        assert len(told(cli, *there, "memories", "import", "--from", "ade", str(live))["kept"]) == 1
+        assert sorted(at.name for at in tmp_path.glob("live.db*")) == beside
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as db:
         db.execute("create table birds (name text)")

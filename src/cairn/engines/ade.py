@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cairn.errors import Invalid
@@ -17,6 +19,20 @@ def is_database(path: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
+@contextmanager
+def _whole(path: Path) -> Iterator[str]:
+    """Where to read the database, changing nothing beside it: a copy where its newest rows are still in its log."""
+    log = path.with_name(f"{path.name}-wal")
+    if not log.exists():
+        yield f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+        return
+    with TemporaryDirectory(prefix="cairn-ade-") as folder:
+        copy = Path(folder) / "ade.db"
+        shutil.copyfile(path, copy)
+        shutil.copyfile(log, f"{copy}-wal")
+        yield copy.as_uri()
+
+
 def from_database(path: Path) -> list[Mapping[str, Any]]:
     """The rows of an ADE database: its memories with what is known of procedures, and what the legacy table still holds.
 
@@ -24,7 +40,7 @@ def from_database(path: Path) -> list[Mapping[str, Any]]:
         Invalid: it is no such database.
     """
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+        with _whole(path) as file, closing(sqlite3.connect(file, uri=True)) as db:
             db.row_factory = sqlite3.Row
             names = {
                 row[0] for row in db.execute("select name from sqlite_master where type in ('table', 'view')")

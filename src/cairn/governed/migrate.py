@@ -190,7 +190,9 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Incoming]:
 
 
 def _read_ade(text: str, _owner: str) -> list[Incoming]:
-    value = _json(text)
+    value = _json(
+        text, "; a database of ADE comes in by its file, with `cairn memories import --from ade FILE`"
+    )
     rows = (
         value.get("memories") or value.get("unified_memories") or value.get("rows")
         if isinstance(value, dict)
@@ -371,11 +373,11 @@ def _scope(row: Mapping[str, Any]) -> tuple[str, str]:
     return "project", ""
 
 
-def _json(text: str) -> Any:
+def _json(text: str, more: str = "") -> Any:
     try:
         return from_json(text)
     except ValueError as error:
-        raise Invalid(f"It is not JSON: {error}.", field="text") from None
+        raise Invalid(f"The export is not JSON: {error}{more}.", field="text") from None
 
 
 def _list(value: Any, what: str) -> Sequence[Any]:
