@@ -178,7 +178,8 @@ def test_files_are_taken_in_with_their_address_and_hash(tmp_path, notes, capsys)
 
 def test_what_cannot_be_taken_in_is_named_and_harms_nothing(tmp_path, notes, capsys, monkeypatch):
     """A damaged PDF, a picture, bytes that are no text, a file too large, a missing one, a folder in the root or around
-    it, a name that is taken: each is refused by name with the next step, and the others are taken in.
+    it, a name that is taken, a pipe: each is refused by name with the next step, and the others are taken in. Of a linked
+    folder the file is named as its owner knows it. A link to what is there already adds nothing.
     """
     root = tmp_path / "root"
     (notes / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing of the kind")
@@ -188,17 +189,23 @@ def test_what_cannot_be_taken_in_is_named_and_harms_nothing(tmp_path, notes, cap
     monkeypatch.setattr("cairn.engines.links.MAX_BYTES", 5000)
     (notes / "huge.txt").write_text("word " * 2000)
     missing = str(tmp_path / "none.md")
-    data = told(capsys, root, "knowledge", "add", str(notes), missing, code=1)
+    os.mkfifo(tmp_path / "pipe.md")
+    data = told(capsys, root, "knowledge", "add", str(notes), missing, str(tmp_path / "pipe.md"), code=1)
     assert len(data["documents"]) == 2
     refused = {os.path.basename(one["path"]): one["reason"] for one in data["refused"]}
-    assert set(refused) == {"broken.pdf", "latin.txt", "huge.txt", "none.md"}
+    assert set(refused) == {"broken.pdf", "latin.txt", "huge.txt", "none.md", "pipe.md"}
+    (tmp_path / "other-name").symlink_to(notes)
+    again = told(capsys, root, "knowledge", "add", str(tmp_path / "other-name"), code=1)
+    assert {one["change"] for one in again["documents"]} == {"unchanged"}
     assert "cannot be read as PDF" in refused["broken.pdf"]
     assert "UTF-8" in refused["latin.txt"]
     assert "split it" in refused["huge.txt"]
     linked = told(capsys, root, "knowledge", "link", str(notes))
     assert linked["documents"] == 2
     notes_on = " ".join(told(capsys, root, "knowledge", "links")["notes"])
-    assert all(name in notes_on for name in ("broken.pdf", "latin.txt", "huge.txt"))
+    assert all(str(notes / name) in notes_on for name in ("broken.pdf", "latin.txt", "huge.txt"))
+    following = " ".join(one["next"] for one in told(capsys, root, "doctor", code=1)["findings"])
+    assert f"mend {notes / 'latin.txt'};" in following
     for path, code, words in (
         (root, 2, "lie in each other"),
         (tmp_path, 2, "lie in each other"),
@@ -252,7 +259,7 @@ def test_pdf_and_word_files_are_read_and_refused_by_name_without_their_converter
         monkeypatch.setattr("cairn.engines.convert.find_spec", lambda _name: None)
         refused = memory.knowledge_add([str(tmp_path / "tides.pdf")])["refused"]
         assert "pypdf" in refused[0]["reason"]
-        assert "cairn[documents]" in refused[0]["reason"]
+        assert "cairn-memory[documents]" in refused[0]["reason"]
         assert found(memory, "quarter moon")  # what was taken in before stays
 
 

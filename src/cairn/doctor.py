@@ -272,12 +272,16 @@ def _strays(parts: Parts) -> Finds:
 
 def _index(parts: Parts) -> Finds:
     for row in parts.state.failures():
+        try:
+            path = parts.linked.path_of(Locator(row["path"])) or row["path"]
+        except CairnError:  # linked no longer
+            path = row["path"]
         following = (
             "run `cairn cascade fix --apply`"
             if row["retryable"]
-            else f"mend {row['path']}; saving it queues it again"
+            else f"mend {path}; saving it queues it again"
         )
-        yield finding("fail", f"{row['path']} is not indexed: {row['error']}", following)
+        yield finding("fail", f"{path} is not indexed: {row['error']}", following)
     fresh = parts.indexer.status()
     if fresh.state != "fresh":
         yield finding(

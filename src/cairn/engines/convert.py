@@ -45,7 +45,7 @@ def text_of(name: str, data: bytes) -> str:
     if ending in CONVERTED:
         if package := missing_for(name):
             raise Misconfigured(
-                f'{name}: reading {ending[1:].upper()} needs {package}: pip install "cairn[{EXTRA}]".',
+                f'{name}: reading {ending[1:].upper()} needs {package}: pip install "cairn-memory[{EXTRA}]".',
                 package=package,
             )
         return _converted(name, ending, data)
@@ -55,9 +55,7 @@ def text_of(name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Invalid(
-            f"{name} is no UTF-8 text (byte {error.start}): save it as UTF-8 and add it again.", file=name
-        ) from None
+        raise Invalid(f"{name} is no UTF-8 text (byte {error.start}): save it as UTF-8.", file=name) from None
 
 
 def _converted(name: str, ending: str, data: bytes) -> str:

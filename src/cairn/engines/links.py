@@ -140,8 +140,8 @@ class LinkedStorage(StorageBackend):
         path = _inside(*found, locator)
         try:
             if path.stat().st_size > MAX_BYTES:
-                raise _too_large(locator, path.stat().st_size)
-            return self._clean(text_of(path.name, path.read_bytes()))
+                raise _too_large(path, path.stat().st_size)
+            return self._clean(text_of(str(path), path.read_bytes()))
         except FileNotFoundError:
             raise NotFound(f"{locator}: there is no such file.", locator=locator.key) from None
         except OSError as error:
@@ -287,9 +287,10 @@ def _not_there(folder: Path, at: Locator) -> StorageFailed:
     )
 
 
-def _too_large(at: Locator, size: int) -> Invalid:
+def _too_large(path: Path, size: int) -> Invalid:
     return Invalid(
-        f"{at} has {size} bytes, more than the {MAX_BYTES} that a document may have: split it.", path=at.key
+        f"{path} has {size} bytes, more than the {MAX_BYTES} that a document may have: split it.",
+        path=str(path),
     )
 
 

@@ -85,6 +85,8 @@ class Library:
         refused: list[tuple[str, str]] = []
         for given in paths:
             path = Path(given).expanduser().absolute()
+            if path.is_symlink():
+                path = Path(os.path.realpath(path))
             if not path.exists():
                 refused.append((str(path), "there is no such file or folder"))
                 continue
@@ -101,6 +103,10 @@ class Library:
     def _add_file(self, path: Path, category: str, title: str) -> StoredDocument:
         if path.is_symlink():
             path = path.resolve()
+        if not path.is_file():
+            raise Invalid(
+                f"{path.name} is neither a file nor a folder: nothing is read from it.", path=str(path)
+            )
         if path.stat().st_size > MAX_BYTES:
             raise Invalid(f"{path.name} has more than the {MAX_BYTES} bytes a document may have: split it.")
         root = self._parts.settings.root.resolve()

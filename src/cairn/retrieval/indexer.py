@@ -591,14 +591,20 @@ class Indexer(DerivedMaintenance):
     def _unread(self, scope: Scope, now: Glance) -> tuple[str, ...]:
         """What a scope's answer rests on and cannot be read."""
         mine, *rest = places_of(scope)
-        said = [f"{path} cannot be read, what was known of it before is answered: {why}" for path, why in now.failed
-                if path.startswith(mine) or (path.startswith(tuple(rest)) and self._is_in(scope, path))]  # fmt: skip
-        said += [
-            f"{folder} cannot be read, what was known of it before is answered: {why}"
+        failed = [(path, why) for path, why in now.failed
+                  if path.startswith(mine) or (path.startswith(tuple(rest)) and self._is_in(scope, path))]  # fmt: skip
+        failed += [
+            (folder, why)
             for folder, why in self._unreadable.items()
             if f"{folder}/".startswith(mine) or mine.startswith(f"{folder}/")
         ]
-        return tuple(said)
+        # Of a linked folder the reason says where it lies: the place it has here is nobody's.
+        return tuple(
+            f"what was known before is answered: {why}"
+            if is_linked(Locator(path))
+            else f"{path} cannot be read, what was known of it before is answered: {why}"
+            for path, why in failed
+        )
 
     def _is_in(self, scope: Scope, path: str) -> bool:
         """Whether the index holds rows of this scope from the file: a log that nobody could read is nobody's."""

@@ -14,9 +14,15 @@ from cairn.surfaces.output import Output
 GROUPS = {"knowledge": "documents and folders that are searched beside memories"}
 
 
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'s' if count != 1 else ''}"
+
+
 def say_added(data: Any, output: Output) -> int:
     for one in data["documents"]:
-        output.line(f"{one['change']}: {one['title']}  {one['doc_id']}  ({one['topic_count']} topics)")
+        output.line(
+            f"{one['change']}: {one['title']}  {one['doc_id']}  ({_many(one['topic_count'], 'topic')})"
+        )
     for one in data["refused"]:
         output.note(f"not taken in: {one['path']}: {one['reason']}")
     if data["documents"]:
@@ -82,7 +88,9 @@ def say_categories(data: Any, output: Output) -> int:
 
 
 def say_linked(done: Any, output: Output) -> None:
-    output.line(f"{done['name']}: {done['path']}, {done['documents']} documents are searched where they lie.")
+    output.line(
+        f"{done['name']}: {done['path']}, {_many(done['documents'], 'document')}, searched where they lie."
+    )
     if done["waiting"]:
         output.line(f"{done['waiting']} files are still to be read.")
 
@@ -94,7 +102,7 @@ def say_unlinked(done: Any, output: Output) -> None:
 def say_links(data: Any, output: Output) -> int:
     for one in data["links"]:
         trouble = f"  ({one['trouble']})" if one["trouble"] else ""
-        output.line(f"{one['name']}: {one['path']}, {one['documents']} documents{trouble}")
+        output.line(f"{one['name']}: {one['path']}, {_many(one['documents'], 'document')}{trouble}")
     if not data["links"]:
         output.line("No folder is linked: `cairn knowledge link FOLDER` links one.")
     _say_notes(data, output)
