@@ -349,6 +349,8 @@ def _made(template: str, rng: random.Random) -> str:
             return _card(rng, how)
         if kind == "iban":
             return _iban(rng, how)
+        if kind == "bytes":
+            return ",".join(str(rng.randrange(256)) for _ in range(int(how)))
         return _pick(rng, _SETS[kind], int(how))
 
     return re.sub(r"<(\w+):([\w-]+)>", fill, template)
@@ -388,6 +390,29 @@ def test_every_rule_finds_its_own_example(shape: Shape) -> None:
         found += any(True for _ in shape.find(text, text.lower()))
         assert redact(redact(text).text).text == redact(text).text
     assert found >= 90
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "zorb_live_{}",
+        "qx-prod-{}",
+        "acmekey_{}",
+        "nimbus_sk_{}",
+        "orbit_apikey_v2_{}",
+        "lumo-secret-{}",
+        "vexo_{}{}",
+        "ZRB_TOKEN_{}",
+    ],
+)
+def test_keys_of_makers_nobody_knows_are_found_by_how_they_are_made(form: str) -> None:
+    """Secrets: a maker's name, what it is for, and a run drawn by lot: 90 of 100 go, whoever the maker is."""
+    rng = random.Random(form)
+    kept = 0
+    for _ in range(100):
+        runs = [_pick(rng, ALNUM, 28) for _ in range(2)]
+        kept += runs[0][4:20] in redact(f"it runs with {form.format(*runs)} now").text
+    assert kept <= 10
 
 
 SPOKEN = [

@@ -168,8 +168,26 @@ def _is_strong(value: str) -> bool:
 
 def _is_mixed(value: str) -> bool:
     """Whether a run looks drawn by lot: both cases, digits all over it, and no words as a name has."""
-    turns = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(value))
-    return turns >= 3 and _is_cased(value) and is_dense(value) and not _WORDS_INSIDE.now.search(value)
+    return _turns(value) >= 3 and _is_drawn(value)
+
+
+def _is_drawn(value: str) -> bool:
+    """The same for what stands after a name that says it is a key: one digit is enough."""
+    return (
+        bool(_DIGIT.search(value))
+        and _is_cased(value)
+        and is_dense(value)
+        and not _WORDS_INSIDE.now.search(value)
+    )
+
+
+def _turns(value: str) -> int:
+    return sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(value))
+
+
+def _is_random(value: str) -> bool:
+    """Whether small letters and digits look drawn by lot: many turns between the two, and nothing of a word."""
+    return _turns(value) >= len(value) // 8 and is_dense(value) and not _WORDS_INSIDE.now.search(value)
 
 
 # No wallet's word list has these, and hardly any sentence does without them.
@@ -195,6 +213,8 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "iban": _is_iban,
     "cased": _is_cased,
     "mixed": _is_mixed,
+    "drawn": _is_drawn,
+    "random": _is_random,
     "strong": _is_strong,
     "digits": lambda value: any(map(str.isdigit, value)),
     "seed": _is_seed,
