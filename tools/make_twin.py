@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from cairn import memory
+from cairn.operations import fields
 from cairn.operations.table import Operation, operations_of
 
 SOURCE = Path(__file__).parent.parent / "src" / "cairn"
@@ -69,6 +70,13 @@ class _Plain(ast.NodeTransformer):
 def _definition(row: Operation) -> ast.FunctionDef:
     tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(row.call)))
     found = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    if found.args.kwarg is not None:  # `**at: Unpack[InSpace]` stands for the fields of that
+        assert isinstance(found.args.kwarg.annotation, ast.Subscript)
+        several = getattr(fields, ast.unparse(found.args.kwarg.annotation.slice))
+        for name, kind in several.__annotations__.items():
+            found.args.kwonlyargs.append(ast.arg(name, ast.Name(kind.__forward_arg__)))
+            found.args.kw_defaults.append(ast.Constant(row.signature.parameters[name].default))
+        found.args.kwarg = None
     _Plain().visit(found.args)
     return found
 

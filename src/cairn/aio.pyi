@@ -175,9 +175,9 @@ class AsyncMemory:
         since: Since = None,
         until: Until = None,
         limit: int = 200,
+        sees: Sees = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
-        sees: Sees = None,
     ) -> dict[str, Any]:
         """How entries hang together, the newest links first: what replaces or contradicts what, what came of one talk."""
     async def diff(
@@ -230,10 +230,10 @@ class AsyncMemory:
         until: Until = None,
         limit: int = 20,
         explain: Explain = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
         sees: Sees = None,
         limited_to: LimitedTo = None,
+        app_id: AppId = "default",
+        project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """Find what answers a question in everybody's memory, or in one owner's, best first."""
     async def flush(
@@ -630,9 +630,9 @@ class AsyncMemory:
         offset: int = 0,
         limit: int = 50,
         days: bool = False,
+        sees: Sees = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
-        sees: Sees = None,
     ) -> dict[str, Any]:
         """Entries of everybody, or of one owner, newest first."""
     async def tokens(self) -> builtins.list[dict[str, Any]]:
@@ -663,9 +663,9 @@ class AsyncMemory:
         scope: AnyScope = None,
         owner: Owner = "",
         ahead: int = 30,
+        sees: Sees = None,
         app_id: AppId = "default",
         project_id: ProjectId = "default",
-        sees: Sees = None,
     ) -> dict[str, Any]:
         """What is coming up: plans whose time falls into the next days, those that are due soonest first."""
 

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn.errors import CairnError, Conflict, Invalid
 from cairn.notes.format import list_items
 from cairn.operations import rules
 from cairn.operations.answers import browse as answers
-from cairn.operations.fields import MAX_TEXT, AnyScope, AppId, Explain, Owner, ProjectId
+from cairn.operations.fields import MAX_TEXT, AnyScope, Explain, InSpace, Owner, space_named
 from cairn.operations.table import Room, operation, says
 from cairn.operations.talk import LimitedTo, Sees
 from cairn.types import Hit, Scope, Space
@@ -94,14 +94,13 @@ class Browse(Room):
         offset: Annotated[int, says("how many to pass over", 50, low=0, high=100_000)] = 0,
         limit: Annotated[int, says("at most this many", 50, low=1, high=1000)] = 50,
         days: Annotated[bool, says("count the entries of each day, too", True)] = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
         sees: Sees = None,
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Entries of everybody, or of one owner, newest first."""
         from cairn.index import filters
 
-        parts, space = self.parts, Space(app_id, project_id)
+        parts, space = self.parts, space_named(**at)
         _settle(parts)
         asked = _window(since, until, self.settings.zone)
         if session_id is not None:
@@ -139,16 +138,15 @@ class Browse(Room):
         scope: AnyScope = None,
         owner: Owner = "",
         ahead: Annotated[int, says("how many days to look ahead", 30, low=1, high=3660)] = 30,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
         sees: Sees = None,
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """What is coming up: plans whose time falls into the next days, those that are due soonest first."""
         from cairn.retrieval.listing import due_of
 
         parts, now = self.parts, self.parts.clock.now()
         _settle(parts)
-        scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
+        scopes, left = _asked(parts, space_named(**at), scope, owner, sees)
         zone = self.settings.zone
         found = [
             {
@@ -178,10 +176,9 @@ class Browse(Room):
         until: Until = None,
         limit: Annotated[int, says("at most this many", 20, low=1, high=100)] = 20,
         explain: Explain = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
         sees: Sees = None,
         limited_to: LimitedTo = None,
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Find what answers a question in everybody's memory, or in one owner's, best first.
 
@@ -191,7 +188,7 @@ class Browse(Room):
 
         parts = self.parts
         _settle(parts, embed=True)
-        scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
+        scopes, left = _asked(parts, space_named(**at), scope, owner, sees)
         asked = _window(since, until, self.settings.zone) or None
         found: list[dict[str, Any]] = []
         notes = list(left)
@@ -230,14 +227,12 @@ class Browse(Room):
         return {"hits": best, "freshness": _freshness(parts, list(dict.fromkeys(notes)))}
 
     @operation(http="GET /linked", answers=answers.LinkedData, allow=rules.one_entry(write=False))
-    def linked(
-        self, entry_id: EntryName, *, app_id: AppId = "default", project_id: ProjectId = "default"
-    ) -> dict[str, Any]:
+    def linked(self, entry_id: EntryName, **at: Unpack[InSpace]) -> dict[str, Any]:
         """What an entry came from, what was made from it, and what it replaces, was replaced by or contradicts."""
         from cairn.index import filters
         from cairn.operations import lookup
 
-        parts, space = self.parts, Space(app_id, project_id)
+        parts, space = self.parts, space_named(**at)
         _settle(parts)
         shown = lookup.show(parts, space, entry_id)
         scope, inline = Scope(space, shown["scope"], shown["owner"]), shown["inline"]
@@ -266,16 +261,15 @@ class Browse(Room):
         since: Since = None,
         until: Until = None,
         limit: Annotated[int, says("at most this many links", 100, low=1, high=1000)] = 200,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
         sees: Sees = None,
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """How entries hang together, the newest links first: what replaces or contradicts what, what came of one talk."""
         from cairn.index import filters
 
         parts, zone = self.parts, self.settings.zone
         _settle(parts)
-        scopes, left = _asked(parts, Space(app_id, project_id), scope, owner, sees)
+        scopes, left = _asked(parts, space_named(**at), scope, owner, sees)
         where = filters.parse(_window(since, until, zone), zone=zone)
         rows: list[Row] = []
         for one in scopes:
@@ -321,8 +315,7 @@ class Browse(Room):
                 high=64,
             ),
         ],
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Put an entry or a document right where it stands, if nobody changed it since it was read.
 
@@ -333,7 +326,7 @@ class Browse(Room):
         """
         from cairn.operations import lookup, revising
 
-        shown = lookup.show(self.parts, Space(app_id, project_id), entry_id)
+        shown = lookup.show(self.parts, space_named(**at), entry_id)
         if shown["kind"] in {"message", "cell", "page"}:
             raise Invalid(f"A {shown['kind']} is what was said or made; it is not edited.", field="id")
         if shown["version"] != expect:
@@ -345,7 +338,7 @@ class Browse(Room):
         revising.revise(self.parts, shown, source, expect)
         return {
             "id": shown["id"],
-            "version": lookup.show(self.parts, Space(app_id, project_id), entry_id)["version"],
+            "version": lookup.show(self.parts, space_named(**at), entry_id)["version"],
         }
 
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
+from cairn.errors import Invalid
 from cairn.operations.table import says
+from cairn.types import Scope, Space
+
+if TYPE_CHECKING:
+    from cairn.parts import Parts
 
 ID_PATTERN = r"^[a-zA-Z0-9_.@+-]+$"
 MAX_ID = 128
 MAX_TEXT = 65_536
 
-AppId = Annotated[str, says("the app of the space", "default", low=1, high=MAX_ID, pattern=ID_PATTERN)]
+AppId = Annotated[
+    str, says("the app of the space", "default", low=1, high=MAX_ID, pattern=ID_PATTERN, default="default")
+]
 ProjectId = Annotated[
-    str, says("the project of the space; nothing outside of it is seen", "default", low=1, high=MAX_ID, pattern=ID_PATTERN)
+    str, says("the project of the space; nothing outside of it is seen", "default", low=1, high=MAX_ID, pattern=ID_PATTERN, default="default")
 ]  # fmt: skip
 SessionId = Annotated[str, says("the session", "s1", low=1, high=MAX_ID)]
 UserId = Annotated[
@@ -31,8 +38,10 @@ Origin = Literal["human", "agent", "strategy", "tool", "web", "recalled", "impor
 Status = Literal["candidate", "promoted", "archived"]
 
 MemoryId = Annotated[str, says("the memory's id", "alice_mem_20260601_00000001", low=1, high=200, wire="id")]
-AnyScope = Annotated[ScopeName | None, says("whose it is, where the id alone is not enough", "user")]
-Owner = Annotated[str, says("the user, agent or run of that scope", "alice", high=MAX_ID)]
+AnyScope = Annotated[
+    ScopeName | None, says("whose it is, where the id alone is not enough", "user", default=None)
+]
+Owner = Annotated[str, says("the user, agent or run of that scope", "alice", high=MAX_ID, default="")]
 Reason = Annotated[str, says("why", "the pipeline is new", high=2000)]
 DryRun = Annotated[bool, says("only tell what would happen", True)]
 Consistency = Annotated[
@@ -58,3 +67,48 @@ Tier = Annotated[Literal[1, 2, 3] | None, says("how close to hand it is kept", 1
 Files = Annotated[str | None, says("which files it is about, as a pattern", "src/**/*.py", high=1000)]
 TriggerText = Annotated[str | None, says("when a procedure applies", "a deploy fails", high=MAX_TEXT)]
 Steps = Annotated[str | None, says("how a procedure goes", "1. Roll back. 2. Tell.", high=MAX_TEXT)]
+
+
+class InSpace(TypedDict, total=False):
+    """The space a call is about: `**at: Unpack[InSpace]` stands for these fields."""
+
+    app_id: AppId
+    project_id: ProjectId
+
+
+class InScope(TypedDict, total=False):
+    """The space a call is about, and the scope in it where an id alone is not enough."""
+
+    scope: AnyScope
+    owner: Owner
+    app_id: AppId
+    project_id: ProjectId
+
+
+def space_named(app_id: str = "default", project_id: str = "default") -> Space:
+    """The space that a call names."""
+    return Space(app_id, project_id)
+
+
+def scope_named(
+    parts: Parts,
+    scope: str | None = None,
+    owner: str = "",
+    app_id: str = "default",
+    project_id: str = "default",
+) -> tuple[Space, Scope | None]:
+    """The space and the scope that a call names; no scope where the id alone shall say it."""
+    space = Space(app_id, project_id)
+    return space, named_scope(parts, space, scope, owner)
+
+
+def named_scope(parts: Parts, space: Space, scope: str | None, owner: str) -> Scope | None:
+    """The scope a caller named; None where the id alone shall say it."""
+    if scope is None:
+        if owner:
+            raise Invalid(
+                f'owner "{owner[:60]}" without a scope: say whether it is a user, an agent or a mission.',
+                field="scope",
+            )
+        return None
+    return parts.keeper.scope_of(space, scope, owner)

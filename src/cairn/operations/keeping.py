@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.operations import rules
@@ -13,18 +13,18 @@ from cairn.operations.fields import (
     ID_PATTERN,
     MAX_ID,
     MAX_TEXT,
-    AnyScope,
-    AppId,
     Category,
     DryRun,
+    InScope,
+    InSpace,
     MemoryId,
     Owner,
-    ProjectId,
     ScopeName,
+    scope_named,
+    space_named,
 )
-from cairn.operations.memories import PLACE, Vouched, named_scope
+from cairn.operations.memories import PLACE, Vouched
 from cairn.operations.table import Room, operation, says
-from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.governed.consolidation import ConsolidationReport
@@ -108,20 +108,14 @@ class Keeping(Room):
         allow=rules.whole_space(write=True),
         apart=True,
     )
-    def sweep(
-        self,
-        *,
-        dry_run: DryRun = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> SweepReport:
+    def sweep(self, *, dry_run: DryRun = False, **at: Unpack[InSpace]) -> SweepReport:
         """Decay, demote, promote and archive what is due; consolidate crowded scopes; refresh the pages.
 
         A dry run only tells.
         """
         from cairn.governed import lifecycle, maintenance
 
-        parts, space = self.parts, Space(app_id, project_id)
+        parts, space = self.parts, space_named(**at)
         if dry_run:
             report = lifecycle.sweep(parts.keeper, space, dry_run=True)
         else:
@@ -149,8 +143,7 @@ class Keeping(Room):
         *,
         owner: Annotated[str, says("the user whose memories they are", "alice", high=MAX_ID)] = "",
         trust: Annotated[bool, says("you vouch for them: they count as yours", True)] = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> ImportReport:
         """Take in another program's export through the gate, each item once: ade, mem0, everos, basic-memory
         or claude. What comes in waits for a person to promote it, unless `trust` vouches for all of it.
@@ -158,7 +151,7 @@ class Keeping(Room):
         from cairn.governed import migrate
 
         items = migrate.read(source, text, owner=owner)
-        return migrate.bring_in(self.parts.keeper, Space(app_id, project_id), source, items, trust=trust)
+        return migrate.bring_in(self.parts.keeper, space_named(**at), source, items, trust=trust)
 
     @operation(
         writes=True,
@@ -191,14 +184,13 @@ class Keeping(Room):
         scope: Annotated[ScopeName, says("whose memory it goes to", "project")] = "project",
         owner: Owner = "",
         vouched: Vouched = True,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Take an intervention, an error or review feedback in, once by its source, through the gate as a candidate."""
         from cairn.governed import ledger
         from cairn.governed.memories import verdict_json
 
-        keeper, space = self.parts.keeper, Space(app_id, project_id)
+        keeper, space = self.parts.keeper, space_named(**at)
         known = ledger.CaptureLedger(keeper).find(space, source_type, source_key)
         verdict = None
         if known is None:
@@ -226,15 +218,14 @@ class Keeping(Room):
         *,
         source_type: Annotated[str | None, says("only of this sort", "pr_feedback", low=1, high=100)] = None,
         limit: Annotated[int, says("how many, the newest first", 50, low=1, high=500)] = 50,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """What was taken in by source: interventions, errors, feedback, imports and missions, each once."""
         from cairn.governed.ledger import CaptureLedger
 
         rows = [
             asdict(row)
-            for row in CaptureLedger(self.parts.keeper).rows(Space(app_id, project_id))
+            for row in CaptureLedger(self.parts.keeper).rows(space_named(**at))
             if source_type is None or row.source_type == source_type
         ]
         return {"captures": rows[::-1][:limit], "total": len(rows)}
@@ -247,20 +238,11 @@ class Keeping(Room):
         allow=rules.whole_space(write=True, promotes="consolidate"),
         apart=True,
     )
-    def consolidate(
-        self,
-        *,
-        dry_run: DryRun = False,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> ConsolidationReport:
+    def consolidate(self, *, dry_run: DryRun = False, **at: Unpack[InScope]) -> ConsolidationReport:
         """Merge memories that say nearly the same; `undo` takes a run back."""
         from cairn.governed import consolidation
 
-        parts, space = self.parts, Space(app_id, project_id)
-        where = named_scope(parts, space, scope, owner)
+        parts, (space, where) = self.parts, scope_named(self.parts, **at)
         return consolidation.consolidate(
             parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run
         )
@@ -279,26 +261,23 @@ class Keeping(Room):
         ],
         *,
         success: Annotated[bool, says("whether it reached its goal", True)],
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> MissionEnd:
         """End a run: on success what it learned goes to the project, once; then its own are archived."""
         from cairn.governed import missions
 
-        return missions.end(self.parts.keeper, Space(app_id, project_id), run_id, success=success)
+        return missions.end(self.parts.keeper, space_named(**at), run_id, success=success)
 
     @operation(http="GET /core", answers=answers.CoreData, allow=rules.core(write=False), tool=True)
     def core(
         self,
         agent: Annotated[str, says("whose; the project's where none is named", "coder", high=MAX_ID)] = "",
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """The core memory of the project, or of an agent."""
         from cairn.governed import core
 
-        return core.show(self.parts.keeper, core.core_scope(Space(app_id, project_id), agent)).payload()
+        return core.show(self.parts.keeper, core.core_scope(space_named(**at), agent)).payload()
 
     @operation(
         writes=True,
@@ -324,8 +303,7 @@ class Keeping(Room):
             Items, says("what is worked on", ["the 2.0 release"], each=(0, MAX_TEXT))
         ] = None,
         notes: Annotated[Items, says("what else to know", ["Mind the tide."], each=(0, MAX_TEXT))] = None,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Set fields of the core memory; its version grows by one."""
         from cairn.governed import core
@@ -340,28 +318,24 @@ class Keeping(Room):
         fields = {name: value for name, value in named.items() if value is not None}
         if not fields:
             raise Invalid("Say which field to set: projectSummary, criticalConventions, ...", field="core")
-        return core.update(
-            self.parts.keeper, core.core_scope(Space(app_id, project_id), agent), **fields
-        ).payload()
+        return core.update(self.parts.keeper, core.core_scope(space_named(**at), agent), **fields).payload()
 
     # ------------------------------------------------------------ agents
 
     @operation(http="GET /agents", answers=answers.AgentsData, allow=rules.whole_space(write=False))
-    def agents(self, *, app_id: AppId = "default", project_id: ProjectId = "default") -> dict[str, Any]:
+    def agents(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The agents of a space that have an identity."""
         from cairn.governed import core
 
-        found = core.identities(self.parts.keeper, Space(app_id, project_id))
+        found = core.identities(self.parts.keeper, space_named(**at))
         return {"agents": [asdict(one) for one in found]}
 
     @operation(http="GET /agents/{agent}", answers=answers.AgentData, allow=rules.agent(write=False))
-    def agent(
-        self, agent: AgentName, *, app_id: AppId = "default", project_id: ProjectId = "default"
-    ) -> dict[str, Any]:
+    def agent(self, agent: AgentName, **at: Unpack[InSpace]) -> dict[str, Any]:
         """Who an agent is, and the documents it is given: agent.md, soul.md, tools.md and behaviors.md."""
         from cairn.governed import core
 
-        space = Space(app_id, project_id)
+        space = space_named(**at)
         identity = core.identity(self.parts.keeper, space, agent)
         documents = core.documents(self.parts.keeper, space, agent)
         if identity is None and not documents:
@@ -388,8 +362,7 @@ class Keeping(Room):
         model_preference: Annotated[
             str | None, says("the model it should run on", "small-1", low=1, high=200)
         ] = None,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Put an agent's identity on record, or change some of its fields."""
         from cairn.governed import core
@@ -406,7 +379,7 @@ class Keeping(Room):
         fields = {key: value for key, value in named.items() if value is not None}
         if not fields:
             raise Invalid("Say what to set: name, profile, persona, ...", field="name")
-        return asdict(core.set_identity(self.parts.keeper, Space(app_id, project_id), agent, **fields))
+        return asdict(core.set_identity(self.parts.keeper, space_named(**at), agent, **fields))
 
     @operation(
         writes=True,
@@ -422,14 +395,12 @@ class Keeping(Room):
             Literal["agent", "soul", "tools", "behaviors"], says("which of its documents", "soul")
         ],
         text: Annotated[str, says("what it says from now on", "Speak plainly.", low=1, high=MAX_TEXT)],
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Write `agent.md`, `soul.md`, `tools.md` or `behaviors.md` of an agent: searched, and handed out with it."""
         from cairn.governed import core
 
-        path, lsn = core.write_document(self.parts.keeper, Space(app_id, project_id), agent, document, text)
+        path, lsn = core.write_document(self.parts.keeper, space_named(**at), agent, document, text)
         return {"path": path, "lsn": lsn}
 
     # ------------------------------------------------------------ what was done
@@ -439,15 +410,14 @@ class Keeping(Room):
         self,
         *,
         limit: Annotated[int, says("how many of each, the newest first", 10, low=1, high=500)] = 10,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """What wrote many entries at once, newest first, to be taken back by `undo`; when memories were last swept and
         consolidated, and what came of it.
         """
         from cairn.governed import consolidation, lifecycle
 
-        keeper, space = self.parts.keeper, Space(app_id, project_id)
+        keeper, space = self.parts.keeper, space_named(**at)
         sweeps = [dict(one) for one in lifecycle.sweeps(keeper, space)][::-1]
         merged = [dict(one) for one in consolidation.runs(keeper, space)][::-1]
         return {
@@ -464,14 +434,12 @@ class Keeping(Room):
     def note_day(
         self,
         text: Annotated[str, says("what happened, in a line", "Released 2.0.", low=1, high=2000)],
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Add a line to today's log; `pages/daily/<date>.md` shows it."""
         from cairn.governed import pages
 
-        keeper, space = self.parts.keeper, Space(app_id, project_id)
+        keeper, space = self.parts.keeper, space_named(**at)
         pages.log(keeper, space, text)
         return {"days": {keeper.day(): pages.daily(keeper, space)[keeper.day()]}}
 
@@ -481,29 +449,23 @@ class Keeping(Room):
         *,
         day: Annotated[str | None, says("only this day", "2026-06-01", pattern=r"\d{4}-\d\d-\d\d")] = None,
         limit: Annotated[int, says("how many days, the newest first", 7, low=1, high=366)] = 7,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """The daily log: what was noted on each day."""
         from cairn.governed import pages
 
-        found = pages.daily(self.parts.keeper, Space(app_id, project_id))
+        found = pages.daily(self.parts.keeper, space_named(**at))
         days = [day] if day is not None else sorted(found, reverse=True)[:limit]
         return {"days": {one: found.get(one, []) for one in days}}
 
     @operation(
         http="GET /skills", answers=answers.SkillsData, data=_skills, allow=rules.whole_space(write=False)
     )
-    def skills(
-        self,
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> Sequence[Mapping[str, Any]]:
+    def skills(self, **at: Unpack[InSpace]) -> Sequence[Mapping[str, Any]]:
         """The registry of skill files, tombstones included."""
         from cairn.governed import skills
 
-        return [asdict(row) for row in skills.index(self.parts.keeper, Space(app_id, project_id))]
+        return [asdict(row) for row in skills.index(self.parts.keeper, space_named(**at))]
 
     @operation(
         writes=True,
@@ -524,15 +486,13 @@ class Keeping(Room):
                 each=(1, 4096),
             ),
         ] = (),
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> ScanReport:
         """Bring the registry in step with the skills in the root and in `folders`."""
         from cairn.governed import skills
         from cairn.operations.skillfolders import skill_files
 
-        space = Space(app_id, project_id)
+        space = space_named(**at)
         found = [*skills.in_root(self.parts.keeper, space)]
         sources = ["root"]
         for folder in folders:
@@ -549,20 +509,11 @@ class Keeping(Room):
         data=_path,
         allow=rules.whole_space(write=True),
     )
-    def export_skill(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> str:
+    def export_skill(self, memory_id: MemoryId, **at: Unpack[InScope]) -> str:
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
         from cairn.governed import skills
 
-        space = Space(app_id, project_id)
-        where = named_scope(self.parts, space, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return skills.export(self.parts.keeper, space, memory_id, scope=where).key
 
     @operation(
@@ -591,8 +542,7 @@ class Keeping(Room):
         text: Annotated[
             str | None, says("the SKILL.md itself", "---\nname: deploy\n---\n", low=1, high=1024 * 1024)
         ] = None,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> ScanReport:
         """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
         from cairn.governed import skills
@@ -606,7 +556,7 @@ class Keeping(Room):
             file = skills.SkillFile(path or f"{name}/SKILL.md", text, source="import")
         else:
             raise Invalid("name: is missing.", field="name")
-        return skills.scan(self.parts.keeper, Space(app_id, project_id), [file], sources=())
+        return skills.scan(self.parts.keeper, space_named(**at), [file], sources=())
 
     @operation(
         writes=True,
@@ -616,15 +566,10 @@ class Keeping(Room):
         allow=rules.whole_space(write=True),
         apart=True,
     )
-    def refresh(
-        self,
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> PagesReport:
+    def refresh(self, **at: Unpack[InSpace]) -> PagesReport:
         """Make the pages agents read (MEMORY.md and its topics) anew, and settle core memory."""
         from cairn.governed import core, pages
 
-        space = Space(app_id, project_id)
+        space = space_named(**at)
         core.reconcile_all(self.parts.keeper, space)
         return pages.refresh(self.parts.keeper, space)

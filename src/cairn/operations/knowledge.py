@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn.operations import rules
 from cairn.operations.answers import knowledge as answers
-from cairn.operations.fields import MAX_ID, AppId, Consistency, ProjectId
+from cairn.operations.fields import MAX_ID, Consistency, InSpace, space_named
 from cairn.operations.table import Room, operation, says
-from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.operations.library import Library, StoredDocument
@@ -52,10 +51,10 @@ def _uploaded(one: StoredDocument, room: Room, asked: Mapping[str, Any]) -> dict
 class Knowledge(Room):
     """What a space knows from documents."""
 
-    def _library(self, app_id: str, project_id: str) -> Library:
+    def _library(self, **at: Unpack[InSpace]) -> Library:
         from cairn.operations.library import Library
 
-        return Library(self.parts, Space(app_id, project_id))
+        return Library(self.parts, space_named(**at))
 
     def _settled(self, library: Library, consistency: str = "eventual") -> None:
         """A lone call does its own indexing."""
@@ -78,15 +77,14 @@ class Knowledge(Room):
             str, says("the category; that of their folder otherwise", "manuals", high=60)
         ] = "",
         title: Annotated[str, says("the title of a single file; its own otherwise", "Tides", high=300)] = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Take in documents (Markdown, text, HTML, PDF, DOCX): kept as Markdown with the address of the original.
 
         The same file again changes nothing, and a newer version of it takes its place. A file that cannot be read is
         named with the reason; the others are taken in all the same.
         """
-        done, refused = self._library(app_id, project_id).add_files(paths, category=category, title=title)
+        done, refused = self._library(**at).add_files(paths, category=category, title=title)
         return {
             "documents": [
                 _stored(one, self, {}) | {"source_name": one.source.rpartition("/")[2]} for one in done
@@ -111,8 +109,7 @@ class Knowledge(Room):
         file_name: FileName = "document.md",
         source_type: SourceType = None,
         category_id: CategoryId = None,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> StoredDocument:
         """Take in one document as it is sent: as a form with a file, or as text.
 
@@ -120,7 +117,7 @@ class Knowledge(Room):
             Invalid: it cannot be read; the message says why, and nothing was written.
             Misconfigured: the converter for it is not installed.
         """
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         data = file.encode("utf-8") if isinstance(file, str) else file
         done = library.upload(
             data, name=file_name, title=title, category=category_id or "", source_type=source_type or ""
@@ -145,11 +142,10 @@ class Knowledge(Room):
         file_name: FileName = "document.md",
         source_type: SourceType = None,
         category_id: CategoryId = None,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> StoredDocument:
         """Put another text in the place of a document; what cannot be read leaves the old one as it is."""
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         data = file.encode("utf-8") if isinstance(file, str) else file
         done = library.upload(
             data,
@@ -176,14 +172,13 @@ class Knowledge(Room):
             str | None, says("its new title", "Tide tables", low=1, high=300, pattern=r"(?s).*\w.*")
         ] = None,
         category_id: CategoryId = None,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Give a document another title or category."""
-        library = self._library(app_id, project_id)
-        fields, at, lsn = library.edit(doc_id, title=title, category=category_id)
+        library = self._library(**at)
+        fields, updated_at, lsn = library.edit(doc_id, title=title, category=category_id)
         library.settle(lsn)
-        return {"doc_id": doc_id, "updated_fields": fields, "updated_at": at}
+        return {"doc_id": doc_id, "updated_fields": fields, "updated_at": updated_at}
 
     @operation(
         writes=True,
@@ -191,11 +186,9 @@ class Knowledge(Room):
         answers=answers.DocumentRemoved,
         allow=rules.library(write=True),
     )
-    def knowledge_remove(
-        self, doc_id: DocId, *, app_id: AppId = "default", project_id: ProjectId = "default"
-    ) -> dict[str, Any]:
+    def knowledge_remove(self, doc_id: DocId, **at: Unpack[InSpace]) -> dict[str, Any]:
         """Remove a document that was taken in; the original it was made of stays where it is."""
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         self._settled(library)
         removed = library.remove(doc_id)
         library.settle()
@@ -216,11 +209,10 @@ class Knowledge(Room):
             Literal["created_at", "updated_at", "title"], says("by what to sort", "title")
         ] = "created_at",
         sort_order: Annotated[Literal["asc", "desc"], says("which way", "desc")] = "desc",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """The documents of a space, those of linked folders included, page by page."""
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         self._settled(library)
         rows, total = library.listed(category_id, page, page_size, sort_by, descending=sort_order == "desc")
         notes = list(self.parts.freshness(library.scope).notes)
@@ -231,13 +223,11 @@ class Knowledge(Room):
         answers=answers.DocumentData,
         allow=rules.library(write=False),
     )
-    def knowledge_show(
-        self, doc_id: DocId, *, app_id: AppId = "default", project_id: ProjectId = "default"
-    ) -> dict[str, Any]:
+    def knowledge_show(self, doc_id: DocId, **at: Unpack[InSpace]) -> dict[str, Any]:
         """One document: what it is, where its original is, and its topics with their lines."""
         from cairn.operations.library import overview_of
 
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         self._settled(library)
         document, about = library.document(doc_id)
         return {**about, "topics": [overview_of(document, topic) for topic in document.topics]}
@@ -250,14 +240,12 @@ class Knowledge(Room):
         topic_id: Annotated[
             str, says("the topic's id", "d_0123456789abcdef_2", pattern=r"^d_[a-f0-9]{12,32}_\d{1,9}$")
         ],
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """One topic of a document: what stands below a heading."""
         from cairn.operations.library import topic_data
 
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         self._settled(library)
         doc_id, _, number = topic_id.rpartition("_")
         document, about = library.document(doc_id)
@@ -282,15 +270,14 @@ class Knowledge(Room):
         ] = None,
         include_content: Annotated[bool, says("add the words of each passage", True)] = False,
         consistency: Consistency = "eventual",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Find the topics of a space's documents that answer a question, each by its best passage."""
         from cairn.operations.library import at_home, hits_of
         from cairn.retrieval.answers import SearchRequest
 
         begun = time.perf_counter()
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         self._settled(library, consistency)
         request = SearchRequest(
             query, scope=library.scope, method=method, top_k=top_k, min_score=score_threshold
@@ -308,11 +295,9 @@ class Knowledge(Room):
     @operation(
         http="GET /knowledge/categories", answers=answers.CategoriesData, allow=rules.library(write=False)
     )
-    def knowledge_categories(
-        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
-    ) -> dict[str, Any]:
+    def knowledge_categories(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The categories of a space's documents, with their number; `knowledge/categories.md` may describe them."""
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         self._settled(library)
         return {"categories": library.categories()}
 
@@ -332,8 +317,7 @@ class Knowledge(Room):
         ],
         *,
         name: Annotated[str, says("what it is called here; its own name otherwise", "notes", high=60)] = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Search a folder of documents where it lies: never written to, and what is removed there is forgotten here.
 
@@ -342,7 +326,7 @@ class Knowledge(Room):
             Invalid: it lies in the memory itself, or around it.
             Conflict: another folder has that name.
         """
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         made = library.link(path, name)
         # A lone call reads the whole folder, however large; a server goes on in the background.
         library.settle(seconds=_ALONE_SECONDS if self.parts.daemon is None else _SERVED_SECONDS)
@@ -363,22 +347,18 @@ class Knowledge(Room):
     def knowledge_unlink(
         self,
         name: Annotated[str, says("what it is called here", "notes", low=1, high=4096)],
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Search a linked folder no longer; its files stay as they are."""
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         gone = library.unlink(name)
         library.settle()
         return {"name": gone.name, "path": str(gone.folder), "documents": 0, "waiting": library.waiting}
 
     @operation(http="GET /knowledge/links", answers=answers.LinksData, allow=rules.library(write=False))
-    def knowledge_links(
-        self, *, app_id: AppId = "default", project_id: ProjectId = "default"
-    ) -> dict[str, Any]:
+    def knowledge_links(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The linked folders, with how many documents of each are known, and what is wrong with one."""
-        library = self._library(app_id, project_id)
+        library = self._library(**at)
         self._settled(library)
         links = []
         for link in library.links().values():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.operations import rules
@@ -31,6 +31,8 @@ from cairn.operations.fields import (
     Files,
     ForInjection,
     Importance,
+    InScope,
+    InSpace,
     MemoryId,
     MinScore,
     Origin,
@@ -44,6 +46,9 @@ from cairn.operations.fields import (
     TokenBudget,
     TopK,
     TriggerText,
+    named_scope,
+    scope_named,
+    space_named,
 )
 from cairn.operations.recall import search_data
 from cairn.operations.table import Granted, Room, operation, says
@@ -217,8 +222,7 @@ class Single(Room):
         skills: Annotated[bool, says("also those that stand for skill files", False)] = True,
         offset: Annotated[int, says("how many to pass over", 50, low=0)] = 0,
         limit: Annotated[int, says("how many a page", 50, low=1, high=MAX_PAGE)] = 50,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> MemoryPage:
         """One page of memories. Archived ones only with `archived`, or by asking for that status.
 
@@ -226,7 +230,7 @@ class Single(Room):
             Invalid: an unknown scope, status or category, or a page that cannot be.
         """
         _check_list(status, category, offset, limit)
-        space = Space(app_id, project_id)
+        space = space_named(**at)
         rows, total = self.parts.keeper.list(
             space,
             scope=named_scope(self.parts, space, scope, owner),
@@ -241,18 +245,10 @@ class Single(Room):
         return MemoryPage(rows, total)
 
     @operation(http="GET /memories/{id}", answers=answers.MemoryRow, allow=rules.one_memory(write=False))
-    def show(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> dict[str, Any]:
+    def show(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """One memory as a row."""
-        space = Space(app_id, project_id)
-        found = self.parts.keeper.find(space, memory_id, scope=named_scope(self.parts, space, scope, owner))
+        space, where = scope_named(self.parts, **at)
+        found = self.parts.keeper.find(space, memory_id, scope=where)
         return self.parts.keeper.row(found)
 
     @operation(
@@ -278,8 +274,7 @@ class Single(Room):
         for_injection: ForInjection = False,
         archived: Annotated[bool, says("archived ones, too", True)] = False,
         consistency: Consistency = "eventual",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> SearchResult:
         """Find the memories of one scope that answer `query`; the project's unless another is named.
 
@@ -290,7 +285,7 @@ class Single(Room):
         parts = self.parts
         request = SearchRequest(
             query=query,
-            scope=parts.keeper.scope_of(Space(app_id, project_id), scope, owner),
+            scope=parts.keeper.scope_of(space_named(**at), scope, owner),
             method=method,
             top_k=top_k,
             min_score=min_score,
@@ -313,37 +308,21 @@ class Single(Room):
         data=_history,
         allow=rules.one_memory(write=False),
     )
-    def history(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> Sequence[HistoryLine]:
+    def history(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[HistoryLine]:
         """Everything on record about a memory, oldest first."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.history(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
         http="GET /memories/{id}/why", answers=answers.WhyData, data=_why, allow=rules.one_memory(write=False)
     )
-    def why(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> Sequence[str]:
+    def why(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[str]:
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.why(self.parts.keeper, space, memory_id, scope=where)
 
     # ------------------------------------------------------------ correcting
@@ -368,10 +347,7 @@ class Single(Room):
         trigger: TriggerText = None,
         procedure: Steps = None,
         reason: Reason = "",
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InScope],
     ) -> dict[str, Any]:
         """Change a memory where it stands; the old text stays in its history."""
         from cairn.governed import corrections
@@ -389,7 +365,7 @@ class Single(Room):
         changes = {name: value for name, value in named.items() if value is not None}
         if not changes:
             raise Invalid("Say what to change: content, category, importance, ...", field="content")
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.edit(self.parts.keeper, space, memory_id, scope=where, reason=reason, **changes)
 
     @operation(
@@ -410,15 +386,12 @@ class Single(Room):
         category: NewCategory = None,
         importance: NewImportance = None,
         vouched: Vouched = True,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InScope],
     ) -> Verdict:
         """Replace a memory by a new one; the old stays readable and says by what and why."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         named: dict[str, Any] = {"category": category, "importance": importance}
         fields = {name: value for name, value in named.items() if value is not None}
         return corrections.supersede(
@@ -439,19 +412,11 @@ class Single(Room):
         answers=answers.MemoryRow,
         allow=rules.one_memory(write=True, also=rules.may_pin("pin")),
     )
-    def pin(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> dict[str, Any]:
+    def pin(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Keep a memory at hand: promoted, tier 1, no decay."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.pin(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -461,19 +426,11 @@ class Single(Room):
         answers=answers.MemoryRow,
         allow=rules.one_memory(write=True, also=rules.may_pin("unpin")),
     )
-    def unpin(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> dict[str, Any]:
+    def unpin(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Let a pinned memory age like any other, from now."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.pin(self.parts.keeper, space, memory_id, scope=where, pinned=False)
 
     @operation(
@@ -486,20 +443,11 @@ class Single(Room):
         answers=answers.MemoryRow,
         allow=rules.one_memory(write=True),
     )
-    def archive(
-        self,
-        memory_id: MemoryId,
-        *,
-        reason: Reason = "",
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> dict[str, Any]:
+    def archive(self, memory_id: MemoryId, *, reason: Reason = "", **at: Unpack[InScope]) -> dict[str, Any]:
         """Put a memory away: it stays in its note, but out of answers, dedup and limits."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.archive(self.parts.keeper, space, memory_id, scope=where, reason=reason)
 
     @operation(
@@ -510,19 +458,11 @@ class Single(Room):
         allow=rules.one_memory(write=True, also=rules.may_restore),
         apart=True,
     )
-    def restore(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> dict[str, Any]:
+    def restore(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Bring an archived memory back."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.restore(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -532,19 +472,11 @@ class Single(Room):
         answers=answers.MemoryRow,
         allow=rules.one_memory(write=True, also=rules.may_promote),
     )
-    def promote(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> dict[str, Any]:
+    def promote(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Promote a candidate: a person vouches for it, whatever its origin."""
         from cairn.governed import corrections
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return corrections.promote(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -565,18 +497,14 @@ class Single(Room):
         ] = "",
         vouched: Vouched = True,
         pins: Annotated[bool, Granted("pin")] = True,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InScope],
     ) -> dict[str, Any]:
         """Record how a use of a procedure went: it grows surer or fades, is pinned when it proves itself (three
         successes, confidence 0.8) and archived when it does not (five uses, below 0.3).
         """
         from cairn.governed import procedures
 
-        space, keeper = Space(app_id, project_id), self.parts.keeper
-        where = named_scope(self.parts, space, scope, owner)
+        (space, where), keeper = scope_named(self.parts, **at), self.parts.keeper
         procedures.outcome(
             keeper,
             space,
@@ -594,19 +522,11 @@ class Single(Room):
         answers=answers.ProcedureData,
         allow=rules.one_memory(write=False),
     )
-    def procedure(
-        self,
-        memory_id: MemoryId,
-        *,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> dict[str, Any]:
+    def procedure(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """A procedure as a whole: when and how, how often it worked, every outcome, and what it was learned from."""
         from cairn.governed import procedures
 
-        space, where = self._at(app_id, project_id, scope, owner)
+        space, where = scope_named(self.parts, **at)
         return procedures.show(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
@@ -646,10 +566,7 @@ class Single(Room):
         similar: Annotated[bool, says("take everything that is alike, too", True)] = False,
         all_owners: Annotated[bool, says("everybody's memory, not one owner's alone", True)] = False,
         dry_run: DryRun = False,
-        scope: AnyScope = None,
-        owner: Owner = "",
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InScope],
     ) -> Receipt:
         """Remove a memory, the same statement elsewhere in its owner's memory, and what was made from it: notes,
         transcripts, journals, pages, index, history. There is no undo.
@@ -663,9 +580,9 @@ class Single(Room):
         from cairn.governed import forget
         from cairn.strategies.profile import without_items
 
-        parts, space, entry = self.parts, Space(app_id, project_id), memory_id
+        parts, entry = self.parts, memory_id
         phrases, more = _texts(words, "words"), _texts(also, "also")
-        where = named_scope(self.parts, space, scope, owner)
+        space, where = scope_named(parts, **at)
         if memory_id is not None and where is None:
             entry, where = _entry_of(parts, space, memory_id)
 
@@ -690,10 +607,6 @@ class Single(Room):
             return run(paused=True)
         with parts.engine.paused() as paused:
             return run(paused=paused)
-
-    def _at(self, app_id: str, project_id: str, scope: str | None, owner: str) -> tuple[Space, Scope | None]:
-        space = Space(app_id, project_id)
-        return space, named_scope(self.parts, space, scope, owner)
 
 
 def unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
@@ -801,18 +714,6 @@ def purge_index(parts: Parts, touched: Sequence[str]) -> int:
     if left:
         raise Unavailable(f"{', '.join(left)}: in use just now; forget again to remove the freed bytes")
     return len(paths)
-
-
-def named_scope(parts: Parts, space: Space, scope: str | None, owner: str) -> Scope | None:
-    """The scope a caller named; None where the id alone shall say it."""
-    if scope is None:
-        if owner:
-            raise Invalid(
-                f'owner "{owner[:60]}" without a scope: say whether it is a user, an agent or a mission.',
-                field="scope",
-            )
-        return None
-    return parts.keeper.scope_of(space, scope, owner)
 
 
 def _texts(values: Sequence[str], field: str) -> tuple[str, ...]:

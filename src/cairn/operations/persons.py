@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cairn.operations import rules
 from cairn.operations.answers import persons as answers
-from cairn.operations.fields import MAX_ID, AppId, DryRun, ProjectId, SessionId
+from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
 from cairn.operations.memories import every_file, purge_history, purge_index, unsettled
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Scope, Space
@@ -70,8 +70,7 @@ class Persons(Room):
             bool, says("take their words out of sessions that others had a part in, too", True)
         ] = False,
         dry_run: DryRun = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> Farewell:
         """Remove a person: their notes, the sessions in which no other user spoke, and every line, former text, row,
         queued job and file name about them. There is no undo.
@@ -85,7 +84,7 @@ class Persons(Room):
         from cairn.governed import persons
         from cairn.strategies.profile import without_items
 
-        parts, scope = self.parts, Scope(Space(app_id, project_id), "user", user_id)
+        parts, scope = self.parts, Scope(space_named(**at), "user", user_id)
 
         def run(*, paused: bool) -> Farewell:
             return persons.forget_person(
@@ -142,12 +141,7 @@ class Persons(Room):
         apart=True,
     )
     def forget_session(
-        self,
-        session_id: SessionId,
-        *,
-        dry_run: DryRun = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        self, session_id: SessionId, *, dry_run: DryRun = False, **at: Unpack[InSpace]
     ) -> Farewell:
         """Remove a session from everybody's memory: its words, its episodes, and what was made from them. There is no undo.
 
@@ -162,7 +156,7 @@ class Persons(Room):
         def run(*, paused: bool) -> Farewell:
             return persons.forget_session(
                 parts.keeper,
-                Space(app_id, project_id),
+                space_named(**at),
                 session_id,
                 dry_run=dry_run,
                 waiting=lambda going: len(_waiting(parts, going)),

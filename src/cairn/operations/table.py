@@ -20,7 +20,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cairn.operations.doors import door
 
@@ -53,7 +53,8 @@ class Says:
 
     `low` and `high` bound a number, or the length of a text or a list; `each` bounds the items of a list. `wire` is
     its name over HTTP where that is another. A `here` field names something on this machine and is no part of a
-    request over HTTP. `schema` describes items that are checked elsewhere.
+    request over HTTP. `schema` describes items that are checked elsewhere. `default` is for fields that stand in a
+    TypedDict, where it cannot be written beside them.
     """
 
     words: str
@@ -65,6 +66,7 @@ class Says:
     wire: str = ""
     here: bool = False
     schema: type | None = None
+    default: Any = REQUIRED
 
 
 def says(words: str, example: Any, **limits: Any) -> Says:
@@ -169,12 +171,32 @@ class Operation:
     words: str = field(default="")
 
     @cached_property
+    def signature(self) -> inspect.Signature:
+        """Its parameters one by one: `**at: Unpack[InSpace]` stands for the fields of `InSpace`."""
+        found, parameters = inspect.signature(self.call), []
+        for one in found.parameters.values():
+            if one.kind is inspect.Parameter.VAR_KEYWORD:
+                (several,) = get_args(eval(one.annotation, inspect.unwrap(self.call).__globals__))  # noqa: S307 -- our own source
+                parameters += [
+                    inspect.Parameter(
+                        name,
+                        inspect.Parameter.KEYWORD_ONLY,
+                        default=get_args(kind)[-1].default,
+                        annotation=kind,
+                    )
+                    for name, kind in get_type_hints(several, include_extras=True).items()
+                ]
+            else:
+                parameters.append(one)
+        return found.replace(parameters=parameters)
+
+    @cached_property
     def parameters(self) -> tuple[Field, ...]:
         """Every parameter in order, also those that the caller's grant fills in."""
         names = inspect.unwrap(self.call).__globals__
         return tuple(
             read_field(one.name, one.annotation, one.default, names, self.call.__qualname__)
-            for one in list(inspect.signature(self.call).parameters.values())[1:]
+            for one in list(self.signature.parameters.values())[1:]
         )
 
     @cached_property

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cairn.errors import Invalid
 from cairn.operations import rules
 from cairn.operations.answers import time as answers
-from cairn.operations.fields import AppId, DryRun, ProjectId
+from cairn.operations.fields import DryRun, InSpace, space_named
 from cairn.operations.table import Room, operation, says
 from cairn.timetravel.changes import difference
 from cairn.types import Space
@@ -61,8 +61,7 @@ class Time(Room):
         days: Annotated[int, says("keep every former text of so many days", 365, low=0, high=36_500)] = 365,
         *,
         dry_run: DryRun = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Drop former texts of entries that nothing needs: not standing now, in no checkpoint, older than `days`.
 
@@ -70,7 +69,7 @@ class Time(Room):
         """
         self.parts.observer.settle()
         before = self.parts.clock.now().astimezone(UTC) - timedelta(days=days)
-        gone, freed = self.parts.observer.of(Space(app_id, project_id)).fold(before, dry_run=dry_run)
+        gone, freed = self.parts.observer.of(space_named(**at)).fold(before, dry_run=dry_run)
         return {"dry_run": dry_run, "texts": gone, "characters": freed}
 
     @operation(
@@ -95,15 +94,14 @@ class Time(Room):
         *,
         limit: Annotated[int, says("at most this many", 50, low=1, high=MAX_CHANGES)] = 100,
         diffs: Annotated[bool, says("with what each changed, line by line", True)] = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> list[dict[str, Any]]:
         """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
         if entry_id is not None and not isinstance(entry_id, str):
             raise Invalid(f"id must be a text, not {type(entry_id).__name__}.", field="id")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_CHANGES:
             raise Invalid(f"limit is {limit}: use 1 to {MAX_CHANGES}.", field="limit")
-        travel = self._recorded(Space(app_id, project_id))
+        travel = self._recorded(space_named(**at))
         found = travel.log(entry_id, limit=limit)
         told = [{**change.to_json(), "action": change.action} for change in found]
         if diffs:
@@ -123,12 +121,10 @@ class Time(Room):
     def checkpoint(
         self,
         label: Annotated[str, says("what it is called", "before the move", high=500)] = "",
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Mark this moment, to compare with or come back to."""
-        return self._recorded(Space(app_id, project_id)).checkpoint(label).to_json()
+        return self._recorded(space_named(**at)).checkpoint(label).to_json()
 
     @operation(
         http="GET /checkpoints",
@@ -136,14 +132,9 @@ class Time(Room):
         data=_named("checkpoints"),
         allow=rules.whole_space(write=False),
     )
-    def checkpoints(
-        self,
-        *,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
-    ) -> list[dict[str, Any]]:
+    def checkpoints(self, **at: Unpack[InSpace]) -> list[dict[str, Any]]:
         """Every marked moment."""
-        return [made.to_json() for made in self._recorded(Space(app_id, project_id)).checkpoints()]
+        return [made.to_json() for made in self._recorded(space_named(**at)).checkpoints()]
 
     @operation(
         http="GET /diff",
@@ -160,12 +151,11 @@ class Time(Room):
             str | None,
             says("a later checkpoint or time; now where none is named", "chk-000002", low=1, high=100),
         ] = None,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> list[dict[str, Any]]:
         """What is different now, or at a later checkpoint or time, from an earlier one."""
         later = None if until is None else _checked(until)
-        return self._recorded(Space(app_id, project_id)).diff(_checked(target), later)
+        return self._recorded(space_named(**at)).diff(_checked(target), later)
 
     @operation(
         writes=True,
@@ -182,11 +172,10 @@ class Time(Room):
         ],
         *,
         dry_run: DryRun = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> list[dict[str, Any]]:
         """Bring entries back to a checkpoint, a time, or before one change; this too can be undone."""
-        travel, target = self._recorded(Space(app_id, project_id)), _checked(target)
+        travel, target = self._recorded(space_named(**at)), _checked(target)
         plan = travel.restore_plan(target) if dry_run else travel.restore(target)
         if not dry_run:
             self.parts.observer.settle()
@@ -213,8 +202,7 @@ class Time(Room):
         ],
         *,
         dry_run: DryRun = False,
-        app_id: AppId = "default",
-        project_id: ProjectId = "default",
+        **at: Unpack[InSpace],
     ) -> Undone:
         """Take back exactly what a run wrote: a consolidation, sweep, reflection, correction, import, mission or undo.
 
@@ -224,7 +212,7 @@ class Time(Room):
         Raises:
             NotFound: there is no such run; the message names the latest.
         """
-        space = Space(app_id, project_id)
+        space = space_named(**at)
         self._recorded(space)
         done = self.parts.runs.undo(self.parts.notebook, space, run_id, dry_run=dry_run)
         self.parts.observer.settle()

@@ -23,13 +23,12 @@ def put_help(*rooms: type) -> None:
 
 def plain_signature(row: Operation) -> inspect.Signature:
     """The signature with types alone."""
-    found = inspect.signature(row.call)
     kinds = {one.name: one.type for one in row.parameters}
     parameters = [
         one.replace(annotation=kinds[one.name]) if one.name in kinds else one
-        for one in found.parameters.values()
+        for one in row.signature.parameters.values()
     ]
-    return found.replace(parameters=parameters)
+    return row.signature.replace(parameters=parameters)
 
 
 def help_of(row: Operation) -> str:
