@@ -6,6 +6,9 @@ UV     := 0.13.7
 WORKERS ?= 3
 OFFLINE := Set-up fetches packages once and could not: check the network, or pip's and uv's settings for another package index, and run make again. Later runs need no network.
 
+# A run starts hundreds of processes: they share their bytecode, also where the shell would have none written.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test integration lint format bench chaos cluster e2e dist adapters mutations serve docs lock clean
 

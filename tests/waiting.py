@@ -16,11 +16,12 @@ LONG = 240.0  # seconds; hanging, not slowness
 
 
 def until(true: Callable[[], T], what: str = "it did not come true") -> T:
-    """Look again and again until `true()` is; returns what it gave."""
-    end = time.monotonic() + LONG
+    """Look again and again until `true()` is, less often with time; returns what it gave."""
+    end, pause = time.monotonic() + LONG, 0.002
     while not (found := true()):
         assert time.monotonic() < end, what
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.05)
     return found
 
 
