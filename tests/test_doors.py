@@ -29,7 +29,7 @@ from cairn.operations.table import REQUIRED, Field, Operation, fields_of, operat
 from cairn.rights import OPEN
 from cairn.web.acts import ACTS
 from cairn.web.desk import Desk
-from tests.surfaces.forgetting_kit import holding
+from tests.held import holding
 from tests.surfaces.served import serving
 from tests.surfaces.test_scenario import ENV
 

@@ -18,6 +18,7 @@ from cairn.engines.rows import SqliteIndex
 from cairn.governed import forget, pages
 from cairn.notes.notebook import Notebook
 from cairn.types import Message, Scope, Space
+from tests import held
 from tests.waiting import LONG
 
 CANARY = "zebra" + "crossing77"
@@ -30,11 +31,7 @@ DANA = Scope(Space(), "user", "dana")
 
 
 def holding(root: Path) -> list[str]:
-    return sorted(
-        str(at.relative_to(root))
-        for at in root.rglob("*")
-        if at.is_file() and CANARY.encode() in at.read_bytes()
-    )
+    return held.holding(root, CANARY)
 
 
 @pytest.fixture

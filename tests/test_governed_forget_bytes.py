@@ -11,7 +11,7 @@ import pytest
 
 import cairn
 from cairn import Memory
-from tests.surfaces.forgetting_kit import holding
+from tests.held import holding
 
 CANARY = "zebra" + "crossing77"
 START = 1780315200000

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 from cairn import config
+from cairn.engines import bytescan
+from cairn.engines.rows import SqliteIndex
 from cairn.governed import forget, pages
 from cairn.governed.framing import frame
 from cairn.operations.memories import purgers
 from cairn.parts import Parts
 from cairn.types import Message, Scope, Space
+from tests import held
 
 CANARY = "zebra" + "crossing77"
 
 
 def _holding(root: Path) -> list[str]:
-    return sorted(
-        str(at.relative_to(root))
-        for at in root.rglob("*")
-        if at.is_file() and CANARY.encode() in at.read_bytes()
-    )
+    return held.holding(root, CANARY)
 
 
 def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path) -> None:
@@ -101,3 +102,22 @@ def test_what_was_recalled_is_not_captured_as_said(tmp_path: Path) -> None:
         assert len(parts.keeper.list(Space())[0]) == 1
     finally:
         parts.closing.close()
+
+
+def test_a_look_at_every_byte_keeps_the_databases_locked(tmp_path: Path) -> None:
+    """Forget: another process that opens and closes the index after the last look leaves the log of this one alone."""
+    index = SqliteIndex(tmp_path)
+    try:
+        assert index.generation
+        [base] = tmp_path.rglob("index.db")
+        log = Path(f"{base}-wal")
+        before = log.stat().st_ino
+        seen = [path for path, _ in bytescan.pieces([("", tmp_path)])]
+        assert str(base.relative_to(tmp_path)) in seen
+        look = (
+            "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM birth').close()"
+        )
+        subprocess.run([sys.executable, "-c", look, str(base)], check=True)
+        assert log.stat().st_ino == before
+    finally:
+        index.close()

@@ -10,7 +10,7 @@ import pytest
 import cairn
 from cairn import Memory
 from cairn.notes.format import parse_note
-from tests.surfaces.forgetting_kit import holding
+from tests.held import holding
 
 START = 1780315200000
 THINKING = ("extract_atomic_facts", "extract_foresight", "extract_user_profile")

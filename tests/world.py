@@ -48,6 +48,7 @@ from cairn.testing.faults import Call, Fault, Faults, FaultyBackend
 from cairn.timetravel.changes import TimeTravel
 from cairn.timetravel.runs import Runs
 from cairn.types import CellEvent, Entry, Message, Scope, Space, ToolCall
+from tests import held
 
 SPACE = Space()
 PROJECT = Scope(SPACE, "project", "")
@@ -291,12 +292,7 @@ class World:
 
     def bytes_holding(self, needle: str) -> list[str]:
         """Every file below the root that holds `needle`, in any of its bytes."""
-        wanted = needle.encode()
-        return sorted(
-            str(at.relative_to(self.folder))
-            for at in self.folder.rglob("*")
-            if at.is_file() and wanted in at.read_bytes()
-        )
+        return held.holding(self.folder, needle)
 
     def note_path(self, scope: Scope = ALICE, day: str = DAY, kind: str = "episode") -> Path:
         return self.folder / self.root.note(kind, scope, day).key

@@ -146,13 +146,3 @@ def reached(surface, root):
 
 
 SURFACES = ("python", "cli", "http")
-
-
-def holding(root, words):
-    """The files below `root` that hold `words` in their bytes or their path."""
-    sought = words.encode()
-    return sorted(
-        str(at.relative_to(root))
-        for at in root.rglob("*")
-        if sought in str(at.relative_to(root)).encode() or (at.is_file() and sought in at.read_bytes())
-    )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.surfaces.forgetting_kit import SURFACES, holding, reached
+from tests.held import holding
+from tests.surfaces.forgetting_kit import SURFACES, reached
 
 pytestmark = pytest.mark.xdist_group("memories-http")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import cairn
 from cairn.agents.warm import Warm
 from cairn.engines import spool
 from cairn.surfaces.cli import main
+from tests import held
 from tests.surfaces.served import serving
 
 QUIET = {"CAIRN_EMBEDDING__PROVIDER": "none"}
@@ -49,14 +48,7 @@ def a_life(memory):
 
 
 def holding(root: Path, words: str) -> list[str]:
-    """Every file or folder below the root that holds the words, in its name or its bytes."""
-    pattern = re.compile(words.encode())
-    found = []
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root))
-        if pattern.search(os.fsencode(name)) or (path.is_file() and pattern.search(path.read_bytes())):
-            found.append(name)
-    return found
+    return held.holding(root, words, pattern=True)
 
 
 class ThroughPython:
