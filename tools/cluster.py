@@ -27,7 +27,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -316,12 +316,18 @@ class Machine:
         for link in self.links.values():
             link.close()
 
-    def call(self, method: str, path: str, body: object = None, seconds: float = 60.0) -> tuple[int, Any]:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        seconds: float = 60.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:
         """Status and answer; status 0 where nobody answers within `seconds`."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method
-        )
+        named = {"Content-Type": "application/json", **(headers or {})}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, named, method=method)
         try:
             with urllib.request.urlopen(request, timeout=seconds) as answer:
                 return answer.status, json.load(answer)

@@ -109,6 +109,12 @@ def _give_back(_parts: Parts) -> None:
     allocator.trim()
 
 
+def _follow_tokens(parts: Parts) -> None:
+    """Tokens that were added or revoked at another server of this root hold here, too."""
+    if parts.storage.is_shared and parts.settings.storage.database:
+        parts.token_file()
+
+
 WORKERS = (
     Worker(
         "index",
@@ -153,6 +159,7 @@ WORKERS = (
 )
 CHORES = (
     Task("write episodes that wait", 1.0, lambda parts: parts.capture.retry(), "whoever reads that episode"),
+    Task("follow tokens", 1.0, _follow_tokens, "whoever was given one at another server"),
     Task("close silent sessions", 30.0, lambda parts: parts.capture.close_silent(), of_root=True),
     Task("sweep memories", 30.0, sweep_due, of_root=True),
     Task("merge conflict copies", 60.0, _merge_copies, "whoever reads that note", of_root=True),

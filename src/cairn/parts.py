@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from cairn.engines.links import LinkedStorage
     from cairn.engines.postgres import Postgres
     from cairn.engines.rows import SqliteIndex
+    from cairn.engines.tokens import TokenFile
     from cairn.governed.memories import Keeper
     from cairn.index.corpus import Row, SearchIndex
     from cairn.notes.conflicts import Merge
@@ -494,6 +495,16 @@ class Parts:
 
         assert isinstance(self.storage, ClusterBackend)
         return self.storage.database
+
+    def token_file(self) -> TokenFile:
+        """The tokens of the HTTP server; those of all servers, where there are several."""
+        if (database := self._database()) is not None:
+            from cairn.engines.shared_tokens import SharedTokens
+
+            return SharedTokens(self.settings.server_dir, database)
+        from cairn.engines.tokens import TokenFile
+
+        return TokenFile(self.settings.server_dir)
 
     def _jobs(self) -> Jobs:
         """The queue of the strategies: this machine's, or that of all machines."""

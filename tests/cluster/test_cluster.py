@@ -14,6 +14,7 @@ import sys
 import threading
 from typing import Any
 
+import psycopg
 import pytest
 from tools import cluster as many
 
@@ -356,6 +357,32 @@ def test_the_command_line_of_one_machine_works_beside_the_server_of_another(opti
         assert server.post("memory/search", ask)[1]["data"]["episodes"]
         server.post("memories", {"content": "We deploy with make ship."})
         assert "make ship" in str(run_cli(here, "find", "deploy"))
+
+
+def test_a_token_holds_at_every_server(engines, options):
+    """One that is added or revoked at a server holds at the others, at one that starts later, and after the database is lost."""
+    database, store, folder = engines
+    with many.cluster(database, store, folder, 2) as world:
+        one, two = world.machines
+        options |= {"storage__url": world.env["CAIRN_STORAGE__URL"]}
+        with cairn.open_blocking(one.folder, background=False, **options) as memory:
+            secret = memory.add_token("ops", "rw admin")["secret"]
+
+        def ask(machine, method="GET", place="", body=None, token=secret):
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return machine.call(method, f"/api/v1/tokens{place}", body, headers=headers)
+
+        for machine in (one, two):
+            until(lambda machine=machine: (ask(machine)[0], ask(machine, token="")[0]) == (200, 401))
+        with psycopg.connect(database.url, autocommit=True) as rows:
+            rows.execute("DELETE FROM cairn_tokens WHERE root = %s", [options["storage__url"]])
+        three = world.add()
+        until(lambda: (ask(three)[0], ask(three, token="")[0]) == (200, 401))
+        spare = ask(two, "POST", body={"name": "spare", "rights": "rw admin"})[1]["data"]["secret"]
+        until(lambda: ask(one, token=spare)[0] == 200)
+        assert ask(one, "DELETE", "/ops")[0] == 200
+        until(lambda: [ask(machine)[0] for machine in world.machines] == [401] * 3)
+        assert ask(three, token=spare)[0] == 200
 
 
 def test_a_memory_moves_to_a_bucket_and_back(engines, options, tmp_path, capsys):

@@ -71,6 +71,8 @@ CREATE TABLE IF NOT EXISTS cairn_schedules (
     PRIMARY KEY (root, strategy));
 CREATE TABLE IF NOT EXISTS cairn_seen (
     root text NOT NULL, session text NOT NULL, size bigint NOT NULL, PRIMARY KEY (root, session));
+CREATE TABLE IF NOT EXISTS cairn_tokens (
+    root text NOT NULL, name text NOT NULL, data text NOT NULL, PRIMARY KEY (root, name));
 INSERT INTO cairn_schema SELECT 1 WHERE NOT EXISTS (SELECT FROM cairn_schema);
 """
 _APPEND = """

@@ -19,13 +19,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cairn.canonical import from_json
 from cairn.engines.tree import Tree
 from cairn.errors import CairnError, Conflict, Misconfigured, NotFound
 from cairn.rights import Grant, check_name, digest_of, end_of, grant_of
 from cairn.seams import Clock, Locator, Locks
+
+if TYPE_CHECKING:
+    from cairn.config import Settings
 
 log = logging.getLogger("cairn.tokens")
 
@@ -125,7 +128,7 @@ class TokenFile:
                 f"{self._path} cannot be read: {error.strerror}.", setting="server.tokens"
             ) from None
         try:
-            return [_token(one) for one in from_json(raw)["tokens"]]
+            return [token_of(one) for one in from_json(raw)["tokens"]]
         except (ValueError, KeyError, TypeError) as error:
             raise Misconfigured(
                 f"{self._path} cannot be read ({type(error).__name__}): mend it, or remove it and make the tokens anew.",
@@ -158,7 +161,7 @@ class TokenFile:
                 raise Conflict(
                     f'There is a token "{name}": revoke it first, or choose another name.', name=name
                 )
-            self._write([*(one for one in known if one.name != name), made])
+            self.keep([*(one for one in known if one.name != name), made])
         return made, secret
 
     def revoke(self, name: str, *, locks: Locks, clock: Clock) -> Token:
@@ -179,18 +182,48 @@ class TokenFile:
                     name=name,
                 )
             gone = replace(mine, revoked=clock.now().astimezone(UTC).isoformat(timespec="seconds"))
-            self._write([gone if one is mine else one for one in known])
+            self.keep([gone if one is mine else one for one in known])
         return gone
 
-    def _write(self, tokens: Sequence[Token]) -> None:
-        rows = [{name: getattr(one, name) for name in Token.__slots__} for one in tokens]
+    def keep(self, tokens: Sequence[Token]) -> None:
+        """Make these all the tokens there are. The caller holds their lock."""
+        rows = [token_row(one) for one in tokens]
         Tree(self._path.parent).replace(_FILE, (json.dumps({"tokens": rows}, indent=1) + "\n").encode())
 
 
 _GONE: tuple[int, ...] = ()
 
 
-def _token(value: Mapping[str, Any]) -> Token:
+def tokens_of(settings: Settings) -> TokenFile:
+    """What a server that is about to start goes by: its file, brought up to what other servers of its root have.
+
+    Raises:
+        Unavailable: the database that they share does not answer.
+    """
+    place = settings.storage
+    if place.backend == "s3" and place.database:
+        from cairn.engines.postgres import Postgres
+        from cairn.engines.shared_tokens import SharedTokens
+
+        database = Postgres(place.database, place.url, connections=1)
+        try:
+            SharedTokens(settings.server_dir, database)
+        finally:
+            database.close()
+    return TokenFile(settings.server_dir)
+
+
+def token_row(token: Token) -> dict[str, str]:
+    """A token as it is kept."""
+    return {name: getattr(token, name) for name in Token.__slots__}
+
+
+def token_of(value: Mapping[str, Any]) -> Token:
+    """A token that was kept.
+
+    Raises:
+        ValueError: it is not one.
+    """
     made = Token(**{name: str(value[name]) for name in Token.__slots__})
     if len(bytes.fromhex(made.digest)) * 2 != _DIGEST:
         raise ValueError("a hash of another length")

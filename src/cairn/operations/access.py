@@ -115,9 +115,7 @@ class Access(Room):
         return [_call(line) for line in islice(found, limit)]
 
     def _token_file(self) -> TokenFile:
-        from cairn.engines.tokens import TokenFile
-
-        return TokenFile(self.settings.server_dir)
+        return self.parts.token_file()
 
     def _audit_log(self) -> AuditLog:
         from cairn.engines.audit import AuditLog

@@ -25,7 +25,7 @@ from starlette.routing import Route as StarletteRoute
 from cairn.aio import AsyncMemory
 from cairn.config import Settings
 from cairn.engines.audit import AuditLog
-from cairn.engines.tokens import TokenFile
+from cairn.engines.tokens import tokens_of
 from cairn.errors import CairnError, Misconfigured
 from cairn.memory import Memory
 from cairn.operations.table import Asked, Operation
@@ -289,7 +289,7 @@ def build_app(
         _Direct(inner, {at: one for at, one in routes.operations.items() if "{" not in at[1]}),
         server,
         observe=metrics.observe,
-        tokens=TokenFile(place),
+        tokens=tokens_of(memory.settings),
         audit=AuditLog(place, server.audit_bytes),
         visitors=visitors,
     )
