@@ -63,6 +63,7 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
         "journals",
         "locks",
         "prune",
+        "read_back",
         "read_version",
         "remove",
         "scan",

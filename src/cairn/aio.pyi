@@ -478,6 +478,8 @@ class AsyncMemory:
         """Take the edits of a pulled folder back; a note that changed meanwhile is a conflict and stays as it is."""
     async def quiesce(self, *, timeout: float = 30.0) -> dict[str, Any]:
         """Wait until every change so far is indexed, and say whether that is so."""
+    async def read_back(self) -> dict[str, Any]:
+        """After the database of several servers was lost: read its journals back from the bucket, and say what is missing."""
     async def rebuild(self) -> dict[str, Any]:
         """Make the whole index anew from the files."""
     async def recall(

@@ -46,7 +46,7 @@ class StorageSettings:
     named by `url` ("s3://bucket/prefix") and, where it is not Amazon's, by the `endpoint` that serves it; its
     credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. `memory.root` is then this machine's own
     folder, for its index. `database` ("postgresql://user@host/name") keeps session logs, journals and locks for
-    several machines on one bucket.
+    several machines on one bucket; what is silent for `keep_days` leaves it and is read from its copy in the bucket (0: never).
     A file of more than `max_note_bytes` is neither read nor written, an entry of more than `max_entry_bytes` is not
     indexed, and an archive that unpacks to more than `max_import_bytes` is not brought in; each is named. 0 means no limit.
     """
@@ -58,6 +58,7 @@ class StorageSettings:
     region: str = ""
     timeout_seconds: float = 10.0
     database: str = ""
+    keep_days: float = 7.0
     max_note_bytes: int = 32 * 1024 * 1024
     max_entry_bytes: int = 1024 * 1024
     max_import_bytes: int = 4 * 1024 * 1024 * 1024

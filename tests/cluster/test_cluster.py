@@ -27,7 +27,7 @@ from cairn.engines.objects import ObjectBackend
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
 from cairn.engines.postgres_jobs import PostgresJobs
 from cairn.engines.shared_vectors import SharedVectors
-from cairn.errors import Misconfigured, StorageSelectionError, Unavailable
+from cairn.errors import Misconfigured, StorageFailed, StorageSelectionError, Unavailable
 from cairn.seams import Locator, SystemClock
 from cairn.strategies import engine as strategies
 from cairn.surfaces.cli import main
@@ -423,22 +423,131 @@ def test_a_memory_moves_to_a_bucket_and_back(engines, options, tmp_path, capsys)
     assert "was written to since the move" in capsys.readouterr().out
 
 
-def test_the_database_is_lost_and_read_back_from_the_bucket(engines, options, tmp_path):
-    """All but what came after the last copy is there again, and the next append goes on."""
+def rows_of(database, root, *tables):
+    """What some tables of the database hold of a root: as a backup keeps it, and with nothing, as after a loss."""
+    with psycopg.connect(database.url, autocommit=True) as line:
+        kept = {
+            name: line.execute(f"SELECT * FROM {name} WHERE root = %s", [root]).fetchall() for name in tables
+        }
+
+        def bring_back(held: dict[str, list[tuple[Any, ...]]]) -> None:
+            with psycopg.connect(database.url, autocommit=True) as again:
+                for name in tables:
+                    again.execute(f"DELETE FROM {name} WHERE root = %s", [root])
+                    for row in held.get(name, ()):
+                        places = ", ".join(["%s"] * len(row))
+                        again.execute(f"INSERT INTO {name} VALUES ({places})", row)
+
+    return kept, bring_back
+
+
+JOURNAL_TABLES = ("cairn_journals", "cairn_units", "cairn_archives")
+
+
+def test_the_database_is_lost_and_read_back_from_the_bucket(engines, options, tmp_path, capsys):
+    """All that an episode was made of is there again, and all before the last copy; what is missing is named word for word."""
     database, _, _ = engines
-    with cairn.open_blocking(tmp_path / "one", **options) as one:
+    root = options["storage__url"]
+    with cairn.open_blocking(tmp_path / "one", background=False, **options) as one:
         one.add("s", [message("I adopted a heron called Zaphodine.")])
+        one.add("t", [message("The weir is closed.", 5)])
         one.parts.storage.archive()
-        root = one.parts.storage.database.root
-    fresh = Postgres(database.url, root)
-    with fresh.connection() as line:
-        line.execute("DELETE FROM cairn_units WHERE root = %s", [root])
-        line.execute("DELETE FROM cairn_journals WHERE root = %s", [root])
-    fresh.close()
-    with cairn.open_blocking(tmp_path / "two", **options) as two:
+        one.add("t", [message("Trilliane waits at the weir.", 6)])
+        one.flush("s")  # its words go to the bucket with its episode
+        assert finds(one, "Trilliane", consistency="strong")
+        said = one.parts.storage.read(Locator(f"{many.SPACE}/sessions/s.jsonl"))
+    rows_of(database, root, *JOURNAL_TABLES)[1]({})
+    env = {f"CAIRN_{name.upper()}": value for name, value in options.items()}
+    with pytest.MonkeyPatch.context() as set_here:
+        for name, value in env.items():
+            set_here.setenv(name, value)
+        assert main(["--root", str(tmp_path / "one"), "restore", "database"]) == 1
+        told = capsys.readouterr().out
+        assert "read back" in told and "Trilliane waits at the weir." in told and "1 messages" in told
+        assert "heron" not in told and "is closed" not in told
+    with cairn.open_blocking(tmp_path / "two", background=False, **options) as two:
+        assert two.read_back()["missing"] == []  # this machine knew nothing
+        assert said.startswith(two.parts.storage.read(Locator(f"{many.SPACE}/sessions/s.jsonl")))
         two.add("s", [message("She likes anchovies.", 1)])
         two.flush("s")
         assert finds(two, "Zaphodine", consistency="strong") and finds(two, "anchovies", consistency="strong")
+
+
+def test_an_older_database_is_brought_up_to_the_bucket(engines, options, tmp_path):
+    """One from a backup, or a replica that was behind: what the bucket has is not lost, nor what was added since."""
+    database, _, _ = engines
+    root = options["storage__url"]
+    log = Locator(f"{many.SPACE}/sessions/s.jsonl")
+    with cairn.open_blocking(tmp_path / "one", background=False, **options) as one:
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        one.parts.storage.archive()
+        kept, bring_back = rows_of(database, root, *JOURNAL_TABLES)
+        one.add("s", [message("She likes anchovies.", 1)])
+        one.add("t", [message("I bought a trombone.", 2)])
+        one.parts.storage.archive()
+        bring_back(kept)
+    with cairn.open_blocking(tmp_path / "two", background=False, **options) as two:
+        assert "anchovies" in two.parts.storage.read(log) and len(two.read_back()["journals"]) >= 2
+        two.flush("s")
+        assert finds(two, "anchovies", consistency="strong")
+        bring_back(kept)  # while a server runs, which then goes on
+        with cairn.open_blocking(tmp_path / "three", background=False, **options | {"storage__keep_days": 0}):
+            pass
+        again = two.parts.storage.read(log)
+        assert again.count("anchovies") == again.count("Zaphodine") == 1
+
+
+def test_a_silent_journal_leaves_the_database_and_reads_as_before(engines, options, tmp_path):
+    """It is read, added to, forgotten in and copied as ever; without its object that is named; older servers are refused."""
+    database, _, _ = engines
+    with psycopg.connect(database.url, autocommit=True) as rows:
+        rows.execute("CREATE DATABASE silent")
+    options |= {
+        "storage__database": database.url.removesuffix("/cairn") + "/silent",
+        "storage__keep_days": 1e-9,
+    }
+    log = Locator(f"{many.SPACE}/sessions/s.jsonl")
+    with (
+        cairn.open_blocking(tmp_path / "one", background=False, **options) as one,
+        psycopg.connect(options["storage__database"], autocommit=True) as rows,
+    ):
+
+        def held() -> list[tuple[int]]:
+            query = "SELECT start FROM cairn_units WHERE key = %s ORDER BY start"
+            return rows.execute(query, [log.key]).fetchall()
+
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        one.add("s", [message("She likes anchovies.", 1)])
+        before, journals = one.parts.storage.read(log), one.parts.journals
+        one.parts.storage.archive()
+        assert held() == [] and one.parts.storage.read(log) == before
+        assert rows.execute("SELECT version FROM cairn_schema").fetchall() == [(postgres.SCHEMA,)]
+        half = journals.append(log, ['{"t": "told", "cell": "mc_0"}'])
+        assert held() == [(len(before),)] and journals.size(log) == half
+        assert [*journals.read(log).lines][:-1] == before.splitlines()
+        assert journals.read(log, len(before)).lines == ('{"t": "told", "cell": "mc_0"}',)
+        with pytest.raises(cairn.Conflict):
+            journals.read(log, 3)
+        with cairn.open_blocking(tmp_path / "two", background=False, **options) as two:
+            two.add("s", [message("Trilliane waits at the weir.", 2)])
+            two.flush("s")
+            assert all(finds(two, word, consistency="strong") for word in ("Zaphodine", "Trilliane"))
+        one.parts.storage.archive()
+        one.memories.forget(words=["anchovies"])
+        assert "anchovies" not in one.parts.storage.read(log) and "Trilliane" in one.parts.storage.read(log)
+        assert "anchovies" not in ObjectBackend.read(one.parts.storage, log)
+        one.parts.storage.archive()
+        assert held() == []
+        ObjectBackend.remove(one.parts.storage, log)
+        with pytest.raises(StorageFailed, match=r"s\.jsonl: its first \d+ bytes left the database"):
+            one.parts.storage.read(log)
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr(postgres, "SCHEMA", 1)
+        with pytest.raises(
+            (Misconfigured, StorageSelectionError), match=r"schema 2; this version of Cairn knows 1"
+        ):
+            cairn.open_blocking(tmp_path / "three", background=False, **options).__enter__()
+        monkey.undo()
 
 
 def test_what_cannot_be_used_is_named(engines, options, tmp_path, monkeypatch):

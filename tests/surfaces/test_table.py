@@ -30,6 +30,7 @@ NOT_HTTP = {
     "knowledge_add",
     "export_to",
     "move_to",
+    "read_back",
     "pull",
     "push",
     "import_from",
@@ -38,9 +39,9 @@ NOT_HTTP = {
     "health",
     "gauges",
 }
-# Not typed: events are those of a process that stays; `export --sqlite` stands for `export_sqlite`; `add --async-mode` and `search` show what waits, and `log` stands for the others.
+# Not typed: events are those of a process that stays; `export --sqlite` stands for `export_sqlite`, `restore database` for `read_back`; `add --async-mode` and `search` show what waits, and `log` stands for the others.
 NOT_TYPED = {
-    "events", "export_sqlite", "unprocessed", "session_owners", "health", "gauges", "checkpoint", "checkpoints", "repair",
+    "events", "export_sqlite", "read_back", "unprocessed", "session_owners", "health", "gauges", "checkpoint", "checkpoints", "repair",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from cairn.errors import CairnError, Invalid, NotFound, StorageFailed
 from cairn.seams import Capabilities, DerivedMaintenance, Info, Journals, Locator, Locks, StorageBackend
 from cairn.seams.journals import WrittenJournals
-from cairn.seams.storage import Watch
+from cairn.seams.storage import ReadBack, Watch
 
 
 class ForeignBackend(StorageBackend):
@@ -94,8 +94,11 @@ class ForeignBackend(StorageBackend):
     def scrub(self) -> bool:
         return self._inner.scrub()
 
-    def archive(self) -> int:
-        return self._inner.archive()
+    def archive(self, *only: Locator) -> int:
+        return self._inner.archive(*only)
+
+    def read_back(self) -> ReadBack | None:
+        return self._inner.read_back()
 
     def trouble(self) -> str:
         return self._inner.trouble()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 PROTOCOL = "s3"
 _FOLDER = ".cairn-folder"
 INDEX = ".index"
+ARCHIVED = ".cairn-archived.json"
 TAG = "tag:"
 _MEANINGS = (
     ("requesttimetooskewed", "the clock of this machine differs too much from the store's: set it right"),
@@ -401,7 +402,7 @@ def _is_ours(key: str) -> bool:
     if key == INDEX or key.startswith(f"{INDEX}/"):
         return True
     name = key.rpartition("/")[2]
-    return name == _FOLDER or name.startswith(".cairn-probe-")
+    return name == _FOLDER or key == ARCHIVED or name.startswith(".cairn-probe-")
 
 
 def _moment(one: Any) -> int:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
-SCHEMA = 1
+SCHEMA = 2
+"""1 becomes 2 with the first journal that leaves the database: to a server that knows 1 only it would be shorter."""
 WAIT_SECONDS = 5
 """For how long a call waits for a database that does not answer; those that come after it are told at once."""
 _FIRST_NAP = 0.001
@@ -73,6 +74,8 @@ CREATE TABLE IF NOT EXISTS cairn_seen (
     root text NOT NULL, session text NOT NULL, size bigint NOT NULL, PRIMARY KEY (root, session));
 CREATE TABLE IF NOT EXISTS cairn_tokens (
     root text NOT NULL, name text NOT NULL, data text NOT NULL, PRIMARY KEY (root, name));
+CREATE TABLE IF NOT EXISTS cairn_archives (
+    root text PRIMARY KEY, number bigint NOT NULL, read_back text NOT NULL DEFAULT '');
 INSERT INTO cairn_schema SELECT 1 WHERE NOT EXISTS (SELECT FROM cairn_schema);
 """
 _APPEND = """
@@ -99,9 +102,14 @@ WITH j AS (
 INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
 """
 _READ = """
-SELECT start, data FROM cairn_units WHERE root = %(root)s AND key = %(key)s AND start >= coalesce((
+SELECT j.size, u.start, u.data FROM cairn_journals j LEFT JOIN cairn_units u
+    ON u.root = j.root AND u.key = j.key AND u.start >= coalesce((
     SELECT max(start) FROM cairn_units WHERE root = %(root)s AND key = %(key)s AND start < %(start)s), 0)
-ORDER BY start
+WHERE j.root = %(root)s AND j.key = %(key)s ORDER BY u.start
+"""
+_SILENT = """
+SELECT key FROM cairn_journals j WHERE root = %(root)s AND changed < clock_timestamp() - %(days)s * interval '1 day'
+AND EXISTS (SELECT FROM cairn_units u WHERE u.root = j.root AND u.key = j.key) ORDER BY key
 """
 _CHANGED = """
 SELECT key, changed FROM cairn_journals
@@ -195,6 +203,17 @@ class Postgres:
         except Unavailable:
             return False
 
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """One process at a time does what `name` says, of all on this root; another waits for it."""
+        number = _number(f"{self.root} alone {name}")
+        with self.connection() as one:
+            one.execute("SELECT pg_advisory_lock(%s)", [number])
+            try:
+                yield
+            finally:
+                one.execute("SELECT pg_advisory_unlock(%s)", [number])
+
     def drop_vectors(self, older_than_seconds: float = 0.0) -> None:
         """Let go of vectors that were made so long ago: each machine has them by then, or makes its own."""
         self.ask(
@@ -230,17 +249,28 @@ class Postgres:
             )
 
 
+def _nowhere(at: Locator, _start: int, _end: int) -> bytes:
+    raise StorageFailed(f"{at}: its beginning is not in the database.", key=at.key)
+
+
 class PostgresJournals:
-    """`Journals` as rows.
+    """`Journals` as rows. The beginning of a journal may have left the database (`let_go`); it reads as before.
 
     Args:
         database: Where they are.
         on_rewrite: Told of a journal that was changed otherwise than at its end.
+        beginning: Gives bytes of a journal that have left the database.
     """
 
-    def __init__(self, database: Postgres, on_rewrite: Callable[[Locator], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        database: Postgres,
+        on_rewrite: Callable[[Locator], object] = lambda _: None,
+        beginning: Callable[[Locator, int, int], bytes] = _nowhere,
+    ) -> None:
         self._database = database
         self._on_rewrite = on_rewrite
+        self._beginning = beginning
 
     def append(
         self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
@@ -256,11 +286,48 @@ class PostgresJournals:
         return int(found[0][0])
 
     def read(self, at: Locator, start: int = 0) -> JournalSlice:
-        rows = self._database.ask(_READ, key=at.key, start=start)
-        if not rows:
+        data = self._held(at, max(start - 1, 0))
+        if data is None:
             return JournalSlice((), 0) if not start else journal_slice(at, b"", start)
-        data = b"".join(bytes(row[1]) for row in rows)
-        return journal_slice(at, data[max(start - 1 - rows[0][0], 0) :] if start else data, start)
+        return journal_slice(at, data, start)
+
+    def _held(self, at: Locator, start: int = 0) -> bytes | None:
+        """The bytes of a journal from `start` on; None where there is none."""
+        rows = self._database.ask(_READ, key=at.key, start=start)
+        while rows:
+            there = _first(rows)
+            if start >= there:
+                return _bytes(rows)[start - there :]
+            trouble: StorageFailed | None = None
+            try:
+                data = self._beginning(at, start, there) + _bytes(rows)
+            except StorageFailed as error:
+                trouble = error
+            # Somebody may have rewritten it meanwhile, and what was its beginning is no longer.
+            rows = self._database.ask(_READ, key=at.key, start=start)
+            if rows and _first(rows) == there:
+                if trouble is not None:
+                    raise trouble
+                return data
+        return None
+
+    def silent(self, days: float) -> list[str]:
+        """The journals with rows to which nothing was written for so long."""
+        return [row[0] for row in self._database.ask(_SILENT, days=days)]
+
+    def let_go(self, at: Locator, copy: bytes) -> bool:
+        """Drop the rows of a journal whose every byte is in `copy`, which `beginning` gives from now on; else nothing."""
+        values = {"root": self._database.root, "key": at.key, "start": 0}
+        with self._database.connection() as one, one.transaction():
+            one.execute(
+                "SELECT FROM cairn_journals WHERE root = %(root)s AND key = %(key)s FOR UPDATE", values
+            )
+            rows = one.execute(_READ, values).fetchall()
+            if not rows or rows[0][0] != len(copy) or _bytes(rows) != copy[_first(rows) :]:
+                return False
+            one.execute("UPDATE cairn_schema SET version = %s WHERE version < %s", [SCHEMA, SCHEMA])
+            one.execute("DELETE FROM cairn_units WHERE root = %(root)s AND key = %(key)s", values)
+        return True
 
     def size(self, at: Locator) -> int:
         rows = self._database.ask(
@@ -280,16 +347,15 @@ class PostgresJournals:
 
     def whole(self, at: Locator) -> bytes | None:
         """All bytes of a journal; None where there is none."""
-        rows = self._database.ask(
-            "SELECT u.data FROM cairn_journals j LEFT JOIN cairn_units u USING (root, key)"
-            " WHERE root = %(root)s AND key = %(key)s ORDER BY u.start",
-            key=at.key,
-        )
-        return b"".join(bytes(row[0]) for row in rows if row[0] is not None) if rows else None
+        return self._held(at)
 
     def put(self, at: Locator, data: bytes, check: Callable[[bytes | None], object]) -> None:
         """Make `data` the whole journal, once `check` has seen what is there (None: nothing) and let it pass."""
         self._rewrite(at, lambda _: data, check)
+
+    def mend(self, at: Locator, change: Callable[[bytes], bytes | None]) -> bool:
+        """Make what `change` says of a journal's bytes (none, where there is none) the whole of it; whether it did."""
+        return self._rewrite(at, change) is not None
 
     def drop(self, at: Locator) -> bool:
         """Remove a journal; whether there was one."""
@@ -329,14 +395,13 @@ class PostgresJournals:
         with self._database.connection() as one, one.transaction():
             # A journal that is not there yet cannot be locked by its row: the name is.
             one.execute("SELECT pg_advisory_xact_lock(%s)", [_number(f"{self._database.root} {at.key}")])
-            row = one.execute(
-                "SELECT size FROM cairn_journals WHERE root = %(root)s AND key = %(key)s FOR UPDATE", values
-            ).fetchone()
-            units = one.execute(
-                "SELECT data FROM cairn_units WHERE root = %(root)s AND key = %(key)s ORDER BY start", values
-            ).fetchall()
-            old = b"".join(bytes(unit[0]) for unit in units)
-            check(old if row else None)
+            one.execute(
+                "SELECT FROM cairn_journals WHERE root = %(root)s AND key = %(key)s FOR UPDATE", values
+            )
+            rows = one.execute(_READ, values | {"start": 0}).fetchall()
+            early = self._beginning(at, 0, _first(rows)) if rows and _first(rows) else b""
+            old = early + _bytes(rows)
+            check(old if rows else None)
             new = change(old)
             if new is None:
                 return None
@@ -352,6 +417,16 @@ class PostgresJournals:
                 one.execute("INSERT INTO cairn_units VALUES (%(root)s, %(key)s, 0, %(data)s)", values)
         self._on_rewrite(at)
         return new
+
+
+def _first(rows: Sequence[tuple[Any, ...]]) -> int:
+    """Where the part of a journal begins that is in the database: at its end, where all of it has left."""
+    size, first, _ = rows[0]
+    return int(size if first is None else first)
+
+
+def _bytes(rows: Sequence[tuple[Any, ...]]) -> bytes:
+    return b"".join(bytes(row[2]) for row in rows if row[2] is not None)
 
 
 class PostgresLocks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,6 +114,45 @@ class Moving(Room):
 
         with self._folder(folder, is_there=True) as opened:
             return _told(opened.push(write, parts.locks.hold, drop, delete=delete))
+
+    @operation(writes=True, answers=answers.ReadBackData, allow=rules.root(write=True), apart=True)
+    def read_back(self) -> dict[str, Any]:
+        """After the database of several servers was lost: read its journals back from the bucket, and say what is missing.
+
+        A new or older database is brought up to the bucket at every start; this tells of the last time. What this machine
+        had indexed and no log has any more is named word for word, as long as nothing was indexed since: so ask each
+        machine before its server is started.
+        """
+        found = self.parts.storage.read_back()
+        if found is None:
+            raise Invalid(
+                "This memory has no database to lose: its logs are files. Nothing to do.", field="storage"
+            )
+        return {**dataclasses.asdict(found), "journals": list(found.journals), "missing": self._missing()}
+
+    def _missing(self) -> list[dict[str, Any]]:
+        """The messages of this machine's index that no log has."""
+        from cairn.seams import Locator
+        from cairn.talk.sessions import place_of_session
+
+        index, logs, lost = self.parts.index, self.parts.sessions, []
+        for path in index.known_paths():
+            if place_of_session(at := Locator(path)) is None:
+                continue
+            said = {message.id for message in logs.load(at, keep=False).messages}
+            for scope, entry_id in index.stored(path):
+                lost += [row for row in index.find(scope, [entry_id], "message") if entry_id not in said]
+        told = {
+            row.entry_id: {
+                "session": row.path,
+                "id": row.entry_id,
+                "sender_ids": list(row.sender_ids),
+                "at": datetime.fromtimestamp(row.timestamp_ms / 1000, UTC).isoformat(),
+                "text": row.text,
+            }
+            for row in lost
+        }
+        return sorted(told.values(), key=lambda one: (one["session"], one["at"]))
 
     @contextmanager
     def _folder(self, folder: str, *, is_there: bool = False) -> Iterator[PulledFolder]:

@@ -159,6 +159,19 @@ EXTENSIONS = ("expect", "remove", "append")
 """What a backend may offer beside the seven verbs. A memory root needs the first two."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What was brought back from copies, since what they were copies of was lost or became older than they are.
+
+    `until` is when the last round of copying began: what was acknowledged before it is there. `journals` has the files
+    of lines that were brought back, `at` when that was; "" where nothing was lost so far.
+    """
+
+    until: str = ""
+    at: str = ""
+    journals: tuple[str, ...] = ()
+
+
 class StorageBackend(ABC):
     """Where the truth is kept: text at places. Synchronous; only `Locator` and `Info` cross.
 
@@ -301,9 +314,16 @@ class StorageBackend(ABC):
         """Drop what was made of notes and is kept for a while for other machines; False where it could not be."""
         return True
 
-    def archive(self) -> int:
-        """Put aside copies of what is kept elsewhere than with the notes, and say how many; nothing as a rule."""
+    def archive(self, *only: Locator) -> int:  # noqa: ARG002 -- a default
+        """Put aside copies of what is kept elsewhere than with the notes, and say how many; nothing as a rule.
+
+        With `only`, of these places alone.
+        """
         return 0
+
+    def read_back(self) -> ReadBack | None:
+        """Bring back what is there as such a copy only, and say what was; None where there are no copies."""
+        return None
 
     def trouble(self) -> str:
         """What this storage cannot do just now, in a sentence for anybody to read; "" as a rule. Answers at once."""

@@ -320,6 +320,32 @@ def say_restored(data: Any, output: Output) -> None:
         output.line(f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten.")
 
 
+def restored(call: CommandCall) -> int:
+    """Restore entries; the word `database` asks what is back and what is missing after the database was lost."""
+    with call.opened() as memory:
+        if call.fields["target"] != "database":
+            return call.command.say(call.ask(memory), call.output)
+        done = memory.read_back()
+    call.output.value(done)
+    if not done["at"]:
+        call.output.line("The database was not lost: nothing had to be read back.")
+    else:
+        call.output.line(
+            f"{len(done['journals'])} logs and journals were read back from the bucket at {done['at']}."
+        )
+        until = done["until"] or "the last copy"
+        call.output.line(
+            f"All that was acknowledged before {until} is there, and all of which an episode was written. Missing is what was "
+            "said later in talk that was still open."
+        )
+    for one in done["missing"]:
+        call.output.line(
+            f"missing  {one['session']}  {one['id']}  {', '.join(one['sender_ids'])} {one['at']}: {one['text']}"
+        )
+    call.output.line(f"{len(done['missing'])} messages that this machine had indexed are in no log.")
+    return 1 if done["missing"] else 0
+
+
 def say_undone(data: Any, output: Output) -> None:
     verb = "Would take back" if data["dry_run"] else "Took back"
     told = f"{verb} {data['restored']} changes of {data['kind']} {data['run_id']}."
@@ -461,12 +487,13 @@ COMMANDS = (
     ),
     Command(
         "restore",
-        "bring back a checkpoint, a moment, or what was before one change",
+        "bring back a checkpoint, a moment, or what was before one change; `database`: what was lost with it",
         Time.restore,
         say_restored,
         positional={"target": ""},
+        run=restored,
         bare="entries",
-        examples=("cairn restore chk-000001 --dry-run",),
+        examples=("cairn restore chk-000001 --dry-run", "cairn restore database"),
     ),
     Command(
         "undo",

@@ -143,6 +143,7 @@ class Capture:
             zone=settings.zone,
             on_cell=on_cell,
             on_change=on_change,
+            keep=storage.archive,
         )
         self._admitted: dict[Scope, None] = {}
         self._settled: dict[Locator, tuple[tuple[object, ...], tuple[Locator, ...]]] = {}

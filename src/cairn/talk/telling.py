@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from cairn.errors import CairnError, NotFound
+from cairn.errors import CairnError, NotFound, Unavailable
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook, OnChange
 from cairn.seams import Clock, Locator, Locks
@@ -95,6 +95,7 @@ class Teller:
         zone: The display zone, for the times in a note.
         on_cell: Telling of each finished cell, at least once.
         on_change: Telling that a session's log holds a new cell; returns the LSN.
+        keep: Puts a copy of a session's log aside, before its episodes are written.
     """
 
     def __init__(
@@ -108,7 +109,9 @@ class Teller:
         zone: ZoneInfo,
         on_cell: Callable[[CellEvent], None] | None = None,
         on_change: OnChange | None = None,
+        keep: Callable[[Locator], object] = lambda _: None,
     ) -> None:
+        self._keep = keep
         self._inbox = inbox
         self._notebook = notebook
         self._extractor = extractor
@@ -270,6 +273,11 @@ class Teller:
         failed: dict[Owner, CairnError],
     ) -> int:
         """Write the episode of each owner who has none; those who cannot be given theirs go to `failed`."""
+        try:
+            self._keep(session_locator(space, session_id))
+        except Unavailable as error:
+            failed.update(dict.fromkeys(missing, error))
+            return 0
         cell = cell_of(space, session_id, record, said)
         draft = self._draft(cell, self._extractor.extract(cell, prompts))
         lsn = 0

@@ -246,6 +246,25 @@ class MovedData:
     problems: Annotated[list[str], says("what could not be brought over, and why", [])]
 
 
+class MissingMessage:
+    """A message that was acknowledged and is in no log any more."""
+
+    session: Annotated[str, says("the log of its session", "default_app/default_project/sessions/s1.jsonl")]
+    id: Annotated[str, says("the message", "m_s1_000007")]
+    sender_ids: Annotated[list[str], says("who said it", ["alice"])]
+    at: Annotated[str, says("when it was said", "2026-06-01T08:00:00+00:00")]
+    text: Annotated[str, says("what was said, as this machine's index has it", "I adopted a heron.")]
+
+
+class ReadBackData:
+    """What was read back after the database was lost, and what is missing."""
+
+    at: Annotated[str, says("when it was read back; empty where nothing was lost", "")]
+    until: Annotated[str, says("all that was acknowledged before this is there", "2026-06-01T08:00:00+00:00")]
+    journals: Annotated[list[str], says("the logs and journals that were read back", [])]
+    missing: Annotated[list[MissingMessage], says("what this machine knew of and no log has", [])]
+
+
 class EditConflict:
     """A note that changed on both sides."""
 
