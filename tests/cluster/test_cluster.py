@@ -171,6 +171,15 @@ def test_machines_take_turns_and_tell_each_other(options, tmp_path):
             False,
             False,
         ]
+        # A model is asked about a cell by one of them; each indexes by itself.
+        first, second = one.parts.locks, two.parts.locks
+        with first.lease("cell-007") as mine, second.lease("cell-007") as also:
+            assert (mine, also) == (True, False)
+        with (
+            second.lease("cell-007") as mine,
+            PostgresLocks(two.parts.storage.database, FileLocks(tmp_path / "three")).lease("indexer") as also,
+        ):
+            assert mine and also
 
 
 def test_a_read_anywhere_sees_a_write_anywhere_or_says_that_it_cannot(engines):

@@ -24,8 +24,6 @@ from cairn.seams import JournalSlice, Locator, Locks
 from cairn.seams.journals import journal_made_anew, journal_moved, journal_slice, journal_unit
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
@@ -125,6 +123,7 @@ _TURN = """
 INSERT INTO cairn_marks AS m VALUES (%(root)s, %(name)s, clock_timestamp() + %(seconds)s * interval '1 second')
 ON CONFLICT (root, name) DO UPDATE SET at = excluded.at WHERE m.at <= clock_timestamp() RETURNING true
 """
+_OF_MACHINE = frozenset({"indexer", "engine"})  # the leases of `retrieval.indexer` and `strategies.engine`
 _LOOK_SECONDS = 0.25
 _IDLE_SECONDS = 1.0
 
@@ -430,11 +429,11 @@ def _bytes(rows: Sequence[tuple[Any, ...]]) -> bytes:
 
 
 class PostgresLocks:
-    """`Locks` for all machines of a root: units of work and leads in PostgreSQL, leases (of the index) here.
+    """`Locks` for all machines of a root, in PostgreSQL; leases of what each machine has for itself are taken here.
 
     One connection holds the locks of all threads of the process, which exclude each other before they ask. Should it
     break, they are all free, as they are when the machine dies; compare-and-swap still stands between two writers.
-    Each machine has an index of its own and leads its own indexing, so `lease` asks `local`.
+    Each machine has an index of its own and works off its own share of the jobs: those leases ask `local`.
     """
 
     def __init__(self, database: Postgres, local: Locks) -> None:
@@ -463,11 +462,29 @@ class PostgresLocks:
             try:
                 yield
             finally:
-                with suppress(Unavailable):  # then it is free anyway
-                    self._ask("SELECT pg_advisory_unlock(%s)", number)
+                self._free(number)
 
-    def lease(self, name: str) -> AbstractContextManager[bool]:
-        return self._local.lease(name)
+    @contextmanager
+    def lease(self, name: str) -> Iterator[bool]:
+        if name in _OF_MACHINE:
+            with self._local.lease(name) as mine:
+                yield mine
+            return
+        with self._threads.lease(name) as mine:
+            number = _number(f"{self._database.root} lock {name}")
+            try:
+                mine = mine and self._asked(number)
+            except Unavailable:
+                mine = False
+            try:
+                yield mine
+            finally:
+                if mine:
+                    self._free(number)
+
+    def _free(self, number: int) -> None:
+        with suppress(Unavailable):  # then it is free anyway
+            self._ask("SELECT pg_advisory_unlock(%s)", number)
 
     def leads(self, name: str) -> bool:
         """Whether this process is the one of all machines that does what `name` says; it tries to be, if nobody is.
