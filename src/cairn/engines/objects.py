@@ -11,6 +11,7 @@ so it is tried at the start and refused by name.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -41,15 +42,26 @@ _FOLDER = ".cairn-folder"
 INDEX = ".index"
 ARCHIVED = ".cairn-archived.json"
 TAG = "tag:"
-_MEANINGS = (
-    ("requesttimetooskewed", "the clock of this machine differs too much from the store's: set it right"),
-    ("signaturedoesnotmatch", "the secret key is wrong"),
-    ("invalidaccesskeyid", "the access key is unknown to it"),
-    ("nosuchbucket", "there is no such bucket: make it, or correct storage.url"),
-    ("accessdenied", "the credentials may not do this"),
-    ("unauthenticated", "it wants credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+_MEANINGS = {
+    "RequestTimeTooSkewed": "the clock of this machine differs too much from the store's: set it right",
+    "SignatureDoesNotMatch": "the secret key is wrong",
+    "InvalidAccessKeyId": "the access key is unknown to it",
+    "NoSuchBucket": "there is no such bucket: make it, or correct storage.url",
+    "AccessDenied": "the credentials may not do this",
+    "ExpiredToken": "the session token has run out: get new credentials, and restart",
+    "PermanentRedirect": "the bucket is elsewhere: correct storage.region, or storage.endpoint",
+    "AuthorizationHeaderMalformed": "the bucket is in another region: correct storage.region",
+    "QuotaExceeded": "it has no room left: make room, or raise its limit",
+    "XMinioStorageFull": "it has no room left: make room",
+}
+_REFUSED = "it refuses this machine: check the keys, what they may do, and this machine's clock"
+_THROTTLING = frozenset(
+    {"SlowDown", "TooManyRequests", "Throttling", "ThrottlingException", "RequestLimitExceeded"}
 )
-_BUSY = ("slowdown", "toomanyrequests", "serviceunavailable", "503", "429", "timed out", "timeout", "connect")
+_LATER = frozenset({"RequestTimeout", "InternalError", "ServiceUnavailable", "OperationAborted"})
+_NOT_ALLOWED, _TOO_MANY, _SERVERS_OWN = (401, 403), 429, 500
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 class ObjectBackend(StorageBackend):
@@ -327,21 +339,41 @@ def storing(store: str, key: str) -> Iterator[None]:
 
     try:
         yield
-    except (exceptions.NotFoundError, FileNotFoundError):
-        raise NotFound(f"{key}: nothing is there.", key=key) from None
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
         raise written_by_another(Locator(key), "", "") from None
     except (exceptions.BaseError, OSError) as error:
-        words = str(error).replace(" ", "").lower()
-        for sign, meaning in _MEANINGS:
-            if sign in words or sign in type(error).__name__.lower():
-                raise StorageFailed(f"{store}: {meaning}.", key=key) from error
-        if any(sign.replace(" ", "") in words for sign in _BUSY):
-            raise Unavailable(
-                f"{store} does not answer or is busy; nothing was changed by this. Try again in a moment.",
-                key=key,
-            ) from error
-        raise StorageFailed(f"{store}: {type(error).__name__}: {str(error)[:300]}", key=key) from error
+        raise _in_our_words(store, key, error) from error
+
+
+def _in_our_words(store: str, key: str, error: Exception) -> CairnError:
+    """What an error of the store means: by the code it gave, else by the status; without either it did not answer."""
+    from obstore import exceptions
+
+    words = str(error)
+    code = found[1] if (found := _CODE.search(words)) else ""
+    status = int(found[1]) if (found := _STATUS.search(words)) else 0
+    if code in _MEANINGS:
+        return StorageFailed(f"{store}: {_MEANINGS[code]}.", key=key)
+    if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)):
+        return NotFound(f"{key}: nothing is there.", key=key)
+    if code in _THROTTLING or status == _TOO_MANY:
+        return Unavailable(
+            f"{store} wants fewer requests just now ({code or status}); nothing was changed by this. Try again in a moment.",
+            key=key,
+        )
+    if (
+        code in _LATER
+        or status >= _SERVERS_OWN
+        or (not status and isinstance(error, (exceptions.GenericError, OSError)))
+    ):
+        return Unavailable(
+            f"{store} does not answer or is busy; nothing was changed by this. Try again in a moment.",
+            key=key,
+        )
+    if status in _NOT_ALLOWED and not code:
+        return StorageFailed(f"{store}: {_REFUSED}.", key=key)
+    shown = f"{code or type(error).__name__} ({status})" if status else type(error).__name__
+    return StorageFailed(f"{store}: {shown}: {words.partition(chr(10))[0][:300]}", key=key)
 
 
 def opened_store(place: StorageSettings) -> Any:
