@@ -574,6 +574,16 @@ def test_what_cannot_be_used_is_named(engines, options, tmp_path, monkeypatch):
         without.delenv("AWS_ACCESS_KEY_ID")
         with pytest.raises(Misconfigured, match="wants keys"):
             cairn.open_blocking(tmp_path / "x", **options).__enter__()
+    for other, words in (
+        (
+            options["storage__database"].replace("/cairn", "/nowhere"),
+            'does not let this server in.*"nowhere"',
+        ),
+        (options["storage__database"].replace("cairn@", "nobody@"), 'does not let this server in.*"nobody"'),
+        ("nonsense", "postgresql://user@host/name"),
+    ):
+        with pytest.raises(Misconfigured, match=words):
+            cairn.open_blocking(tmp_path / "y", **{**options, "storage__database": other}).__enter__()
     away = {"storage__database": f"postgresql://cairn@127.0.0.1:{many.free_port()}/cairn"}
     with pytest.raises((StorageSelectionError, Unavailable), match="PostgreSQL does not answer"):
         cairn.open_blocking(tmp_path / "y", **{**options, **away}).__enter__()

@@ -33,6 +33,7 @@ WAIT_SECONDS = 5
 """For how long a call waits for a database that does not answer; those that come after it are told at once."""
 _FIRST_NAP = 0.001
 _LONGEST_NAP = 0.02
+_START_NAP = 0.2
 _MAKE = """
 CREATE TABLE IF NOT EXISTS cairn_schema (version integer NOT NULL);
 CREATE TABLE IF NOT EXISTS cairn_journals (
@@ -123,6 +124,7 @@ _TURN = """
 INSERT INTO cairn_marks AS m VALUES (%(root)s, %(name)s, clock_timestamp() + %(seconds)s * interval '1 second')
 ON CONFLICT (root, name) DO UPDATE SET at = excluded.at WHERE m.at <= clock_timestamp() RETURNING true
 """
+_NOT_LET_IN = ("authentication", "no password", "does not exist", "pg_hba.conf", "permission denied")
 _OF_MACHINE = frozenset({"indexer", "engine"})  # the leases of `retrieval.indexer` and `strategies.engine`
 _LOOK_SECONDS = 0.25
 _IDLE_SECONDS = 1.0
@@ -146,6 +148,7 @@ class Postgres:
         self.url, self.root = url, root
         self.writer = uuid.uuid4().hex
         self.outage = Outage()
+        self._migrate()
         self._used: WeakKeyDictionary[Connection[Any], float] = WeakKeyDictionary()
         self.pool: ConnectionPool[Connection[Any]] = ConnectionPool(
             url,
@@ -156,11 +159,6 @@ class Postgres:
             check=self._check,
             open=True,
         )
-        try:
-            self._migrate()
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         self.pool.close()
@@ -234,13 +232,49 @@ class Postgres:
             if fresh:
                 on_keys(set(fresh))
 
-    def _migrate(self) -> None:
-        """Make or check the tables, one process at a time."""
-        with self.connection() as one, one.transaction():
+    def _version(self) -> int:
+        """Make what is missing of the tables; the number of their schema."""
+        import psycopg
+
+        with psycopg.connect(self.url, connect_timeout=WAIT_SECONDS) as one:
             one.execute("SELECT pg_advisory_xact_lock(%s)", [_number("cairn schema")])
             one.execute(_MAKE)
             row = one.execute("SELECT version FROM cairn_schema").fetchone()
-            version = row[0] if row else 0
+            return row[0] if row else 0
+
+    def _migrate(self) -> None:
+        """Make or check the tables, one process at a time. The first question: whoever cannot come in learns why.
+
+        Raises:
+            Misconfigured: the address, the name or the password is wrong, or the schema is newer.
+            Unavailable: it does not answer.
+        """
+        import psycopg
+
+        until = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                version = self._version()
+                break
+            except psycopg.ProgrammingError as error:
+                if error.sqlstate is not None:
+                    raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error
+                raise Misconfigured(
+                    "storage.database is no address of a database: write postgresql://user@host/name.",
+                    setting="storage.database",
+                ) from None
+            except psycopg.OperationalError as error:
+                if any(sign in str(error) for sign in _NOT_LET_IN):
+                    raise Misconfigured(
+                        f"PostgreSQL does not let this server in: {_short(error)}. Correct storage.database, or "
+                        "PGPASSWORD.",
+                        setting="storage.database",
+                    ) from error
+                if time.monotonic() >= until:
+                    raise no_answer(error) from error
+                time.sleep(_START_NAP)
+            except psycopg.Error as error:
+                raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error
         if version > SCHEMA:
             raise Misconfigured(
                 f"The database has schema {version}; this version of Cairn knows {SCHEMA}. Upgrade this server.",
