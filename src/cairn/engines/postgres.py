@@ -110,6 +110,10 @@ _SILENT = """
 SELECT key FROM cairn_journals j WHERE root = %(root)s AND changed < clock_timestamp() - %(days)s * interval '1 day'
 AND EXISTS (SELECT FROM cairn_units u WHERE u.root = j.root AND u.key = j.key) ORDER BY key
 """
+_SINCE_A_DAY = """
+INSERT INTO cairn_marks AS m VALUES (%(root)s, %(name)s, clock_timestamp())
+ON CONFLICT (root, name) DO UPDATE SET at = m.at RETURNING at < clock_timestamp() - interval '1 day'
+"""
 _CHANGED = """
 SELECT key, changed FROM cairn_journals
     WHERE root = %(root)s AND writer <> %(writer)s AND changed > %(since)s - interval '10 seconds'
@@ -345,8 +349,12 @@ class PostgresJournals:
         return None
 
     def silent(self, days: float) -> list[str]:
-        """The journals with rows to which nothing was written for so long."""
-        return [row[0] for row in self._database.ask(_SILENT, days=days)]
+        """The journals with rows to which nothing was written for so long.
+
+        None in the first day: a server of before, which is replaced meanwhile, would take what is left for all there is.
+        """
+        [[is_time]] = self._database.ask(_SINCE_A_DAY, name="journals may leave")
+        return [row[0] for row in self._database.ask(_SILENT, days=days)] if is_time else []
 
     def let_go(self, at: Locator, copy: bytes) -> bool:
         """Drop the rows of a journal whose every byte is in `copy`, which `beginning` gives from now on; else nothing."""
