@@ -56,6 +56,15 @@ def test_a_name_that_differs_only_by_case_is_refused_before_anything_is_written(
         assert (code, answer["data"]["status"], answer["data"]["waiting"]) == (200, "extracted", [])
 
 
+@pytest.mark.parametrize("name", ["app_id", "project_id"])
+def test_a_space_that_differs_only_by_case_is_refused_by_its_own_name(tmp_path, name):
+    """The app or project is named, not the sender in it."""
+    with cairn.open_blocking(tmp_path, **OPTIONS) as memory:
+        memory.add("s", [message("I like tea.")], **{name: "Acme"})
+        with pytest.raises(cairn.Invalid, match=f'{name} "acme" differs from "Acme"'):
+            memory.add("s", [message("I like rum.")], **{name: "acme"})
+
+
 def test_two_new_names_that_differ_only_by_case_are_not_both_taken_in(tmp_path):
     """Neither has a folder yet, in sessions that are both open: the second one is refused, not acknowledged and stuck."""
     with cairn.open_blocking(tmp_path, **OPTIONS) as memory:

@@ -20,7 +20,7 @@ log = logging.getLogger("cairn.http")
 _OWN_HANDLES = 256
 _WANTED_HANDLES = 4096
 _BACKLOG = 128
-_HEAD_BYTES = 65_536
+HEAD_BYTES = 65_536
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -165,7 +165,7 @@ class Watched(asyncio.Protocol):
             self._stop_clock()
             return
         self._head += len(data)
-        if self._head > _HEAD_BYTES and not self._transport.is_closing():
+        if self._head > HEAD_BYTES and not self._transport.is_closing():
             self._transport.write(_LARGE)
             self.let_go()
         elif self._clock is None:

@@ -38,6 +38,7 @@ from cairn.errors import (
     Unavailable,
 )
 from cairn.rights import OPEN, Grant, digest_of, parse_tokens
+from cairn.surfaces.connections import HEAD_BYTES
 from cairn.web.visitors import Visitors, is_page
 
 ASGIScope = MutableMapping[str, Any]
@@ -220,7 +221,7 @@ class Guard:
             await send(message)
 
         try:
-            _check_once(scope["headers"])
+            _check_head(scope["headers"])
             self._check_caller(headers)
             if not scope["path"].startswith("/"):
                 raise Refusal(400, "BAD_REQUEST", "The target is malformed: ask for a path, such as /health.")
@@ -429,9 +430,20 @@ class _BodyLimit:
         )
 
 
-def _check_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse a header that says who calls or what follows twice: two readers could each believe another one."""
-    names = [name for name, _ in headers]
+def _check_head(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse a head that is too large, and a header that says who calls or what follows twice: two readers could each
+    believe another one.
+    """
+    names, size = [], 0
+    for name, value in headers:
+        names.append(name)
+        size += len(name) + len(value) + 4
+    if size > HEAD_BYTES:
+        raise Refusal(
+            431,
+            "BAD_REQUEST",
+            f"The headers have {size} bytes, more than the {HEAD_BYTES} a request may have.",
+        )
     for name in _ONCE:
         if names.count(name) > 1:
             raise Refusal(400, "BAD_REQUEST", f"The header {name.decode()} is there more than once.")

@@ -442,11 +442,17 @@ class Capture:
                 twin = error.facts.get("twin")
                 if twin is None:
                     raise
+                named = (
+                    ("app_id", scope.space.app),
+                    ("project_id", scope.space.project),
+                    ("sender_id", scope.owner),
+                )
+                field, given = next((one for one in named if one[1].casefold() == twin.casefold()), named[-1])
                 raise Invalid(
-                    f'sender_id "{scope.owner}" differs from "{twin}", who has memory here, only by case or Unicode '
+                    f'{field} "{given}" differs from "{twin}", which has memory here, only by case or Unicode '
                     f'form: on many machines their folders would be one. Use "{twin}", or another id. Nothing was '
                     "written.",
-                    field="sender_id",
+                    field=field,
                     twin=twin,
                 ) from None
             while len(self._admitted) >= _ADMITTED_KEPT:
