@@ -110,11 +110,22 @@ def beside(text: str, found: Sequence[TimeMention]) -> str:
     return "".join(parts) + text[at:] if parts else text
 
 
+@dataclass(slots=True)
+class _Found:
+    """One match in a sentence, and the days it stands for as far as it can be told."""
+
+    match: re.Match[str]
+    form: _Form
+    days: Days | None
+    names_year: bool
+
+
 def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tuple[int, int, Days, bool]]:
     matches = [
         (m, form, absolute) for pattern, form, absolute in words.rules for m in pattern.finditer(sentence)
     ]
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
+    found: list[_Found] = []
     free = 0
     for match, form, absolute in matches:
         if match.start() < free or words.each.search(sentence, max(0, match.start() - 24), match.start()):
@@ -125,9 +136,34 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tupl
             days = form(match, reading)
         except (ValueError, OverflowError):
             days = _UNREAD
-        if days is not None:
-            named_year = absolute or bool(match.groupdict().get("year"))
-            yield match.start(), match.end(), days, named_year
+        found.append(_Found(match, form, days, absolute or bool(match.groupdict().get("year"))))
+    for left, right in itertools.pairwise(found):
+        if words.joins.fullmatch(sentence, left.match.end(), right.match.start()):
+            _settle(left, right, words)
+    for one in found:
+        if one.days is not None:
+            yield one.match.start(), one.match.end(), one.days, one.names_year
+
+
+def _settle(left: _Found, right: _Found, words: _Words) -> None:
+    """Two times that touch ("Friday a week ago", "Monday of last week") are one: read together, or not at all."""
+    for day, week in ((left, right), (right, left)):
+        if day.form is _weekday and week.form is _fixed and week.days and _is_week(week.days):
+            number = words.weekdays[_plain(day.match["weekday"])]
+            day.days = spans.one(week.days[0] + timedelta(days=number))
+            return
+    pair = (left, right)
+    is_counted = any(one.form in {_ago, _hence, _within} for one in pair)
+    if left.days and right.days and not (is_counted and left.days != right.days):
+        first, last = max(left.days[0], right.days[0]), min(left.days[1], right.days[1])
+        if (first, last) in {left.days, right.days}:
+            return
+    for one in pair:
+        one.days = one.days if one.names_year else _UNREAD
+
+
+def _is_week(days: Days) -> bool:
+    return spans.week_of(days[0]) == days
 
 
 # -- which way a sentence looks
@@ -223,6 +259,8 @@ class _Words:
     ordinals: Mapping[str, int]
     holidays: Mapping[str, str]
     each: re.Pattern[str]
+    joins: re.Pattern[str]
+    is_day_first: bool
     hint: re.Pattern[str]
     tense: _Tense
     rules: tuple[tuple[re.Pattern[str], _Form, bool], ...]
@@ -258,6 +296,7 @@ def _words_of(tongue: Tongue) -> _Words:
         "first": f"(?P<first>{_YEAR})",
         "last": f"(?P<last>{_YEAR})",
         "nth": f"(?P<nth>{choice(ordinals)})",
+        "month_number": "(?P<month>0?[1-9]|1[0-2])",
         "to_month": f"(?P<to_month>{choice(months)})" + table.get("month_end", ""),
         "holiday": f"(?P<holiday>{choice(holidays)})",
         "quarter": "(?P<quarter>[1-4])",
@@ -283,6 +322,8 @@ def _words_of(tongue: Tongue) -> _Words:
         ordinals,
         holidays,
         re.compile(rf"(?:{_either(table.get('each', ()))})\s*$", re.IGNORECASE),
+        re.compile(rf"\s*(?:(?:{_either(table.get('joins', ()))})\s*)?", re.IGNORECASE),
+        bool(table.get("day_first")),
         _hint(tongue, fixed, weekdays, months, units, seasons, holidays),
         _tense(table.get("tense", {}), tongue),
         tuple(rules),
@@ -361,8 +402,11 @@ def _ago(match: re.Match[str], how: _Reading) -> Days:
     return spans.shifted(unit, -how.words.count(match["count"]), how.today)
 
 
-def _hence(match: re.Match[str], how: _Reading) -> Days:
+def _hence(match: re.Match[str], how: _Reading) -> Days | None:
     unit = how.words.units[_plain(match["unit"])]
+    # "In two weekends": whether the coming one is the first of them, nobody can tell.
+    if (unit == "weekend" and not how.lean) or how.way < 0:
+        return None
     return spans.shifted(unit, how.words.count(match["count"]), how.today)
 
 
@@ -601,7 +645,8 @@ def _month_of_year(match: re.Match[str], how: _Reading) -> Days | None:
 
 def _day_and_month(match: re.Match[str], how: _Reading) -> Days | None:
     groups = match.groupdict()
-    month, first = how.words.months[_plain(match["month"])], how.words.count(match["day"])
+    said, first = match["month"], how.words.count(match["day"])
+    month = int(said) if said.isdecimal() else how.words.months[_plain(said)]
     last = max(first, int(groups.get("until") or first))
     named = _year_in(match, how)
     year = _year_near(month, first, last, how) if named is None else named
@@ -661,11 +706,11 @@ def _iso(match: re.Match[str], _how: _Reading) -> Days:
     return spans.one(date(int(match[1]), int(match[2]), int(match[3])))
 
 
-def _slashed(match: re.Match[str], _how: _Reading) -> Days | None:
+def _slashed(match: re.Match[str], how: _Reading) -> Days | None:
     first, second, year = int(match[1]), int(match[2]), int(match[3])
-    if first > 12 >= second:
+    if first > 12 >= second or (how.words.is_day_first and second <= 12):
         return spans.one(date(year, second, first))
-    # 5/7/2023 is May in one country and July in another; only the unambiguous are read.
+    # 5/7/2023 in English is May in one country and July in another; only the unambiguous are read.
     return spans.one(date(year, first, second)) if second > 12 or first == second else None
 
 
