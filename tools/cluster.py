@@ -655,8 +655,9 @@ def _break_something(chance: random.Random, world: Cluster) -> None:
 
 
 def _judged(world: Cluster, acknowledged: dict[str, list[str]], by_hand: list[str]) -> list[str]:
-    """What does not hold for a machine that saw nothing of it: nothing lost, nothing twice, order kept, all told."""
+    """What does not hold for a machine that saw nothing of it: nothing lost, nothing twice, order kept, all told and copied."""
     import cairn
+    from cairn.engines.objects import ObjectBackend
     from cairn.talk.sessions import session_locator
     from cairn.types import Space
 
@@ -668,9 +669,21 @@ def _judged(world: Cluster, acknowledged: dict[str, list[str]], by_hand: list[st
     }
     wrong = []
     with cairn.open_blocking(world.folder / "judge", background=False, **options) as memory:
-        for session in dict.fromkeys(name.split()[0] for name in acknowledged):
+        storage, sessions = memory.parts.storage, dict.fromkeys(name.split()[0] for name in acknowledged)
+        told = "".join(storage.read(at) for at in memory.parts.notebook.notes(kind="episode"))
+        for session in sessions:
+            at = session_locator(Space(), session)
+            # What an episode was made of is in the bucket, too, whatever becomes of the database.
+            copy = ObjectBackend.read(storage, at) if ObjectBackend.exists(storage, at) else ""
+            texts = [
+                text for name in acknowledged if name.split()[0] == session for text in acknowledged[name]
+            ]
+            wrong += [
+                f"{session}: told, and its log not copied: {one}"
+                for one in texts
+                if one in told and one not in copy
+            ]
             memory.flush(session)
-        storage = memory.parts.storage
         notes = "".join(storage.read(at) for at in memory.parts.notebook.notes(kind="episode"))
         wrong += [f"an edit by hand is lost: {line}" for line in by_hand if notes.count(f"\n{line}\n") != 1]
         for name, texts in acknowledged.items():

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from cairn.errors import CairnError, NotFound, Unavailable
+from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook, OnChange
 from cairn.seams import Clock, Locator, Locks
@@ -275,7 +275,7 @@ class Teller:
         """Write the episode of each owner who has none; those who cannot be given theirs go to `failed`."""
         try:
             self._keep(session_locator(space, session_id))
-        except Unavailable as error:
+        except CairnError as error:
             failed.update(dict.fromkeys(missing, error))
             return 0
         cell = cell_of(space, session_id, record, said)
