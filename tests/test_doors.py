@@ -30,7 +30,7 @@ from cairn.rights import OPEN
 from cairn.web.acts import ACTS
 from cairn.web.desk import Desk
 from tests.held import holding
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.surfaces.test_scenario import ENV
 
 SECRET = "Zq7" + "".join(random.Random(11).choices(string.ascii_letters + string.digits, k=33))
@@ -251,7 +251,7 @@ def test_what_is_allowed_or_refused_as_a_whole_follows_the_setting(tmp_path: Pat
 def test_the_same_doors_over_http(tmp_path: Path) -> None:
     """Doors: what comes over HTTP goes through the same ones."""
     root = tmp_path / "root"
-    with serving(root, env=ENV) as server:
+    with serving_here(root, env=ENV) as server:
 
         def call(path: str, body: dict[str, Any]) -> int:
             status, _ = server.call("POST", f"/api/v1/{path}", body)

@@ -10,7 +10,7 @@ import pytest
 import cairn
 from cairn.errors import Invalid
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 
 MAY = 1_778_000_000_000
 
@@ -90,7 +90,7 @@ def test_tags_and_metadata_go_with_the_words_and_can_be_filtered_on(tmp_path: Pa
     capsys.readouterr()
     assert main([*run, "get", "--user", "me", "episode", "--filters", '{"tags": "cli"}']) == 0
     assert json.loads(capsys.readouterr().out)["episodes"][0]["metadata"] == {"n": 1}
-    with serving(root) as server:
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
         message = said("The rollback over the wire.", 9, tags=["wire"], metadata={"n": 2})
         assert server.post("memory/add", {"session_id": "s5", "messages": [message]})[0] == 200
         asked = {"query": "rollback", "user_id": "ann", "filters": {"session_id": "s5"}}

@@ -8,7 +8,7 @@ import pytest
 
 import cairn
 from cairn.errors import StorageFailed
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.waiting import until
 from tests.world import World, said
 
@@ -36,7 +36,7 @@ def latin_1(root, who):
 
 def test_a_name_that_differs_only_by_case_is_refused_before_anything_is_written(tmp_path):
     """ALICE beside alice: refused by name at `add`, over HTTP with 422; the log and alice's memory are as before."""
-    with serving(tmp_path / "root") as server:
+    with serving_here(tmp_path / "root", env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
         assert server.post("memory/add", {"session_id": "s", "messages": [message("I like tea.")]})[0] == 200
         assert server.post("memory/flush", {"session_id": "s"})[0] == 200
         log = tmp_path / "root/default_app/default_project/sessions/s.jsonl"
@@ -88,7 +88,7 @@ def test_an_assistant_is_checked_where_the_talk_is_its_own(tmp_path):
 def test_a_note_that_cannot_be_read_holds_up_its_owner_alone(tmp_path):
     """Zoe gets her episode, adds go on, the trouble is named, and Bob's is written once his note is mended."""
     root = tmp_path / "root"
-    with serving(root) as server:
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
         add, flush = "memory/add", "memory/flush"
         server.post(add, {"session_id": "first", "messages": [message("Bob likes tea.", "bob")]})
         server.post(flush, {"session_id": "first"})
@@ -125,7 +125,7 @@ def test_a_note_that_cannot_be_read_holds_up_its_owner_alone(tmp_path):
 def test_the_background_writes_what_waited(tmp_path):
     """Mended while a server runs: the episode is written without anybody asking."""
     root = tmp_path / "root"
-    with serving(root) as server:
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
         add, flush = "memory/add", "memory/flush"
         server.post(add, {"session_id": "first", "messages": [message("Bob likes tea.", "bob")]})
         server.post(flush, {"session_id": "first"})

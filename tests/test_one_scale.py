@@ -1,7 +1,7 @@
 """Memories, episodes and messages are ranked together by one scale: what shares a word is not above what answers."""
 
 import cairn
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 
 START = 1_780_000_000_000
 HOME = {"embedding__provider": "none", "background": False}
@@ -39,7 +39,7 @@ def test_a_memory_that_shares_a_word_is_below_the_talk_that_answers(tmp_path):
         told = memory.recall(QUERY, user_id="alice")
         assert {item.kind for item in told.items[:2]} <= {"episode", "message"}
         assert [item.score for item in told.items] == sorted((i.score for i in told.items), reverse=True)
-    with serving(tmp_path, env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
+    with serving_here(tmp_path, env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
         status, body = server.post("find", {"query": QUERY})
         assert status == 200
         served = body["data"]["hits"]

@@ -8,7 +8,7 @@ import pytest
 
 import cairn
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.surfaces.test_scenario import ENV
 
 OPTIONS = {"embedding__provider": "none", "strategies__enabled": False}
@@ -152,7 +152,7 @@ def test_the_end_of_a_mission_is_taken_back_over_http(tmp_path):
         path = f"/api/v1/memories?scope={scope}" + ("&owner=run-1" if scope == "mission" else "")
         return [row["content"] for row in server.call("GET", path)[1]["data"]["memories"]]
 
-    with serving(tmp_path / "root", env=ENV) as server:
+    with serving_here(tmp_path / "root", env=ENV) as server:
         body = {
             "content": words,
             "category": "gotcha",

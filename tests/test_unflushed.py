@@ -5,7 +5,7 @@ import json
 import cairn
 from cairn.retrieval.answers import SearchRequest
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.waiting import until
 
 NOW = 1_780_000_000_000
@@ -77,7 +77,7 @@ def test_command_and_server_find_it_too(tmp_path, capsys):
     assert f"{CAR} (not flushed yet)" in capsys.readouterr().out
     assert main([*root, "--json", "search", "--user", "me", "--strong", "where is my car"]) == 0
     assert json.loads(capsys.readouterr().out)["unflushed"][0]["session_id"] == "diary"
-    with serving(tmp_path / "two", env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
+    with serving_here(tmp_path / "two", env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
         _, added = server.post("memory/add", {"session_id": "d", "messages": [said(CAR)]})
         query = {"user_id": "ana", "query": "where is the car", "evidence": 3}
         query["min_lsn"] = added["data"].get("lsn", 0)

@@ -13,7 +13,7 @@ import cairn
 from cairn.errors import CairnError
 from cairn.seams import Locator
 from cairn.seams.storage import iterate_files
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.waiting import until
 
 AT = 1_780_000_000_000
@@ -141,7 +141,7 @@ def test_a_server_answers_others_at_once_and_notices_the_mending(root, trouble):
     """C1, C2: the same over HTTP with a running index; once the note is back, its owner is fresh again."""
     kept = note_of(root, "bob").read_text()
     place = note_of(root, "bob")
-    with serving(root) as server:
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
 
         def ask(who, words):
             body = {"query": words, "user_id": who, "method": "keyword", "consistency": "strong"}

@@ -12,7 +12,7 @@ import pytest
 import cairn
 from cairn.operations.memories import Single
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.surfaces.test_scenario import ENV
 
 
@@ -141,7 +141,7 @@ def reached(surface, root):
     elif surface == "cli":
         yield ThroughCommands(root)
     else:
-        with serving(root, env=ENV) as server:
+        with serving_here(root, env=ENV) as server:
             yield ThroughHttp(server)
 
 

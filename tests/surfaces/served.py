@@ -1,7 +1,8 @@
-"""A real server in a process of its own, for tests."""
+"""A real server for tests: in a process of its own, or in a thread of this one where no promise is about processes."""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -9,8 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager, nullcontext
 
+import uvicorn
+
+from cairn import config
+from cairn.aio import AsyncMemory
+from cairn.surfaces.http import build_app
 from tests.waiting import LONG, until
 
 
@@ -23,7 +30,7 @@ def free_port() -> int:
 class Server:
     """Speaks to one running server."""
 
-    def __init__(self, process: subprocess.Popen, port: int) -> None:
+    def __init__(self, process: subprocess.Popen | None, port: int) -> None:
         self.process = process
         self.port = port
 
@@ -104,6 +111,31 @@ def serving(root, *options, env=None, log=None, port=None, handles=None):
                 process.kill()
                 process.wait()
                 raise
+
+
+@contextmanager
+def serving_here(root, *, env=None):
+    """The application of `cairn server start` on a real socket, in a thread of this process: half a second less to start."""
+    made = uvicorn.Server(
+        uvicorn.Config(
+            build_app(AsyncMemory(config.load(root, environ=env or {}))),
+            log_config=None,
+            access_log=False,
+            ws="none",
+        )
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = int(listener.getsockname()[1])
+        thread = threading.Thread(target=lambda: asyncio.run(made.serve(sockets=[listener])))
+        thread.start()
+        try:
+            until(lambda: made.started or not thread.is_alive(), "the server did not come up")
+            assert made.started, "the server ended by itself"
+            yield Server(None, port)
+        finally:
+            made.should_exit = True
+            thread.join(LONG)
+            assert not thread.is_alive(), "the server did not end"
 
 
 @contextmanager

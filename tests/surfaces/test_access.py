@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
 import pytest
 
@@ -17,6 +18,7 @@ from cairn.engines.tokens import TokenFile
 from cairn.errors import Conflict, Invalid, Misconfigured, NotFound
 from cairn.rights import end_of, grant_of, parse_tokens
 from cairn.surfaces import guard
+from cairn.surfaces.cli import main
 from cairn.surfaces.guard import Guard
 from tests.surfaces.served import serving
 from tests.test_guard import call, echo, error_of
@@ -27,11 +29,11 @@ CANARY = "quillheron"
 
 
 def typed(root, *words):
-    """One command line in a process of its own: exit code, standard output, standard error."""
-    command = [sys.executable, "-m", "cairn.surfaces.cli", "--root", str(root), *words]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
-    done = subprocess.run(command, capture_output=True, text=True, env=clean | QUIET, check=False)
-    return done.returncode, done.stdout, done.stderr
+    """One command line, beside whoever else has the root open: exit code, standard output, standard error."""
+    said, told = io.StringIO(), io.StringIO()
+    with patch.dict(os.environ, QUIET), redirect_stdout(said), redirect_stderr(told):
+        code = main(["--root", str(root), *words])
+    return code, said.getvalue(), told.getvalue()
 
 
 def bearer(secret):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 
 SAID = {
     "sender_id": "alice",
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("http")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     env = {"CAIRN_EMBEDDING__PROVIDER": "hashing", "CAIRN_STRATEGIES__ENABLED": "false"}
-    with serving(tmp_path_factory.mktemp("contract"), env=env) as running:
+    with serving_here(tmp_path_factory.mktemp("contract"), env=env) as running:
         yield running
 
 

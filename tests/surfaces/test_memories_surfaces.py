@@ -17,7 +17,7 @@ from cairn.operations.memories import Single
 from cairn.operations.prompt import prompt
 from cairn.retrieval.showing import shown
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving, serving_tokens
+from tests.surfaces.served import serving_here, serving_tokens
 from tests.surfaces.test_memories_cli import files_with
 from tests.surfaces.test_scenario import ENV
 
@@ -149,7 +149,7 @@ def through_cli(root):
 
 
 def through_http(root):
-    with serving(root, env=ENV) as server:
+    with serving_here(root, env=ENV) as server:
 
         def call(method, path, body=None, code=200):
             status, answer = server.call(method, f"/api/v1/{path}", body)
@@ -535,7 +535,7 @@ def test_a_project_is_written_over_http_as_by_command(world):
 
 def test_without_roots_no_project_is_reached(tmp_path):
     """A server that was told of no repository says so, and opens none."""
-    with serving(tmp_path / "root", env=ENV) as server:
+    with serving_here(tmp_path / "root", env=ENV) as server:
         status, answer = server.call("GET", f"/api/v1/project/status?path={tmp_path}")
         assert (status, answer["error"]["code"]) == (403, "CAPABILITY_UNAVAILABLE")
         assert "server.project_roots" in answer["error"]["message"]

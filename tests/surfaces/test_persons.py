@@ -12,7 +12,7 @@ from cairn.agents.warm import Warm
 from cairn.engines import spool
 from cairn.surfaces.cli import main
 from tests import held
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 
 QUIET = {"CAIRN_EMBEDDING__PROVIDER": "none"}
 
@@ -103,7 +103,7 @@ def reached(request, tmp_path, monkeypatch, capsys):
     with cairn.open_blocking(root) as memory:
         a_life(memory)
     if request.param == "http":
-        with serving(root, env=QUIET) as server:
+        with serving_here(root, env=QUIET) as server:
             yield root, ThroughHttp(server)
     else:
         yield root, ThroughPython(root) if request.param == "python" else ThroughCommands(root, capsys)
@@ -187,7 +187,7 @@ def test_what_was_said_with_others_stays_unless_asked_for(reached):
 def test_the_audit_log_forgets_too(tmp_path):
     """Lines about her stay as lines, without her name; the call that forgot her does not bring it back."""
     root = tmp_path / "root"
-    with serving(root, env={**QUIET, "CAIRN_STRATEGIES__ENABLED": "false"}) as server:
+    with serving_here(root, env={**QUIET, "CAIRN_STRATEGIES__ENABLED": "false"}) as server:
         body = {"session_id": "alicias-own", "messages": [said("alicia", "I sail.", 0)]}
         assert server.post("memory/add", body)[0] == 200
         assert server.post("memory/search", {"user_id": "alicia", "query": "sail"})[0] == 200

@@ -9,7 +9,7 @@ import pytest
 import cairn
 from cairn.strategies.proposals import lessons_in
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.surfaces.test_scenario import ENV
 
 LESSON = "The changelog must have the new version, otherwise the release test fails."
@@ -51,7 +51,7 @@ def test_what_strategies_find_waits_at_the_gate(tmp_path, capsys, monkeypatch):
     every surface; nothing recalls them until a person promotes one, and a sweep promotes none.
     """
     root = tmp_path / "root"
-    with serving(root, env=ENV) as server:
+    with serving_here(root, env=ENV) as server:
         body = {"session_id": "s1", "messages": messages(TALK)}
         assert server.post("memory/add", body)[0] == 200
         assert server.post("memory/flush", {"session_id": "s1"})[0] == 200

@@ -12,7 +12,7 @@ import pytest
 import cairn
 from cairn.notes.frontmatter import find_head, read_head
 from cairn.talk.lines import message_to
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 from tests.waiting import until
 from tests.world import case_steps, trajectory
 
@@ -126,7 +126,7 @@ def test_what_grows_by_use_is_reached_over_http(tmp_path: Path) -> None:
     """A27, A28, A29, A34, A35, A41, A46, A48, A79, A89, A90, A91, E31, E37, E38: outcomes, captures, cases, plans, facts, an agent's
     own documents, the daily log, runs and pins, by requests alone.
     """
-    with serving(tmp_path / "root", env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
+    with serving_here(tmp_path / "root", env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
 
         def call(method: str, path: str, body: Any = None, expect: int = 200) -> Any:
             status, answer = server.call(method, f"/api/v1/{path}", body)

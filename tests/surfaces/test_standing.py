@@ -4,7 +4,7 @@ import json
 
 import cairn
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving
+from tests.surfaces.served import serving_here
 
 QUIET = {"CAIRN_EMBEDDING__PROVIDER": "none", "CAIRN_STRATEGIES__ENABLED": "false"}
 SAID = {"sender_id": "ann", "role": "user", "timestamp": 1767225600000, "content": "I sail the Petrel."}
@@ -33,7 +33,7 @@ def test_status_is_the_same_by_every_surface(tmp_path, monkeypatch, capsys):
 
     assert main(["--root", str(root), "status", "--json"]) == 0
     typed = json.loads(capsys.readouterr().out)
-    with serving(root, env=QUIET) as server:
+    with serving_here(root, env=QUIET) as server:
         status, answer = server.call("GET", "/api/v1/status")
     assert status == 200
     for told in (typed, answer["data"]):

@@ -10,7 +10,7 @@ import pytest
 import cairn
 from cairn.operations.keeping import Keeping
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving, serving_tokens
+from tests.surfaces.served import serving_here, serving_tokens
 from tests.surfaces.test_scenario import ENV
 
 pytestmark = pytest.mark.xdist_group("memories-http")
@@ -133,7 +133,7 @@ def through_cli(root):
 
 
 def through_http(root):
-    with serving(root, env=ENV) as server:
+    with serving_here(root, env=ENV) as server:
 
         def call(method, path, body=None):
             status, answer = server.call(method, f"/api/v1/{path}", body)
