@@ -132,15 +132,18 @@ async def read_form(request: Request) -> dict[str, Any]:
         told = getattr(error, "detail", None) or str(error)
         raise Refusal(400, "BAD_REQUEST", f"The body is no valid form: {told}.") from None
     fields: dict[str, Any] = {}
-    for name, value in form.multi_items():
-        if name in fields:
-            raise Invalid(f"{name[:80]}: given more than once.", field=name[:80])
-        if isinstance(value, str):
-            fields[name] = value
-            continue
-        fields[name] = await value.read()
-        if value.filename:
-            fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
+    try:
+        for name, value in form.multi_items():
+            if name in fields:
+                raise Invalid(f"{name[:80]}: given more than once.", field=name[:80])
+            if isinstance(value, str):
+                fields[name] = value
+                continue
+            fields[name] = await value.read()
+            if value.filename:
+                fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
+    finally:
+        await form.close()
     return fields
 
 

@@ -364,12 +364,15 @@ async def _form(request: Request) -> dict[str, Any]:
     except (HTTPException, ValueError):
         raise Invalid("The form could not be read: load the page again, then send it.") from None
     fields: dict[str, Any] = {}
-    for name, value in sent.items():
-        if isinstance(value, str):
-            fields[name] = value
-        elif value.filename:
-            fields[name] = await value.read()
-            fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
+    try:
+        for name, value in sent.items():
+            if isinstance(value, str):
+                fields[name] = value
+            elif value.filename:
+                fields[name] = await value.read()
+                fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
+    finally:
+        await sent.close()
     return fields
 
 
