@@ -12,6 +12,7 @@ import cairn
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.governed import core, corrections, forget, ledger, lifecycle, pages
 from cairn.governed.forget import TOMBSTONE, Wanted
+from cairn.governed.wanted import sentences
 from cairn.notes.notebook import Draft
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.types import Scope, Space
@@ -232,3 +233,11 @@ def test_bad_requests_are_named_and_change_nothing(world: World) -> None:
     with pytest.raises(Invalid, match="too short"):
         forget.forget(world.keeper, SPACE, words=["abc"])
     assert world.bytes_holding(CANARY) == before
+
+
+@pytest.mark.parametrize(
+    "text", ["See www.acme.example now. He said v1.2... then left.Next", "a。b！？c.。d", "...", "x.\n\ny?"]
+)
+def test_the_sentences_that_forgetting_looks_at_are_the_whole_text(text):
+    """A dot inside a word ends no sentence, and what stands before it is looked at like the rest."""
+    assert "".join(sentences(text)) == text

@@ -248,12 +248,13 @@ _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
 _DIFF = re.compile(r"^(?:diff --git \S+ \S+|index [0-9a-f]{7,40}\.\.[0-9a-f]{7,40})", re.MULTILINE)
 _DIFF_FILES = re.compile(r"^--- \S+[^\n]*\n\+\+\+ \S+", re.MULTILINE)
-_TRACEBACK = re.compile(r"^\s*Traceback \(most recent call last\):\s*$", re.MULTILINE)
+_TRACEBACK = re.compile(r"^[ \t]*Traceback \(most recent call last\):[ \t]*$", re.MULTILINE)
 _FRAME = re.compile(
-    r"^\s*(?:at\s.*?[\w./\\<>$-]+:\d+(?::\d+)?\)?|File \"[^\"]+\", line \d+.*|\w*panic: .*)\s*$", re.MULTILINE
+    r"^[ \t]*(?:at[ \t].{0,400}?[\w./\\<>$-]:\d{1,9}(?::\d{1,9})?\)?[ \t]*|File \"[^\"\n]{1,400}\", line \d+.*|\w*panic: .*)$",
+    re.MULTILINE,
 )
 _ERROR_LINE = re.compile(
-    r"^\s*(?:[\w.]*(?:Error|Exception)|ERROR|FATAL)\b\s*(?:\[[^\]]*\])?:.*$", re.MULTILINE
+    r"^[ \t]*(?:[\w.]*(?:Error|Exception)|ERROR|FATAL)\b[ \t]*(?:\[[^\]\n]{0,200}\])?:.*$", re.MULTILINE
 )
 _COMMIT = re.compile(r"^commit [0-9a-f]{7,40}(?: \(.*\))?\s*$", re.MULTILINE)
 _AUTHOR = re.compile(r"^Author:\s.+<.+>\s*$", re.MULTILINE)

@@ -32,7 +32,7 @@ _HTML_TAG = re.compile(
     r"</?(?:details|summary|table|tr|td|th|tbody|thead|p|br|img|a|h\d|sub|sup|div|span|b|i|em|strong|ul|ol|li|code|pre)\b[^>]*>",
     re.IGNORECASE,
 )
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+_IMAGE = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")
 _BY_KEYWORD = (
     ("preference", r"\b(?:prefer|rather|i like|please (?:use|don't)|i'd like|would like)\b"),
     ("convention", r"\b(?:always|never|convention|style|naming|must|should|standard|consistent)\b"),

@@ -25,8 +25,8 @@ from cairn.governed.records import CATEGORIES, IMPORTANCES, Status, moment
 from cairn.notes.format import parse_note
 from cairn.types import Space, Verdict, checked_id
 
-_OBSERVATION = re.compile(r"^\s*[-*] \[([^\]\n]{1,40})\]\s+(.+?)\s*$", re.MULTILINE)
-_TAGS = re.compile(r"\s+#[\w/-]+|\s+\([^()]*\)\s*\Z")
+_OBSERVATION = re.compile(r"^[ \t]*[-*] \[([^\]\n]{1,40})\][ \t]+(.+)$", re.MULTILINE)
+_TAGS = re.compile(r"(?<!\s)\s+(?:#[\w/-]+|\([^()]*\)\s*\Z)")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(.+?)\s*$")
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$")
 _INDEX_LINE = re.compile(r"^\s*[-*] \[[^\]\n]*\]\([^)\n]*\.md\)")
@@ -263,7 +263,7 @@ def _read_basic_memory(text: str, owner: str) -> list[Incoming]:
     track = "user" if owner else "project"
     out = []
     for match in _OBSERVATION.finditer(text):
-        content = _TAGS.sub("", _TAGS.sub("", match[2])).strip()
+        content = _TAGS.sub("", _TAGS.sub("", match[2].rstrip())).strip()
         named = match[1].strip().lower()
         if content and named not in {"x", " ", ""}:
             category = named if named in CATEGORIES else category_of(content)

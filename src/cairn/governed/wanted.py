@@ -26,7 +26,7 @@ TELLING = 3  # words; fewer are said by anybody at any time
 ALIKE = 0.5
 ALIKE_WITH_MARK = 0.3
 SHOWN_CHARS = 500
-_SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+(?=\s|\Z)|[。！？]|\n|\Z)")
+_SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?]++(?![\s。！？]|\Z))*+(?:[.!?。！？]+|\n|\Z)")
 _STOPS = ".!?…。！？"
 _BEFORE = frozenset(_STOPS + ':;="“”„«»‹›「」『』()[]{}<>|*#`–—•·：；')
 _AFTER = frozenset('"”“»«」』)]}>|*_`;\\<；')

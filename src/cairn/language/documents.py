@@ -15,7 +15,7 @@ _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _NO_TITLE = re.compile(r" {0,3}(?:[-*+>|]|\d+[.)][ \t]|$)")
-_MARKS = re.compile(r"\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}")
+_MARKS = re.compile(r"\[([^\[\]]*)\]\([^()]*\)|[*_`]{1,3}")
 _BLANKS = re.compile(r"\s+")
 SUMMARY_CHARS = 200
 FOLDER = "knowledge"

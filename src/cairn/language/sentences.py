@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from cairn.language import tongues
 
-_STOP = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\r\n\u2028\u2029]+")
+_STOP = re.compile(r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)|[。！？｡]+[」』”’）]*|[\r\n\u2028\u2029]+")
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)\.$")
 # "am 1. Juli", "den 3. und 4.": a number with a dot is an ordinal where a month or a small letter follows.
 _ORDINAL = re.compile(r"(?<!\S)\d{1,2}\.$")

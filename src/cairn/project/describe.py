@@ -101,7 +101,7 @@ def entry_file(tree: Path) -> str:
 def plain(text: str) -> str:
     """Markdown prose as one line of plain words."""
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"!?\[([^\[\]]*)\]\([^()]*\)", r"\1", text)
     text = re.sub(r"(\*\*|__)(.+?)\1", r"\2", text)
     text = re.sub(r"</?\w[^>]*>", "", text)
     return " ".join(text.split())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_ITEMS = 200
 _HELD = 0.6
-_PARTICULAR = re.compile(r"\S*\d\S*|(?<=\S )[A-ZÀ-ÞА-Я][\w’'-]+")
+_PARTICULAR = re.compile(r"(?<!\S)[^\s\d]*+\d\S*|(?<=\S )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
 def ask(kit: Kit, prompt: str, material: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cairn.governed.memories import Keeper
 
 _SHORTEST, _LONGEST, _MOST = 20, 400, 3
-_FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(`{3,}+|~{3,}+).*?(?:^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _NUMBERED = re.compile(r"^(?:\d+[.)]|[-*])\s+")
 _SORTS = ("lesson", "instruction", "decision")
 
