@@ -12,7 +12,7 @@ from cairn.engines import bytescan
 from cairn.engines.rows import SqliteIndex
 from cairn.governed import forget, pages
 from cairn.governed.framing import frame
-from cairn.operations.memories import purgers
+from cairn.operations.forgetting import purgers
 from cairn.parts import Parts
 from cairn.types import Message, Scope, Space
 from tests import held

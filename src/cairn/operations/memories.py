@@ -10,11 +10,11 @@ memories belong to no owner, so `memory.search` never returns them: `memories.se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from cairn.errors import Invalid, NotFound, Unavailable
+from cairn.errors import Invalid, NotFound
 from cairn.operations import rules
 from cairn.operations.answers import memories as answers
 from cairn.operations.fields import (
@@ -50,13 +50,13 @@ from cairn.operations.fields import (
     scope_named,
     space_named,
 )
+from cairn.operations.forgetting import every_file, purgers, while_quiet
 from cairn.operations.recall import search_data
 from cairn.operations.table import Granted, Room, operation, says
-from cairn.seams import Locator
 from cairn.types import Scope, Space, Verdict, split_public_id
 
 if TYPE_CHECKING:
-    from cairn.governed.forget import Purger, Receipt, Wanted
+    from cairn.governed.forget import Receipt
     from cairn.governed.memories import HistoryLine
     from cairn.parts import Parts
     from cairn.retrieval.answers import SearchResult
@@ -586,8 +586,9 @@ class Single(Room):
         if memory_id is not None and where is None:
             entry, where = _entry_of(parts, space, memory_id)
 
-        def run(*, paused: bool) -> Receipt:
-            return forget.forget(
+        return while_quiet(
+            parts,
+            lambda settle: forget.forget(
                 parts.keeper,
                 space,
                 entry,
@@ -597,39 +598,13 @@ class Single(Room):
                 similar=similar,
                 all_owners=all_owners,
                 dry_run=dry_run,
-                settle=lambda: unsettled(parts, paused=paused),
+                settle=settle,
                 purgers=purgers(parts),
                 profile=without_items,
                 files=lambda: every_file(parts),
-            )
-
-        if dry_run:
-            return run(paused=True)
-        with parts.engine.paused() as paused:
-            return run(paused=paused)
-
-
-def unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
-    """Wait for whoever may still write what he read before it was forgotten; who was not done in time."""
-    left = []
-    if not paused:
-        left.append(
-            ("strategies", "one has been running for a minute and may write what it read; forget again")
+            ),
+            dry_run=dry_run,
         )
-    if not parts.capture.settle():
-        left.append(
-            ("episodes", "a model has been telling one for a minute; forget again once it is written")
-        )
-    return left
-
-
-def purgers(parts: Parts) -> Mapping[str, Purger]:
-    """What `forget` cannot see from the notes: former texts of entries, and the index to its last byte."""
-    return {
-        "waiting events": lambda wanted: _purge_spool(parts, wanted),
-        "history texts": lambda wanted: purge_history(parts, wanted),
-        "index": lambda wanted: purge_index(parts, wanted.paths),
-    }
 
 
 def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | None]:
@@ -645,75 +620,6 @@ def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | 
             continue
         return entry, scope
     raise NotFound(f"There is no entry {public_id[:80]} in {space.app}/{space.project}.", id=public_id)
-
-
-def _purge_spool(parts: Parts, wanted: Wanted) -> int:
-    """The words in what hooks of agents have left and nobody has taken in yet; all of it is one person's."""
-    from cairn.engines import spool
-    from cairn.projects import space_at
-
-    def change(event: dict[str, Any]) -> dict[str, Any] | None:
-        if "text" in event or "trouble" in event:
-            return None if wanted.found_in(str(event.get("text") or event.get("trouble"))) else event
-        if space_at(str(event.get("folder", ""))) != wanted.space:
-            return event
-        return {
-            name: wanted.without(value) if name in {"prompt", "reply"} and isinstance(value, str) else value
-            for name, value in event.items()
-        }
-
-    if not wanted.reaches(Scope(wanted.space, "user", parts.settings.memory.person)):
-        return 0
-    with parts.local_locks.hold(spool.LOCK):
-        return spool.clean(parts.settings.root, change)
-
-
-def purge_history(parts: Parts, wanted: Wanted) -> int:
-    """Former texts of the forgotten entries, and every text with the words."""
-    from cairn.governed.removal import cleaned_block
-    from cairn.strategies.profile import without_items
-
-    parts.observer.settle()
-    named = []
-    for scope, entry in wanted.entries:
-        folder = parts.root.scope(scope).key + "/"
-        named += [f"{path}#{entry}" for path in wanted.paths if path.startswith(folder)]
-    return parts.observer.of(wanted.space).purge(
-        entries=named, clean=lambda path, text: cleaned_block(wanted, path, text, without_items)
-    )
-
-
-def every_file(parts: Parts) -> Iterator[tuple[str, bytes | None]]:
-    """All that is kept of this root, on this machine: the root, and an index or scratch space beside it."""
-    from cairn.engines.bytescan import pieces
-
-    root = parts.settings.root
-    beside = [(".index", parts.settings.index_dir), *((".local", at) for at in parts.local_folders)]
-    outside = [(name, at) for name, at in beside if root != at and root not in at.parents]
-    return pieces([("", root), *outside])
-
-
-def purge_index(parts: Parts, touched: Sequence[str]) -> int:
-    """Index the cleaned files, then write the databases anew, so that no byte of the old rows remains."""
-    paths = sorted(set(touched))
-    parts.indexer.note_change(
-        [(at, "modified" if parts.storage.exists(at) else "deleted") for at in map(Locator, paths)]
-    )
-    # Up to here and no further: on a busy root something else always waits.
-    if not parts.indexer.wait(parts.indexer.scan().lsn, 60.0):
-        raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment")
-    parts.state.forget([path for path in paths if not parts.storage.exists(Locator(path))])
-    parts.folder.stop()
-    scrubs = (
-        ("rows and vectors", parts.index.scrub),
-        ("the tables of LanceDB", lambda: parts.lance.scrub(parts.index)),
-        ("the change queue", parts.state.scrub),
-        ("vectors for other machines", parts.storage.scrub),
-    )
-    left = [name for name, scrub in scrubs if not scrub()]
-    if left:
-        raise Unavailable(f"{', '.join(left)}: in use just now; forget again to remove the freed bytes")
-    return len(paths)
 
 
 def _texts(values: Sequence[str], field: str) -> tuple[str, ...]:

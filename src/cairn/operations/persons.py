@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from cairn.operations import rules
 from cairn.operations.answers import persons as answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
-from cairn.operations.memories import every_file, purge_history, purge_index, unsettled
+from cairn.operations.forgetting import every_file, purge_history, purge_index, while_quiet
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Scope, Space
 
@@ -86,25 +86,23 @@ class Persons(Room):
 
         parts, scope = self.parts, Scope(space_named(**at), "user", user_id)
 
-        def run(*, paused: bool) -> Farewell:
-            return persons.forget_person(
+        return while_quiet(
+            parts,
+            lambda settle: persons.forget_person(
                 parts.keeper,
                 scope.space,
                 scope.owner,
                 shared=shared,
                 dry_run=dry_run,
                 waiting=lambda going: len(_waiting(parts, going)),
-                settle=lambda: unsettled(parts, paused=paused),
+                settle=settle,
                 retell=lambda session: parts.capture.reextract(scope.space, session),
                 hooks=_hooks(parts),
                 files=lambda: every_file(parts),
                 profile=without_items,
-            )
-
-        if dry_run:
-            return run(paused=True)
-        with parts.engine.paused() as paused:
-            return run(paused=paused)
+            ),
+            dry_run=dry_run,
+        )
 
     @operation(http="GET /session", answers=answers.SessionData, allow=rules.session_read, apart=True)
     def export_session(
@@ -153,23 +151,21 @@ class Persons(Room):
 
         parts = self.parts
 
-        def run(*, paused: bool) -> Farewell:
-            return persons.forget_session(
+        return while_quiet(
+            parts,
+            lambda settle: persons.forget_session(
                 parts.keeper,
                 space_named(**at),
                 session_id,
                 dry_run=dry_run,
                 waiting=lambda going: len(_waiting(parts, going)),
-                settle=lambda: unsettled(parts, paused=paused),
+                settle=settle,
                 hooks=_hooks(parts),
                 files=lambda: every_file(parts),
                 profile=without_items,
-            )
-
-        if dry_run:
-            return run(paused=True)
-        with parts.engine.paused() as paused:
-            return run(paused=paused)
+            ),
+            dry_run=dry_run,
+        )
 
 
 def _hooks(parts: Parts) -> Hooks:
