@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cairn.errors import Invalid
 from cairn.operations import rules
 from cairn.operations.answers import access as answers
-from cairn.operations.table import Room, operation, says
+from cairn.operations.table import Room, by_fields, operation, says
 
 if TYPE_CHECKING:
     from cairn.engines.audit import AuditLog
@@ -19,18 +19,10 @@ if TYPE_CHECKING:
 TokenName = Annotated[str, says("the token's name", "ci", low=1, high=64)]
 
 
-def _tokens(rows: Any, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"tokens": rows}
-
-
-def _calls(rows: Any, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"calls": rows}
-
-
 class Access(Room):
     """Tokens and the audit log of the HTTP server."""
 
-    @operation(http="GET /tokens", answers=answers.TokensData, data=_tokens, allow=rules.admin)
+    @operation(http="GET /tokens", answers=answers.TokensData, data=by_fields, allow=rules.admin)
     def tokens(self) -> list[dict[str, Any]]:
         """The tokens made by `add_token`, those that ended or were revoked included; none has its secret any more."""
         now = self.parts.clock.now().astimezone(UTC)
@@ -82,7 +74,7 @@ class Access(Room):
         gone = self._token_file().revoke(name, locks=self.parts.locks, clock=self.parts.clock)
         return _told(gone, self.parts.clock.now().astimezone(UTC))
 
-    @operation(http="GET /audit", answers=answers.AuditData, data=_calls, allow=rules.admin, apart=True)
+    @operation(http="GET /audit", answers=answers.AuditData, data=by_fields, allow=rules.admin, apart=True)
     def audit(
         self,
         *,

@@ -24,7 +24,7 @@ from cairn.operations.fields import (
     space_named,
 )
 from cairn.operations.memories import PLACE, Vouched
-from cairn.operations.table import Room, operation, says
+from cairn.operations.table import Room, by_fields, operation, says
 
 if TYPE_CHECKING:
     from cairn.governed.consolidation import ConsolidationReport
@@ -68,35 +68,6 @@ def _consolidated(report: ConsolidationReport, _room: Room, _asked: Mapping[str,
     return {"run_id": report.run_id, "dry_run": report.dry_run, "merged": merged}
 
 
-def _imported(report: ImportReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {**asdict(report), "refused": [{"key": key, "reason": why} for key, why in report.refused]}
-
-
-def _plain(report: MissionEnd, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return asdict(report)
-
-
-def _skills(rows: Sequence[Mapping[str, Any]], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"skills": list(rows)}
-
-
-def _scanned(report: ScanReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    refused = [{"path": path, "reason": reason} for path, reason in report.refused]
-    return {**{name: list(value) for name, value in asdict(report).items()}, "refused": refused}
-
-
-def _path(path: str, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"path": path}
-
-
-def _pages(report: PagesReport, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "written": list(report.written),
-        "unchanged": list(report.unchanged),
-        "edited": [{"page": page, "kept_as": aside} for page, aside in report.edited],
-    }
-
-
 class Keeping(Room):
     """What keeps governed memories in order."""
 
@@ -130,7 +101,7 @@ class Keeping(Room):
         http="POST /memories/import",
         judges=("text",),
         answers=answers.ImportData,
-        data=_imported,
+        data=by_fields,
         allow=rules.bring_in,
         apart=True,
     )
@@ -251,7 +222,7 @@ class Keeping(Room):
         writes=True,
         http="POST /missions/{run}/end",
         answers=answers.MissionEndData,
-        data=_plain,
+        data=by_fields,
         allow=rules.whole_space(write=True),
     )
     def end_mission(
@@ -459,7 +430,7 @@ class Keeping(Room):
         return {"days": {one: found.get(one, []) for one in days}}
 
     @operation(
-        http="GET /skills", answers=answers.SkillsData, data=_skills, allow=rules.whole_space(write=False)
+        http="GET /skills", answers=answers.SkillsData, data=by_fields, allow=rules.whole_space(write=False)
     )
     def skills(self, **at: Unpack[InSpace]) -> Sequence[Mapping[str, Any]]:
         """The registry of skill files, tombstones included."""
@@ -471,7 +442,7 @@ class Keeping(Room):
         writes=True,
         http="POST /skills/scan",
         answers=answers.ScanData,
-        data=_scanned,
+        data=by_fields,
         allow=rules.skill_folders,
         apart=True,
     )
@@ -506,7 +477,7 @@ class Keeping(Room):
         http="POST /memories/{id}/skill",
         in_query=PLACE,
         answers=answers.SkillPath,
-        data=_path,
+        data=by_fields,
         allow=rules.whole_space(write=True),
     )
     def export_skill(self, memory_id: MemoryId, **at: Unpack[InScope]) -> str:
@@ -520,7 +491,7 @@ class Keeping(Room):
         writes=True,
         http="POST /skills/import",
         answers=answers.ScanData,
-        data=_scanned,
+        data=by_fields,
         allow=rules.whole_space(write=True, promotes="skills/import"),
     )
     def import_skill(
@@ -562,7 +533,7 @@ class Keeping(Room):
         writes=True,
         http="POST /refresh",
         answers=answers.PagesData,
-        data=_pages,
+        data=by_fields,
         allow=rules.whole_space(write=True),
         apart=True,
     )

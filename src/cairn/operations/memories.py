@@ -52,7 +52,7 @@ from cairn.operations.fields import (
 )
 from cairn.operations.forgetting import every_file, purgers, while_quiet
 from cairn.operations.recall import search_data
-from cairn.operations.table import Granted, Room, operation, says
+from cairn.operations.table import Granted, Room, by_fields, operation, says
 from cairn.types import Scope, Space, Verdict, split_public_id
 
 if TYPE_CHECKING:
@@ -78,10 +78,6 @@ def _verdict(verdict: Verdict, _room: Room, _asked: Mapping[str, Any]) -> dict[s
     return verdict_json(verdict)
 
 
-def _memories(page: MemoryPage, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"memories": list(page.memories), "total": page.total}
-
-
 def _found(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
     data = search_data(result, room, asked)
     return {name: data[name] for name in ("memories", "prompt", "freshness") if name in data}
@@ -89,24 +85,6 @@ def _found(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[s
 
 def _history(lines: Sequence[HistoryLine], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"history": [{name: value for name, value in asdict(line).items() if value} for line in lines]}
-
-
-def _why(lines: Sequence[str], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"why": list(lines)}
-
-
-def _receipt(value: Receipt, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "id": value.id,
-        "at": value.at,
-        "complete": value.complete,
-        "dry_run": value.dry_run,
-        "taken": [asdict(one) for one in value.taken],
-        "alike": [asdict(one) for one in value.alike],
-        "removed": dict(value.removed),
-        "places": list(value.places),
-        "left": [{"where": where, "why": why} for where, why in value.left],
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +186,7 @@ class Single(Room):
     # ------------------------------------------------------------ reading
 
     @operation(
-        http="GET /memories", answers=answers.MemoriesData, data=_memories, allow=rules.one_scope, tool=True
+        http="GET /memories", answers=answers.MemoriesData, data=by_fields, allow=rules.one_scope, tool=True
     )
     def list(
         self,
@@ -316,7 +294,10 @@ class Single(Room):
         return corrections.history(self.parts.keeper, space, memory_id, scope=where)
 
     @operation(
-        http="GET /memories/{id}/why", answers=answers.WhyData, data=_why, allow=rules.one_memory(write=False)
+        http="GET /memories/{id}/why",
+        answers=answers.WhyData,
+        data=by_fields,
+        allow=rules.one_memory(write=False),
     )
     def why(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[str]:
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""
@@ -534,7 +515,7 @@ class Single(Room):
         http=("POST /memories/forget", "DELETE /memories/{id}"),
         judges=("words", "also", "memory_id"),
         answers=answers.ReceiptData,
-        data=_receipt,
+        data=by_fields,
         allow=rules.forget,
         tool=True,
         apart=True,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cairn.operations import rules
 from cairn.operations.answers import persons as answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
 from cairn.operations.forgetting import every_file, purge_history, purge_index, while_quiet
-from cairn.operations.table import Granted, Room, operation, says
+from cairn.operations.table import Granted, Room, by_fields, operation, says
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
 WholePerson = Annotated[str, says("the person", "alice", low=1, high=MAX_ID)]
 _GONE = "[forgotten]"
-
-
-def _receipt(made: Farewell, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "at": made.at,
-        "complete": made.complete,
-        "dry_run": made.dry_run,
-        "removed": dict(made.removed),
-        "sessions": list(made.sessions),
-        "places": list(made.places),
-        "stays": [{"where": where, "why": why} for where, why in made.stays],
-    }
 
 
 class Persons(Room):
@@ -57,7 +45,7 @@ class Persons(Room):
         writes=True,
         http="POST /person/forget",
         answers=answers.FarewellData,
-        data=_receipt,
+        data=by_fields,
         allow=rules.whole_space(write=True),
         forgets=("user_id",),
         apart=True,
@@ -133,7 +121,7 @@ class Persons(Room):
         writes=True,
         http="POST /session/forget",
         answers=answers.FarewellData,
-        data=_receipt,
+        data=by_fields,
         allow=rules.whole_space(write=True),
         forgets=("session_id",),
         apart=True,

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cairn.operations.doors import door
@@ -110,6 +110,7 @@ def read_field(name: str, annotation: Any, default: Any, names: Mapping[str, Any
     return Field(name, kind, default, notes[-1])
 
 
+@cache
 def fields_of(shape: type) -> tuple[Field, ...]:
     """The fields of an answer's class, those of its bases first."""
     found: dict[str, Field] = {}
@@ -119,6 +120,30 @@ def fields_of(shape: type) -> tuple[Field, ...]:
             default = vars(base).get(name, REQUIRED)
             found[name] = read_field(name, annotation, default, names, base.__name__)
     return tuple(found.values())
+
+
+def by_fields(value: Any, shape: type) -> dict[str, Any]:
+    """`value` as an answer of this shape: its attributes by name, or all of it where the shape has one field."""
+    fields = fields_of(shape)
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name), one.type) for one in fields}
+    [only] = fields
+    return {only.name: _plain(value, only.type)}
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """What JSON can say: lists and objects, and tuples as the items that the list is of, field by field."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, list | tuple):
+        return value
+    [item] = get_args(kind) or (None,)
+    return [
+        dict(zip((field.name for field in fields_of(item)), one, strict=True)) if isinstance(one, tuple)
+        else by_fields(one, item) if is_dataclass(one)
+        else one
+        for one in value
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------- rows
@@ -144,7 +169,7 @@ class Operation:
         http: Method and path, where it is served over HTTP.
         in_query: Fields that a request with a body takes from the query string all the same.
         answers: What it answers over HTTP and with `--json`.
-        data: Makes that of what the method returns; None where it is that already.
+        data: Makes that of what the method returns; None where it is that already, `by_fields` where `answers` says it all.
         allow: Raises `Forbidden` unless the caller's grant reaches what the call is about.
         apart: Whether it may look through everything, so that it runs beside the calls of others.
         forgets: Fields that name what is gone once it has run; the audit log does not keep them.
@@ -160,7 +185,7 @@ class Operation:
     http: tuple[str, ...] = ()
     in_query: tuple[str, ...] = ()
     answers: type | None = None
-    data: Callable[[Any, Any, Mapping[str, Any]], Any] | None = None
+    data: Callable[..., Any] | None = None
     allow: Callable[[Asked], None] | None = None
     apart: bool = False
     forgets: tuple[str, ...] = ()
@@ -218,6 +243,8 @@ class Operation:
 
     def told(self, room: Any, answer: Any, fields: Mapping[str, Any]) -> Any:
         """What it answered, as data."""
+        if self.data is by_fields:
+            return by_fields(answer, self.answers or type(answer))
         return answer if self.data is None else self.data(answer, room, fields)
 
 

@@ -10,7 +10,7 @@ from cairn.errors import NotFound
 from cairn.operations import rules
 from cairn.operations.answers import talk as answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
-from cairn.operations.table import Granted, Room, operation, says
+from cairn.operations.table import Granted, Room, by_fields, operation, says
 from cairn.types import Message, Scope, Space, with_texts
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class Talk(Room):
         writes=True,
         http="POST /memory/reextract",
         answers=answers.RewrittenData,
-        data=lambda count, _room, _asked: {"rewritten": count},
+        data=by_fields,
         allow=rules.whole_space(write=True),
         apart=True,
     )

@@ -7,7 +7,7 @@ everything is recorded, edits by hand included.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -15,7 +15,7 @@ from cairn.errors import Invalid
 from cairn.operations import rules
 from cairn.operations.answers import time as answers
 from cairn.operations.fields import DryRun, InSpace, space_named
-from cairn.operations.table import Room, operation, says
+from cairn.operations.table import Room, by_fields, operation, says
 from cairn.timetravel.changes import difference
 from cairn.types import Space
 
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from cairn.timetravel.runs import Undone
 
 MAX_CHANGES = 10_000
-
-
-def _named(name: str) -> Callable[[Any, Room, Mapping[str, Any]], dict[str, Any]]:
-    return lambda rows, _room, _asked: {name: rows}
 
 
 def _plan(plan: list[dict[str, Any]], _room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +71,7 @@ class Time(Room):
     @operation(
         http="GET /log",
         answers=answers.LogData,
-        data=_named("changes"),
+        data=by_fields,
         allow=rules.one_entry(write=False),
         apart=True,
     )
@@ -129,7 +125,7 @@ class Time(Room):
     @operation(
         http="GET /checkpoints",
         answers=answers.CheckpointsData,
-        data=_named("checkpoints"),
+        data=by_fields,
         allow=rules.whole_space(write=False),
     )
     def checkpoints(self, **at: Unpack[InSpace]) -> list[dict[str, Any]]:
@@ -139,7 +135,7 @@ class Time(Room):
     @operation(
         http="GET /diff",
         answers=answers.DiffData,
-        data=_named("differences"),
+        data=by_fields,
         allow=rules.whole_space(write=False),
         apart=True,
     )

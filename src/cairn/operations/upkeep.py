@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ from cairn.notes.kinds import place_of
 from cairn.operations import rules
 from cairn.operations.answers import upkeep as answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId
-from cairn.operations.table import Room, operation, says
+from cairn.operations.table import Room, by_fields, operation, says
 from cairn.seams import Locator
 from cairn.types import Space
 from cairn.version import VERSION
@@ -21,10 +21,6 @@ from cairn.version import VERSION
 if TYPE_CHECKING:
     from cairn import transfer
     from cairn.parts import Parts
-
-
-def _named(name: str) -> Callable[[Any, Room, Mapping[str, Any]], dict[str, Any]]:
-    return lambda rows, _room, _asked: {name: rows}
 
 
 class Upkeep(Room):
@@ -58,9 +54,7 @@ class Upkeep(Room):
     # ------------------------------------------------------------ the index
 
     @operation(http="GET /index", answers=answers.IndexStatus, allow=rules.root(write=False))
-    def index_status(
-        self,
-    ) -> dict[str, Any]:
+    def index_status(self) -> dict[str, Any]:
         """The queue, the index and who works on it."""
         from cairn.engines.bytescan import size_of
 
@@ -172,7 +166,7 @@ class Upkeep(Room):
         writes=True,
         http="POST /index/failures",
         answers=answers.FailuresData,
-        data=_named("failures"),
+        data=by_fields,
         allow=rules.root(write=True),
         apart=True,
     )
@@ -203,9 +197,7 @@ class Upkeep(Room):
         allow=rules.root(write=True),
         apart=True,
     )
-    def rebuild(
-        self,
-    ) -> dict[str, Any]:
+    def rebuild(self) -> dict[str, Any]:
         """Make the whole index anew from the files."""
         started = time.perf_counter()
         self.parts.indexer.rebuild()
@@ -224,12 +216,10 @@ class Upkeep(Room):
     @operation(
         http="GET /ome",
         answers=answers.StrategiesData,
-        data=_named("strategies"),
+        data=by_fields,
         allow=rules.root(write=False),
     )
-    def strategies(
-        self,
-    ) -> list[dict[str, Any]]:
+    def strategies(self) -> list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
         rows = []
         for item in self.parts.engine.list():
@@ -253,7 +243,7 @@ class Upkeep(Room):
         writes=True,
         http="POST /ome/switch",
         answers=answers.StrategiesData,
-        data=_named("strategies"),
+        data=by_fields,
         allow=rules.root(write=True),
     )
     def switch(
@@ -299,9 +289,7 @@ class Upkeep(Room):
     # ------------------------------------------------------------ health
 
     @operation(answers=answers.HealthAnswer)
-    def health(
-        self,
-    ) -> dict[str, Any]:
+    def health(self) -> dict[str, Any]:
         """Status, capabilities and the index's health; quick whatever else goes on."""
         counts = self.parts.state.counts()
         fresh = self.parts.indexer.status()
@@ -356,9 +344,7 @@ class Upkeep(Room):
         }
 
     @operation()
-    def gauges(
-        self,
-    ) -> dict[str, tuple[str, float]]:
+    def gauges(self) -> dict[str, tuple[str, float]]:
         """Figures for /metrics."""
         from cairn.engines.bytescan import size_of
 
@@ -378,13 +364,11 @@ class Upkeep(Room):
     @operation(
         http="GET /doctor",
         answers=answers.DoctorData,
-        data=_named("findings"),
+        data=by_fields,
         allow=rules.root(write=False),
         apart=True,
     )
-    def doctor(
-        self,
-    ) -> list[dict[str, Any]]:
+    def doctor(self) -> list[dict[str, Any]]:
         """Look for trouble everywhere; each finding names the next step."""
         from cairn import doctor
 
@@ -394,13 +378,11 @@ class Upkeep(Room):
         writes=True,
         http="POST /doctor/repair",
         answers=answers.RepairData,
-        data=_named("mended"),
+        data=by_fields,
         allow=rules.root(write=True),
         apart=True,
     )
-    def repair(
-        self,
-    ) -> list[dict[str, Any]]:
+    def repair(self) -> list[dict[str, Any]]:
         """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
         from cairn import doctor
 
