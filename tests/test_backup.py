@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 import pytest
 
@@ -182,3 +185,27 @@ def test_a_backup_leaves_keys_here_unless_asked(tmp_path):
     with tarfile.open(tmp_path / "a.tar.gz") as archive:
         assert b"secret-0123" not in archive.extractfile("./cairn.toml").read()
     assert (tmp_path / "a.tar.gz").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_cannot_be_read_is_named_and_all_else_is_copied(tmp_path):
+    """A socket, a pipe and a note in another encoding cost only themselves; a folder or an archive alike."""
+    with opened(tmp_path / "root") as memory:
+        memory.add("s1", [message("The heron came.")])
+        memory.flush("s1")
+        space = tmp_path / "root" / SPACE
+        os.mkfifo(space / "sessions" / "pipe.jsonl")
+        (space / "users/ann/episodes/episode-2020-01-01.md").write_bytes(b"caf\xe9")
+        with socket.socket(socket.AF_UNIX) as held, tempfile.TemporaryDirectory() as short:
+            held.bind(f"{short}/x.sock")
+            os.rename(f"{short}/x.sock", space / "sessions" / "x.sock")
+        archive, folder = (
+            memory.backup(str(tmp_path / "b.tar.gz")),
+            memory.export_to(str(tmp_path / "copy")),
+        )
+    for made in (archive, folder):
+        assert [one.partition(": ")[0].rpartition("/")[2] for one in made["unread"]] == [
+            "pipe.jsonl",
+            "x.sock",
+            "episode-2020-01-01.md",
+        ]
+    assert "The heron came." in (tmp_path / "copy" / SPACE / "sessions/s1.jsonl").read_text()

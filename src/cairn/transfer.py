@@ -58,13 +58,15 @@ class Transfer:
     changed: list[Locator] = field(default_factory=list)
 
 
-def truth_files(storage: StorageBackend) -> Iterator[Locator]:
-    """Every file of the root that is not derived."""
+def truth_files(
+    storage: StorageBackend, passed_over: Callable[[Locator, CairnError], object] | None = None
+) -> Iterator[Locator]:
+    """Every file of the root that is not derived; `passed_over` is told of what cannot be looked at."""
     for top in storage.list(Locator("")):
         if top.name in LEFT_OUT:
             continue
         if storage.info(top).is_dir:
-            yield from iterate_files(storage, top)
+            yield from iterate_files(storage, top, passed_over)
         else:
             yield top
 
@@ -128,13 +130,21 @@ def _place(name: str) -> Path:
 def _copy(source: StorageBackend, target: StorageBackend, keep: Keep) -> Transfer:
     done = Transfer(still=False)
     seen: dict[Locator, str] = {}
+    unread: dict[Locator, CairnError] = {}
     for _ in range(_ROUNDS):
         before, seen = seen, {}
-        for locator in sorted(truth_files(source), key=claims_first):
+        unread.clear()
+        for locator in sorted(truth_files(source, unread.__setitem__), key=claims_first):
             try:
                 text = keep(locator, source.read(locator))
             except NotFound:
                 continue  # it went after it was listed
+            except (
+                CairnError
+            ) as error:  # a pipe, a socket, another encoding: that one is named, the others are copied
+                source.list(Locator(""))  # unless it is the storage that is away
+                unread[locator] = error
+                continue
             if text is None:
                 continue
             seen[locator] = content_hash(text)
@@ -147,6 +157,7 @@ def _copy(source: StorageBackend, target: StorageBackend, keep: Keep) -> Transfe
         if seen == before:
             done.still = True
             break
+    done.problems += [str(error) for _, error in sorted(unread.items(), key=lambda one: one[0].key)]
     done.hashes, done.imported, done.bytes = seen, len(seen), sum(done.sizes.values())
     return done
 

@@ -30,7 +30,8 @@ SIGNS = (
 ANCHORED = {
     "cairn.engines.tree._TEMP_NAME", "cairn.governed.framing._LONG_RUN", "cairn.language.documents._NO_TITLE",
     "cairn.language.sentences._LAST_WORD", "cairn.notes.frontmatter._PLAIN_LINE", "cairn.operations.lookup._ENTRY_ID",
-    "cairn.operations.lookup._MESSAGE_ID",
+    "cairn.operations.lookup._MESSAGE_ID", "cairn.governed.gate._SUBJECT",
+    "cairn.language.tongues._FIXED", "cairn.transfer.MAY_HOLD_KEYS", "cairn.moving.MAY_HOLD_KEYS",  # our own data; names of files
     "cairn.index.embedding_text._BEFORE_MARK",  # behind another that leaves one blank of many
 }  # fmt: skip
 FILE_NAMES = "cairn.notes.conflicts."

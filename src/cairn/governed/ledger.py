@@ -29,7 +29,7 @@ _BOT = re.compile(
 )
 _HTML_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _HTML_TAG = re.compile(
-    r"</?(?:details|summary|table|tr|td|th|tbody|thead|p|br|img|a|h\d|sub|sup|div|span|b|i|em|strong|ul|ol|li|code|pre)\b[^>]*>",
+    r"</?(?:details|summary|table|tr|td|th|tbody|thead|p|br|img|a|h\d|sub|sup|div|span|b|i|em|strong|ul|ol|li|code|pre)\b[^<>]*>",
     re.IGNORECASE,
 )
 _IMAGE = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")

@@ -407,7 +407,13 @@ class Upkeep(Room):
             Invalid: the target lies in the root itself, where it would be read as memory.
         """
         done, left_out = self._copied(target, with_secrets=with_secrets)
-        return {"target": target, "files": done.imported, "bytes": done.bytes, "left_out": left_out}
+        return {
+            "target": target,
+            "files": done.imported,
+            "bytes": done.bytes,
+            "left_out": left_out,
+            "unread": done.problems,
+        }
 
     @operation(writes=True, answers=answers.TablesData, allow=rules.root(write=True))
     def export_sqlite(
@@ -483,6 +489,7 @@ class Upkeep(Room):
                 for what, (files, size) in sorted(contents.items())
             ],
             "left_out": left_out,
+            "unread": done.problems,
         }
 
     def _copied(self, target: str, *, with_secrets: bool) -> tuple[transfer.Transfer, list[str]]:

@@ -239,14 +239,17 @@ def export(call: CommandCall) -> int:
     return 0
 
 
-def say_exported(done: Any, output: Output) -> None:
+def say_exported(done: Any, output: Output) -> int:
     output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")
     if done["left_out"]:
         output.line(f"Left out: {', '.join(done['left_out'])} (--with-secrets takes them along).")
+    for trouble in done["unread"]:
+        output.line(f"Not copied: {trouble}")
+    return 1 if done["unread"] else 0
 
 
-def say_backup(done: Any, output: Output) -> None:
-    say_exported(done, output)
+def say_backup(done: Any, output: Output) -> int:
+    code = say_exported(done, output)
     for part in done["contents"]:
         output.line(f"  {part['what']:10} {part['files']} files, {part['bytes']} bytes")
     moment = (
@@ -255,6 +258,7 @@ def say_backup(done: Any, output: Output) -> None:
         else "made while others wrote: opening what is restored from it finishes what was open"
     )
     output.line(f"Read back and compared; {moment}. Restore: cairn --root NEW import {done['target']}")
+    return code
 
 
 def say_brought(done: Any, output: Output) -> int:

@@ -194,6 +194,7 @@ class ExportData:
     files: Annotated[int, says("how many files", 42)]
     bytes: Annotated[int, says("how many bytes", 123456)]
     left_out: Annotated[list[str], says("keys and tokens that stayed here", ["llm.api_key"])]
+    unread: Annotated[list[str], says("what is in the root and cannot be read, so it is not in the copy", [])]
 
 
 class BackupPart:
@@ -221,6 +222,7 @@ class BackupData:
     still: Annotated[bool, says("whether nothing was written meanwhile: the copy is of one moment", True)]
     contents: Annotated[list[BackupPart], says("what is in it, part by part", [])]
     left_out: Annotated[list[str], says("keys and tokens that stayed here", ["llm.api_key"])]
+    unread: Annotated[list[str], says("what is in the root and cannot be read, so it is not in the copy", [])]
 
 
 class BroughtData:
