@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.index.corpus import ONLY_ASKS, QUESTION, text_flags
-from cairn.index.embedding_text import message_text, question_text, spoken_names
+from cairn.index.embedding_text import about_whom, message_text, question_text, spoken_names
 from cairn.language import asking
 from cairn.retrieval.rank import (
     LateMatches,
@@ -275,10 +275,35 @@ def test_a_question_is_put_into_the_speakers_voice():
     assert question_text("What is the plan?", names) == "What is the plan?"
     assert (
         question_text("Where does Maria live, and is John there?", names)
-        == "Where do I live, and am I there?"
+        == "Where do I live, and are you there?"
     )
+    assert question_text("What does John think of Maria's plan?", names) == "What do I think of your plan?"
+    assert (
+        question_text("How did Maria's letter make John feel?", names) == "How did your letter make me feel?"
+    )
+    assert (
+        question_text("Which films have both Maria and John seen?", names) == "Which films have we both seen?"
+    )
+    assert question_text("Was hat Maria von John bekommen?", names) == "Was habe ich von du bekommen?"
     assert question_text("Wohin ist Maria gezogen?", names) == "Wohin bin ich gezogen?"
     assert question_text("小林的狗叫什么？", spoken_names((("小林", None),))) == "我的狗叫什么？"
+
+
+@pytest.mark.parametrize(
+    ("query", "whom"),
+    [
+        ("What does Maria think of John's plan?", ("Maria",)),
+        ("What did John say to Maria about the move?", ("John",)),
+        ("How did Maria's letter make John feel?", ("John",)),
+        ("What do Maria and John have in common?", ("Maria", "John")),
+        ("Was haben Maria und John gemeinsam?", ("Maria", "John")),
+        ("What did Mar and her sister buy for John?", ("Maria",)),
+        ("What is the plan?", ()),
+    ],
+)
+def test_a_question_is_about_the_one_it_names_as_acting(query, whom):
+    """Of two it names, the first one that acts is asked about; those that are joined are asked about together."""
+    assert about_whom(query, spoken_names((("u1", "Maria Lopez"), ("john", None)))) == whom
 
 
 def test_roles_and_codes_are_not_names():

@@ -9,9 +9,11 @@ a role (`roles` of `[words]`) are not names.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from cairn.budget import kept
 from cairn.language import tongues, words
@@ -49,7 +51,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
             forms.update(name[:size] for size in range(3, len(name)))
     joined = "|".join(sorted(map(re.escape, forms), key=len, reverse=True))
     owned = tongues.choice(tongues.every_word("words", "hung"))
-    return re.compile(rf"(?:,\s*)?\b(?:{joined})\b(['’]{owned})?")
+    return re.compile(rf"(?:,\s*)?\b({joined})\b(['’]{owned})?")
 
 
 def message_text(text: str, names: Iterable[str]) -> str:
@@ -71,23 +73,65 @@ def searched_words(kind: str, text: str, sender_id: str = "", sender_name: str |
 
 
 def question_text(query: str, names: Iterable[str]) -> str:
-    """The query in the voice of whom it names; unchanged where it names none of `names`, or its language says nothing."""
+    """The query in the voice of whom it is about; unchanged where it names none of `names`, or its language says nothing.
+
+    Others it names are spoken to, and several at once say "we": "What does Ann think of Ben's plan?" becomes "What do I
+    think of your plan?".
+    """
     query = query[:MAX_EMBEDDED_CHARS]
     chosen = tuple(names)
-    voice = tongues.spoken_in(query).table("asking").get("voice")
+    voice = _voice(query)
     if not chosen or not voice:
         return query
-    if "of" in voice:
-        forms = "|".join(map(re.escape, chosen))
-        changed = re.sub(rf"(?:{forms})({voice['of']})?", lambda m: voice["my" if m.group(1) else "i"], query)
-    else:
-        changed = _pattern(chosen).sub(lambda m: f" {voice['my' if m.group(1) else 'i']}", query)
-    if changed == query:
+    about = about_whom(query, chosen)
+    if not about:
         return query
-    changed = _tidy(changed)
-    for said, meant in voice.get("agrees", {}).items():
-        changed = re.sub(rf"\b{said}\b", meant, changed, flags=re.IGNORECASE)
+    own = ("we", "our") if len(about) > 1 and "we" in voice else ("i", "my")
+    other = ("you", "your") if "you" in voice else own
+
+    def said(found: re.Match[str]) -> str:
+        return str(voice[(own if _person(found[1], chosen) in about else other)[found[2] is not None]])
+
+    gap = "" if "of" in voice else " "
+    changed = _tidy(_naming(chosen, voice).sub(lambda found: gap + said(found), query))
+    for words_said, meant in voice.get("agrees", {}).items():
+        changed = re.sub(rf"\b{words_said}\b", meant, changed, flags=re.IGNORECASE)
     return changed
+
+
+def about_whom(query: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Whom of these a question is about, by the first word of their name: the one it names first as acting, or all it joins.
+
+    >>> about_whom("What does Ann think of Ben's plan?", ["Ann", "Ben"]), about_whom("Did Ann and Ben go?", ["Ann", "Ben"])
+    (('Ann',), ('Ann', 'Ben'))
+    """
+    chosen, voice = tuple(names), _voice(query)
+    found = list(_naming(chosen, voice).finditer(query)) if chosen else []
+    people = tuple(dict.fromkeys(_person(mention[1], chosen) for mention in found))
+    joint = voice.get("and")
+    if len(people) < 2 or not joint:
+        return people
+    for one, next_one in itertools.pairwise(found):
+        if re.fullmatch(rf"\s*,?\s*(?:{joint})\s*", query[one.end() : next_one.start()], re.IGNORECASE):
+            return people
+    acting = next((mention for mention in found if mention[2] is None), found[0])
+    return (_person(acting[1], chosen),)
+
+
+def _voice(query: str) -> Mapping[str, Any]:
+    voice: Mapping[str, Any] = tongues.spoken_in(query).table("asking").get("voice", {})
+    return voice
+
+
+def _naming(names: tuple[str, ...], voice: Mapping[str, Any]) -> re.Pattern[str]:
+    """Finds these names (first group) and whether something is said to be theirs (second group)."""
+    if "of" in voice:
+        return re.compile(rf"({'|'.join(map(re.escape, names))})({voice['of']})?")
+    return _pattern(names)
+
+
+def _person(form: str, names: Iterable[str]) -> str:
+    return next((name for name in names if name.startswith(form)), form).split()[0]
 
 
 def names_any(query: str, forms: Iterable[str]) -> bool:

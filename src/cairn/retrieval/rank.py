@@ -24,7 +24,7 @@ from cairn.index.corpus import (
     About,
     Corpus,
 )
-from cairn.index.embedding_text import names_any, question_text, spoken_names
+from cairn.index.embedding_text import about_whom, names_any, question_text, spoken_names
 from cairn.language import asking, dates, spans, words
 
 if TYPE_CHECKING:
@@ -158,6 +158,9 @@ def read_question(
     if senders:
         asked = [i for i, forms in senders.items() if names_any(query, forms)]
         is_named = bool(asked)
+        if len(asked) > 1:
+            about_them = about_whom(query, names)
+            asked = [i for i in asked if any(form.split()[0] in about_them for form in senders[i])]
         if len(asked) == 1 and len(senders) > 1:
             author = asked[0]
         if len(senders) > 1 or len(about.senders) == 1:
