@@ -275,6 +275,44 @@ def _given(one: Field, value: Any) -> Any:
 # ---------------------------------------------------------------- what commands share
 
 
+def outcome(words: str) -> dict[str, Any]:
+    """What a command needs whose `success` is told by --success, in these words, or --failure."""
+
+    def declare(parser: argparse.ArgumentParser) -> None:
+        how = parser.add_mutually_exclusive_group(required=True)
+        how.add_argument("--success", dest="success", action="store_true", help=words)
+        how.add_argument("--failure", dest="success", action="store_false", help="it did not")
+
+    def fill(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+        fields["success"] = args.success
+
+    return {"without": ["success"], "more": declare, "fill": fill}
+
+
+def after_a_look(
+    call: CommandCall,
+    confirm: Callable[[Any, Output], None],
+    preview: Callable[[Any, Output], None],
+    prints: Callable[[Any, Output], None],
+) -> int:
+    """What cannot be undone: a dry run first, which `confirm` asks about unless --yes was said, then the receipt."""
+    output, fields = call.output, call.fields
+    with call.opened() as memory:
+        if fields["dry_run"] or not call.args.yes:
+            call.fields = {**fields, "dry_run": True}
+            looked = call.ask(memory)
+            if fields["dry_run"]:
+                output.value(looked)
+                preview(looked, output)
+                return 0
+            confirm(looked, output)
+        call.fields = fields
+        receipt = call.ask(memory)
+    output.value(receipt)
+    prints(receipt, output)
+    return 0 if receipt["complete"] else 1
+
+
 def settings_for(args: argparse.Namespace) -> Settings:
     from cairn.config import load
 

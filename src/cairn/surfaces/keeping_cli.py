@@ -8,7 +8,7 @@ from typing import Any
 
 from cairn.errors import Invalid
 from cairn.operations.keeping import Keeping
-from cairn.surfaces.command import Command, CommandCall
+from cairn.surfaces.command import Command, CommandCall, outcome
 from cairn.surfaces.output import Output
 
 GROUPS = {
@@ -45,16 +45,6 @@ def say_consolidated(done: Any, output: Output) -> None:
         output.line("Nothing to merge.")
     elif not done["dry_run"]:
         output.line(f"Undo with `cairn undo {done['run_id']}`.")
-
-
-def _outcome(parser: argparse.ArgumentParser) -> None:
-    outcome = parser.add_mutually_exclusive_group(required=True)
-    outcome.add_argument("--success", dest="success", action="store_true", help="it reached its goal")
-    outcome.add_argument("--failure", dest="success", action="store_false", help="it did not")
-
-
-def _fill_outcome(args: argparse.Namespace, fields: dict[str, Any]) -> None:
-    fields["success"] = args.success
 
 
 def say_ended(done: Any, output: Output) -> None:
@@ -293,9 +283,7 @@ COMMANDS = (
         Keeping.end_mission,
         say_ended,
         positional={"run_id": ""},
-        without=["success"],
-        more=_outcome,
-        fill=_fill_outcome,
+        **outcome("it reached its goal"),
         examples=("cairn mission end run-42 --success",),
     ),
     Command("core show", "the core memory of the project, or of an agent", Keeping.core, say_core),

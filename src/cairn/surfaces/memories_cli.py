@@ -13,7 +13,7 @@ from cairn.engines.ade import from_database, is_database
 from cairn.errors import Invalid, NotFound
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
-from cairn.surfaces.command import Command, CommandCall, short, text_of
+from cairn.surfaces.command import Command, CommandCall, after_a_look, outcome, short, text_of
 from cairn.surfaces.output import Output
 from cairn.surfaces.talk_cli import as_prompt_argument, fill_prompt
 
@@ -115,21 +115,12 @@ def _yes(parser: argparse.ArgumentParser) -> None:
 
 
 def forget(call: CommandCall) -> int:
-    args, output, fields = call.args, call.output, call.fields
-    if fields["memory_id"] is None and not fields["words"]:
+    if call.fields["memory_id"] is None and not call.fields["words"]:
         raise Invalid("Say what to forget: an id, or --words.", field="id")
-    with call.opened() as memory:
-        if args.dry_run or not args.yes:
-            call.fields = {**fields, "dry_run": True}
-            told = call.ask(memory)
-            if args.dry_run:
-                output.value(told)
-                _say_preview(told, output.line)
-                return 0
-            _confirm(told, output)
-        call.fields = fields
-        receipt = call.ask(memory)
-    output.value(receipt)
+    return after_a_look(call, _confirm, lambda told, output: _say_preview(told, output.line), _say_receipt)
+
+
+def _say_receipt(receipt: Any, output: Output) -> None:
     output.line(f"Forgotten: {receipt['id']}, {receipt['at']}", style="bold")
     for name, count in receipt["removed"].items():
         output.line(f"      {count} {name}")
@@ -138,7 +129,6 @@ def forget(call: CommandCall) -> int:
     _say_alike(receipt, output.line)
     for item in receipt["left"]:
         output.line(f"NOT removed: {item['where']}: {item['why']}", style="bold")
-    return 0 if receipt["complete"] else 1
 
 
 def _say_preview(told: Mapping[str, Any], say: Callable[[str], None]) -> None:
@@ -200,16 +190,6 @@ def say_imported(done: Any, output: Output) -> None:
 _ID = {"memory_id": ""}
 
 
-def _success_argument(parser: argparse.ArgumentParser) -> None:
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--success", dest="success", action="store_true", help="it worked")
-    how.add_argument("--failure", dest="success", action="store_false", help="it did not")
-
-
-def _fill_success(args: argparse.Namespace, fields: dict[str, Any]) -> None:
-    fields["success"] = args.success
-
-
 def say_procedure(data: Any, output: Output) -> None:
     pinned = ", pinned" if data["pinned"] else ""
     output.line(f"{data['content']}  ({data['id']}, {data['status']}{pinned})", style="bold")
@@ -231,9 +211,7 @@ COMMANDS = (
         Single.outcome,
         say_procedure,
         positional={"memory_id": ""},
-        without=["success"],
-        more=_success_argument,
-        fill=_fill_success,
+        **outcome("it worked"),
         examples=(
             'cairn memories outcome mem_20260601_00000001 --success --reason "the deploy went through"',
         ),

@@ -11,7 +11,7 @@ from typing import Any
 
 from cairn.errors import Conflict, Invalid
 from cairn.operations.persons import Persons
-from cairn.surfaces.command import Command, CommandCall
+from cairn.surfaces.command import Command, CommandCall, after_a_look
 from cairn.surfaces.output import Output
 
 GROUPS = {
@@ -48,21 +48,7 @@ def _yes(parser: argparse.ArgumentParser) -> None:
 
 
 def forget(call: CommandCall) -> int:
-    output, fields = call.output, call.fields
-    with call.opened() as memory:
-        if fields["dry_run"] or not call.args.yes:
-            call.fields = {**fields, "dry_run": True}
-            told = call.ask(memory)
-            if fields["dry_run"]:
-                output.value(told)
-                _say(told, output)
-                return 0
-            _confirm(told, output)
-        call.fields = fields
-        receipt = call.ask(memory)
-    output.value(receipt)
-    _say(receipt, output)
-    return 0 if receipt["complete"] else 1
+    return after_a_look(call, _confirm, _say, _say)
 
 
 def _confirm(told: Any, output: Output) -> None:
