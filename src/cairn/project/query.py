@@ -306,6 +306,14 @@ def _is_own(step: Mapping[str, str], *, evidence: Bundle | None, events: Sequenc
     return not any(title in hint.casefold() for hint in hints)
 
 
+# Sections of the project map whose items have a path: what one is called, what it says, and what it is asked for by.
+_PLACES = (
+    ("modules", "module", "responsibility", "module part package folder"),
+    ("entrypoints", "entrypoint", "role", "entry point entrypoint start starts main run"),
+    ("denseSourceAreas", "area", "note", "dense area most code"),
+)
+
+
 def _from_bundle(bundle: Bundle, is_own: Callable[[Mapping[str, str]], bool]) -> Iterator[Candidate]:
     project, chart, focus = bundle["project"], bundle["projectMap"], bundle["currentFocus"]
     tools = f"{project['primaryEcosystem']} package manager {project['packageManager']} workspace {project['workspaceManager']}"
@@ -316,30 +324,11 @@ def _from_bundle(bundle: Bundle, is_own: Callable[[Mapping[str, str]], bool]) ->
         f"{project['name']}: {project['summary']}",
         f"project name summary about {tools} {' '.join(project['keyPaths'])}",
     )
-    for item in chart["modules"]:
-        yield Candidate(
-            "projectMap",
-            f"module:{item['path']}",
-            item["path"],
-            f"{item['path']}: {item['responsibility']}",
-            f"module part package folder {item['name']}",
-        )
-    for item in chart["entrypoints"]:
-        yield Candidate(
-            "projectMap",
-            f"entrypoint:{item['path']}",
-            item["path"],
-            f"{item['path']}: {item['role']}",
-            "entry point entrypoint start starts main run",
-        )
-    for item in chart["denseSourceAreas"]:
-        yield Candidate(
-            "projectMap",
-            f"area:{item['path']}",
-            item["path"],
-            f"{item['path']}: {item['note']}",
-            "dense area most code",
-        )
+    for section, name, says, asked in _PLACES:
+        for item in chart[section]:
+            path = item["path"]
+            words = f"{asked} {item['name']}" if name == "module" else asked
+            yield Candidate("projectMap", f"{name}:{path}", path, f"{path}: {item[says]}", words)
     for index, note in enumerate(chart["architectureNotes"]):
         yield Candidate(
             "projectMap", f"architecture:{index}", "architectureNotes", note, "architecture design structure"
@@ -360,14 +349,9 @@ def _from_bundle(bundle: Bundle, is_own: Callable[[Mapping[str, str]], bool]) ->
         focus["summary"],
         "current focus now working state status",
     )
-    for index, line in enumerate(focus["currentState"]):
-        yield Candidate(
-            "currentFocus", f"currentState:{index}", "currentFocus.currentState", line, "current state"
-        )
-    for index, line in enumerate(focus["knownRisks"]):
-        yield Candidate(
-            "currentFocus", f"knownRisks:{index}", "currentFocus.knownRisks", line, "risk risks known"
-        )
+    for section, asked in (("currentState", "current state"), ("knownRisks", "risk risks known")):
+        for index, line in enumerate(focus[section]):
+            yield Candidate("currentFocus", f"{section}:{index}", f"currentFocus.{section}", line, asked)
     snapshot = focus["validationSnapshot"]
     yield Candidate(
         "currentFocus",

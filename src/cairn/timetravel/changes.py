@@ -453,12 +453,7 @@ class TimeTravel:
                 if text is not None:
                     kept.append({**row, "text": text})
             if touched:
-                lines = [compact(row) for row in kept]
-                if self._is_replicated:
-                    lines += forgotten_marks(self._journals.read(self._texts_at).lines, lines)
-                self._journals.replace(self._texts_at, lines)
-                self._reset()
-                self._catch_up()
+                self._keep_texts(kept)
             return touched
 
     def fold(self, before: datetime, *, dry_run: bool = False) -> tuple[int, int]:
@@ -481,13 +476,17 @@ class TimeTravel:
             gone = len(rows) - len(kept)
             freed = sum(len(str(row.get("text", ""))) for row in rows if row.get("hash") not in needed)
             if gone and not dry_run:
-                lines = [compact(row) for row in kept]
-                if self._is_replicated:
-                    lines += forgotten_marks(self._journals.read(self._texts_at).lines, lines)
-                self._journals.replace(self._texts_at, lines)
-                self._reset()
-                self._catch_up()
+                self._keep_texts(kept)
             return gone, freed
+
+    def _keep_texts(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the former texts anew with these alone; other copies of the journal are told what went."""
+        lines = [compact(row) for row in rows]
+        if self._is_replicated:
+            lines += forgotten_marks(self._journals.read(self._texts_at).lines, lines)
+        self._journals.replace(self._texts_at, lines)
+        self._reset()
+        self._catch_up()
 
     def forget_folder(self, folder: str, alias: str) -> int:
         """Remove every former text of the notes below `folder`, and its name from the record; how many changes.
