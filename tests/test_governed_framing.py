@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import html
 import json
+import quopri
 import textwrap
 import unicodedata
 from urllib.parse import quote
@@ -20,6 +22,13 @@ LINES = [
     "Ole said: the path is C:\\temp\\n.",
 ]
 FRAMED = frame(LINES)
+TAGGED = frame(["Run `make test` before <release>.", *LINES])
+
+
+def _before(text, words):
+    """Each line with something before it: a number takes the place of N."""
+    return "\n".join(f"{words.replace('N', str(n))}{line}" for n, line in enumerate(text.split("\n"), 8))
+
 
 FORMS = {
     "as it is": FRAMED,
@@ -55,6 +64,30 @@ FORMS = {
     "html lines": FRAMED.replace("\n", "<br>"),
     "html list": "<ul>" + FRAMED.replace("\n- ", "</li>\n<li class='m'>") + "</li></ul>",
     "in a log": "\n".join(f"app-1  | 2026-11-16T10:00:00.123Z INFO {line}" for line in FRAMED.split("\n")),
+    **{
+        f"each line after {before!r}": _before(TAGGED, before)
+        for before in (
+            "N\t",
+            "  N\u2192",
+            "notes.md:N:",
+            "Nov 17 10:00:N host app[123]: ",
+            "<ann> ",
+            "[10:N] ann: ",
+            "2026 W N # ",
+        )
+    },
+    "markdown with escapes": FRAMED.replace("<", "\\<").replace("-", "\\-").replace(">", "\\>"),
+    "wide letters": "".join(chr(ord(ch) + 0xFEE0) if "!" <= ch <= "~" else ch for ch in FRAMED),
+    "mail with soft line ends": quopri.encodestring(frame(["Dana aime le café."]).encode()).decode(),
+    "python's escapes": frame(["Dana aime le café."]).encode("unicode_escape").decode(),
+    "every letter in url escapes": "".join(f"%{one:02X}" for one in FRAMED.encode()),
+    "every letter in json escapes": "".join(f"\\u{ord(ch):04x}" for ch in FRAMED),
+    "every letter in html escapes": "".join(f"&#x{ord(ch):x};" for ch in FRAMED),
+    "hex": FRAMED.encode().hex(),
+    "base32": base64.b32encode(FRAMED.encode()).decode(),
+    "base64 of base64": base64.b64encode(base64.b64encode(FRAMED.encode())).decode(),
+    "base64 of sixteen bits": base64.b64encode(FRAMED.encode("utf-16-le")).decode(),
+    "base64 of a packed text": base64.b64encode(gzip.compress(FRAMED.encode())).decode(),
     "accents taken apart": unicodedata.normalize("NFD", frame(["Dana aime le café crème à Zürich."])),
 }
 

@@ -14,8 +14,10 @@ import base64
 import binascii
 import hashlib
 import html
+import quopri
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -33,8 +35,9 @@ _MORE = r"(?:>|&gt;|&#0*62;|&#x0*3e;|%(?:25){0,2}3e|\\{1,15}u003e)"
 _SLASH = r"(?:\\{0,15}/|%2f|&#0*47;|&#x0*2f;|\\{1,15}u002f)"
 _GAP = r"(?:\s|\\{1,15}[nrt]|%(?:25){0,2}(?:20|0a)|\+|&nbsp;|&#32;|[>|#*/-])*"
 _IS = r"(?:=3d(?=[0-9a-f]{12})|=|%(?:25){0,2}3d|&#0*61;|&#x0*3d;|\\{1,15}u003d)"
+_HINTED = r"cairn\\{0,3}-recall"
 _MARK = re.compile(
-    rf"(?:{_LESS}(?P<close>{_GAP}{_SLASH})?)?{_HINT}{_GAP}sum{_IS}(?P<sum>[0-9a-f]{{12}}){_MORE}?",
+    rf"(?:{_LESS}(?P<close>{_GAP}{_SLASH})?)?{_HINTED}{_GAP}sum{_IS}(?P<sum>[0-9a-f]{{12}}){_MORE}?",
     re.IGNORECASE,
 )
 _LINE_END = re.compile(
@@ -53,19 +56,21 @@ _BLOB = re.compile(
 _LONG_RUN = re.compile(r"(?:[A-Za-z0-9+/_-]{0,59}+[^A-Za-z0-9+/_-])*+[A-Za-z0-9+/_-]{60}")
 # What a reader does not see: colours of a terminal, and characters without a width.
 _UNSEEN = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-# What tools put before each line (its number, a file's name and the number) or between lines.
-_NUMBERED = re.compile(r"(?m)^[ \t]*(?:[^\s:]{1,200}[:-])?\d{1,7}(?:[.):|\u2192-]|\t|(?=\s))[ \t]?")
 _TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}(?:\s[^<>]{0,200})?/?>", re.IGNORECASE)
-# A log's own words before each line: who wrote it, when, how grave it is.
-_LOGGED = re.compile(
-    r"(?m)^(?:[\w.-]{1,60}[ \t]*\|[ \t]?)?(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]{5,18}(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]*)?"
-    r"(?:\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)\]?[: \t]+)?"
+# What stands before each line of a frame that was numbered, quoted, logged or said by somebody is known from the line of
+# the notice: the same before the others, but for figures and blanks.
+_BEFORE = re.compile(r"\d+|\s+|[^\d\s]+")
+_LONGEST_BEFORE = 120
+_ESCAPES = re.compile(
+    r"(?:%[0-9a-fA-F]{2}){60,}|(?:\\{1,15}[ux][0-9a-fA-F]{2,4}){60,}|(?:&#x?[0-9a-fA-F]{1,6};){60,}"
 )
+_ESCAPED = re.compile(r"(?:%[0-9a-fA-F]{2}){60}|\\[ux][0-9a-fA-F]{2,4}\\|&#x?[0-9a-fA-F]{1,6};&#")
 _SHORTEST_BLOB = 120
 _LARGEST_FRAME = 200_000  # characters between two marks that are looked at
 _MOST_LINES = 400  # lines that are looked at after an opening mark without its end
 _MOST_MARKS = 64  # marks of one text that are looked at
 _MOST_ROUNDS = 3  # how often a text may have been escaped
+_LARGEST_RUN = 1_000_000  # characters of a run that are looked at
 
 
 def frame(lines: Iterable[str] | str) -> str:
@@ -95,13 +100,17 @@ def take_out(text: str) -> tuple[str, int]:
     if _is_own_answer(text):
         return "", 1
     if not text.isascii() or "\x1b" in text:
-        seen = _UNSEEN.sub("", text)
-        if seen != text and (found := take_out(seen))[1]:
-            return found
+        seen, plain = _UNSEEN.sub("", text), unicodedata.normalize("NFKC", text)  # wide letters among them
+        for other in (seen, plain if _HINT in plain else text):
+            if other != text and (found := take_out(other))[1]:
+                return found
     hidden = 0
     if len(text) >= _SHORTEST_BLOB and _LONG_RUN.match(text):
-        text, hidden = _without_blobs(text)
-    if _HINT not in text.casefold():
+        text, hidden = _without_blobs(text, _BLOB)
+    if len(text) >= _SHORTEST_BLOB and _ESCAPED.search(text):
+        text, more = _without_blobs(text, _ESCAPES)
+        hidden += more
+    if _HINT not in text.casefold().replace("\\", ""):
         return text, hidden
     spans = list(_frames(text))
     if not spans:
@@ -188,7 +197,8 @@ def _fits(body: str, wanted: str) -> bool:
     """Whether the letters and digits of `body`, perhaps after taking escapes back, have this sum."""
     if len(body) > _LARGEST_FRAME:
         return False
-    seen = {body, _TAG.sub("\n", _NUMBERED.sub("", body)), _TAG.sub("\n", body), _LOGGED.sub("", body)}
+    seen = {body, _without_before(body)}
+    seen |= {_TAG.sub("\n", one) for one in seen}
     seen |= {unicodedata.normalize(form, body) for form in ("NFC", "NFD") if not body.isascii()}
     ring = list(seen)
     for _ in range(_MOST_ROUNDS + 1):
@@ -199,6 +209,21 @@ def _fits(body: str, wanted: str) -> bool:
     return False
 
 
+def _without_before(body: str) -> str:
+    """`body` without what stands before the notice in its line, in every line that has the like."""
+    notice = _NOTICE.search(body)
+    if notice is None:
+        return body
+    before = body[: notice.start()].splitlines()[-1:]
+    if not before or not before[0].strip() or len(before[0]) > _LONGEST_BEFORE:
+        return body
+    like = (
+        r"\d+" if one.isdigit() else r"\s*" if one.isspace() else re.escape(one)
+        for one in _BEFORE.findall(before[0])
+    )
+    return re.sub(rf"(?m)^[ \t]*{''.join(like)}", "", body)
+
+
 def _unescaped(text: str) -> Iterator[str]:
     """`text` with one layer of escaping taken back, in each way that changes it."""
     if "\\" in text:
@@ -207,20 +232,22 @@ def _unescaped(text: str) -> Iterator[str]:
         yield html.unescape(text)
     if "%" in text:
         yield unquote(text)
+    if "=" in text:
+        yield quopri.decodestring(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
 
-_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _SHORT = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
 def _plain(found: re.Match[str]) -> str:
-    if found[1]:
-        return chr(int(found[1], 16))
-    return _SHORT.get(found[2], found[2])
+    if code := found[1] or found[2]:
+        return chr(int(code, 16))
+    return _SHORT.get(found[3], found[3])
 
 
-def _without_blobs(text: str) -> tuple[str, int]:
-    """`text` without the base64 runs in it that hold a whole frame."""
+def _without_blobs(text: str, blob: re.Pattern[str]) -> tuple[str, int]:
+    """`text` without the runs in it (base64, hex, escapes) that hold a whole frame."""
     count = 0
 
     def look(found: re.Match[str]) -> str:
@@ -232,17 +259,35 @@ def _without_blobs(text: str) -> tuple[str, int]:
                 return "\n".join(["", *rest]) if rest else ""
         return found[0]
 
-    return _BLOB.sub(look, text), count
+    return blob.sub(look, text), count
 
 
 def _holds_frame(run: str) -> bool:
-    """Whether a run of base64 is a text with a whole frame in it."""
-    run = "".join(run.split()).rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        inner = base64.b64decode(run + "=" * (-len(run) % 4)).decode("utf-8")
-    except (binascii.Error, ValueError):
-        return False
-    return _HINT in inner and any(True for _ in _frames(inner))
+    """Whether a run is a text with a whole frame in it, in some writing of writings."""
+    ring = {"".join(run.split())[:_LARGEST_RUN]}
+    for _ in range(_MOST_ROUNDS):
+        ring = {inner for one in ring for inner in _written(one)}
+        if any(_HINT in inner and any(True for _ in _frames(inner)) for inner in ring):
+            return True
+    return False
+
+
+def _written(run: str) -> Iterator[str]:
+    """What a run of letters, figures and escapes may say, in each way of writing bytes that it has the form of."""
+    yield from _unescaped(run) if run[:1] in "%\\&" else ()
+    bare = run.rstrip("=").replace("-", "+").replace("_", "/")
+    for decode, padded in (
+        (bytes.fromhex, bare),
+        (base64.b32decode, bare + "=" * (-len(bare) % 8)),
+        (base64.b64decode, bare + "=" * (-len(bare) % 4)),
+    ):
+        try:
+            data = decode(padded)
+            if data[:2] == b"\x1f\x8b":
+                data = zlib.decompressobj(31).decompress(data, _LARGEST_RUN)
+            yield data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-8")
+        except (binascii.Error, zlib.error, ValueError):
+            continue
 
 
 def _one_line(text: str) -> str:
