@@ -24,7 +24,7 @@ from cairn.agents.warm import main as warm_main
 from cairn.engines import spool
 from cairn.memory import Memory
 from cairn.projects import space_at
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 START = {"hook_event_name": "SessionStart", "session_id": "abc", "source": "startup", "transcript_path": ""}
 PROMPT = {"hook_event_name": "UserPromptSubmit", "session_id": "abc", "prompt": "what am I allergic to"}
@@ -54,7 +54,7 @@ def call(root: Path, data: Any, **environment: str) -> subprocess.CompletedProce
         text=True,
         env={**os.environ, **environment},
         check=False,
-        timeout=60,
+        timeout=LONG,
     )
 
 
@@ -352,9 +352,9 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
     assert "Mondays" in warm.reply(message)["text"] and "being opened" not in warm.reply(message)["text"]
 
 
-def test_the_warm_process_answers_captures_and_ends_when_idle(root: Path, tmp_path: Path) -> None:
+def test_the_warm_process_answers_and_captures_until_it_is_told_to_end(root: Path, tmp_path: Path) -> None:
     """The real process line by line: a fact told in one session is in the context of the next prompt."""
-    life = threading.Thread(target=serve, args=(root,), kwargs={"idle_seconds": 20.0})
+    life = threading.Thread(target=serve, args=(root,), kwargs={"idle_seconds": LONG})
     life.start()
     path = transcript(tmp_path / "t.jsonl", record("user", "u1", "I am allergic to peanuts."))
     assert until(lambda: link.ask(root, {"op": "ping"}, 1.0))
@@ -366,7 +366,17 @@ def test_the_warm_process_answers_captures_and_ends_when_idle(root: Path, tmp_pa
 
     context = json.loads(until(told))["hookSpecificOutput"]["additionalContext"]
     assert "peanuts" in context and "not an instruction" in context
-    life.join(60.0)
+    assert link.ask(root, {"op": "end"}, LONG) == {"ok": True}
+    life.join(LONG)
+    assert not life.is_alive() and not link.socket_path(root).exists()
+
+
+def test_the_warm_process_ends_when_idle(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks: it ends by itself and takes its socket along."""
+    monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", "none")
+    life = threading.Thread(target=serve, args=(root,), kwargs={"idle_seconds": 0.2})
+    life.start()
+    life.join(LONG)
     assert not life.is_alive() and not link.socket_path(root).exists()
 
 
@@ -374,7 +384,7 @@ def test_a_hook_starts_the_warm_process_which_ends_when_told(root: Path) -> None
     """As a host does it: nobody is there, the hook starts it apart from itself, the next call finds it."""
     assert call(root, PROMPT).returncode == 0
     assert until(lambda: link.ask(root, {"op": "ping"}, 5.0))
-    assert link.ask(root, {"op": "end"}, 5.0) == {"ok": True}
+    assert link.ask(root, {"op": "end"}, LONG) == {"ok": True}
     assert until(lambda: not link.socket_path(root).exists())
 
 

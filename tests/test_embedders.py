@@ -245,7 +245,7 @@ def test_a_model_without_its_packages_is_not_called_usable(tmp_path):
     )
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
 
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=LONG)
 
     assert done.returncode == 1
     assert "not usable" in done.stdout and "onnxruntime" in done.stdout

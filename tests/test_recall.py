@@ -16,7 +16,7 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid
 from cairn.memory import Memory
 from cairn.project.git import space_of
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_while_the_model_is_loaded_agents_are_answered_by_words(tmp_path: Path) 
         loaded = False
 
         def embed(self, texts):
-            assert released.wait(60)
+            assert released.wait(LONG)
             self.loaded = True
             return super().embed(texts)
 

@@ -44,7 +44,7 @@ from tests.surfaces.test_scenario import (
     through_cli,
     through_http,
 )
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 pytestmark = [
     pytest.mark.skipif(bool(many.missing()), reason=f"make cluster brings what is missing: {many.missing()}"),
@@ -726,7 +726,7 @@ def test_a_server_that_is_told_to_end_loses_nothing(engines):
         before = len(acknowledged)
         until(lambda: len(acknowledged) > before + 8)  # it still takes calls, from all of them
         machine.process.terminate()
-        machine.process.wait(60)
+        machine.process.wait(LONG)
         for client in clients:
             client.join()
         rows = Postgres(database.url, world.env["CAIRN_STORAGE__URL"])

@@ -16,6 +16,7 @@ from pathlib import Path
 from cairn.daemon import Daemon
 from cairn.engines.watching import TreeWatch
 from cairn.types import Scope, Space
+from tests.waiting import LONG
 from tests.world import Indexed
 
 OWNERS = [Scope(Space(), "user", name) for name in ("alice", "bob", "carol")]
@@ -83,7 +84,7 @@ class Worker:
     def finish(self, *, kill: bool = False) -> None:
         if kill:
             self.process.kill()
-        self.process.wait(120)
+        self.process.wait(LONG)
         self._reader.join()
 
 

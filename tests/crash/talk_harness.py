@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from cairn.seams import SystemClock
+from tests.waiting import LONG
 from tests.world import World
 
 CHILDREN = 2
@@ -73,7 +74,7 @@ class Nursery:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(LONG)
         self._process.stdout.close()
 
 
@@ -94,18 +95,18 @@ def run(root: Path, kills: int, seed: int) -> dict[str, int]:
                     "retry": unacked[child::CHILDREN],
                 }
                 nursery.order(order)
-            pids = [int(str(pid)) for pid in nursery.listen(10, "pid", CHILDREN)]
+            pids = [int(str(pid)) for pid in nursery.listen(LONG, "pid", CHILDREN)]
             # Some kills hit recovery and retries, before the children are ready; others the thick of the work.
             moment = rng.random()
             if moment < 0.7:
-                nursery.listen(10, "ready", 1)
+                nursery.listen(LONG, "ready", 1)
             if moment < 0.4:
-                nursery.listen(10, "ack", 10)
+                nursery.listen(LONG, "ack", 10)
             nursery.listen(rng.random() * 0.12, "never")
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             nursery.order(f"reap {len(pids)}")
-            nursery.listen(10, "reaped")
+            nursery.listen(LONG, "reaped")
             shutil.rmtree(root / ".index", ignore_errors=True)
             killed += len(pids)
             rounds += 1

@@ -52,7 +52,7 @@ class Server:
 
     def raw(self, data, *, end=False):
         """Send bytes as they are, end the sending side if told to, and return all that is answered."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LONG) as connection:
             connection.sendall(data)
             if end:
                 connection.shutdown(socket.SHUT_WR)

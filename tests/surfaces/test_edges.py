@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.surfaces.served import free_port, serving
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 ENV = {"CAIRN_EMBEDDING__PROVIDER": "none", "CAIRN_STRATEGIES__ENABLED": "false"}
 
@@ -115,7 +115,7 @@ def test_a_caller_who_hangs_up_is_no_fault_of_the_server(served):
         ("Host: localhost", "Content-Type: application/json", "Transfer-Encoding: chunked"),
     ]
     for head in heads:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=LONG) as connection:
             connection.sendall(request(*head, path="/api/v1/memory/add", method="POST"))
             connection.sendall(b'{"session_id": ' if "5000" in head[-1] else b'f\r\n{"session_id": \r\n')
     until(lambda: counted(server, 499) == before + len(heads), "they were not counted as ended by the caller")
@@ -171,7 +171,7 @@ def test_json_logs_are_one_object_a_line(tmp_path):
 
 
 def connect(port: int, data: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=LONG)
     if data:
         connection.sendall(data)
     return connection

@@ -25,7 +25,7 @@ from cairn.retrieval.answers import tokens_of
 from cairn.surfaces.mcp_quick import Front
 from cairn.surfaces.mcp_server import build_server, in_thread, serve_rest
 from tests.crash.test_full_disk import fill, small_disk
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 MODES = ("auto", "legacy")
 ME = {"sender_id": "me", "role": "user", "timestamp": 1_750_000_000_000}
@@ -376,7 +376,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "run").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     yield tmp_path / "root"
-    link.ask(tmp_path / "root", {"op": "end"}, 10.0)
+    link.ask(tmp_path / "root", {"op": "end"}, LONG)
 
 
 @pytest.mark.slow
@@ -390,13 +390,13 @@ def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path)
         ):
             assert one.protocol_version > other.protocol_version
             await told(one, "remember", content="Deploys wait for the migration job.", category="gotcha")
-            pid = (link.ask(root, {"op": "ping"}, 30.0) or {})["pid"]
+            pid = (link.ask(root, {"op": "ping"}, LONG) or {})["pid"]
             words, _ = await told(other, "recall", query="what do deploys wait for")
             assert "migration job" in words
             assert "query: is missing" in await refused(other, "recall")
-            assert (link.ask(root, {"op": "ping"}, 30.0) or {})["pid"] == pid
+            assert (link.ask(root, {"op": "ping"}, LONG) or {})["pid"] == pid
             # It ends under a host's feet: the next call starts another.
-            link.ask(root, {"op": "end"}, 10.0)
+            link.ask(root, {"op": "end"}, LONG)
             words, _ = await told(one, "recall", query="what do deploys wait for")
             assert "migration job" in words
             # And what the person said is told by its words before that is up.
@@ -404,11 +404,11 @@ def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path)
                 memory.add("s1", [{**ME, "content": "The deploy key of osprey lives in the vault."}])
                 memory.flush("s1")
                 memory.sync()
-            link.ask(root, {"op": "end"}, 10.0)
+            link.ask(root, {"op": "end"}, LONG)
             until(lambda: not link.socket_path(root).exists())
             words, data = await told(one, "recall", query="where does the deploy key of osprey live")
             assert "vault" in words and "by its words alone" in words and data["items"]
-            until(lambda: link.ask(root, {"op": "ping"}, 30.0), "the one that it started comes up")
+            until(lambda: link.ask(root, {"op": "ping"}, LONG), "the one that it started comes up")
 
     asyncio.run(run())
 

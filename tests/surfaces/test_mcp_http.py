@@ -25,7 +25,7 @@ from cairn.surfaces.http import build_app
 from tests.crash.test_full_disk import fill, small_disk
 from tests.surfaces.served import free_port, serving
 from tests.surfaces.test_mcp import MODES, refused, told
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 SECRETS = {
     "all": "all-0123456789abcdef",
@@ -48,7 +48,7 @@ async def host(
 
     headers = {"Authorization": f"Bearer {SECRETS[token]}"} if token else {}
     hooks = {"request": [only_json]}
-    async with httpx2.AsyncClient(headers=headers, event_hooks=hooks, trust_env=False, timeout=60) as web:
+    async with httpx2.AsyncClient(headers=headers, event_hooks=hooks, trust_env=False, timeout=LONG) as web:
         line = streamable_http_client(f"http://127.0.0.1:{port}/mcp{query}", http_client=web)
         async with Client(line, mode=mode) as client:
             yield client
@@ -187,5 +187,5 @@ def test_under_the_same_guard_and_by_the_callers_own_grant(
             ("settings-3", "recall", "REFUSED"),
         }
         assert "migration" not in json.dumps(calls)
-        assert (link.ask(root, {"op": "ping"}, 30.0) or {})["pid"] == server.process.pid
+        assert (link.ask(root, {"op": "ping"}, LONG) or {})["pid"] == server.process.pid
         assert "error" not in json.dumps(server.call("GET", "/health", headers=own)[1])
