@@ -274,3 +274,12 @@ def test_splitting_loses_only_blanks(text):
 def test_a_present_tense_that_plans_looks_ahead(text, when):
     """A scheduled present means the next such day; any past tense in the sentence keeps it behind."""
     assert f"({when})" in _dated(text, datetime(2026, 4, 13, 9, 30, tzinfo=UTC))
+
+
+def test_a_sentence_of_thousands_of_days_costs_a_bounded_look():
+    """What names more days than a sentence can is read up to a limit, however long it goes on."""
+    few, many = (
+        calls_of(lambda text=text: dates.mentions(text, MONDAY))["way"]
+        for text in ("Monday " * 1_000, "Monday " * 4_000)
+    )
+    assert 0 < few == many < 1_000

@@ -162,6 +162,14 @@ def test_large_bodies_are_refused_by_header_and_by_count():
     assert call(app, chunks=(b"123456", b"7890ab"))[0] == 413
 
 
+def test_a_whole_head_that_is_too_large_is_refused():
+    """One that came in a single read was never seen without its end: it is weighed when it is whole."""
+    many = {f"x-{n}": "a" * 1000 for n in range(70)}
+    status, _, body = call(guarded(), headers=many)
+    assert (status, error_of(body)["code"]) == (431, "BAD_REQUEST")
+    assert call(guarded(), headers=dict(list(many.items())[:60]))[0] == 200
+
+
 def test_slow_bodies_time_out():
     """A client that never finishes its body is answered and let go."""
     app = guarded(body_timeout_seconds=0.05)

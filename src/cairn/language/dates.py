@@ -23,6 +23,9 @@ from cairn.language.tongues import Tongue, choice, compiled
 __all__ = ["TimeMention", "beside", "mentions", "shown"]
 
 _BEFORE, _AFTER = 240, 160
+_MOST_MENTIONS = (
+    400  # of one sentence; what has more is no sentence, and each costs a look at what is around it
+)
 _YEAR = r"(?:1[89]|20|21)\d\d"
 _POSSESSIVE = re.compile(r"['’]s\b")
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
@@ -125,6 +128,7 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tupl
         (m, form, absolute) for pattern, form, absolute in words.rules for m in pattern.finditer(sentence)
     ]
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
+    del matches[_MOST_MENTIONS:]
     found: list[_Found] = []
     free = 0
     for match, form, absolute in matches:
