@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from cairn.engines.files import PROTOCOL, DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
+from cairn.engines.vault import VaultMutex
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, StorageFailed, Unavailable
 from cairn.seams import Capabilities, Locator, content_hash, registry
 from tests.waiting import LONG, calls_of, until
@@ -958,6 +960,38 @@ def test_a_lock_file_removed_at_the_last_moment_is_noticed(tmp_path, monkeypatch
         assert len(removed) == 1
         with FileLocks(tmp_path / "locks").lease("a") as mine:
             assert mine is False
+
+
+@pytest.mark.parametrize("kind", ["a named lock", "the mutex of a vault"])
+def test_who_waits_for_a_lock_goes_before_who_comes_later(tmp_path, monkeypatch, kind):
+    """A process that takes a lock again and again keeps nobody out: it lets go once where somebody waits."""
+    if kind == "a named lock":
+        take = [partial(FileLocks(tmp_path).hold, "a", timeout=LONG) for _ in range(2)]
+    else:
+        take = [VaultMutex(tmp_path, timeout_seconds=LONG).hold for _ in range(2)]
+    order, tried, entered, real = [], threading.Event(), threading.Event(), time.sleep
+
+    def nap(seconds):
+        if threading.current_thread() is threading.main_thread():
+            assert entered.wait(LONG)
+        else:
+            tried.set()
+            real(seconds)
+
+    def wait():
+        with take[0]():
+            order.append("who waited")
+        entered.set()
+
+    monkeypatch.setattr(time, "sleep", nap)
+    waiting = threading.Thread(target=wait)
+    with take[1]():
+        waiting.start()
+        assert tried.wait(LONG)
+    with take[1]():
+        order.append("who came later")
+    waiting.join(LONG)
+    assert order == ["who waited", "who came later"]
 
 
 def test_a_fork_does_not_keep_a_lock(tmp_path):

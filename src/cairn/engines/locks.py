@@ -2,7 +2,8 @@
 
 Each name has a file in one directory. A thread first takes the name inside its process, then the file against
 other processes. After a lock is had, the file is looked up again: if it was swept or its directory removed
-meanwhile, another may lock a new file of that name, so the lock is taken anew.
+meanwhile, another may lock a new file of that name, so the lock is taken anew. Whoever waits says so in the mode of the
+file; who comes later and finds the lock free lets go of it once, so that a busy process keeps nobody out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import random
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from cairn.errors import Invalid, Unavailable
 
 _FIRST_NAP = 0.0005
 _LONGEST_NAP = 0.004
+_COURTESY_NAP = 2 * _LONGEST_NAP
+_WANTED = stat.S_IXUSR
 _TOUCH_SECONDS = 3600.0  # how long the time of a file in use may stand still; `sweep` counts in days
 
 
@@ -103,26 +107,37 @@ class FileLocks:
         """The locked file, or None once `until` has passed. It is tried at least once."""
         path = os.path.join(self._directory, hashlib.sha256(name.encode("utf-8")).hexdigest()[:32] + ".lock")
         nap = _FIRST_NAP
+        has_waited = time.monotonic() >= until  # who cannot wait, waits for nobody
         while True:
+            is_left = False
             with translating(f'lock "{name}"'):
                 file = self._open(path)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     opened = os.fstat(file)
-                    if _is_current(opened, path):
+                    if not _is_current(opened, path):
+                        os.close(file)
+                        continue
+                    if opened.st_mode & _WANTED:
+                        os.fchmod(file, 0o600)  # whoever still waits says so again
+                    if has_waited or not opened.st_mode & _WANTED:
                         if time.time() - opened.st_mtime > _TOUCH_SECONDS:
                             os.utime(file)
                         return file
-                    os.close(file)
-                    continue
+                    is_left = True
+                    _release(file)
                 except BlockingIOError:
+                    if until:
+                        with suppress(OSError):
+                            os.fchmod(file, 0o600 | _WANTED)
                     os.close(file)
                 except BaseException:
                     os.close(file)
                     raise
-            if time.monotonic() >= until:
+            if not is_left and time.monotonic() >= until:
                 return None
-            time.sleep(nap * random.uniform(0.5, 1.0))
+            has_waited = True
+            time.sleep(_COURTESY_NAP if is_left else nap * random.uniform(0.5, 1.0))
             nap = min(nap * 1.5, _LONGEST_NAP)
 
     def _open(self, path: str) -> int:

@@ -51,7 +51,8 @@ class VaultMutex:
     The holder touches the directory every `heartbeat_seconds`; one untouched for `stale_seconds` belongs to a
     writer that died and is taken over. Because a sleeping writer looks dead too, taking over and the last
     step of a write both happen under a short `flock`: a writer that lost the mutex finds out before it
-    renames anything.
+    renames anything. Whoever waits leaves a file that says so; who comes later and finds the mutex free lets them go
+    first, once.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class VaultMutex:
     ) -> None:
         self._home = os.fspath(directory)
         self._lock = os.path.join(self._home, "lock")
+        self._wanted = os.path.join(self._home, "wanted")
         self._timeout, self._stale, self._beat = timeout_seconds, stale_seconds, heartbeat_seconds
         self._thread_lock = threading.Lock()
 
@@ -100,15 +102,32 @@ class VaultMutex:
     def _acquire(self, until: float) -> str:
         token = uuid.uuid4().hex
         nap = 0.0005
+        has_waited = False
         while True:
             with translating("the vault's mutex"):
                 if self._try(token):
-                    return token
+                    if not self._is_wanted() or has_waited:
+                        return token
+                    self._release(token)
+                    has_waited = True
+                    time.sleep(0.01)
+                    continue
                 self._take_over_if_stale()
+                with suppress(FileNotFoundError):
+                    os.close(os.open(self._wanted, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
             if time.monotonic() >= until:
                 raise self._too_late()
+            has_waited = True
             time.sleep(nap * random.uniform(0.5, 1.0))
             nap = min(nap * 1.5, 0.005)
+
+    def _is_wanted(self) -> bool:
+        """Whether somebody waits; whoever still does says so again."""
+        try:
+            os.unlink(self._wanted)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _try(self, token: str) -> bool:
         try:
