@@ -58,7 +58,7 @@ WEIGHTS: Mapping[str, float] = {
 # text is about.
 LATE_WEIGHTS: Mapping[str, float] = {"late": 0.1, "late_context": 0.9, "late_talk": 0.1}
 LATE_SHARES: Mapping[str, float] = {
-    "cosine": 0.46,
+    "cosine": 0.6,
     "bm25": 0.4,
     "before": 0.35,
     "length": 0.0,
