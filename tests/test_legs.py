@@ -64,3 +64,26 @@ def test_word_scores_know_nothing_of_other_owners(tmp_path):
         world.close()
     assert answers[0] == answers[1]
     assert answers[0][0][1] > answers[0][0][0] > answers[0][0][2] == 0
+
+
+def test_rows_that_come_together_are_kept_as_those_that_come_one_by_one(tmp_path):
+    """An entry that comes twice in a batch is one row, as it came last; no number of a row is given twice."""
+    together, apart = SearchWorld(tmp_path / "a"), SearchWorld(tmp_path / "b")
+    given = [said(n % 3, f"text {n} of the kite", "s1") for n in range(5)]
+    together.index.apply(given)
+    for one in given:
+        apart.index.apply([one])
+    kept = []
+    for world in (together, apart):
+        page = world.index.page(ALICE, ["message"])
+        world.index.apply([], removed=page.rowids[:1])
+        world.index.apply([given[0], said(7, "a new kite", "s2")])
+        asked = world.index.legs(ALICE, Ask(terms=["kite"]))
+        after = world.index.page(ALICE, ["message"])
+        fresh = set(after.rowids) - set(page.rowids)
+        assert min(fresh) > max(page.rowids)
+        texts = sorted((row.entry_id, row.text) for row in world.index.rows(ALICE, after.rowids))
+        kept.append((page.total, after.total, texts, sorted(asked.bm25.tolist()), world.index.scopes()))
+        world.close()
+    assert kept[0] == kept[1]
+    assert kept[0][:2] == (3, 3)

@@ -111,8 +111,8 @@ MUTATIONS = (
     Mutation(
         "words are read without their scope",
         "engines/warm_words.py",
-        "WHERE r.scope_id = ? AND r.worded > ? ORDER BY r.id",
-        "WHERE r.scope_id >= min(0, ?) AND r.worded > ? ORDER BY r.id",
+        "WHERE r.scope_id = ? AND r.version > ?",
+        "WHERE r.scope_id >= min(0, ?) AND r.version > ?",
         ("tests/test_isolation.py",),
     ),
     Mutation(

@@ -22,7 +22,7 @@ def glance(index_dir: Path, owner: str, terms: Sequence[str], least: int) -> lis
     words = [term for term in terms if term.replace("_", "").isalnum()]
     if not words or not path.exists():
         return []
-    query = " OR ".join(f'tokens:"{word}"' for word in words)
+    query = " OR ".join(f'"{word}"' for word in words)
     found: dict[str, float] = {}
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.1)) as db:

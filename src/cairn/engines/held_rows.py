@@ -29,7 +29,7 @@ _TOKENS = (
     "CASE "
     + " ".join(
         f"WHEN r.kind IN ({', '.join(repr(kind) for kind in KIND_CODES if full_text(kind) == table)})"
-        f" THEN (SELECT c1 FROM {table}_content WHERE id = r.id)"
+        f" THEN (SELECT c0 FROM {table}_content WHERE id = r.id)"
         for table in FULL_TEXT
     )
     + " END"

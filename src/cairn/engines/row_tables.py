@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NamedTuple
 
 from cairn.index.corpus import PASSAGE, text_flags
 from cairn.index.embedding_text import searched_words
@@ -33,7 +35,6 @@ CREATE TABLE rows(
     version INTEGER NOT NULL, worded INTEGER NOT NULL, UNIQUE (path_id, scope_id, entry_id));
 CREATE INDEX rows_entry ON rows(scope_id, entry_id);
 CREATE INDEX rows_version ON rows(scope_id, version);
-CREATE INDEX rows_worded ON rows(scope_id, worded);
 CREATE INDEX rows_page ON rows(scope_id, kind, hidden, timestamp_ms);
 CREATE INDEX rows_session ON rows(scope_id, session_id, ordinal);
 CREATE INDEX rows_episode ON rows(scope_id, cell_id) WHERE kind = 'episode';
@@ -57,9 +58,7 @@ CREATE TABLE speakers(scope_id INTEGER NOT NULL, id TEXT NOT NULL, name TEXT NOT
 FULL_TEXT = ("fts_message", "fts_episode", "fts_entry")
 SCHEMA += ";".join(
     f"""
-CREATE VIRTUAL TABLE {table} USING fts5(scope, tokens, tokenize = "ascii tokenchars '_'");
-INSERT INTO {table}({table}, rank) VALUES ('rank', 'bm25(0.0, 1.0)');
-CREATE VIRTUAL TABLE {table}_words USING fts5vocab('{table}', 'col')"""
+CREATE VIRTUAL TABLE {table} USING fts5(tokens, tokenize = "ascii tokenchars '_'")"""
     for table in FULL_TEXT
 )
 VECTORS = """
@@ -72,17 +71,26 @@ COUNTS = ("tallies", "terms", "speakers")
 SAID = frozenset({"message", PASSAGE})
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 VECTORS_VERSION = 2
 
 
-def prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
-    """Tokens, flags, length, embed key and whether hidden; made outside of the transaction."""
+class Prepared(NamedTuple):
+    """What of a row is made outside of the transaction."""
+
+    tokens: str
+    flags: int
+    length: int
+    key: bytes
+    hidden: bool
+
+
+def prepared(new: NewRow) -> Prepared:
     row = new.row
     said = row.text if new.searched is None else new.searched
     tokens = searched_words(row.kind, said, row.sender_ids[0] if row.sender_ids else "", row.sender_name)
     hidden = row.status in HIDDEN_STATUSES
-    return (
+    return Prepared(
         " ".join(tokens),
         text_flags(row.text, row.fields, hidden=hidden),
         len(tokens),
@@ -94,51 +102,83 @@ def prepared(new: NewRow) -> tuple[str, int, int, bytes, bool]:
 _ROW = (
     "scope_id", "kind", "entry_id", "path_id", "text", "embedded", "fields", "content_sha256", "source", "timestamp_ms",
     "updated_ms", "session_id", "cell_id", "parent_type", "parent_id", "sender_ids", "labels", "sender_name", "ordinal",
-    "status", "hidden", "damaged", "flags", "length", "embed_key", "pending", "version", "worded",
+    "status", "hidden", "damaged", "flags", "length", "embed_key", "pending", "version", "worded", "id",
 )  # fmt: skip
 _INSERT = f"INSERT INTO rows({', '.join(_ROW)}) VALUES ({', '.join('?' * len(_ROW))})"
-_UPDATE = f"UPDATE rows SET {', '.join(f'{name} = ?' for name in _ROW)} WHERE id = ?"
+_UPDATE = f"UPDATE rows SET {', '.join(f'{name} = ?' for name in _ROW[:-1])} WHERE id = ?"
+_encoded = json.JSONEncoder(ensure_ascii=False, default=str).encode
+# From so many rows on a transaction is given room: with the little that a connection has, pages go to disk and back.
+_MANY, _ROOM_KB = 500, 16_384
 
 
-def put_row(
-    db: sqlite3.Connection,
-    new: NewRow,
-    made: tuple[str, int, int, bytes, bool],
-    scope_id: int,
-    path_id: int,
-    version: int,
-    tally: RowTally,
-    *,
-    embedded: bool,
-) -> None:
-    """Write a row, in the place of the one that its entry had; `embedded` says that its vector is there already."""
-    row = new.row
-    tokens, flags, length, key, hidden = made
-    senders = packed(row.sender_ids)
-    said = new.embedded or new.searched
-    values = (
-        scope_id, row.kind, row.entry_id, path_id, row.text, said if said != row.text else None,
-        json.dumps(dict(row.fields), ensure_ascii=False, default=str), row.content_sha256, new.source, row.timestamp_ms,
-        row.updated_ms, row.session_id or None, row.cell_id or None, row.parent_type or None, row.parent_id or None,
-        senders, packed(row.labels), row.sender_name, row.ordinal, row.status, hidden, row.damaged, flags, length, key,
-        not embedded, version, version,
-    )  # fmt: skip
-    table = full_text(row.kind)
-    old = db.execute(
-        "SELECT id FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?",
-        (path_id, scope_id, row.entry_id),
-    ).fetchone()
-    was = tally.take_out(db, old[0]) if old is not None else None
-    tally.put_in(scope_id, row.kind, tokens, senders, row.sender_name)
-    if old is None:
-        rowid = db.execute(_INSERT, values).lastrowid
-    else:
-        rowid = old[0]
-        db.execute(_UPDATE, (*values, rowid))
-        if was == tokens:
-            return
-        db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
-    db.execute(f"INSERT INTO {table}(rowid, scope, tokens) VALUES (?, ?, ?)", (rowid, f"s{scope_id}", tokens))
+@contextmanager
+def roomy(db: sqlite3.Connection, rows: int) -> Iterator[None]:
+    """More memory for the pages of a connection, while it writes many rows."""
+    if rows < _MANY:
+        yield
+        return
+    usual = int(db.execute("PRAGMA cache_size").fetchone()[0])
+    db.execute(f"PRAGMA cache_size = -{_ROOM_KB}")
+    try:
+        yield
+    finally:
+        db.execute(f"PRAGMA cache_size = {usual}")
+
+
+def put_rows(
+    db: sqlite3.Connection, given: Sequence[tuple[NewRow, Prepared]], version: int, model: int | None
+) -> tuple[RowTally, set[int]]:
+    """Write rows, each in the place of the one that its entry had; what that counts, and the scopes it touches.
+
+    A row that has a vector of `model` already does not wait for one.
+    """
+    scopes: dict[Scope, int] = {}
+    paths: dict[str, tuple[int, bool]] = {}
+    tally = RowTally()
+    have = with_vectors(db, model, [made.key for _, made in given])
+    last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'rows'").fetchone()
+    numbers = count(last[0] + 1 if last else 1)
+    fresh: list[tuple[Any, ...]] = []
+    worded: dict[str, list[tuple[int, str]]] = {table: [] for table in FULL_TEXT}
+    for new, made in {
+        (new.row.path, new.row.scope, new.row.entry_id): (new, made) for new, made in given
+    }.values():
+        row = new.row
+        scope_id = scopes.get(row.scope) or scope_made(db, row.scope, scopes)
+        path_id, is_new = paths.get(row.path) or path_made(db, row.path, paths)
+        senders = packed(row.sender_ids)
+        said = new.embedded or new.searched
+        values = (
+            scope_id, row.kind, row.entry_id, path_id, row.text, said if said != row.text else None,
+            _encoded(dict(row.fields)), row.content_sha256, new.source, row.timestamp_ms,
+            row.updated_ms, row.session_id or None, row.cell_id or None, row.parent_type or None, row.parent_id or None,
+            senders, packed(row.labels), row.sender_name, row.ordinal, row.status, made.hidden, row.damaged, made.flags,
+            made.length, made.key, made.key not in have, version, version,
+        )  # fmt: skip
+        table = full_text(row.kind)
+        old = None if is_new else _held_by(db, path_id, scope_id, row.entry_id)
+        was = tally.take_out(db, old) if old is not None else None
+        tally.put_in(scope_id, row.kind, made.tokens, senders, row.sender_name)
+        if old is None:
+            rowid = next(numbers)
+            fresh.append((*values, rowid))
+        else:
+            rowid = old
+            db.execute(_UPDATE, (*values, rowid))
+            if was == made.tokens:
+                continue
+            db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
+        worded[table].append((rowid, made.tokens))
+    db.executemany(_INSERT, fresh)
+    for table, words in worded.items():
+        db.executemany(f"INSERT INTO {table}(rowid, tokens) VALUES (?, ?)", words)
+    return tally, set(scopes.values())
+
+
+def _held_by(db: sqlite3.Connection, path_id: int, scope_id: int, entry_id: str) -> int | None:
+    query = "SELECT id FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?"
+    found = db.execute(query, (path_id, scope_id, entry_id)).fetchone()
+    return int(found[0]) if found else None
 
 
 class RowTally:
@@ -185,7 +225,7 @@ class RowTally:
         ]
         speakers = [(*key, step) for key, step in self._speakers.items()]
         for table, counts in (("terms", terms), ("speakers", speakers)):
-            moved = [row for row in counts if row[3]]
+            moved = sorted(row for row in counts if row[3])
             db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?) {add}", moved)
             emptied = [row[:3] for row in moved if row[3] < 0]
             names = ("term", "part") if table == "terms" else ("id", "name")
@@ -233,9 +273,11 @@ def scope_made(db: sqlite3.Connection, scope: Scope, known: dict[Scope, int]) ->
     return number
 
 
-def path_made(db: sqlite3.Connection, path: str, known: dict[str, int]) -> int:
-    db.execute("INSERT OR IGNORE INTO paths(path) VALUES (?)", (path,))
-    known[path] = int(db.execute("SELECT id FROM paths WHERE path = ?", (path,)).fetchone()[0])
+def path_made(db: sqlite3.Connection, path: str, known: dict[str, tuple[int, bool]]) -> tuple[int, bool]:
+    """The number of a path, and whether it was given just now: then it has no rows yet."""
+    made = db.execute("INSERT OR IGNORE INTO paths(path) VALUES (?)", (path,)).rowcount == 1
+    number = int(db.execute("SELECT id FROM paths WHERE path = ?", (path,)).fetchone()[0])
+    known[path] = (number, made)
     return known[path]
 
 

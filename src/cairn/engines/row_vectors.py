@@ -13,6 +13,7 @@ from cairn.engines.row_tables import (
     full_text,
     model_number,
     parts,
+    roomy,
     scope_number,
     with_vectors,
 )
@@ -103,51 +104,43 @@ class RowVectors:
         tokens: Mapping[bytes, np.ndarray] | None = None,
     ) -> int:
         """Keep `fresh` vectors and those of word pieces by key, and mark `rows` as having theirs; return the version."""
-        import numpy as np
-
         wanted = self._still_wanted(rows) if fresh else frozenset()
-        data = [
-            (key, np.asarray(vector, np.float16).tobytes(), self._model)
-            for key, vector in fresh.items()
-            if key in wanted
-        ]
-
-        pieces = [
-            (key, found.tobytes(), self._model) for key, found in (tokens or {}).items() if key in wanted
-        ]
+        data = _packed({key: vector for key, vector in fresh.items() if key in wanted})
+        pieces = [(key, found.tobytes()) for key, found in (tokens or {}).items() if key in wanted]
 
         def keep(db: sqlite3.Connection) -> None:
             dimensions = len(data[0][1]) // 2
             db.execute(
                 "INSERT OR IGNORE INTO models(name, dimensions) VALUES (?, ?)", (self._model, dimensions)
             )
-            db.executemany(
-                "INSERT OR REPLACE INTO vectors(model, key, data) SELECT id, ?, ? FROM models WHERE name = ?",
-                data,
-            )
-            db.executemany(
-                "INSERT OR REPLACE INTO tokens(model, key, data) SELECT id, ?, ? FROM models WHERE name = ?",
-                pieces,
-            )
+            query = "SELECT id FROM models WHERE name = ?"
+            model = int(db.execute(query, (self._model,)).fetchone()[0])
+            for table, found in (("vectors", data), ("tokens", pieces)):
+                put = f"INSERT OR REPLACE INTO {table}(model, key, data) VALUES ({model}, ?, ?)"
+                db.executemany(put, found)
 
         def mark(db: sqlite3.Connection) -> int:
             version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
-            touched: set[int] = set()
-            for row in rows:
-                # A row that was rewritten meanwhile has another text and stays pending.
-                db.execute(
-                    "UPDATE rows SET pending = 0, version = ? WHERE id = ? AND embed_key = ?",
-                    (version, row.rowid, row.key),
-                )
-                there = db.execute("SELECT scope_id FROM rows WHERE id = ?", (row.rowid,)).fetchone()
-                touched.update(there or ())
-            db.executemany("UPDATE scopes SET version = ? WHERE id = ?", [(version, one) for one in touched])
+            # A row that was rewritten meanwhile has another text and stays pending.
+            db.executemany(
+                f"UPDATE rows SET pending = 0, version = {version} WHERE id = ? AND embed_key = ?",
+                [(row.rowid, row.key) for row in rows],
+            )
+            touched: set[tuple[int]] = set()
+            for part in parts([row.rowid for row in rows]):
+                marks = ",".join("?" * len(part))
+                touched.update(db.execute(f"SELECT DISTINCT scope_id FROM rows WHERE id IN ({marks})", part))
+            db.executemany(f"UPDATE scopes SET version = {version} WHERE id = ?", touched)
             db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
             return version
 
+        def marked(db: sqlite3.Connection) -> int:
+            with roomy(db, len(rows)):
+                return mark(db)
+
         if data:
             self._vectors.write(keep)
-        return self._db.write(mark)
+        return self._db.write(marked)
 
     def _still_wanted(self, rows: Sequence[Pending]) -> frozenset[bytes]:
         """The keys of those rows that say what they said: a text forgotten meanwhile leaves no vector behind."""
@@ -281,7 +274,7 @@ class RowVectors:
         A word in `tokens` has the number of its scope before it: whoever counts words counts those of one owner.
         """
         text = full_text(kind)
-        tokens = f"coalesce(r.scope_id || ':' || replace(nullif({text}.c1, ''), ' ', ' ' || r.scope_id || ':'), '')"
+        tokens = f"coalesce(r.scope_id || ':' || replace(nullif({text}.c0, ''), ' ', ' ' || r.scope_id || ':'), '')"
 
         def ask(db: sqlite3.Connection) -> tuple[int, list[tuple[Any, ...]], list[tuple[int]]]:
             edge = db.execute(
@@ -319,6 +312,14 @@ _WHOLE = (
     "senders", "labels", "sender_name", "timestamp_ms", "updated_ms", "ordinal", "status", "hidden", "text", "tokens", "metadata",
     "vector", "path", "source",
 )  # fmt: skip
+
+
+def _packed(vectors: Mapping[bytes, np.ndarray]) -> list[tuple[bytes, bytes]]:
+    """Each vector as the bytes that are kept of it."""
+    import numpy as np
+
+    data = np.array(list(vectors.values()), np.float16)
+    return [(key, row.tobytes()) for key, row in zip(vectors, data, strict=True)]
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:

@@ -23,19 +23,16 @@ from cairn.engines.row_tables import (
     SCHEMA_VERSION,
     VECTORS,
     VECTORS_VERSION,
-    RowTally,
     drop_vectors,
     full_text,
     merge_step,
     model_number,
     parts,
-    path_made,
     prepared,
-    put_row,
-    scope_made,
+    put_rows,
+    roomy,
     scope_number,
     trim_gone,
-    with_vectors,
 )
 from cairn.engines.row_vectors import RowVectors
 from cairn.engines.warm import WarmScopes
@@ -286,21 +283,16 @@ class SqliteIndex(RowVectors):
         A row whose words did not change keeps its full text and its vector. `damaged` rows stay as they are
         and are marked.
         """
-        made = [prepared(new) for new in rows]
+        given = [(new, prepared(new)) for new in rows]
         model = self._model
 
         def change(db: sqlite3.Connection) -> int:
+            with roomy(db, len(given)):
+                return put(db)
+
+        def put(db: sqlite3.Connection) -> int:
             version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
-            scopes: dict[Scope, int] = {}
-            paths: dict[str, int] = {}
-            touched: set[int] = set()
-            have = with_vectors(db, model_number(db, model), [values[3] for values in made])
-            tally = RowTally()
-            for new, values in zip(rows, made, strict=True):
-                scope_id = scopes.get(new.row.scope) or scope_made(db, new.row.scope, scopes)
-                path_id = paths.get(new.row.path) or path_made(db, new.row.path, paths)
-                touched.add(scope_id)
-                put_row(db, new, values, scope_id, path_id, version, tally, embedded=values[3] in have)
+            tally, touched = put_rows(db, given, version, model_number(db, model))
             there = "SELECT scope_id, kind FROM rows WHERE id = ?"
             touched.update(found[0] for i in damaged if (found := db.execute(there, (i,)).fetchone()))
             for rowid in removed:

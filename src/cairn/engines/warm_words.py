@@ -15,7 +15,7 @@ from cairn.engines.database import Database, Unchanged
 from cairn.index.postings import Postings
 from cairn.types import Scope
 
-_TOKENS = "coalesce(a.c1, b.c1, c.c1)"
+_TOKENS = "coalesce(a.c0, b.c0, c.c0)"
 _JOINS = (
     "LEFT JOIN fts_message_content a ON r.kind IN ('message', 'passage') AND a.id = r.id"
     " LEFT JOIN fts_episode_content b ON r.kind = 'episode' AND b.id = r.id"
@@ -88,8 +88,9 @@ class _Held:
             ):
                 since, postings = -1, Postings.empty()
             rows = db.execute(
-                f"SELECT r.id, r.kind, {_TOKENS} FROM rows r {_JOINS} WHERE r.scope_id = ? AND r.worded > ? ORDER BY r.id",
-                (number, since),
+                f"SELECT r.id, r.kind, {_TOKENS} FROM rows r {_JOINS} WHERE r.scope_id = ? AND r.version > ?"
+                " AND r.worded > ? ORDER BY r.id",
+                (number, since, since),
             ).fetchall()
             gone = (
                 db.execute(

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 
 from cairn.budget import share
 from cairn.language import tongues
@@ -59,9 +60,13 @@ def tokens(text: str) -> list[str]:
         text = unicodedata.normalize("NFKC", text)
     if "," in text:
         text = _THOUSANDS.sub("", text)
+    chunks = _CHUNK.findall(text)
+    if len(max(chunks, key=len, default="")) <= MAX_TOKEN:
+        return list(chain.from_iterable(map(_pieces, chunks)))
+    # A chunk so long hardly comes again: it does not push out words that do.
     return [
         piece
-        for chunk in _CHUNK.findall(text)
+        for chunk in chunks
         for piece in (_pieces(chunk) if len(chunk) <= MAX_TOKEN else _pieces.__wrapped__(chunk))
     ]
 
