@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from cairn.engines import warm
+from cairn.engines import held_rows, warm
+from cairn.engines.held_rows import HeldScopes
+from cairn.engines.row_tables import model_number, scope_number
 from cairn.engines.rows import SqliteIndex
 from cairn.index import postings
+from cairn.index.corpus import Row
 from cairn.index.postings import Postings
+from cairn.index.rows import NewRow
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.timetravel import changes
 from tests.test_postings import found
@@ -116,3 +121,56 @@ def _named(corpus):
         )
         for session, cell in zip(corpus.session.tolist(), corpus.cell.tolist(), strict=True)
     ]
+
+
+def test_rows_of_a_large_scope_are_held_as_they_are_however_many_come_and_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(held_rows, "_MOST_ROWS", 8)
+    index = SqliteIndex(tmp_path)
+    index.begin_model("model")
+    index.apply([line(n, f"word{n} lantern lantern", f"s{n % 5}") for n in range(30)])
+    waiting = index.pending(30)
+    index.put_vectors(waiting[:20], {one.key: np.full(4, one.rowid) for one in waiting[:20]})
+    held = HeldScopes()
+
+    def told(db, ids):
+        kept = held.current(db, (index.generation, scope_number(db, ALICE), model_number(db, "model")))
+        places = kept.read(db, ids)
+        at = np.fromiter(places.values(), np.int64, len(places))
+        columns, words = kept.columns, {number: word for word, number in kept.columns.vocabulary.items()}
+        said = {place: [] for place in range(len(at))}
+        for place, number in zip(*columns.words_of(at), strict=True):
+            said[place].append(words[number])
+        vectors = columns.vectors_of(at)
+        return {
+            rowid: (
+                columns.entries[place][0],
+                columns.sessions.names[columns["session"][place]],
+                " ".join(said[n]),
+                0 if vectors is None else int(vectors[n, 0]),
+            )
+            for n, (rowid, place) in enumerate(places.items())
+        }, len(columns)
+
+    numbers = [one.rowid for one in index.pending(30)] + [one.rowid for one in waiting[:20]]
+    vectors = {one.rowid: one.rowid for one in waiting[:20]}
+    for turn in range(6):
+        asked = sorted(numbers)[turn * 5 : turn * 5 + 10]
+        found, size = index.database.read(lambda db, asked=asked: told(db, asked))
+        there = index.rows(ALICE, asked)
+        assert found == {
+            row.rowid: (row.entry_id, row.session_id, row.text, vectors.get(row.rowid, 0)) for row in there
+        }
+        assert size <= 8 + 10
+        changed = there[2]
+        index.apply([line(int(changed.entry_id[1:]), f"turn{turn} lantern", changed.session_id)])
+        vectors.pop(changed.rowid, None)
+        index.apply([], removed=[there[3].rowid])
+    index.close()
+
+
+def line(number: int, text: str, session: str) -> NewRow:
+    row = Row(
+        rowid=0, kind="message", scope=ALICE, entry_id=f"m{number}", path=f"{session}.jsonl", text=text,
+        timestamp_ms=number, session_id=session, ordinal=number,
+    )  # fmt: skip
+    return NewRow(row, text.encode())

@@ -1,4 +1,4 @@
-"""Rows of large scopes as ranking reads them, held by rowid as they are read.
+"""Rows of large scopes as ranking reads them, in columns, held by rowid as they are read.
 
 Questions to one owner meet many of the same rows. What is held is right up to the scope's version: where that moved,
 the rows that changed or went since are let go, and those that are asked for are read. A scope that nobody asks makes
@@ -10,19 +10,24 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
 
-from cairn.engines.row_tables import FULL_TEXT, full_text
+from cairn.engines.row_tables import FULL_TEXT, SAID, full_text
 from cairn.index.corpus import KIND_CODES
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _MOST_ROWS = 16_000
+# Names and words are numbered as they come; with more of them than this all is read anew.
+_MOST_NAMES = 200_000
 _COLUMNS = (
     "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.parent_type,"
-    " r.parent_id, r.flags, r.length, r.entry_id, r.path_id, r.hidden"
+    " r.parent_id, r.flags, r.length, r.entry_id, r.path_id"
 )
 # Each kind has its words in one of the full-text tables.
 _TOKENS = (
@@ -38,28 +43,177 @@ _QUERY = (
     f"SELECT {_COLUMNS}, {_TOKENS}, e.data FROM json_each(?) w CROSS JOIN rows r"
     " ON r.id = w.value LEFT JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key WHERE +r.scope_id = ?"
 )
+_NUMBERS = {
+    "rowid": "int64", "kind": "int8", "timestamp_ms": "int64", "session": "int32", "ordinal": "int32", "sender": "int32",
+    "cell": "int32", "flags": "uint8", "length": "int32", "from_episode": "bool", "begins": "int64", "words": "int64",
+    "has_vector": "bool",
+}  # fmt: skip
 
 Key = tuple[str, int, int | None]
 """The generation of the index, the number of a scope, and that of the model whose vectors are read."""
 
 
+class Names:
+    """Numbers for names, in the order they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.names: list[Any] = []
+
+    def __getitem__(self, name: Hashable) -> int:
+        number = self.numbers.get(name)
+        if number is None:
+            number = self.numbers[name] = len(self.names)
+            self.names.append(name)
+        return number
+
+
+class Columns:
+    """Rows side by side: an array for each thing that is known of them. They only grow, so places in them stay.
+
+    `[name]` is an array of `_NUMBERS`; `entries` has for each row its entry, its file and what it is a part of.
+    """
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._lock = threading.Lock()
+        self._count, self._worded = 0, 0
+        self._arrays = {name: np.zeros(0, kind) for name, kind in _NUMBERS.items()}
+        self._words = np.zeros(0, np.int32)
+        self._vectors: np.ndarray | None = None
+        self.entries: list[tuple[str, int, str | None]] = []
+        self.sessions, self.cells, self.senders = Names(), Names(), Names()
+        self.vocabulary: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def named(self) -> int:
+        """How many names and words are known."""
+        return sum(map(len, (self.sessions.names, self.cells.names, self.vocabulary)))
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> dict[int, int]:
+        """Take rows in, as `_QUERY` gives them; the place of each by its id."""
+        import numpy as np
+
+        if not rows:
+            return {}
+        (ids, kinds, times, sessions, ordinals, sent, called, cells, origins, parents, flags, lengths, entries, paths, said,
+         data) = zip(*rows, strict=True)  # fmt: skip
+        with self._lock:
+            flat = self._numbered(" ".join(text for text in said if text).split())
+            sizes = np.array([text.count(" ") + 1 if text else 0 for text in said], np.int64)
+            fresh: dict[str, Any] = {
+                "rowid": ids,
+                "kind": [KIND_CODES[kind] for kind in kinds],
+                "timestamp_ms": times,
+                "session": [self.sessions[name] if name else -1 for name in sessions],
+                "ordinal": ordinals,
+                "sender": [
+                    self.senders[one.strip("\n"), name or ""] if kind in SAID and one else -1
+                    for kind, one, name in zip(kinds, sent, called, strict=True)
+                ],
+                "cell": [self.cells[name] if name else -1 for name in cells],
+                "flags": flags,
+                "length": lengths,
+                "from_episode": [origin == "episode" for origin in origins],
+                "begins": self._worded + np.cumsum(sizes) - sizes,
+                "words": sizes,
+                "has_vector": [one is not None for one in data],
+            }
+            first, end = self._count, self._count + len(rows)
+            for name, values in fresh.items():
+                self._arrays[name] = _with_room(self._arrays[name], first, end)
+                self._arrays[name][first:end] = values
+            self._words = _with_room(self._words, self._worded, self._worded + len(flat))
+            self._words[self._worded : self._worded + len(flat)] = flat
+            self._worded += len(flat)
+            have = np.flatnonzero(fresh["has_vector"])
+            if self._vectors is None and len(have):
+                self._vectors = np.zeros((first, len(data[have[0]]) // 2), np.float32)
+            if self._vectors is not None:
+                self._vectors = _with_room(self._vectors, first, end)
+                found = np.frombuffer(b"".join(data[n] for n in have), np.float16)
+                self._vectors[first + have] = found.reshape(len(have), self._vectors.shape[1])
+            self.entries.extend(zip(entries, paths, parents, strict=True))
+            self._count = end
+        return dict(zip(ids, range(first, end), strict=True))
+
+    def _numbered(self, words: Sequence[str]) -> list[int]:
+        known = self.vocabulary
+        known.update(zip(set(words).difference(known), count(len(known)), strict=False))
+        return list(map(known.__getitem__, words))
+
+    def kept(self, places: Sequence[int]) -> Columns:
+        """The rows at these places alone, in their order."""
+        import numpy as np
+
+        at, out = np.array(places, np.int64), Columns()
+        with self._lock:
+            out._lock, out._count = self._lock, len(at)  # their names stay one
+            out.sessions, out.cells, out.senders, out.vocabulary = (
+                self.sessions, self.cells, self.senders, self.vocabulary,
+            )  # fmt: skip
+            out._arrays = {name: found[at] for name, found in self._arrays.items()}
+            out._vectors = None if self._vectors is None else self._vectors[at]
+            out.entries = [self.entries[place] for place in places]
+            out._words = self.words_of(at)[1]
+            out._worded = len(out._words)
+            out._arrays["begins"] = np.cumsum(out["words"]) - out["words"]
+        return out
+
+    def words_of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The words of the rows at `at`, as often as they occur: for each the place in `at`, and its number."""
+        import numpy as np
+
+        sizes = self._arrays["words"][at]
+        before = np.cumsum(sizes) - sizes
+        flat = np.arange(int(sizes.sum())) + np.repeat(self._arrays["begins"][at] - before, sizes)
+        return np.repeat(np.arange(len(at)), sizes), self._words[flat]
+
+    def vectors_of(self, at: np.ndarray) -> np.ndarray | None:
+        """The vectors of the rows at `at`, zero where there is none; None where no row has one."""
+        return None if self._vectors is None or not self["has_vector"][at].any() else self._vectors[at]
+
+
+def _with_room(held: np.ndarray, used: int, needed: int) -> np.ndarray:
+    """An array that has room for `needed` rows: the one that is held, or a larger one with what is used of it."""
+    import numpy as np
+
+    if len(held) >= needed:
+        return held
+    larger = np.zeros((needed + needed // 4 + 64, *held.shape[1:]), held.dtype)
+    larger[:used] = held[:used]
+    return larger
+
+
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """Rows of one scope: `_COLUMNS`, and behind them how often each word occurs, and the vector."""
+    """Rows of one scope as one version has them: for each id the place in `columns`.
+
+    `episodes` and `wholes` remember which rows a question by cell or by entry found.
+    """
 
     key: Key
     version: int
-    rows: dict[int, Sequence[Any]]
+    columns: Columns
+    places: dict[int, int]
+    episodes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    wholes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def read(self, db: sqlite3.Connection, wanted: Iterable[int]) -> dict[int, Sequence[Any]]:
-        """The rows that are there of those `wanted`, by id."""
+    def read(self, db: sqlite3.Connection, wanted: Iterable[int]) -> dict[int, int]:
+        """The places of the rows that are there of those `wanted`, by id."""
         asked = set(wanted)
-        found = {rowid: row for rowid in asked if (row := self.rows.get(rowid)) is not None}
+        found = {rowid: place for rowid in asked if (place := self.places.get(rowid)) is not None}
         if len(found) < len(asked):
-            missing = sorted(asked - found.keys())
-            bound = (json.dumps(missing), self.key[2], self.key[1])
-            fresh = {row[0]: _counted(row) for row in db.execute(_QUERY, bound) if row[1] in KIND_CODES}
-            self.rows.update(fresh)
+            bound = (json.dumps(sorted(asked - found.keys())), self.key[2], self.key[1])
+            fresh = self.columns.add([row for row in db.execute(_QUERY, bound) if row[1] in KIND_CODES])
+            self.places.update(fresh)
             found |= fresh
         return found
 
@@ -77,30 +231,48 @@ class HeldScopes:
             held = self._held.get(key)
         found = db.execute("SELECT version FROM scopes WHERE id = ?", (key[1],)).fetchone()
         version = int(found[0]) if found else 0
-        if held is None or held.version != version or len(held.rows) > _MOST_ROWS:
-            held = HeldRows(key, version, _still_right(db, held) if held is not None else {})
+        if held is None or held.version != version or len(held.columns) > _MOST_ROWS:
+            held = _still_right(db, held, version) if held is not None else None
+            held = held or HeldRows(key, version, Columns(), {})
         with self._lock:
             self._held[key] = held
             self._held.move_to_end(key)
-            while len(self._held) > 1 and sum(len(one.rows) for one in self._held.values()) > _MOST_ROWS:
+            while len(self._held) > 1 and sum(len(one.columns) for one in self._held.values()) > _MOST_ROWS:
                 self._held.popitem(last=False)
         return held
 
 
-def _still_right(db: sqlite3.Connection, held: HeldRows) -> dict[int, Sequence[Any]]:
-    """The rows of `held` that are as they were, and of too many the later half.
+def _still_right(db: sqlite3.Connection, held: HeldRows, version: int) -> HeldRows | None:
+    """The rows of `held` that are as they were, and of too many the later half; None where none is worth it.
 
-    They are a copy: whoever still reads into the old ones may have read before the change.
+    Places are a copy: whoever still reads into the old ones may have read before the change.
     """
-    if int(db.execute("SELECT value FROM meta WHERE key = 'trimmed'").fetchone()[0]) > held.version:
-        return {}
-    rows, since = dict(held.rows), (held.key[1], held.version)
+    trimmed = int(db.execute("SELECT value FROM meta WHERE key = 'trimmed'").fetchone()[0])
+    if trimmed > held.version or held.columns.named > _MOST_NAMES:
+        return None
+    places, since = dict(held.places), (held.key[1], held.version)
     for table in ("rows", "gone"):
         for (rowid,) in db.execute(f"SELECT id FROM {table} WHERE scope_id = ? AND version > ?", since):
-            rows.pop(rowid, None)
-    return dict(islice(rows.items(), len(rows) // 2, None)) if len(rows) > _MOST_ROWS else rows
+            places.pop(rowid, None)
+    columns = held.columns
+    if len(columns) > _MOST_ROWS:
+        places = dict(islice(places.items(), max(0, len(places) - _MOST_ROWS // 2), None))
+        columns = columns.kept(list(places.values()))
+        places = {rowid: place for place, rowid in enumerate(places)}
+    same = held.version == version
+    return HeldRows(
+        held.key, version, columns, places, held.episodes if same else {}, held.wholes if same else {}
+    )
 
 
-def _counted(row: Sequence[Any]) -> Sequence[Any]:
-    words: Mapping[str, int] = Counter(row[-2].split()) if row[-2] else {}
-    return (*row[:-2], words, row[-1])
+def found_by(
+    db: sqlite3.Connection, known: dict[str, tuple[int, ...]], wanted: Iterable[str], query: str, number: int
+) -> set[int]:
+    """Ids of the rows that `query` finds by a name, for all names `wanted`; asked only for names not yet `known`."""
+    names = set(wanted)
+    if missing := names - known.keys():
+        found: dict[str, tuple[int, ...]] = dict.fromkeys(missing, ())
+        for rowid, name in db.execute(query, (json.dumps(sorted(missing)), number)):
+            found[name] = (*found[name], rowid)
+        known.update(found)
+    return {rowid for name in names for rowid in known[name]}

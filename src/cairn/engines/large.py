@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Unchanged
-from cairn.engines.held_rows import HeldRows, HeldScopes
+from cairn.engines.held_rows import Columns, HeldRows, HeldScopes, found_by
 from cairn.engines.lance import LanceTables, Wish, marks_of
 from cairn.engines.row_tables import SAID, model_number, parts, scope_number
 from cairn.engines.rows import SqliteIndex, dot
@@ -34,6 +34,7 @@ from cairn.index.corpus import (
     Row,
     SearchIndex,
     Sender,
+    passing_rows,
 )
 from cairn.index.postings import GROUPS, gain, group_of, norm, rarity
 from cairn.types import Scope
@@ -52,6 +53,10 @@ _WHOLE_ROWS = 300
 _SAMPLE_ROWS, _SAMPLES_KEPT = 64, 1000
 # More rows than this that no table holds yet: the tables are not ready to answer.
 _FRESH_ROWS = 5000
+# What a corpus has of each row just as it is held.
+_SHARED = (
+    "rowid", "kind", "timestamp_ms", "session", "ordinal", "sender", "cell", "flags", "length", "has_vector",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +213,7 @@ class LargeIndex:
         found = {rowid for _, ids in lists for rowid in ids}
         first = {rowid for kind, ids in lists if kind == "message" for rowid in ids[:_BESIDE]}
 
-        def read(db: sqlite3.Connection) -> tuple[dict[int, Sequence[Any]], set[int], dict[int, float]]:
+        def read(db: sqlite3.Connection) -> tuple[Columns, np.ndarray, Corpus, np.ndarray]:
             few = [kind for kind in held.rows if kind not in large]
             beside = _of_kinds(db, held.number, few) | _fresh(db, held.number, marks, large)
             beside.update(
@@ -217,18 +222,14 @@ class LargeIndex:
             model = model_number(db, self._rows.model)
             kept = self._held.current(db, (self._rows.generation, held.number, model))
             rows = kept.read(db, found | beside)
-            rows |= kept.read(db, _around(db, held.number, rows, first | beside) - rows.keys())
-            passing = _passing(db, rows, ask)
-            standing: dict[int, float] = {}
-            for kind in large:
-                known = sum(1 for row in rows.values() if row[1] == kind)
-                more = {one[0]: one for one in self._sample(db, held, kind, kept) if one[0] not in rows}
-                rows |= more
-                standing |= dict.fromkeys(more, max(1.0, (held.rows[kind] - known) / max(1, len(more))))
-            return rows, passing, standing
+            rows |= kept.read(db, _around(db, held.number, kept, rows, first | beside) - rows.keys())
+            more = {kind: kept.read(db, self._sample(db, held, kind) - rows.keys()) for kind in large}
+            at, standing = _standing(kept.columns, rows, more, held.rows)
+            corpus = _corpus(about, kept.columns, at, standing)
+            return kept.columns, at, corpus, passing_rows(corpus, ask, lambda: _matching(db, corpus, ask))
 
-        rows, passing, standing = self._db.read(read)
-        return _scored(about, words, ask, rows, passing, standing)
+        columns, at, corpus, passing = self._db.read(read)
+        return _scored(words, ask, columns, at, corpus, passing)
 
     def _proposed(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
         if not wishes:
@@ -254,10 +255,8 @@ class LargeIndex:
         limit = self._best if kind in SAID else min(self._best, _BEST_ENTRIES)
         return Wish(scope, kind, " AND ".join(tests), rows, filtered, weights, vector, limit)
 
-    def _sample(
-        self, db: sqlite3.Connection, held: _Scope, kind: str, kept: HeldRows
-    ) -> Iterable[Sequence[Any]]:
-        """Some rows of a kind, evenly spread over all of them, that show what is usual and are no answer themselves.
+    def _sample(self, db: sqlite3.Connection, held: _Scope, kind: str) -> set[int]:
+        """Ids of some rows of a kind, evenly spread over all of them, that show what is usual and are no answer themselves.
 
         They are chosen anew when a quarter of the rows has come or gone.
         """
@@ -273,7 +272,7 @@ class LargeIndex:
                 self._samples.clear()
             ids = {row[0] for row in db.execute(query, (held.number, kind, step))}
             chosen = self._samples[key] = (count, ids)
-        return kept.read(db, chosen[1]).values()
+        return chosen[1]
 
 
 class _Words:
@@ -304,51 +303,78 @@ class _Words:
 
 
 def _scored(
-    about: About,
-    words: _Words,
-    ask: Ask,
-    rows: Mapping[int, Sequence[Any]],
-    passing: AbstractSet[int],
-    standing: Mapping[int, float],
+    words: _Words, ask: Ask, columns: Columns, at: np.ndarray, corpus: Corpus, passing: np.ndarray
 ) -> Found:
-    """The rows as a corpus, with what the question finds in each."""
+    """What the question finds in each row of a corpus, whose rows stand at `at` in `columns`."""
     import numpy as np
 
-    chosen = [rows[rowid] for rowid in sorted(rows)]
-    corpus = _corpus(about, chosen, standing)
-    known = frozenset(words.spread)
-    numbers = {word: number for number, word in enumerate(words.spread)}
-    at, held, counts = [], [], []
-    for place, row in enumerate(chosen):
-        for word in row[-2].keys() & known:
-            at.append(place)
-            held.append(numbers[word])
-            counts.append(row[-2][word])
-    places, terms = np.array(at, np.int64), np.array(held, np.int64)
+    asked = list(words.spread)
+    places, terms, counts = _holding(columns, at, asked)
     part = np.array([group_of(kind) for kind in KIND_CODES], np.int64)[corpus.kind]
-    asked = frozenset(ask.terms)
-    weights = np.zeros((len(numbers), len(words.groups)), np.float32)
-    for term, number in numbers.items():
-        if term in asked:
+    wanted = frozenset(ask.terms)
+    weights = np.zeros((len(asked), len(words.groups)), np.float32)
+    for number, term in enumerate(asked):
+        if term in wanted:
             weights[number] = [words.weight(term, group) for group in range(len(words.groups))]
     usual = norm(corpus.length, np.array([mean for _, mean in words.groups], np.float32)[part])
-    won = weights[terms, part[places]] * gain(np.array(counts, np.float32), usual[places])
-    share = np.array([ask.weights.get(term, 0.0) for term in numbers], np.float32)[terms]
+    won = weights[terms, part[places]] * gain(counts.astype(np.float32), usual[places])
+    share = np.array([ask.weights.get(term, 0.0) for term in asked], np.float32)[terms]
     cosine = None
     if ask.plain is not None:
-        cosine = np.zeros(len(chosen), np.float32)
+        cosine = np.zeros(len(corpus), np.float32)
         if corpus.vectors is not None:
             cosine = dot(corpus.vectors, ask.plain)
             if ask.voiced is not None:
                 cosine = np.where(corpus.sender >= 0, dot(corpus.vectors, ask.voiced), cosine)
     return Found(
         corpus=corpus,
-        passing=np.array([row[0] in passing for row in chosen], bool),
-        bm25=np.bincount(places, won, len(chosen)).astype(np.float32),
+        passing=passing,
+        bm25=np.bincount(places, won, len(corpus)).astype(np.float32),
         cosine=cosine,
-        covered=np.bincount(places, share, len(chosen)).astype(np.float32),
-        holding={term: places[terms == numbers.get(term, -1)] for term in ask.rare},
+        covered=np.bincount(places, share, len(corpus)).astype(np.float32),
+        holding={
+            term: places[terms == (asked.index(term) if term in words.spread else -1)] for term in ask.rare
+        },
     )
+
+
+def _holding(
+    columns: Columns, at: np.ndarray, asked: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which rows hold which of the words `asked`, and how often: place in `at`, place in `asked`, count."""
+    import numpy as np
+
+    place_of = np.full(len(columns.vocabulary) + 1, -1, np.int32)
+    for place, word in enumerate(asked):
+        place_of[columns.vocabulary.get(word, -1)] = place
+    place_of[-1] = -1
+    row, said = columns.words_of(at)
+    term = place_of[said]
+    held = np.flatnonzero(term >= 0)
+    pairs, counts = np.unique(row[held] * max(1, len(asked)) + term[held], return_counts=True)
+    return pairs // max(1, len(asked)), pairs % max(1, len(asked)), counts
+
+
+def _standing(
+    columns: Columns,
+    rows: Mapping[int, int],
+    more: Mapping[str, Mapping[int, int]],
+    counts: Mapping[str, int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where all the rows stand, by rowid, and for how many rows each stands: `more` of a kind for those not here."""
+    import numpy as np
+
+    whole = dict(rows)
+    for sampled in more.values():
+        whole |= sampled
+    at = np.array([whole[rowid] for rowid in sorted(whole)], np.int64)
+    standing = np.ones(len(at), np.float32)
+    found = np.fromiter(rows.values(), np.int64, len(rows))
+    here = np.bincount(columns["kind"][found], minlength=len(KIND_CODES)) if whole else ()
+    for kind, sampled in more.items():
+        each = (counts[kind] - here[KIND_CODES[kind]]) / max(1, len(sampled))
+        standing[np.isin(at, list(sampled.values()))] = max(1.0, each)
+    return at, standing
 
 
 def _counts(
@@ -419,114 +445,93 @@ def _fresh(db: sqlite3.Connection, number: int, marks: Mapping[str, int], kinds:
     }
 
 
-def _passing(db: sqlite3.Connection, rows: Mapping[int, Sequence[Any]], ask: Ask) -> set[int]:
-    """Ids of the rows that pass a question's filter, may be shown, and are old enough."""
-    passing = {
-        rowid
-        for rowid, row in rows.items()
-        if (ask.hidden or not row[14]) and (ask.until_ms is None or row[2] <= ask.until_ms)
-    }
-    if not ask.where:
-        return passing
+def _matching(db: sqlite3.Connection, corpus: Corpus, ask: Ask) -> np.ndarray:
+    """Ids of the rows of a corpus that pass a question's filter."""
+    import numpy as np
+
     condition, values = ask.where.to_sql()
     query = f"SELECT r.id FROM json_each(?) w CROSS JOIN rows r ON r.id = w.value WHERE {condition}"
-    return {row[0] for row in db.execute(query, (json.dumps(sorted(passing)), *values))}
+    found = db.execute(query, (json.dumps(corpus.rowid.tolist()), *values)).fetchall()
+    return np.fromiter((row[0] for row in found), np.int64, len(found))
+
+
+_EPISODES = (
+    # Left to itself SQLite walks all episodes of the scope.
+    "SELECT r.id, w.value FROM json_each(?) w CROSS JOIN rows r INDEXED BY rows_episode ON r.kind = 'episode'"
+    " AND r.scope_id = ? AND r.cell_id = w.value"
+)
+_WHOLES = (
+    "SELECT r.id, w.value FROM json_each(?) w CROSS JOIN rows r INDEXED BY rows_entry"
+    " ON r.scope_id = ? AND r.entry_id = w.value"
+)
+_NEAR = (
+    "SELECT r.id FROM json_each(?) w CROSS JOIN rows r INDEXED BY rows_session ON r.scope_id = ?"
+    " AND r.session_id = json_extract(w.value, '$[0]') AND r.ordinal = json_extract(w.value, '$[1]') WHERE r.kind = 'message'"
+)
 
 
 def _around(
-    db: sqlite3.Connection, number: int, rows: Mapping[int, Sequence[Any]], first: AbstractSet[int]
+    db: sqlite3.Connection, number: int, kept: HeldRows, rows: Mapping[int, int], first: AbstractSet[int]
 ) -> set[int]:
     """Ids of what ranking looks at beside the rows that were found: their episodes and wholes, and the messages next to `first`."""
-    found: set[int] = set()
-    said = {
-        (row[3], row[4] + step)
-        for row in (rows[rowid] for rowid in first if rowid in rows)
-        if row[1] == "message" and row[3]
-        for step in (-1, 1)
-    }
-    said -= {(row[3], row[4]) for row in rows.values() if row[1] == "message"}
-    for part in parts(list(said)):
-        query = (
-            f"WITH near(session, place) AS (VALUES {','.join(['(?,?)'] * len(part))}) SELECT r.id FROM near JOIN rows r"
-            " ON r.scope_id = ? AND r.session_id = near.session AND r.ordinal = near.place WHERE r.kind = 'message'"
-        )
-        found.update(
-            row[0] for row in db.execute(query, (*(value for pair in part for value in pair), number))
-        )
-    for part in parts(list({row[7] for row in rows.values() if row[7] is not None})):
-        # Left to itself SQLite walks all episodes of the scope.
-        query = (
-            "SELECT id FROM rows INDEXED BY rows_episode WHERE kind = 'episode' AND scope_id = ?"
-            f" AND cell_id IN ({','.join('?' * len(part))})"
-        )
-        found.update(row[0] for row in db.execute(query, (number, *part)))
-    parents = {row[9] for row in rows.values() if row[9] and (row[8] == "episode" or row[1] == PASSAGE)}
-    for part in parts(list(parents)):
-        query = f"SELECT id FROM rows WHERE scope_id = ? AND entry_id IN ({','.join('?' * len(part))})"
-        found.update(row[0] for row in db.execute(query, (number, *part)))
-    return found
-
-
-def _corpus(about: About, rows: Sequence[Sequence[Any]], standing: Mapping[int, float]) -> Corpus:
     import numpy as np
 
-    count = len(rows)
-    (ids, kinds, times, sessions, ordinals, sent, names, cells, origins, parents, flags, lengths, _, paths,
-     _, _, data) = zip(*rows, strict=True) if rows else [()] * 17  # fmt: skip
+    columns = kept.columns
+    if not rows:
+        return set()
+    at = np.fromiter(rows.values(), np.int64, len(rows))
+    message, passage = KIND_CODES["message"], KIND_CODES[PASSAGE]
+
+    def said(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        spoken = places[(columns["kind"][places] == message) & (columns["session"][places] >= 0)]
+        return columns["session"][spoken].astype(np.int64) << 32, columns["ordinal"][spoken]
+
+    session, ordinal = said(np.array([rows[rowid] for rowid in first if rowid in rows], np.int64))
+    here = np.add(*said(at))
+    wanted = np.setdiff1d(np.concatenate([session + ordinal - 1, session + ordinal + 1]), here)
+    names = columns.sessions.names
+    near = [(names[one >> 32], one & 0xFFFFFFFF) for one in wanted[(wanted & 0xFFFFFFFF) < 2**31].tolist()]
+    found = {row[0] for row in db.execute(_NEAR, (json.dumps(near), number))} if near else set()
+
+    cells = np.unique(columns["cell"][at])
+    named = [columns.cells.names[cell] for cell in cells[cells >= 0].tolist()]
+    found |= found_by(db, kept.episodes, named, _EPISODES, number)
+
+    parts = at[columns["from_episode"][at] | (columns["kind"][at] == passage)]
+    parents = {parent for place in parts.tolist() if (parent := columns.entries[place][2])}
+    return found | found_by(db, kept.wholes, parents, _WHOLES, number)
+
+
+def _corpus(about: About, columns: Columns, at: np.ndarray, standing: np.ndarray) -> Corpus:
+    """The rows at `at` in `columns`, by rowid, as ranking reads them."""
+    import numpy as np
+
+    numbers = {name: columns[name][at] for name in _SHARED}
     speakers = {(sender.id, sender.name or ""): place for place, sender in enumerate(about.senders)}
-    episodes = {row[12]: row[7] for row in rows if row[1] == "episode"}
-    wholes = {(row[12], row[13]): row[0] for row in rows if row[1] != PASSAGE} if PASSAGE in kinds else {}
-    of_cell = [
-        cell or (episodes.get(parent) if origin == "episode" else None)
-        for cell, origin, parent in zip(cells, origins, parents, strict=True)
-    ]
-    session, session_names = _coded(sessions)
-    cell, cell_names = _coded(of_cell)
-    has = np.fromiter((one is not None for one in data), np.bool_, count)
-    vectors = None
-    if has.any():
-        found = np.frombuffer(b"".join(one for one in data if one is not None), np.float16)
-        vectors = np.zeros((count, len(found) // int(has.sum())), np.float32)
-        vectors[has] = found.reshape(int(has.sum()), -1)
+    known = np.array([*(speakers.get(one, -1) for one in columns.senders.names), -1], np.int32)
+    kind, rowid, cell = numbers["kind"], numbers["rowid"], numbers["cell"]
+    places = at.tolist()
+    episodes = {
+        columns.entries[places[n]][0]: cell[n] for n in np.flatnonzero(kind == KIND_CODES["episode"]).tolist()
+    }
+    for n in np.flatnonzero((cell < 0) & columns["from_episode"][at]).tolist():
+        cell[n] = episodes.get(columns.entries[places[n]][2], -1)
+    whole, passages = rowid.copy(), np.flatnonzero(kind == KIND_CODES[PASSAGE]).tolist()
+    if passages:
+        entries = [columns.entries[place] for place in places]
+        cut = set(passages)
+        wholes = {entries[n][:2]: rowid[n] for n in range(len(places)) if n not in cut}
+        for n in passages:
+            whole[n] = wholes.get((entries[n][2], entries[n][1]), rowid[n])
     return Corpus(
         scope=about.scope,
         version=-1,
-        rowid=np.array(ids, np.int64),
-        kind=np.array([KIND_CODES[kind] for kind in kinds], np.int8),
-        timestamp_ms=np.array(times, np.int64),
-        session=session,
-        ordinal=np.array(ordinals, np.int32),
-        sender=np.array(
-            [
-                speakers.get((one.strip("\n"), name or ""), -1) if kind in SAID and one else -1
-                for kind, one, name in zip(kinds, sent, names, strict=True)
-            ],
-            np.int32,
-        ),
-        cell=cell,
-        flags=np.array(flags, np.uint8),
-        length=np.array(lengths, np.int32),
-        whole=np.array(
-            [
-                wholes.get((parent, path), rowid) if kind == PASSAGE else rowid
-                for rowid, kind, parent, path in zip(ids, kinds, parents, paths, strict=True)
-            ],
-            np.int64,
-        ),
-        has_vector=has,
-        vectors=vectors,
-        sessions=session_names,
+        **(numbers | {"sender": known[numbers["sender"]]}),
+        whole=whole,
+        vectors=columns.vectors_of(at),
+        sessions=columns.sessions.names,
         senders=about.senders,
-        cells=cell_names,
+        cells=columns.cells.names,
         model=about.model,
-        standing=np.array([standing.get(rowid, 1.0) for rowid in ids], np.float32),
+        standing=standing,
     )
-
-
-def _coded(names: Iterable[str | None]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers in place of names (-1 where there is none), and the names in their order."""
-    import numpy as np
-
-    known: dict[str, int] = {}
-    codes = [known.setdefault(name, len(known)) if name else -1 for name in names]
-    return np.array(codes, np.int32), tuple(known)
