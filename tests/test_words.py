@@ -49,6 +49,8 @@ def shared(asked: str, written: str) -> set[str]:
         ("ＦＵＬＬ", "full width"),
         ("HTTPServer", "http server"),
         ("नमस्ते", "नमस्ते दुनिया"),
+        ("2024-04-12", "会议的时间是2024-04-12。"),
+        ("那个src/app/main.py的错误", "fixed src/app/main.py"),
     ],
 )
 def test_what_was_written_is_found_by_what_is_asked(asked, written):
@@ -68,6 +70,19 @@ def test_an_elided_word_is_no_part_of_the_next():
     assert tokens("l'ami d’Alice") == ["ami", "alic"]
     assert tokens("don't, I'd, O'Neil's") == ["dont", "id", "oneil"]
     assert tokens("rock'n'roll-band")[0] == "rocknroll_band"
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("那个时间是2024-04-12的活动", "2024_04_12"),
+        ("バージョン4.2.17が必要", "4_2_17"),
+        ("看src/app/main.py吗", "src_app_main_py"),
+    ],
+)
+def test_a_number_or_path_ends_where_another_script_begins(text, whole):
+    """Among words without blanks a date, version or path is one token, without the words around it."""
+    assert whole in tokens(text)
 
 
 def test_c_plus_plus_differs_from_c():

@@ -38,6 +38,8 @@ _RUNS = re.compile(
 )
 _UNSPACED_ONLY = re.compile(rf"[{_UNSPACED}]")
 _HANGUL_ONLY = re.compile(rf"[{_HANGUL}]")
+# Where words stand without blanks, a number or path among them begins and ends with its letters.
+_BETWEEN_SCRIPTS = re.compile(rf"(?<=[A-Za-z0-9])(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])(?=[A-Za-z0-9])")
 _SEPARATORS = re.compile(r"[^\w" + _MARKS + r"]+|_+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 _APOSTROPHES = re.compile(r"['’]")
@@ -185,6 +187,8 @@ def _pieces(chunk: str) -> tuple[str, ...]:
                 return (chunk.casefold()[:MAX_TOKEN],)
     out: list[str] = []
     parts = [part for part in _SEPARATORS.split(chunk) if part]
+    if len(parts) > 1 and len(scripts := _BETWEEN_SCRIPTS.split(chunk)) > 1:
+        return tuple(dict.fromkeys(piece for script in scripts for piece in _pieces(script)))
     if len(parts) > 1:
         out.append("_".join(parts).casefold()[:MAX_TOKEN])
     for part in parts[:_MAX_PARTS]:
