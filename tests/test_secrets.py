@@ -593,6 +593,95 @@ def test_a_megabyte_that_means_harm_takes_linear_work(unit: str) -> None:
     assert not _grows_too_fast(unit, 262_144)
 
 
+_ASIDE = "I went to the market with Caroline yesterday, and we had apples. " * 80
+
+
+def test_in_a_long_text_the_same_is_found() -> None:
+    """Secrets: what is found in a short text is found at the same place of a long one, hidden, broken over lines or not."""
+    rng = random.Random(11)
+    texts = [text for _, text in _planted()[::5]] + _prose()[::3]
+    for shape in SHAPES:
+        made = [_made(shape.example, rng) for _ in range(3)]
+        texts += [
+            f"we use {made[0]} there",
+            f"{made[1][:-9]}\n{made[1][-9:]}",
+            made[2].replace("_", "\\u005f"),
+        ]
+    for text in texts:
+        short = f"apples \n{text}\n\n apples "
+        found = [(one.kind, one.start + len(_ASIDE), one.end + len(_ASIDE)) for one in redact(short).findings]
+        assert found == [(o.kind, o.start, o.end) for o in redact(_ASIDE + short + _ASIDE).findings], text
+
+
+_RULES = [(rule, Shape(rule)) for rule in secrets._DATA["credential"]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "shape"),
+    [pair for pair in _RULES if "lead" in pair[0]],
+    ids=lambda one: getattr(one, "kind", ""),
+)
+def test_a_rule_is_tried_wherever_it_may_match(rule: dict[str, Any], shape: Shape) -> None:
+    """Secrets: a pattern that is tried near its anchors only finds what it finds when tried everywhere."""
+    everywhere = Shape({name: value for name, value in rule.items() if name != "lead"})
+    found = 0
+    for text in _drawn_from(shape, 60):
+        among = f"{_ASIDE}{text} {text[1:]}{text}{_ASIDE}"
+        whole = list(everywhere.find(among, among.lower()))
+        assert list(shape.find(among, among.lower())) == whole, text
+        found += bool(everywhere.pattern.search(among))
+    assert found >= 6
+
+
+@pytest.mark.parametrize("shape", [one for one in SHAPES if one.is_solid], ids=lambda one: one.kind)
+def test_what_is_looked_for_among_long_words_is_one(shape: Shape) -> None:
+    """Secrets: a form that is skipped where no long word has it holds no blank, is long, and holds its anchor if it must."""
+    assert all(text.split() == [text] for text in _drawn_from(shape, 20))
+    assert _parser.parse(shape.pattern.pattern).getwidth()[0] >= secrets._LONG_WORD
+    made = shape.pattern.search(_made(shape.example, random.Random(12)))
+    assert made is not None
+    seen = made[0].lower() if shape.folded else made[0]
+    assert not shape.holds_anchor or any(anchor in seen for anchor in shape.anchors)
+
+
+def _drawn_from(shape: Shape, count: int) -> list[str]:
+    """Texts as the pattern of a rule describes them, each way and each character of it at random."""
+    rng, parsed = random.Random(shape.example), _parser.parse(shape.pattern.pattern)
+    return [_drawn(parsed, rng) for _ in range(count)]
+
+
+def _drawn(parsed: Any, rng: random.Random, *, folded: bool = False) -> str:
+    out = ""
+    for code, argument in parsed:
+        kind = str(code)
+        if kind == "LITERAL":
+            letter = chr(argument)
+            out += rng.choice((letter, letter.upper())) if folded else letter
+        elif kind in {"IN", "NOT_LITERAL", "ANY"}:
+            out += chr(rng.choice(sorted(_alphabet([(code, argument)]))))
+        elif kind in {"MAX_REPEAT", "MIN_REPEAT"}:
+            least, most, inner = argument
+            out += "".join(
+                _drawn(inner, rng, folded=folded) for _ in range(rng.randint(least, min(most, least + 3)))
+            )
+        elif kind == "SUBPATTERN":
+            out += _drawn(argument[-1], rng, folded=folded or bool(argument[1] & re.IGNORECASE))
+        elif kind == "BRANCH":
+            out += _drawn(rng.choice(argument[1]), rng, folded=folded)
+    return out
+
+
+def test_a_name_that_may_be_assigned_to_has_an_anchor_near_its_beginning() -> None:
+    """Secrets: only around these anchors a name is looked for, so each name must have one, and not be longer."""
+    for family in ("password", "token"):
+        for word in secrets._WORDS[family]:
+            name = re.sub(r"\[.*?\]\?", "_", word).removesuffix("?").replace("credentials", "credential")
+            places = [name.find(anchor) for anchor in secrets._ASSIGN_ANCHORS if anchor in name]
+            assert places, word
+            assert min(places) <= secrets._NAME_LEAD, word
+            assert len(name) < secrets._NAME_CHARS, word
+
+
 _PATTERNS = {
     **{f"{shape.kind} {n}": shape.pattern for n, shape in enumerate(SHAPES)},
     **{name: value for name, value in vars(secrets).items() if isinstance(value, re.Pattern)},
@@ -656,7 +745,8 @@ def _source(parsed: Any) -> str:
             elif str(kind) == "RANGE":
                 parts.append(f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}")
             else:
-                parts.append({"SPACE": r"\s", "DIGIT": r"\d", "WORD": r"\w"}[str(value).rpartition("_")[2]])
+                name = {"SPACE": "s", "DIGIT": "d", "WORD": "w"}[str(value).rpartition("_")[2]]
+                parts.append(f"\\{name.upper() if '_NOT_' in str(value) else name}")
         return f"[{'^' if negated else ''}{''.join(parts)}]"
     return re.escape(chr(argument)) if str(code) == "LITERAL" else "(?s:.)"
 

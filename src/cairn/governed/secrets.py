@@ -2,7 +2,7 @@
 
 What a credential looks like stands in `credentials.toml`; here is how a text is looked at. `redact` is pure and
 quick: a rule's pattern is tried only where one of its anchors (a plain substring) occurs, so ordinary talk costs a
-few microseconds. Two families of rules: shapes that are a credential wherever they occur, and assignments
+few microseconds. In a long text, what can hold no blank is first looked for among the long words, which are few. Two families of rules: shapes that are a credential wherever they occur, and assignments
 (`password: ...`, `the token is ...`) whose value must look like a secret rather than like prose, a placeholder or a
 reference to one.
 
@@ -53,6 +53,10 @@ class Redaction:
 
 _WORD_BEGINS, _WORD_ENDS = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
 _WITHIN = 80
+_LONG_TEXT = 2048  # characters; in a shorter one the long words are not worth collecting
+_LONG_WORD = 11  # no credential without a blank is shorter
+_BLANK = re.compile(r"\\[sSDWbntrfv]|\s|\[\^")
+_NO_DOT = re.compile(r"\[[^\]]{0,200}\]|\\.")
 
 
 class _Later:
@@ -81,6 +85,10 @@ class Shape:
         self._near: tuple[str, ...] = tuple(rule.get("near", ()))
         self._within: int = rule.get("within", _WITHIN)
         self._after: int = 0 if rule.get("before", False) else self._within
+        self._lead: int | None = rule.get("lead")
+        written = "|".join(self._written) if isinstance(self._written, list) else self._written
+        self.is_solid = not _BLANK.search(written) and not re.search(r"[.^]", _NO_DOT.sub("", written))
+        self.holds_anchor = self.is_solid and not self._near and not rule.get("apart", False)
 
     @property
     def may_be_broken(self) -> bool:
@@ -101,7 +109,7 @@ class Shape:
     def find(self, text: str, lowered: str) -> Iterator[Credential]:
         """Every place where the form stands in `text`."""
         is_named = "v" in self.pattern.groupindex
-        for match in self.pattern.finditer(text):
+        for match in self._matches(text, lowered):
             start, end = match.span("v") if is_named else match.span()
             value = text[start:end]
             if self._is_dense and not is_dense(value):
@@ -111,12 +119,44 @@ class Shape:
             if self._check(value) and (not self._near or self._is_near(lowered, start, end)):
                 yield Credential(self.kind, start, end)
 
+    def is_named(self, text: str, lowered: str) -> bool:
+        """Whether one of its anchors occurs."""
+        return any(anchor in (lowered if self.folded else text) for anchor in self.anchors)
+
+    def _matches(self, text: str, lowered: str) -> Iterator[re.Match[str]]:
+        """What the pattern matches in `text`, tried only near the anchors where they tell where a match begins."""
+        if self._lead is None or len(text) != len(lowered):
+            return self.pattern.finditer(text)
+        seen = lowered if self.folded else text
+        places = sorted({at for anchor in self.anchors if anchor in seen for at in _places(seen, anchor)})
+        if len(places) * (self._lead + 4) * 8 > len(text):
+            return self.pattern.finditer(text)
+        return self._matches_at(text, places, self._lead)
+
+    def _matches_at(self, text: str, places: Sequence[int], lead: int) -> Iterator[re.Match[str]]:
+        start = 0
+        for place in places:
+            start = max(start, place - lead)
+            while start <= place:
+                if match := self.pattern.match(text, start):
+                    yield match
+                    start = match.end()  # a match holds its anchor, so it is not empty
+                else:
+                    start += 1
+
     def _is_near(self, lowered: str, start: int, end: int) -> bool:
         inside = (
             lowered[start:end] if self._check is _is_seed else "\n"
         )  # the words may stand among the words
         around = f"{lowered[max(0, start - self._within) : start]}{inside}{lowered[end : end + self._after]}"
         return any(word in around for word in self._near)
+
+
+def _places(text: str, words: str) -> Iterator[int]:
+    at = text.find(words)
+    while at >= 0:
+        yield at
+        at = text.find(words, at + 1)
 
 
 def _is_basic(value: str) -> bool:
@@ -241,22 +281,29 @@ SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
 _ORDER = {shape: n for n, shape in enumerate(SHAPES)}
 
 
-def _anchors() -> list[tuple[str | None, list[tuple[str, bool, list[Shape]]]]]:
+_Anchors = list[tuple[str | None, list[tuple[str, bool, list[Shape]]]]]
+
+
+def _anchors(shapes: Iterable[Shape]) -> _Anchors:
     """Every anchor once with its shapes, behind a character that all anchors of its group have: most texts have
     no `_`, and so are not searched for what has one. None guards what is not ASCII.
     """
     by_anchor: dict[tuple[str, bool], list[Shape]] = {}
-    for shape in SHAPES:
+    for shape in shapes:
         for anchor in shape.anchors:
             by_anchor.setdefault((anchor, shape.folded), []).append(shape)
     groups: dict[str | None, list[tuple[str, bool, list[Shape]]]] = {}
-    for (anchor, folded), shapes in by_anchor.items():
+    for (anchor, folded), those in by_anchor.items():
         guard = next((ch for ch in "_-=:'\"~$" if ch in anchor), "") if anchor.isascii() else None
-        groups.setdefault(guard, []).append((anchor, folded, shapes))
+        groups.setdefault(guard, []).append((anchor, folded, those))
     return list(groups.items())
 
 
-_ANCHORS = _anchors()
+# Those of shapes that are one long word with their anchor in it, of such words with their anchor elsewhere, all others.
+_APART = frozenset(shape for shape in SHAPES if shape.is_solid and not shape.holds_anchor)
+_ANCHORS_IN_WORDS = _anchors(shape for shape in SHAPES if shape.holds_anchor)
+_ANCHORS_APART = _anchors(_APART)
+_ANCHORS = _anchors(shape for shape in SHAPES if not shape.is_solid)
 
 # What may stand before the `=` or `:` of an assignment. The name may go on (`password_prod`, `tokenValue`), but
 # not into another word (`passwordless`, `tokenizer`), nor into what is merely about a secret (`token_count`).
@@ -265,6 +312,7 @@ _PASSWORD_WORDS = "|".join(word.replace(" ", r"[_ ]") for word in _WORDS["passwo
 _TOKEN_WORDS = "|".join(_WORDS["token"])
 _ASSIGN_ANCHORS: Sequence[str] = tuple(_WORDS["anchors"])
 _NAME = _Later(f"{_PASSWORD_WORDS}|{_TOKEN_WORDS}")
+_NAME_LEAD, _NAME_CHARS = 16, 24  # characters before the anchor of a name, and of the longest name
 _ASSIGNMENT = _Later(
     rf"(?:(?P<pw>(?i:{_PASSWORD_WORDS}))|(?P<tok>(?i:{_TOKEN_WORDS})))"
     r"(?P<more>[_\-.][A-Za-z0-9_\-.]{0,40}|(?-i:[A-Z0-9])[A-Za-z0-9_]{0,40})?"
@@ -304,15 +352,15 @@ def redact(text: str) -> Redaction:
     >>> redact("nothing to hide").findings
     ()
     """
-    lowered = text.lower()
-    shapes = _present(text, lowered)
+    lowered, words = text.lower(), _long_words(text)
+    shapes = _present(text, lowered, words)
     spans = _look(text, lowered, shapes)
-    if "=" in text or ":" in text:  # one ends in it, or stands after a name
+    if ("=" in text or ":" in text) and _BASE64.search(words):  # one ends in it, or stands after a name
         spans += _look_inside(text)
     if "\\" in text or "%" in text or ("&" in text and ";" in text) or not text.isascii():
-        spans += _look_behind(text, _HIDING.now)
-    if shapes and (broken := [one for one in shapes if one.may_be_broken]):
-        spans += _look_behind(text, _BROKEN.now, broken)
+        spans += _look_behind(text, (_HIDING_ASCII if text.isascii() else _HIDING).now)
+    if words is not text or any(shape.may_be_broken for shape in shapes):
+        spans += _look_behind(text, _BROKEN.now, is_broken=True)
     if not spans:
         return Redaction(text)
     findings = _apart(spans)
@@ -323,16 +371,33 @@ def redact(text: str) -> Redaction:
     return Redaction("".join((*parts, text[last:])), findings)
 
 
-def _present(text: str, lowered: str) -> list[Shape]:
-    """The shapes of which an anchor occurs, in their order."""
+def _long_words(text: str) -> str:
+    """The words of a long text in which a credential without a blank may stand; a short text as it is."""
+    if len(text) < _LONG_TEXT:
+        return text
+    return " ".join([word for word in text.split() if word[_LONG_WORD - 1 :]])
+
+
+def _present(text: str, lowered: str, words: str) -> list[Shape]:
+    """The shapes of which an anchor occurs, in their order; of a long text only those that may stand in its long words."""
+    is_long = words is not text
     found: set[Shape] = set()
-    is_ascii = text.isascii()
-    for guard, anchors in _ANCHORS:
-        if is_ascii if guard is None else guard not in text:
-            continue
-        for anchor, folded, shapes in anchors:
-            if anchor in (lowered if folded else text):
-                found.update(shapes)
+    in_words = (_ANCHORS_IN_WORDS, words, words.lower() if is_long else lowered)
+    for groups, seen, small in (
+        in_words,
+        (_ANCHORS_APART if not is_long else (), text, lowered),
+        (_ANCHORS, text, lowered),
+    ):
+        is_ascii = seen.isascii()
+        for guard, anchors in groups:
+            if is_ascii if guard is None else guard not in seen:
+                continue
+            for anchor, folded, shapes in anchors:
+                if anchor in (small if folded else seen):
+                    found.update(shapes)
+    if is_long:
+        found = {one for one in (*found, *_APART) if not one.is_solid or one.pattern.search(words)}
+        found -= {one for one in found & _APART if not one.is_named(text, lowered)}
     return sorted(found, key=_ORDER.__getitem__) if found else []
 
 
@@ -367,16 +432,22 @@ def _private_keys(text: str) -> Iterator[Credential]:
 
 # What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
 # quotes in HTML, blanks that are none, letters of another script among Latin ones, invisible characters.
+_HIDING_ASCII = _Later(
+    r"&(?P<h>quot|apos|#34|#39|#x22|#x27);|\\\\{0,14}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})"
+)
 _HIDING = _Later(
-    r"(?P<h>&(?:quot|apos|#34|#39|#x22|#x27);)|(?P<s>[\u00a0\u2000-\u200a\u202f\u3000])"
-    r"|(?<=[A-Za-z])(?P<l>[аеорсухі])|(?P<f>[аеорсухі])(?=[A-Za-z])|"
-    r"\\{1,15}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})|(?P<w>[\uff01-\uff5e])"
+    _HIDING_ASCII.written + r"|(?P<s>[\u00a0\u2000-\u200a\u202f\u3000])"
+    r"|(?<=[A-Za-z])(?P<l>[аеорсухі])|(?P<f>[аеорсухі])(?=[A-Za-z])|(?P<w>[\uff01-\uff5e])"
     r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
 )
-# What breaks one in two: a line's end, or a string literal that goes on in the next.
+# What breaks one in two: a line's end, or a string literal that goes on in the next. Each way begins with a character of
+# its own, and what stands before that is looked at after it: the places where none of them stands cost next to nothing.
+_GOES_ON = "[A-Za-z0-9_+/=-]"
+_BREAKS = {"\\\\": r"\r?\n[ \t>]{0,8}", r"\r": r"\n[ \t>]{0,8}", r"\n": r"[ \t>]{0,8}"} | {
+    quote: rf"[ \t]{{0,4}}[+.&]?[ \t]{{0,4}}(?:\r?\n)?[ \t]{{0,16}}{quote}" for quote in "\"'"
+}
 _BROKEN = _Later(
-    r"(?<=[A-Za-z0-9_+/=-])(?:\\?\r?\n[ \t>]{0,8}"
-    r"|(?P<q>[\"'])[ \t]{0,4}[+.&]?[ \t]{0,4}(?:\r?\n)?[ \t]{0,16}(?P=q))(?=[A-Za-z0-9_+/=-])"
+    f"(?:{'|'.join(f'{one}(?<={_GOES_ON}{one}){rest}' for one, rest in _BREAKS.items())})(?={_GOES_ON})"
 )
 _BASE64 = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4}){6,1000}(?:[A-Za-z0-9+/]{2,3}={0,2})?(?![A-Za-z0-9+/])"
@@ -395,14 +466,12 @@ def _look_inside(text: str) -> list[Credential]:
             continue
         if inner.replace("\n", "").isprintable():
             lowered = inner.lower()
-            if held := _look(inner, lowered, _present(inner, lowered)):
+            if held := _look(inner, lowered, _present(inner, lowered, inner)):
                 found.append(Credential(held[0].kind, run.start(), run.end()))
     return found
 
 
-def _look_behind(
-    text: str, hiding: re.Pattern[str], shapes: Sequence[Shape] | None = None
-) -> list[Credential]:
+def _look_behind(text: str, hiding: re.Pattern[str], *, is_broken: bool = False) -> list[Credential]:
     """The findings in `text` as it reads without what hides them, at their places in the text as it stands."""
     parts: list[str] = []
     starts: list[int] = []  # where in the shown text a piece begins, and where in the given one
@@ -427,10 +496,11 @@ def _look_behind(
         return origins[piece] + at - starts[piece]
 
     whole = "".join(parts)
-    lowered = whole.lower()
-    found = _look(
-        whole, lowered, _present(whole, lowered) if shapes is None else shapes, assigned=shapes is None
-    )
+    lowered, words = whole.lower(), _long_words(whole)
+    shapes = _present(whole, lowered, words)
+    if is_broken:
+        shapes = [shape for shape in shapes if shape.may_be_broken]
+    found = _look(whole, lowered, shapes, assigned=not is_broken)
     return [Credential(one.kind, place(one.start), place(one.end - 1) + 1) for one in found]
 
 
@@ -443,14 +513,16 @@ def _shown(match: re.Match[str]) -> str:
         return letter if letter.isprintable() else " "
     if match["h"]:
         return '"'
+    if letter := match["c"]:
+        return _CONTROL.get(letter, letter)
+    if "s" not in groups:
+        return ""
     if match["s"]:
         return " "
     if letter := match["l"] or match["f"]:
         return _LOOKS[letter]
     if wide := match["w"]:
         return chr(ord(wide) - 0xFEE0)
-    if letter := match["c"]:
-        return _CONTROL.get(letter, letter)
     return ""
 
 
@@ -459,10 +531,11 @@ def _assignments(text: str, lowered: str) -> list[Credential]:
         lowered = "".join(low if len(low := ch.lower()) == 1 else ch for ch in text)
     out = []
     at = 0
-    while name := _NAME.now.search(lowered, at):
-        match = _ASSIGNMENT.now.match(text, name.start())
+    for name in _names(lowered):
+        if name < at:
+            continue
+        match = _ASSIGNMENT.now.match(text, name)
         if match is None:
-            at = name.start() + 1
             continue
         is_password = match["pw"] is not None
         start, end = _value(match)
@@ -475,6 +548,18 @@ def _assignments(text: str, lowered: str) -> list[Credential]:
         out.append(Credential("password" if is_password else "secret", start, end))
         at = end
     return out
+
+
+def _names(lowered: str) -> Iterator[int]:
+    """Where a name begins that may be assigned to, in order: each has an anchor among its first characters."""
+    start = 0
+    for place in sorted(
+        {at for anchor in _ASSIGN_ANCHORS if anchor in lowered for at in _places(lowered, anchor)}
+    ):
+        start = max(start, place - _NAME_LEAD)
+        while name := _NAME.now.search(lowered, start, place + _NAME_CHARS):
+            yield name.start()
+            start = name.start() + 1
 
 
 def _value(match: re.Match[str]) -> tuple[int, int]:
