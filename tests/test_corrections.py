@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,15 @@ import pytest
 
 import cairn
 from cairn import BlockingMemory
+from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.errors import StorageFailed
 from cairn.notes.notebook import Notebook
+from cairn.parts import with_talk
 from cairn.seams import Locator
+from cairn.strategies import EditEvent
+from cairn.talk.sessions import session_locator
+from cairn.types import Scope, Space
 from tests.waiting import until
 
 NOW = 1_780_000_000_000
@@ -423,3 +429,17 @@ def test_notes_that_come_without_their_talk_are_no_work_for_the_strategies(tmp_p
     with opened(here) as memory:
         until(lambda: says(memory, "Romeville") and quiet(memory))
         assert "follow_corrections" not in memory.parts.engine.jobs.counts()
+
+
+@pytest.mark.parametrize("gone", [3, 100])
+def test_edits_of_episodes_without_their_talk_are_no_work(tmp_path: Path, gone: int) -> None:
+    """Corrections: few or many at once, only episodes whose session has a log here are followed; a long id's counts."""
+    storage, scope = DeviceLocalBackend(tmp_path), Scope(Space(), "user", "alice")
+    here = ["kept", "L" * 200]
+    for session in here:
+        storage.write(session_locator(scope.space, session), "{}\n")
+    sessions = [*(f"gone{n}" for n in range(gone)), *here]
+    events = [EditEvent(scope, f"e{n}", DAY, f"mc_{n}", session) for n, session in enumerate(sessions)]
+    assert [one.session_id for one in with_talk(storage, events)] == here
+    elsewhere = [replace(one, scope=Scope(Space("other"), "user", "alice")) for one in events]
+    assert with_talk(storage, elsewhere) == []

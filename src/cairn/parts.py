@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from cairn.timetravel.runs import Runs
 
 log = logging.getLogger("cairn")
+_MANY_EDITS = 64  # from so many on a folder is listed rather than asked for each
 
 T = TypeVar("T")
 
@@ -558,17 +559,8 @@ class Parts:
         events = edits_of(rows)
         if not self.storage.is_shared:
             # Notes that were brought along without their talk have nothing to be compared with: thousands at once, at times.
-            events = [one for one in events if self._has_log(one)]
+            events = with_talk(self.storage, events)
         self.engine.handle_many(events)
-
-    def _has_log(self, event: EditEvent) -> bool:
-        """Whether what an episode was made of may be here."""
-        from cairn.talk.sessions import session_locator
-
-        try:
-            return self.storage.exists(session_locator(event.scope.space, event.session_id))
-        except CairnError:
-            return True
 
     def _look_again(self) -> None:
         self.engine.look_again()
@@ -672,10 +664,37 @@ def edits_of(rows: Sequence[Row]) -> list[EditEvent]:
     """The events of episodes that were edited; one that was made of no cell has nothing to follow it."""
     from cairn.strategies import EditEvent
 
+    places = {path: place_of(Locator(path)) for path in {row.path for row in rows if row.cell_id}}
     return [
         EditEvent(row.scope, row.entry_id, place.day, row.cell_id, row.session_id)
         for row in rows
-        if row.cell_id and row.session_id and (place := place_of(Locator(row.path))) is not None
+        if row.cell_id and row.session_id and (place := places[row.path]) is not None
+    ]
+
+
+def with_talk(storage: StorageBackend, events: Sequence[EditEvent]) -> list[EditEvent]:
+    """Those of episodes whose talk may be here: each log is asked for, or where they are many, their folders are listed."""
+    from cairn.talk.sessions import session_locator, sessions_of
+
+    def is_there(at: Locator) -> bool:
+        try:
+            return storage.exists(at)
+        except CairnError:
+            return True
+
+    if len(events) < _MANY_EDITS:
+        return [one for one in events if is_there(session_locator(one.scope.space, one.session_id))]
+    spaces = {one.scope.space for one in events}
+    try:
+        logs = {space: {at.key for at in storage.list(sessions_of(space))} for space in spaces}
+    except CairnError:
+        return list(events)
+    # The log of a long id is in a folder of its own.
+    return [
+        one
+        for one in events
+        if (here := logs[one.scope.space])
+        and "/".join(session_locator(one.scope.space, one.session_id).parts[:4]) in here
     ]
 
 
