@@ -13,6 +13,7 @@ from cairn.index import postings
 from cairn.index.corpus import Row
 from cairn.index.postings import Postings
 from cairn.index.rows import NewRow
+from cairn.notes.notebook import Draft
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.timetravel import changes
 from tests.test_postings import found
@@ -64,8 +65,14 @@ def test_a_history_does_not_read_all_its_texts_for_each_change(tmp_path, monkeyp
         return read(at, start)
 
     monkeypatch.setattr(world.journals, "read", counted)
-    for number in range(5):
+    monkeypatch.setattr(changes, "_HEADS_HELD", 3)
+    for number in range(
+        8
+    ):  # notes of other days come and rest: the head of the one in use is held all the same
         world.edit(entry, f"text {number}")
+        draft = Draft({"session_id": "s"}, {"Content": "rest"})
+        [other] = world.notebook.append("episode", ALICE, f"2026-07-{number + 1:02d}", [draft])
+        world.travelled.observe(other.locator, "add")
     assert whole == []
     assert [one.after for one in world.travelled.log(entry)]
 

@@ -175,12 +175,16 @@ class TimeTravel:
             self._record(str(at), taken_apart(after), cause)
 
     def _head_text(self, digest: str | None) -> str | None:
-        """The text of a head; the last ones are held, since finding one reads all texts there are."""
-        if digest and digest not in self._heads and (text := self.texts([digest]).get(digest)) is not None:
+        """The text of a head; those used last are held, since finding one reads all texts there are."""
+        if not digest:
+            return None
+        text = self._heads.get(digest) or self.texts([digest]).get(digest)
+        if text is not None:
             self._hold_head(digest, text)
-        return self._heads.get(digest) if digest else None
+        return text
 
     def _hold_head(self, digest: str, text: str) -> None:
+        self._heads.pop(digest, None)
         self._heads[digest] = text
         if len(self._heads) > _HEADS_HELD:
             del self._heads[next(iter(self._heads))]
