@@ -142,7 +142,8 @@ def test_a_rebuilt_index_knows_the_documents_again(tmp_path, notes):
 
 def test_files_are_taken_in_with_their_address_and_hash(tmp_path, notes, capsys):
     """`knowledge add` keeps Markdown with the original's address and hash; the same again changes nothing, a newer
-    version replaces it, two of one name stay two, and a document can be renamed and removed. The original stays.
+    version replaces it (its title, too, unless a person gave one), two of one name stay two, and a document can be renamed
+    and removed. The original stays.
     """
     root = tmp_path / "root"
     (notes / "deep" / "harbour.md").write_text("# Harbour\n\nAnother quay with cranes.\n")
@@ -167,7 +168,13 @@ def test_files_are_taken_in_with_their_address_and_hash(tmp_path, notes, capsys)
     assert told(capsys, root, "show", hits[0]["topic_id"])["sections"] == {
         "Content": "High water comes at dusk."
     }
+    (notes / "harbour.md").write_text(HARBOUR.replace("# Harbour", "# Haven"))
+    assert (
+        told(capsys, root, "knowledge", "add", str(notes / "harbour.md"))["documents"][0]["title"] == "Haven"
+    )
     told(capsys, root, "knowledge", "edit", newer["doc_id"], "--title", "Quay", "--category-id", "sea")
+    (notes / "harbour.md").write_text(HARBOUR.replace("# Harbour", "# Port"))
+    told(capsys, root, "knowledge", "add", str(notes / "harbour.md"))
     assert told(capsys, root, "knowledge", "list", "--category", "sea")["documents"][0]["title"] == "Quay"
     assert not (root / shown["md_path"]).exists()
     told(capsys, root, "knowledge", "remove", newer["doc_id"])

@@ -162,8 +162,11 @@ class Library:
             raise Invalid(
                 f'category "{category[:60]}": use up to 60 letters, digits, _, - and .', field="category_id"
             )
-        draft = library.read(f"{self.folder.child(category, name).key}", text)
-        title = title or str(kept.get("title") or "") or draft.title
+        says = library.read(f"{self.folder.child(category, name).key}", self._parts.redact(text)).title
+        called = str(kept.get("title") or "")
+        if called == str(kept.get("own_title")):
+            called = ""  # nobody else named it: it is called what the newer text says
+        title = title or called or says
         now = self._parts.clock.now().isoformat(timespec="seconds")
         head = {
             **with_texts(own, self._parts.redact),
@@ -171,6 +174,7 @@ class Library:
             "type": "knowledge_document",
             "schema_version": SCHEMA_VERSION,
             "title": title,
+            "own_title": says,
             "category": category,
             "source": source or None,
             "source_name": name,

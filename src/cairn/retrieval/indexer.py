@@ -599,12 +599,13 @@ class Indexer(DerivedMaintenance):
             if f"{folder}/".startswith(mine) or mine.startswith(f"{folder}/")
         ]
         # Of a linked folder the reason says where it lies: the place it has here is nobody's.
-        return tuple(
+        said = (
             f"what was known before is answered: {why}"
             if is_linked(Locator(path))
             else f"{path} cannot be read, what was known of it before is answered: {why}"
             for path, why in failed
         )
+        return tuple(dict.fromkeys(said))
 
     def _is_in(self, scope: Scope, path: str) -> bool:
         """Whether the index holds rows of this scope from the file: a log that nobody could read is nobody's."""
