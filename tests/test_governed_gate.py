@@ -14,6 +14,7 @@ from cairn.governed.framing import frame, strip_recalled
 from cairn.governed.memories import verdict_json
 from cairn.governed.records import AGENT_CATEGORIES, CATEGORIES
 from cairn.language.near import jaccard
+from cairn.notes.format import render_entry
 from cairn.types import Scope, Space
 from tests.waiting import LONG
 from tests.world import PROJECT, SPACE, World
@@ -259,12 +260,13 @@ def test_dedup_looks_neither_at_archived_rows_nor_at_other_scopes(world: World) 
 def test_exact_dedup_comes_before_near_dedup(world: World) -> None:
     """A51, A52: where both would match, the equal one is chosen."""
     base = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"
-    world.keeper.remember(base + " omicron pi")
-    world.clock.move(minutes=1)
-    exact = world.keeper.remember(base, gated=True)
-    assert exact.reason == "near_duplicate"
-    with world.keeper.locked(PROJECT) as shelf:
-        assert shelf.exact(base) is not None
+    note = world.folder / "default_app/default_project/shared/memories/memory-2026-05-01.md"
+    note.parent.mkdir(parents=True)
+    texts = enumerate((f"{base} omicron", base, f"{base} pi"), 1)  # as a person may have them side by side
+    note.write_text("".join(render_entry(f"mem_20260501_{n:08d}", f"{text}\n") for n, text in texts))
+    assert world.keeper.remember(f"{base} rho").reason == "near_duplicate", "they are near"
+    exact = world.keeper.remember(base.upper())
+    assert (exact.reason, exact.merged_into_id) == ("duplicate", "mem_20260501_00000002")
 
 
 def test_dedup_comes_before_the_derivable_check(world: World) -> None:

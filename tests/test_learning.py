@@ -191,7 +191,7 @@ def test_plans_and_facts_are_listed_and_searched(tmp_path, capsys):
 
 
 def test_what_is_coming_up_says_when_it_is_due(tmp_path, capsys):
-    """E37: of a deadline the day itself, of a stay its first day, of a promise without a day only its window; a plan of
+    """E38: of a deadline the day itself, of a stay its first day, of a promise without a day only its window; a plan of
     today is not over yet.
     """
     now = datetime.now(UTC)

@@ -11,7 +11,7 @@ import pytest
 
 from cairn.canonical import json_hash
 from cairn.surfaces.cli import main
-from tests.project_kit import make_repo
+from tests.project_kit import git, make_repo
 from tests.test_project_nothing_lost import STEPS, TRAPS, old_tree, transcripts
 
 Run = Callable[..., Any]
@@ -51,7 +51,7 @@ def settings(tree: Path, **recall: str) -> None:
 
 
 def test_sections_and_policies_take_only_what_they_fold(tree: Path, run: Run, tmp_path: Path) -> None:
-    """M10, M46, M47, M50, M51, M58: three traps and three steps of three sessions stay three each, with their sources; one
+    """M9, M10, M46, M47, M50, M51, M58: three traps and three steps of three sessions stay three each, with their sources; one
     section leaves the others to be folded; a policy leaves what it passes over, however old.
     """
     run("init")
@@ -122,3 +122,29 @@ def test_a_tree_of_the_older_program_is_carried_over(tree: Path, run: Run) -> No
     run("consolidate", "--yes")
     assert "lesson 2" in titles(tree, "gotchas")
     assert run("validate")["ok"]
+
+
+def test_what_one_asks_first_is_answered(tree: Path, run: Run) -> None:
+    """M9, M53, A98: what it is, what to do next (a person's own step first), what changed (people's commits, too), what
+    single events say; what nobody ever said is not answered.
+    """
+    run("init")
+    run(
+        "record",
+        "Looked at webhooks",
+        "--gotcha",
+        "Gotcha: webhooks arrive twice on Mondays",
+        "--next",
+        "Paint the shed",
+    )
+    run("consolidate", "--yes")
+    assert "parcel" in run("query", "what is this project?")["answer"].casefold()
+    assert "paint the shed" in run("query", "what should I do next?")["answer"].casefold().splitlines()[0]
+    assert "twice on Mondays" in run("query", "which gotchas are there?", "--scope", "history")["answer"]
+    (tree / "NEWS.md").write_text("news\n")
+    git(tree, "add", "NEWS.md")
+    git(tree, "commit", "-q", "-m", "Add the news page")
+    changed = run("query", "what changed recently?")["answer"]
+    assert "Looked at webhooks" in changed
+    assert changed.index("Add the news page") < changed.index("parcel: first version"), "newest first"
+    assert run("query", "where is the flux capacitor?", code=1)["citations"] == []

@@ -98,7 +98,7 @@ def is_plain(path: str) -> bool:
 
 @pytest.mark.parametrize(("seed", "service"), list(enumerate(sorted(NAMES) * 2)))
 def test_two_machines_lose_nothing_and_double_nothing(tmp_path, seed, service):
-    """A5: any interleaving of adds, flushes, facts, merges and syncs: each message and fact once, told once each."""
+    """Any interleaving of adds, flushes, facts, merges and syncs: each message and fact once, told once each."""
     rng = random.Random(f"two machines {seed}")
     with Machine("one", tmp_path) as one, Machine("two", tmp_path) as two:
         sync = Sync(one, two, NAMES[service], rng)
@@ -144,7 +144,7 @@ def split_session(tmp_path: Path, **options) -> Path:
 
 @pytest.mark.parametrize("command", [("doctor", "--fix"), ("cascade", "sync")])
 def test_a_copy_of_a_log_is_merged_by_command(tmp_path, monkeypatch, capsys, command):
-    """A5: also where the root is an ordinary folder: the message is flushed, found once, and the copy is gone."""
+    """Also where the root is an ordinary folder: the message is flushed, found once, and the copy is gone."""
     root = split_session(tmp_path)
     monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", "none")
     main(["--root", str(root), "doctor"])

@@ -114,7 +114,7 @@ def may_read_anything(tmp_path):
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_what_cannot_be_read_costs_its_owner_alone(root, trouble, tmp_path):
-    """C1, C2: others are answered at once and fresh; its owner gets what was known, marked; `doctor` names it."""
+    """Others are answered at once and fresh; its owner gets what was known, marked; `doctor` names it."""
     if trouble in PERMISSIONS and may_read_anything(tmp_path):
         pytest.skip("modes mean nothing to this user")
     trouble(root)
@@ -138,7 +138,7 @@ def test_what_cannot_be_read_costs_its_owner_alone(root, trouble, tmp_path):
 
 @pytest.mark.parametrize("trouble", [a_socket, a_folder, a_dangling_link, latin_1])
 def test_a_server_answers_others_at_once_and_notices_the_mending(root, trouble):
-    """C1, C2: the same over HTTP with a running index; once the note is back, its owner is fresh again."""
+    """The same over HTTP with a running index; once the note is back, its owner is fresh again."""
     kept = note_of(root, "bob").read_text()
     place = note_of(root, "bob")
     with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
@@ -250,7 +250,7 @@ def test_a_rebuild_beside_something_unreadable_comes_to_an_end(root):
 
 
 def test_strong_reads_wait_for_their_own_changes(root):
-    """C1: with changes of another owner queued and nobody indexing, a strong read does not do their work first."""
+    """With changes of another owner queued and nobody indexing, a strong read does not do their work first."""
     with cairn.open_blocking(root, **OPTIONS) as memory:
         indexer = memory.parts.indexer
         for n in range(250):
@@ -293,7 +293,7 @@ def test_a_strong_search_looks_at_the_files_once(root, monkeypatch):
 
 
 def test_folders_that_come_and_go_never_end_a_walk(root):
-    """C3: what is moved away between being listed and being looked at is not there, for everybody else."""
+    """What is moved away between being listed and being looked at is not there, for everybody else."""
     with cairn.open_blocking(root, **OPTIONS) as memory:
         storage = memory.parts.storage
         real = storage.list
@@ -310,7 +310,7 @@ def test_folders_that_come_and_go_never_end_a_walk(root):
 
 
 def test_a_strong_search_beside_folders_that_move_is_never_an_error(root):
-    """C3: another owner's folder moves to and fro, the index is lost again and again: Ann is always answered."""
+    """Another owner's folder moves to and fro, the index is lost again and again: Ann is always answered."""
     stop = threading.Event()
     bob, away = root / SPACE / "users" / "bob", root / "away"
 

@@ -416,7 +416,7 @@ def test_an_installed_package_may_offer_a_backend(tmp_path, offered):
 
 @pytest.mark.parametrize("way", ["argument", "environment", "file"])
 def test_a_backend_that_keeps_nothing_cannot_be_chosen(tmp_path, way):
-    """S78: whichever way it is named, the sentence says what would be lost and what to choose."""
+    """S40, S78: whichever way it is named, the sentence says what would be lost and what to choose."""
     given, env = {}, {"HOME": str(tmp_path)}
     if way == "argument":
         given = {"storage__backend": "in-memory"}

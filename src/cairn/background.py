@@ -138,7 +138,7 @@ WORKERS = (
         "strategies",
         "runs the offline strategies: facts, foresight, profile, cases, skills, reflection, corrections",
         "an episode is written or edited; a cron time is there",
-        "`quiesce`, `sync` and `trigger`; a strong search, for corrections",
+        "`trigger`; a strong search, for corrections",
         "between two jobs, and inside long ones",
     ),
     Worker(

@@ -36,8 +36,8 @@ def cli(tmp_path, monkeypatch, capsys):
 
 
 def test_first_minutes(cli):
-    """E87, E117: init writes a starter; add, flush, search, get and show by the public id work in a row and say what to do
-    next.
+    """E19, E87, E117: init writes a starter, and keeps the system's own folders out of git; add, flush, search, get and show
+    by the public id work in a row and say what to do next.
     """
     code, out, _ = cli("init")
     assert code == 0
@@ -47,6 +47,11 @@ def test_first_minutes(cli):
     assert all(line.startswith(("#", "[")) for line in starter if line), (
         "every setting stands there, as a comment"
     )
+    ignored = (cli.root / ".gitignore").read_text().splitlines()
+    assert {"/.index/", "/.tmp/", "/cairn.toml"} <= set(ignored)
+    (cli.root / ".gitignore").write_text("mine\n")
+    assert cli("init", "--force")[0] == 0
+    assert (cli.root / ".gitignore").read_text() == "mine\n"
     assert cli("add", "--session", "s1", "--sender", "alice", "I", "keep", "bees")[0] == 0
     assert cli("flush", "--session", "s1")[0] == 0
     code, out, _ = cli("search", "--user", "alice", "bees")

@@ -326,7 +326,7 @@ def test_exports_of_other_programs_come_in_once_and_wait(cli, tmp_path):
 
 
 def test_the_tables_are_written_whole_and_taken_in_again(cli, tmp_path):
-    """A3, A23, A25, A36, A69: `export --sqlite` writes the documented tables, with keys that join, nulls, and a vector of
+    """A3, A4, A6, A23, A25, A36, A69: `export --sqlite` writes the documented tables, with keys that join, nulls, and a vector of
     Float32 with its norm for each memory, nearest to what it is about; a database of ADE and its legacy table come in with status and counts; what is there is never overwritten.
     """
     import sqlite3

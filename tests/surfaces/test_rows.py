@@ -97,6 +97,20 @@ def test_the_systems_own_files_are_where_they_are_said_to_be(told: Path) -> None
     assert not [name for name in names if name.endswith(".lock") or "manifest" in name or "cascade" in name]
 
 
+def test_two_files_with_one_pair_are_two_and_doctor_names_it(tmp_path: Path) -> None:
+    """E55: of a copied note neither wins by order of arrival: both are told, each with its file, and doctor names the id."""
+    with cairn.open_blocking(tmp_path, background=False, **OPTIONS) as memory:
+        talk(memory, "s1", "alice", "I keep bees.")
+        (note,) = (tmp_path / "shop/web/users/alice/episodes").iterdir()
+        shutil.copy(note, note.with_name("episode-2026-01-02.md"))
+        memory.sync()
+        hits = memory.search("bees", user_id="alice", method="keyword", **SHOP).episodes
+        assert len({hit.id for hit in hits}) == 1
+        assert {Path(hit.path).name for hit in hits} == {note.name, "episode-2026-01-02.md"}
+        entry = hits[0].id.removeprefix("alice_")
+        assert [one for one in memory.doctor() if entry in one["what"] and "2026-01-02" in one["what"]]
+
+
 def test_removing_the_index_loses_nothing_and_times_are_shown_in_the_zone(told: Path) -> None:
     """E1, E2, E19, E118: lists and answers are the same after `.index` is gone; notes hold UTC, answers the chosen zone."""
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from cairn.config import SECTIONS, Settings
+
+# For whoever keeps a memory in git: what is the system's own, and the file that keys and tokens are written to.
+_IGNORED = "/.index/\n/.tmp/\n/.server/\n/.hooks/\n/cairn.toml\n"
 
 
 def starter_text() -> str:
@@ -36,7 +40,7 @@ def _toml(value: Any) -> str:
 
 
 def write_starter(root: Path, *, force: bool = False) -> bool:
-    """Put the starter into `root` unless one is there; True if it was written.
+    """Put the starter into `root` unless one is there, and a `.gitignore`; True if it was written.
 
     Keys and tokens will be written there: the file is its owner's alone, and so is a root that is made.
     """
@@ -48,4 +52,6 @@ def write_starter(root: Path, *, force: bool = False) -> bool:
     with os.fdopen(file, "w", encoding="utf-8") as handle:
         os.chmod(target, 0o600)  # one that was there keeps its mode otherwise
         handle.write(starter_text())
+    with suppress(FileExistsError), (root / ".gitignore").open("x", encoding="utf-8") as handle:
+        handle.write(_IGNORED)
     return True
