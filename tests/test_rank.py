@@ -72,6 +72,24 @@ def test_by_words_alone_a_name_finds_who_speaks_but_is_no_answer(world):
     assert not world.ask("Where does Priya live?", **asked).evidence
 
 
+def test_of_two_named_the_one_who_acts_is_listened_to(world):
+    """Asked what one said of the other's things, the one's words come first; of both together nobody's do."""
+    world.say(
+        "s1",
+        [
+            ("maria", "The garden is in bloom"),
+            ("john", "The garden is a wonder"),
+            ("maria", "It is the rain"),
+        ],
+    )
+    for asked, sender in (
+        ("What did John say of Maria's garden?", "john"),
+        ("What did Maria tell John of her garden?", "maria"),
+    ):
+        assert world.ask(asked, evidence=1).evidence[0].sender_id == sender
+    assert question(world, "What do Maria and John say of the garden?").author == -1
+
+
 def test_in_a_crowd_a_name_is_found_beside_its_words(world):
     """Twenty people, one of them named: what she said comes first although her name is not in it."""
     world.say(
