@@ -12,7 +12,7 @@ import cairn
 from cairn.config import LlmSettings
 from cairn.engines.spending import Spending
 from cairn.engines.writers import OpenAIWriter
-from cairn.language.traits import Trait, replaces, traits_of
+from cairn.language.traits import Trait, only_trait, replaces, traits_of
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
 from cairn.operations.prompt import prompt
@@ -229,3 +229,85 @@ def test_a_model_says_what_is_over_and_is_held_to_what_was_said(tmp_path: Path):
             world.run(world.talk([("Ana", text)], session=f"d{day}", at=TALKED + timedelta(days=day)))
     assert world.facts("ana") == ["Ana lives in Lisbon.", "Ana works at Acme.", "Ana lives in Porto.", "Ana works at Beta."]  # fmt: skip
     assert marks(world, "ana") == {"Ana lives in Lisbon.": ("Ana lives in Porto.", "2023-05-10")}
+
+
+OVER = [
+    ("I work as a nurse at St. Mary's.", "I work as a paramedic for the city now."),
+    ("I live in Bristol.", "I moved to Leeds last month."),
+    ("My girlfriend is Hannah.", "Hannah and I broke up last week."),
+    ("My phone number is 0171 555010.", "My new phone number is 0171 555999."),
+    ("My favourite colour is green.", "My favourite colour is orange these days."),
+    ("The deadline for the report is 3 June.", "The deadline for the report moved to 17 June."),
+    ("I have a cat named Biscuit.", "Biscuit died on Sunday."),
+    ("I smoke a pack a day.", "I quit smoking in March."),
+    ("I'm a vegetarian.", "I'm not a vegetarian anymore."),
+    ("I don't eat meat.", "I have started eating meat again."),
+    ("My boss is Mr. Keller.", "My new boss is Ms. Ortiz."),
+    ("I drive a red Fiat Panda.", "I sold the Fiat Panda."),
+    ("I'm single.", "I'm married now."),
+    ("I'm allergic to penicillin.", "I'm not allergic to penicillin after all."),
+    ("We deploy on Fridays.", "We no longer deploy on Fridays."),
+    ("I use vim as my editor.", "I switched from vim to Helix."),
+    ("My daughter is 6 years old.", "My daughter is 7 years old now."),
+    ("I'm unemployed.", "I got a job at Siemens."),
+    ("I'm engaged to Tom.", "Tom and I called off the engagement."),
+    ("My office is on the third floor.", "My office is on the fifth floor now."),
+    ("The wifi password hint is my first school.", "The wifi password hint is now my first car."),
+    ("I play the trumpet in a band.", "I left the band in May."),
+    ("My email is kim@old.example.", "My email is kim@new.example now."),
+    ("I'm learning Polish.", "I gave up learning Polish."),
+    ("The standup is at 9:00.", "The standup is at 9:30 now."),
+    ("My landlord is Mr. Brandt.", "Mr. Brandt is no longer my landlord."),
+    ("We use Jenkins for CI.", "We moved from Jenkins to GitHub Actions."),
+    ("I prefer morning meetings.", "I now prefer afternoon meetings."),
+    ("The meeting is on Monday.", "The meeting is on Tuesday now."),
+    ("My dentist is Dr. Wu.", "My new dentist is Dr. Roth."),
+    ("Prefiero viajar en tren.", "Ahora prefiero viajar en avión."),
+]
+BOTH = [
+    ("My sister is Anna.", "My sister is Lena."),
+    ("I speak Dutch.", "I speak Korean."),
+    ("My home address is 4 Mill Lane.", "My work address is 12 Dock Road."),
+    ("I like hiking.", "I like chess."),
+    ("I have a dog named Max.", "I have a dog named Rex."),
+    ("My brother lives in Rome.", "My sister lives in Paris."),
+    ("I work at a bakery.", "I work at a school on weekends."),
+    ("I'm allergic to nuts.", "I'm allergic to cats."),
+    ("My favourite film is Alien.", "My favourite book is Dune."),
+    ("I play the piano.", "I play tennis."),
+    ("I visited Rome in 2019.", "I visited Rome in 2023."),
+    ("My son goes to school in Bern.", "My daughter goes to school in Basel."),
+    ("The deadline for the report is 3 June.", "The deadline for the budget is 17 June."),
+    ("I live in Bristol.", "My mother lives in Leeds."),
+    ("I never eat breakfast.", "I never eat fish."),
+    ("I share a flat with Hannah.", "Hannah and I broke up."),
+    ("My brother smokes a lot.", "I quit smoking."),
+    ("I love Berlin.", "I left Berlin in May."),
+    ("My brother is in Rome.", "My brother is a doctor now."),
+    ("My car is red.", "My car is broken now."),
+    ("My daughter is 6 years old.", "My daughter is 120 cm tall now."),
+    ("I met Tom in the band.", "I left the band."),
+    ("My son is 6 years old.", "My daughter is 7 years old now."),
+    ("The budget for Q1 is 300 euros.", "The budget for Q2 is 400 euros now."),
+    ("My work email is a@x.example.", "My home email is b@y.example now."),
+    ("I play the piano.", "I play the drums now."),
+    ("My flat is in Bonn.", "My office is in Bonn now."),
+    ("I bought a Fiat in 2019.", "I sold the Fiat."),
+    ("My boss is Ann.", "My boss is in Oslo now."),
+    ("I like morning walks.", "I now like evening walks too."),
+]
+
+
+def takes_over(earlier: str, later: str) -> bool:
+    one, other = only_trait(earlier), only_trait(later)
+    return one is not None and other is not None and replaces(other, one)
+
+
+def test_what_says_that_it_was_otherwise_before_ends_it():
+    """A job, a number, a date that moved, a pet that died: whatever the sentence is about, it names what is over."""
+    assert [pair for pair in OVER if not takes_over(*pair)] == []
+
+
+def test_two_things_that_hold_at_once_end_nothing():
+    """Siblings, languages, two visits, another quality of the same thing, somebody else's habit."""
+    assert [pair for pair in BOTH if takes_over(*pair)] == []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from cairn.language import traits
 from cairn.strategies.foresight import foresights_of
-from cairn.strategies.profile import claims_of
+from cairn.strategies.profile import Claim, claims_of
 from cairn.strategies.statements import statements_of
 from cairn.talk import narrative
 from cairn.types import Message
@@ -223,6 +227,17 @@ def test_speech_gives_only_what_was_said_cleanly():
     ]
 
 
+def test_a_few_turns_of_a_transcript_are_speech_already():
+    """However a meeting is cut: a transcriber's blanks before the signs tell it, and "um" in a sentence of any talk."""
+    assert facts(
+        ("Ann", "No , we have we have after lunch we have thirty minutes to prepare ."),
+        ("Bob", "And we have L_C_ display ,"),
+        ("Ann", "I grew up with Tom Willing actually , in Smallville ."),
+        ("Bob", "We will omit the touch screen in favour of voice recognition ."),
+    ) == ["Bob: We will omit the touch screen in favour of voice recognition."]
+    assert facts(("Ann", "My grandparents lived on um 32nd Street in Boston.")) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -275,6 +290,36 @@ def test_the_same_words_give_the_same_facts():
     assert statements_of(talk, UTC) == first
 
 
+_APART = """
+import {first}
+from datetime import UTC
+from cairn.strategies.foresight import foresights_of
+from cairn.strategies.profile import claims_of
+from cairn.strategies.statements import statements_of
+from tests.test_quotes import said
+talk = said(("Eva", "I live in Oslo and I have two cats. On Friday I'll fly to Rome."), ("Bo", "Ich wohne in Bonn, bitte duze mich."),
+    ("Assistant", "I pinned numpy to 1.26.4."), ("Eva", "From now on, answer in French. I met Marta in Rome yesterday."))
+found = statements_of(talk, UTC)
+print(found, foresights_of(talk, UTC), [claims_of(found, who) for who in ("eva", "bo")])
+"""
+
+
+def test_a_fresh_process_gives_the_same_whatever_its_seed_and_imports():
+    """Neither the order of hashes nor what was loaded first shows in what is written."""
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", _APART.format(first=first)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.replace("frozenset", "")
+        for seed, first in (("1", "cairn.retrieval.search"), ("77", "cairn.language.dates"))
+    ]
+    assert sorted(told[0]) == sorted(told[1])
+    assert len(told[0]) > 500
+
+
 GENERALITIES = [
     "We've got the right attitude to take on the harder things in life.",
     "We're pushing ourselves and supporting each other which is super motivating.",
@@ -316,3 +361,69 @@ def test_a_transcribers_blanks_are_not_quoted():
     )
     assert "(31 May 2026)" in fact
     assert facts(("Sam", "The door code is 4471."), SURE) == ["Sam: The door code is 4471."]
+
+
+# An order or a wish, and the words of it that must reach the profile.
+WISHES = {
+    "Quick note before we start: whenever you show me shell commands, use fish syntax.": "fish",
+    "Please stop calling me Sir, just Robin is fine.": "Robin",
+    "From now on, answer in metric units only.": "metric",
+    "I'd rather get one recommendation than a list of options.": "one recommendation",
+    "Never commit directly to main, always open a pull request.": "pull request",
+    "Don't ever use emojis in my emails.": "emojis",
+    "I've been wrestling with this deployment for two hours and the container still exits with code 137. The logs show nothing useful, and I already doubled the memory. By the way, when you suggest fixes, explain the reason first and then the command. Anyway, here is the manifest I use at the moment, with limits at 512Mi and requests at 256Mi, can you see what is wrong with it?": "explain the reason",
+    "I can't stand cilantro, so leave it out of any recipe.": "cilantro",
+    "Keep your answers under 100 words.": "100 words",
+    "I like my coffee black.": "coffee",
+    "When I ask about libraries, always tell me the license too.": "license",
+    "Bitte duze mich ab jetzt.": "duze",
+    "Antworte mir bitte immer auf Deutsch.": "Deutsch",
+    "Ich mag keine langen Erklärungen, komm immer gleich zum Punkt.": "langen Erklärungen",
+    "Schick mir nie Links ohne eine kurze Zusammenfassung.": "Links",
+    "Ich trinke am liebsten grünen Tee.": "Tee",
+    "Hör auf, mich Herr Doktor zu nennen.": "Doktor",
+    "Heute war ein langer Tag, wir haben das Release doch noch geschafft und das Team ist erleichtert. Für die Zukunft: frag mich immer, bevor du etwas löschst. Morgen geht es mit der Dokumentation weiter, die liegt noch bei Sabine.": "frag mich",
+    "Réponds-moi toujours en français, s'il te plaît.": "français",
+    "Ne m'envoie jamais de code sans commentaires.": "commentaires",
+    "Je préfère les réponses courtes.": "courtes",
+    "À partir de maintenant, tutoie-moi.": "tutoie",
+    "Je déteste les réunions le lundi matin.": "réunions",
+    "Contéstame siempre en español.": "español",
+    "Nunca uses anglicismos en mis textos.": "anglicismos",
+    "Prefiero los vuelos por la mañana.": "vuelos",
+    "A partir de ahora trátame de usted.": "usted",
+    "No me gusta el picante.": "picante",
+    "请以后都用中文回答我。": "中文",
+    "不要在代码里写英文注释。": "英文注释",
+    "我喜欢简短的回答。": "简短",
+    "从现在开始叫我小王。": "小王",
+    "我不喜欢吃香菜。": "香菜",
+    "我最喜欢的颜色是蓝色。": "蓝色",
+    "永远不要给我打电话，发邮件就行。": "打电话",
+}
+CHANGED = [
+    ("Use spaces for indentation, please always.", "Never mind, use tabs for indentation."),
+    ("I prefer morning meetings.", "Actually I now prefer afternoon meetings."),
+    ("Always answer in French.", "You can answer in English again."),
+    ("Prefiero viajar en tren.", "Ahora prefiero viajar en avión."),
+]
+
+
+def wished(text: str) -> list[Claim]:
+    found = claims_of(statements_of(said(("Ana", text), SURE), UTC), "ana")
+    return [one for one in found if one.category in {"Instruction", "Preference", "Identity", "Health"}]
+
+
+def test_orders_and_wishes_reach_the_profile_wherever_they_stand():
+    """In five languages, at the end of a long message, with the lasting word in front, inside or last."""
+    assert [
+        text for text, words in WISHES.items() if not any(words in one.evidence for one in wished(text))
+    ] == []
+
+
+@pytest.mark.parametrize(("earlier", "later"), CHANGED)
+def test_a_wish_that_changed_takes_the_place_of_the_first(earlier: str, later: str):
+    """Also one that is taken back with "never mind" or "again"."""
+    [old], [new] = wished(earlier), wished(later)
+    assert traits.replaces(new.read(), old.read())
+    assert not traits.replaces(old.read(), old.read())

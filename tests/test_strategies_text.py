@@ -81,11 +81,13 @@ def test_an_answer_is_quoted_with_its_question():
     assert stated(("Jon", "Would you like help with the handover at Orbita?"), ("Gina", "Yes!")) == []
 
 
-def test_an_image_is_a_fact_of_its_own():
-    """What someone shared is stated with its caption."""
-    assert stated(("Ana", "Look! [image: a photo of a red barn]")) == [
-        "Ana shared an image: a photo of a red barn."
+def test_what_is_shared_is_a_fact_where_its_caption_names_something():
+    """A caption with a name, a number or a file is a fact of its own; "a photo of a barn" stays with its message."""
+    assert stated(("Ana", "Look! [image: a photo of the Eiffel Tower]")) == [
+        "Ana shared an image: a photo of the Eiffel Tower."
     ]
+    assert stated(("Ana", "Here. [doc: lease-2026.pdf]")) == ["Ana shared a doc: lease-2026.pdf."]
+    assert stated(("Ana", "Look! [image: a photo of a red barn]")) == []
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Ana", "Bo"]), st.text(max_size=200)), max_size=6))
@@ -391,6 +393,9 @@ def test_thin_and_failed_trajectories(steps: list | None, more: dict, expected: 
         ("Ana has 3 boats in Oslo.", False),
         ("Ana is the richest queen of all Norway.", False),
         ("Ana lives alone with seven cats.", False),
+        ("Ana did not move the boat to Oslo.", False),
+        ("Ana moved the boat to Oslo on 6 May 2023.", False),
+        ("Bo moved the boat to Oslo.", False),
     ],
 )
 def test_a_claim_whose_source_does_not_hold_it_is_dropped(claim: str, is_held: bool):

@@ -127,9 +127,14 @@ def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial",
     if (left - right - _turns()) and (right - left - _turns()):
         return ""
     changed = len(counts[0] - counts[1]), len(counts[1] - counts[0])
-    if bool(one & _negations()) != bool(other & _negations()):
+    if denies(one) != denies(other):
         return "" if all(changed) else "denial"
     return "number" if changed == (1, 1) and jaccard(left, right) >= 0.75 else ""
+
+
+def denies(gist: frozenset[str]) -> bool:
+    """Whether what a text says is said not to be so."""
+    return bool(gist & _negations())
 
 
 def of_one_thing(one: str, other: str) -> bool:

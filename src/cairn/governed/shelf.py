@@ -19,7 +19,7 @@ from typing import TypeVar
 from cairn.errors import CairnError, NotFound
 from cairn.governed import gate
 from cairn.governed.records import KIND, Record, from_entry
-from cairn.language import traits
+from cairn.language import dates, traits
 from cairn.language.near import NearSets
 from cairn.language.words import word_set
 from cairn.notes.kinds import KINDS, place_of
@@ -130,6 +130,8 @@ class Shelf:
             if shared >= 2 and gate.of_one_thing(content, (record := self._records[key]).content)
         ]
         how = [(record, gate.opposes(gist, gate.gist(record.content))) for record in found]
+        if dates.looks_back(content):  # two visits in two years were two visits
+            how = [(old, one) for old, one in how if one != "number" or not dates.looks_back(old.content)]
         are_names = sum(one == "number" for _, one in how) > _MOST_VALUES
         opposed = [record for record, one in how if one == "denial" or (one and not are_names)]
         own = traits.only_trait(content)

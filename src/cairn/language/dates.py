@@ -82,6 +82,12 @@ def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention
     return found
 
 
+def looks_back(sentence: str) -> bool:
+    """Whether a sentence has a word by which its language tells of what was."""
+    tense = _words_of(tongues.spoken_in(sentence)).tense
+    return tense.past.search(tense.neutral.sub(" ", sentence)) is not None
+
+
 def names_time(text: str) -> bool:
     """Whether any sentence of `text` has a word that times are named with; without one there are no `mentions`."""
     return next(_hinted(text), None) is not None

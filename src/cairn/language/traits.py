@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cairn.budget import kept
-from cairn.language import tongues, words
+from cairn.language import dates, tongues, words
 from cairn.language.tongues import Tongue
 
 INSTRUCTION = "Instruction"
@@ -41,6 +41,10 @@ class Trait:
     value: frozenset[str] = frozenset()
     said: frozenset[str] = frozenset()
     how: Literal["set", "add", "end"] = "set"
+    is_new: bool = False
+    """Whether the clause says itself that it was otherwise before: "now", "my new ...", "these days"."""
+    is_own: bool = True
+    """Whether it tells what the speaker does or is: "I smoke", not "my brother smokes"."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,6 +67,10 @@ class _Rules:
     little: frozenset[str]
     object_ends: re.Pattern[str]
     between: re.Pattern[str]
+    frame: re.Pattern[str]
+    now: re.Pattern[str]
+    oneself: re.Pattern[str]
+    when: re.Pattern[str]
     has_blanks: bool
 
 
@@ -94,6 +102,9 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
                 continue
             whole = sentence[start:].rstrip(" .!…,;。！") if rule.category == INSTRUCTION else clause
             match = rule.pattern.match(whole) if len(whole) <= _LONGEST else None
+            if match is None and rule.ends and start == 0 and len(sentence) <= _LONGEST:
+                whole = sentence.rstrip(" .!…,;。！")  # "Hannah and I broke up"
+                match = rule.pattern.match(whole)
             if match is not None and _says_what(rule.slot, match, known):
                 taken = start + len(whole)
                 found.append(_trait(rule, match, whole, start, known))
@@ -116,6 +127,8 @@ def _trait(rule: _Rule, match: re.Match[str], clause: str, start: int, known: _R
         _value(rule, match, known),
         _stems(clause, known),
         "end" if rule.ends else "add" if is_beside else "set",
+        known.now.search(clause) is not None,
+        known.oneself.match(clause) is not None,
     )
 
 
@@ -126,20 +139,34 @@ def replaces(later: Trait, earlier: Trait) -> bool:
     >>> replaces(other, one), replaces(one, one)
     (True, False)
     """
-    if later.how == "add":
-        return False
+    if later.how == "add" or (later.is_new and later.how == "set" and _is_other_taste(later, earlier)):
+        return later.how != "add"
     if later.how == "end":
         if earlier.how == "end":
             return False
         if later.slot:
             return later.slot == earlier.slot and (not later.value or _agree(later.value, earlier.value))
-        return bool(later.value) and later.value <= earlier.said
-    if not later.slot or later.slot != earlier.slot:
+        if not later.value or not later.value <= earlier.said:
+            return False
+        if later.is_own:
+            return earlier.is_own and earlier.category != "Preference"
+        return earlier.category == "Family" or earlier.slot.startswith(_FRAME)
+    if not later.slot or later.slot != earlier.slot or (later.slot.startswith(_FRAME) and not later.is_new):
         return False
     # What was over and has begun again; what is over otherwise stays true beside what came after it.
     if earlier.how == "end":
         return not earlier.value or _agree(later.value, earlier.value)
     return not _agree(later.value, earlier.value)
+
+
+def _is_other_taste(later: Trait, earlier: Trait) -> bool:
+    """Whether two preferences are for one kind of thing: "morning meetings", and now "afternoon meetings"."""
+    tastes = [one.slot.partition(" ")[0] in _TASTES and one.value == _LIKED for one in (later, earlier)]
+    mine, other = (one.slot.split()[1:] for one in (later, earlier))
+    return all(tastes) and mine != other and bool(set(mine) & set(other)) and len(mine) == len(other)
+
+
+_TASTES, _LIKED = frozenset({"taste", "prefer"}), frozenset({"like"})
 
 
 def _agree(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -158,14 +185,67 @@ def matter_of(fact: str) -> tuple[str, Trait] | None:
 
 
 def only_trait(said: str) -> Trait | None:
-    """What a sentence says of its speaker, where it says one thing and little besides."""
+    """What a sentence says of its speaker, where it says one thing and little besides; or what a thing of theirs is."""
     found = list(traits_of(said, to_agent=True))
+    if not found or (len(found) == 1 and not found[0].slot and found[0].how == "set"):
+        framed = _framed(said)
+        return (
+            replace(framed, category=found[0].category) if framed and found else framed or _alone(found, said)
+        )
+    return _alone(found, said)
+
+
+def settled(trait: Trait, clause: str) -> Trait:
+    """What a clause sets, read as what a thing is where its own rule names no attribute."""
+    framed = _framed(clause) if not trait.slot and trait.how == "set" else None
+    return replace(framed, category=trait.category) if framed else trait
+
+
+def _alone(found: Sequence[Trait], said: str) -> Trait | None:
     if len(found) != 1 or found[0].stop - found[0].begin < _MOST * len(said.rstrip(" .!…")):
         return None
     return found[0]
 
 
 _MOST = 0.6
+_FRAME = "is "
+
+
+@kept("matters of sentences", 2 * 1024 * 1024)
+def _framed(said: str) -> Trait | None:
+    """A sentence that says what something is ("The standup is at 9:00."), or merely one that another may end.
+
+    The attribute is the subject together with the form of the value, a number of something, a name, or words behind a
+    preposition: "my daughter is 6 years old" and "my daughter is ill" are two matters.
+    """
+    known = _rules_of(tongues.spoken_in(said))
+    plain = said.rstrip(" .!…。！")
+    match = known.frame.match(plain)
+    is_own = known.oneself.pattern != "" and known.oneself.match(plain) is not None
+    is_new = known.now.search(plain) is not None
+    if len(plain) > _LONGEST or known.doubt.search(plain) or not (match or is_own):
+        return None
+    if dates.looks_back(plain) and not (match and is_new):
+        return None  # what happened stays true, whatever comes after it
+    whole = Trait("", "", 0, len(plain), said=_stems(plain, known), is_own=is_own)
+    if match is None or known.beside.search(plain):
+        return whole
+    of, value = (known.now.sub(" ", match[name]).strip(" ,") for name in ("k", "o"))
+    subject = " ".join(words.stem(w) for w in re.findall(r"[^\W_]+", of.casefold()) if w not in known.little)
+    first, *rest = value.split() or [""]
+    if any(map(str.isdigit, value)):
+        shape = "# " + " ".join(sorted(words.stem(w) for w in re.findall(r"[^\W\d]+", value.casefold())))
+    elif first[:1].isupper():
+        shape = "Name"
+    else:
+        shape = first.casefold() if rest and len(first) <= _PREPOSITION else ""
+    if not subject or not (shape or match.groupdict().get("one")):
+        return whole
+    slot = f"{_FRAME}{subject} {shape}"
+    return replace(whole, slot=slot, value=frozenset(value.casefold().split()), is_new=is_new)
+
+
+_PREPOSITION = 3
 
 
 def _starts(sentence: str, known: _Rules, first: int) -> Iterator[int]:
@@ -207,6 +287,10 @@ def _rules_of(tongue: Tongue) -> _Rules:
         frozenset(str(table.get("little", "")).split()),
         compiled(table.get("object_ends", "[,;]")),
         compiled(table.get("between", "(?!)")),
+        compiled(table.get("frame", "(?!)")),
+        compiled(table.get("now", "(?!)")),
+        compiled(table.get("oneself", "")),
+        compiled(table.get("when", "(?!)")),
         tongue.has_blanks,
     )
 
@@ -219,9 +303,9 @@ def _says_what(slot: str, match: re.Match[str], known: _Rules) -> bool:
 def _slot(slot: str, match: re.Match[str], known: _Rules) -> str:
     """The attribute a clause sets. Tastes and orders are attributes by what they are about: a change of mind is one."""
     groups = match.groupdict()
-    if slot == "favorite":
+    if slot in {"favorite", "use"}:
         what = groups.get("k") or groups.get("l") or ""
-        return f"favorite {_object(what, known)}" if what else ""
+        return f"{slot} {_object(what, known)}" if what else ""
     if slot in {"taste", "do"}:
         return f"{slot} {_object(groups.get('o') or '', known)}".strip()
     if slot == "prefer":
@@ -244,7 +328,7 @@ def _value(rule: _Rule, match: re.Match[str], known: _Rules) -> frozenset[str]:
         pair = known.between.split(said)
         return frozenset(_object(pair[0], known).split()) if len(pair) > 1 else frozenset({"like"})
     if rule.ends and not rule.slot:
-        return _stems(said, known)
+        return _stems(known.when.sub("", f"{said} {groups.get('l') or ''}"), known)
     if known.has_blanks and (name := _leading_name(said, known)):
         return name
     return frozenset(_object(said, known).split())

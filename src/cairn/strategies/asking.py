@@ -14,7 +14,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
-from cairn.language import dates, words
+from cairn.governed import gate
+from cairn.language import dates, sentences, words
 from cairn.types import Message
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_ITEMS = 200
 _HELD = 0.6
+_WORD = re.compile(r"[^\W_]+")
 _PARTICULAR = re.compile(r"(?<!\S)[^\s\d]*+\d\S*|(?<=\S )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
@@ -68,7 +70,8 @@ def holds(claim: str, sources: Sequence[str]) -> bool:
     """Whether what a model claims is in the words it cites.
 
     Every number and every name of the claim must be there, and most of its other words, by their stems: a model may
-    put "moved" for "move", but not a town that was never named. What fails is dropped, however plausible it sounds.
+    put "moved" for "move", but not a town that was never named. Whom it begins with must be there, too, and it must deny
+    what the sentence nearest to it denies, and nothing else. What fails is dropped, however plausible it sounds.
     """
     said = " ".join(sources)
     stems = {words.stem(word) for word in words.word_set(said)}
@@ -79,7 +82,14 @@ def holds(claim: str, sources: Sequence[str]) -> bool:
     missing = [word for word in told if words.stem(word) not in stems]
     if any(words.stem(word) not in stems for one in particular for word in words.word_set(one)):
         return False
-    return len(missing) <= (1 - _HELD) * len(told)
+    first = next(iter(_WORD.findall(claim.casefold())), "")
+    if first in missing or len(missing) > (1 - _HELD) * len(told):
+        return False
+    mine = gate.gist(claim)
+    nearest = max(
+        (gate.gist(one) for text in sources for one in sentences.split(text)), key=lambda one: len(one & mine)
+    )
+    return gate.denies(mine) == gate.denies(nearest)
 
 
 def cited(ids: Sequence[str], by_id: Mapping[str, Message], zone: tzinfo) -> list[str]:

@@ -380,9 +380,10 @@ class KnownFacts:
         found: list[tuple[_Matter, _Matter]] = []
         standing = [one for mine in self._matters.values() for one in mine if not one.ended_by]
         oldest_first = sorted(standing, key=lambda one: (one.at, one.entry_id))
-        news = [one for one in oldest_first if one.entry_id in fresh]
-        for one in oldest_first if news else ():
-            for by in oldest_first if one.entry_id in fresh else news:
+        changes = [one for one in oldest_first if one.trait.slot or one.trait.how == "end"]
+        news = [one for one in changes if one.entry_id in fresh]
+        for one in oldest_first if fresh else ():
+            for by in changes if one.entry_id in fresh else news:
                 if by.ends(one):
                     found.append((one, by))
                     break

@@ -67,7 +67,9 @@ class Claim:
     def read(self) -> traits.Trait:
         """What it sets, and to what; a model's claim sets its attribute to its own words."""
         value = frozenset({self.description.casefold()})
-        return self.trait or traits.Trait(self.category, self.slot, 0, 0, value)
+        if self.trait is not None:
+            return traits.settled(self.trait, self.evidence)
+        return traits.Trait(self.category, self.slot, 0, 0, value)
 
 
 def claims_of(statements: Sequence[Statement], owner: str) -> list[Claim]:
@@ -98,7 +100,7 @@ def _read(item: Mapping[str, Any]) -> traits.Trait:
     category, evidence = str(item.get("category", "")), str(item.get("evidence", ""))
     for trait in traits.traits_of(evidence, to_agent=True):
         if trait.category == category:
-            return trait
+            return traits.settled(trait, evidence)
     value = frozenset({str(item.get("description", "")).casefold()})
     return traits.Trait(category, str(item.get("attribute", "")), 0, 0, value)
 

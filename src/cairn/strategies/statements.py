@@ -27,13 +27,15 @@ _BLANKED = re.compile(_ATTACHED.pattern + r"|(?<!\S)\{[a-z]+\}(?!\S)")
 _SPECIFIC = re.compile(r"\d|[a-z][A-Z]|\w[_/]\w|\w\.\w|`|(?<=[\w,;] )[A-ZÀ-Þ][\w’'-]+")
 _NAMED_THING = re.compile(r"\d[\d.,]*(?:%|\w)|\w[_/]\w|[^\W\d]\.\w|`|[a-z][A-Z]|\b\d{4}\b|\b\d{1,2}:\d\d\b")
 _STOPPED = (".", "!", "?", "。", "！", "？", "…", "।", '"', "”", "»", ")", "]")
-# A talk is a transcript of speech where this share of its turns has fillers or a transcriber's marks in it.
-_SPEECH, _TURNS = 0.15, 20
+# A talk is a transcript of speech where this share of its turns has fillers in it, or a transcriber's blanks before signs:
+# those nobody types, so a few turns are enough to tell.
+_SPEECH, _TURNS, _MARKED = 0.15, 20, 0.3
 _REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
 _UNSPACED = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
 _SPACED = re.compile(r" (?=['’,.;!?])")
 # A transcriber's blank before a sign, which nobody said.
 _APART = re.compile(r"(?<=[\w)]) (?=[,.;!](?:\s|$))")
+_TRANSCRIBED = re.compile(r"(?<=[\w)]) (?=[,.](?:\s|$))")
 _BROKEN = re.compile(r"(?<!\S)(?![aAI]\b)[b-zB-HJ-Z](?!\S)")
 
 
@@ -77,7 +79,10 @@ class Setting:
         turns = [m for m in messages if m.role == "user" and m.text.strip()]
         noisy = sum(bool(spoken(m.text).speech.search(m.text)) for m in turns)
         agent = any(m.role != "user" for m in messages)
-        is_speech = len(turns) >= _TURNS and noisy > _SPEECH * len(turns)
+        transcribed = sum(bool(_TRANSCRIBED.search(m.text)) for m in turns)
+        is_speech = (transcribed > _MARKED * len(turns) and not agent) or (
+            len(turns) >= _TURNS and noisy > _SPEECH * len(turns)
+        )
         return cls(people, agent, is_speech, is_alone=len({m.sender_id for m in turns}) == 1)
 
     def named(self, text: str, message: Message) -> list[str]:
@@ -190,6 +195,8 @@ def _kept(
         return  # no sentence anyone said
     core = phrases.bared(one.text, others)
     begin = one.stop - len(core)
+    if phrases.speech.search(core):
+        return  # half a sentence and a search for words, whoever wrote it down
     if setting.is_speech:
         if is_binding(core, phrases):
             yield begin, one.stop, False
@@ -328,6 +335,8 @@ def quote(speaker: str, said: str, *, is_cut: bool = False) -> str:
 def _attached(told: Told) -> Iterator[Statement]:
     message = told.message
     for kind, caption in _ATTACHED.findall(message.text):
+        if not _SPECIFIC.search(caption):
+            continue  # "a photo of a barn" tells nobody anything; it stays with the message
         article = "an" if kind[0] in "aeiou" else "a"
         text = f"{message.speaker} shared {article} {kind}: {' '.join(caption.split())}"
         ids = (message.id,) if message.id else ()
