@@ -117,6 +117,7 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
         (["add", "--session", "s", "--sender", "..", "t"], 2, "sender_id"),
         (["add", "--session", "s"], 2, "nothing to add"),
         (["add", "--session", "s", "--file", "none.json"], 3, "none.json"),
+        (["add", "--session", "s", "--file", __file__], 2, "cairn knowledge add"),
         (["search", "--user", "a", "--filters", "{", "x"], 2, "--filters"),
         (["search", "--user", "a", "--top-k", "0", "x"], 2, "top_k"),
         (["show", "nonsense"], 2, "entry id"),

@@ -107,6 +107,7 @@ SAME = {
     "list": "memories list",
     "ls": "memories list",
     "forget": "memories forget",
+    "why": "memories why",
     "delete": "memories forget",
     "remove": "memories forget",
     "rm": "memories forget",

@@ -100,7 +100,8 @@ def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
             yield from_json(line)
         except ValueError as error:
             trouble = getattr(error, "msg", error)
-            raise Invalid(f"{name}, line {number}: not JSON: {trouble}.", file=name) from None
+            more = " A document comes in with `cairn knowledge add`." if number == 1 else ""
+            raise Invalid(f"{name}, line {number}: not JSON: {trouble}.{more}", file=name) from None
 
 
 def say_added(data: Any, output: Output) -> None:
