@@ -14,7 +14,7 @@ OWNER = Scope(Space(), "user", "person0")
 
 
 def test_a_made_root_is_searched_edited_rebuilt_and_forgotten_from(tmp_path, capsys):
-    """E1, E2, E5: 800 rows of two owners, answered from the tables and from what is fresh beside them."""
+    """E1, E2, E5, E24, E56: 800 rows of two owners, answered from the tables and from what is fresh beside them."""
     folder = tmp_path / "root"
     assert make_root.main([str(folder), "--rows", "800", "--owners", "2"]) == 0
     assert "800 rows of 2 owners" in capsys.readouterr().out
@@ -28,7 +28,10 @@ def test_a_made_root_is_searched_edited_rebuilt_and_forgotten_from(tmp_path, cap
             parts.lance.fold(parts.index)
             parts.lance.load(wait=True)
             assert isinstance(parts.answering(OWNER), LargeIndex)
-            assert sum(mark["rows"] for mark in parts.lance.state()["kinds"].values()) == 800
+            kinds = parts.lance.state()["kinds"]
+            assert sum(mark["rows"] for mark in kinds.values()) == 800
+            tables = {at.name for at in (folder / ".index" / "lancedb").glob("*.lance")}
+            assert tables == {f"{kind}.lance" for kind in kinds} and len(kinds) > 1
 
         def found(words: str) -> list[str]:
             asked = memory.search(words, user_id="person0", method="keyword", consistency="strong")

@@ -85,13 +85,20 @@ def test_the_tree_of_a_root_is_the_one_a_person_expects(told: Path) -> None:
 
 
 def test_the_systems_own_files_are_where_they_are_said_to_be(told: Path) -> None:
-    """E20, E26, E27, E28: the queue with its numbers in `system.db`; locks below `.tmp/` and none among notes; no manifest."""
+    """E20, E21, E22, E26, E27, E28: the queue with its numbers in `system.db`, runs and schedules of strategies in `ome.db`;
+    locks below `.tmp/` and none among notes; no manifest.
+    """
     with sqlite3.connect(told / ".index/sqlite/system.db") as db:
         rows = dict(db.execute("select md_path, lsn from md_change_state").fetchall())
     db.close()
     notes = [name for name in files(told) if name.endswith(".md") and "/users/" in name]
     assert set(notes) <= rows.keys()
     assert len(set(rows.values())) == len(rows), "each change has its own number"
+    with sqlite3.connect(told / ".index/sqlite/ome.db") as db:
+        ran = {name for (name,) in db.execute("select strategy from runs where status = 'done'")}
+        db.execute("select * from schedules")
+    db.close()
+    assert {"extract_atomic_facts", "extract_foresight", "extract_user_profile"} <= ran
     assert any((told / ".tmp/locks").iterdir())
     names = [Path(name).name for name in files(told)]
     assert not [name for name in names if name.endswith(".lock") or "manifest" in name or "cascade" in name]
