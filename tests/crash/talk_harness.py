@@ -101,7 +101,7 @@ def run(root: Path, kills: int, seed: int) -> dict[str, int]:
             if moment < 0.7:
                 nursery.listen(LONG, "ready", 1)
             if moment < 0.4:
-                nursery.listen(LONG, "ack", 10)
+                nursery.listen(10, "ack", 10)
             nursery.listen(rng.random() * 0.12, "never")
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
