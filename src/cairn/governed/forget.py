@@ -19,16 +19,18 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from cairn.errors import CairnError, Invalid, NotFound
-from cairn.governed import removal
+from cairn.governed import removal, transcripts
 from cairn.governed.access import ref
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
-from cairn.governed.removal import ForgetTally, Said, WithoutItems
+from cairn.governed.removal import WithoutItems
+from cairn.governed.transcripts import Said
 from cairn.governed.wanted import (
     SHORTEST,
     TELLING,
     TOMBSTONE,
     Affected,
+    ForgetTally,
     Likeness,
     Wanted,
     folded,
@@ -185,7 +187,7 @@ def _record(keeper: Keeper, wanted: Wanted, receipt: Receipt) -> None:
 
 
 def _steps(keeper: Keeper, wanted: Wanted, done: ForgetTally, profile: WithoutItems | None) -> None:
-    removal.from_sessions(keeper, wanted, done)
+    transcripts.from_sessions(keeper, wanted, done)
     removal.from_notes(keeper, wanted, done, profile)
     removal.from_journals(keeper, wanted, done)
     removal.from_pages(keeper, wanted, done)
@@ -202,7 +204,7 @@ def _remove(
 ) -> None:
     for _ in range(_ROUNDS):
         done.left.clear()
-        removal.from_sessions(keeper, wanted, done)
+        transcripts.from_sessions(keeper, wanted, done)
         done.left += settle()
         removal.from_notes(keeper, wanted, done, profile)
         removal.from_journals(keeper, wanted, done)
@@ -277,7 +279,7 @@ def _only_owner(keeper: Keeper, wanted: Wanted) -> Scope | None:
         Invalid: several do, so that somebody has to say whose is meant.
     """
     holders: dict[Scope, None] = {}
-    for said in removal.messages_of(keeper, wanted):
+    for said in transcripts.messages_of(keeper, wanted):
         if wanted.found_in(json.dumps(said.raw, ensure_ascii=False)):
             holders.update(dict.fromkeys(_speakers(wanted.space, said)))
     for at in removal.files_in_reach(keeper, wanted):
@@ -324,7 +326,7 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
         text = entry.sections.get(place.kind.main_section, "")
         if (why := likeness.why(text)) and wanted.without(text) is text:
             note(place.kind.name, place.scope.public_id(entry.id), at, owner_name(place.scope), text, why)
-    for said in removal.messages_of(keeper, wanted):
+    for said in transcripts.messages_of(keeper, wanted):
         if not said.is_in_reach:
             continue
         owner = f"{'user' if said.raw.get('role') == 'user' else 'agent'} {said.raw.get('sender_id')}"
@@ -449,7 +451,7 @@ class _Look:
         place = place_of_session(at)
         if place is None or place[0] != self._wanted.space:
             return self._wanted.reaches_path(at)
-        return removal.is_their_session(self._wanted, at, place[1], self._keeper.journals.read(at).lines)
+        return transcripts.is_their_session(self._wanted, at, place[1], self._keeper.journals.read(at).lines)
 
     def _locator(self, path: str) -> Locator | None:
         """The place of a note, a log or a journal; None for the index, former texts, pages and the like."""
@@ -471,7 +473,7 @@ class _Look:
         if top == "sessions":
             place = place_of_session(at)
             lines = self._keeper.journals.read(at).lines
-            is_clean = place is not None and removal.is_clean_session(sought, at, place[1], lines)
+            is_clean = place is not None and transcripts.is_clean_session(sought, at, place[1], lines)
             return _OTHERS_WHY if is_clean else _STILL_THERE
         if top == "journal":
             lines = self._keeper.journals.read(at).lines

@@ -21,11 +21,11 @@ from urllib.parse import unquote
 
 from cairn.canonical import from_json, object_in, objects_in
 from cairn.errors import CairnError, NotFound
-from cairn.governed import pages, removal
+from cairn.governed import pages, removal, transcripts
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
-from cairn.governed.removal import ForgetTally, WithoutItems
-from cairn.governed.wanted import TELLING, Lost, Wanted, sentences
+from cairn.governed.removal import WithoutItems
+from cairn.governed.wanted import TELLING, ForgetTally, Lost, Wanted, sentences
 from cairn.language.words import word_set
 from cairn.notes.format import list_items
 from cairn.notes.kinds import place_of
@@ -147,7 +147,7 @@ def _logs(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str, list[tup
             yield (
                 at,
                 place[1],
-                [(one.ordinal, one.raw) for one in removal.said_in(everything, at, place[1], lines)],
+                [(one.ordinal, one.raw) for one in transcripts.said_in(everything, at, place[1], lines)],
             )
 
 
@@ -411,7 +411,7 @@ def _take_words(keeper: Keeper, going: Going, sessions: Sequence[SpokenSession])
         mine = {ordinal for ordinal, _ in one.messages}
 
         def change(lines: Sequence[str], one: SpokenSession = one, mine: set[int] = mine) -> list[str] | None:
-            out = removal.without_sender(Wanted(going.space), one.at, one.id, lines, mine, going.owner)
+            out = transcripts.without_sender(Wanted(going.space), one.at, one.id, lines, mine, going.owner)
             return out if out != list(lines) else None
 
         keeper.journals.edit(one.at, change)

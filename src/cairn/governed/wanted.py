@@ -348,3 +348,25 @@ def _unescaped(match: re.Match[str]) -> str:
     if match[1]:
         return chr(int(match[1], 16))
     return {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}.get(match[2], match[2])
+
+
+@dataclass(slots=True)
+class ForgetTally:
+    """What was found to go (or to stay), counted and listed."""
+
+    dry: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    left: list[tuple[str, str]] = field(default_factory=list)
+    taken: dict[tuple[str, str], Affected] = field(default_factory=dict)
+
+    def add(self, what: str, count: int) -> None:
+        if count:
+            self.counts[what] = self.counts.get(what, 0) + count
+
+    def take(self, found: Affected) -> bool:
+        """Note a thing once; whether it is new."""
+        key = (found.path, found.id)
+        if key in self.taken:
+            return False
+        self.taken[key] = found
+        return True

@@ -1,0 +1,261 @@
+"""Session logs without what is to be forgotten: messages lose the words, and lines about them follow.
+
+A log is read line by line beside the state it makes, since whether a message is in reach depends on who else spoke in
+its session and whether its cell is closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cairn.canonical import as_line, object_in
+from cairn.errors import CairnError
+from cairn.governed.memories import Keeper
+from cairn.governed.wanted import (
+    TOMBSTONE,
+    Affected,
+    ForgetTally,
+    Lost,
+    Wanted,
+    cleaned_json,
+    sentences,
+    shown,
+)
+from cairn.language.words import word_set
+from cairn.seams import Locator
+from cairn.seams.storage import readable_files
+from cairn.talk.lines import hashed_key
+from cairn.talk.sessions import SessionState, message_id, place_of_session
+
+_NOWHERE = -(2**31)
+# In a message only who spoke, and when, is left alone: a call's id is found again by its own mark.
+_OF_MESSAGE = frozenset({"sender_id", "role", "timestamp", "type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of a log, as it stands in its line."""
+
+    id: str
+    at: Locator
+    ordinal: int
+    raw: Mapping[str, Any]
+    is_in_reach: bool
+    users: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        content = self.raw.get("content")
+        if isinstance(content, str):
+            return content
+        items = content if isinstance(content, list) else []
+        return "\n".join(str(item.get("text") or "") for item in items if isinstance(item, dict))
+
+
+class _Log:
+    """The lines of one session log, parsed as far as they can be."""
+
+    def __init__(self, wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> None:
+        self._wanted = wanted
+        self.at, self.session_id, self.lines = at, session_id, lines
+        self.values = [object_in(line) for line in lines]
+        self._firsts = self._ordinals()
+        self.users = frozenset(str(m.get("sender_id")) for _, m in self._all() if m.get("role") == "user")
+
+    def _ordinals(self) -> list[int]:
+        """The place of each line's first message, as the session itself counts; far below 0 for a line set aside."""
+        state = SessionState(self._wanted.space, self.session_id)
+        out = []
+        for line, value in zip(self.lines, self.values, strict=True):
+            before = state.next_ordinal
+            state.feed([line])
+            count = len(_messages(value))
+            out.append(state.next_ordinal - count if state.next_ordinal >= before + count else _NOWHERE)
+        return out
+
+    def _all(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for value, first in zip(self.values, self._firsts, strict=True):
+            if value is not None and value.get("t") == "add":
+                yield from ((n, m) for n, m in enumerate(_messages(value), first) if isinstance(m, dict))
+
+    def lines_read(self) -> Iterator[tuple[str, dict[str, Any] | None, int]]:
+        """Each line, what it says, and the ordinal of its first message."""
+        return zip(self.lines, self.values, self._firsts, strict=True)
+
+    def said(self) -> Iterator[Said]:
+        for ordinal, raw in self._all():
+            yield self.message(ordinal, raw)
+
+    def message(self, ordinal: int, raw: Mapping[str, Any]) -> Said:
+        mid = message_id(self.session_id, ordinal)
+        return Said(mid, self.at, ordinal, raw, self._is_theirs(raw), self.users)
+
+    def _is_theirs(self, raw: Mapping[str, Any]) -> bool:
+        """A person's own messages, and what agents and tools said in a session with them; an agent's own."""
+        reach = self._wanted.reach
+        if reach is None:
+            return True
+        sender, role = str(raw.get("sender_id")), raw.get("role")
+        if reach.track == "user":
+            return sender == reach.owner if role == "user" else reach.owner in self.users
+        return reach.track == "agent" and role != "user" and sender == reach.owner
+
+    def is_in_cell(self, ordinal: int) -> bool:
+        """Whether the message lies in a cell that goes with its episode."""
+        for value in self.values:
+            if value is not None and value.get("t") == "cut" and value.get("cell") in self._wanted.cells:
+                first, upto = value.get("first"), value.get("upto")
+                if isinstance(first, int) and isinstance(upto, int) and first <= ordinal < upto:
+                    return True
+        return False
+
+    def cleaned(self, done: ForgetTally) -> tuple[list[str], int]:
+        """The lines without the words, and how many messages that touched."""
+        out, touched = [], 0
+        for line, value, first in zip(self.lines, self.values, self._firsts, strict=True):
+            made, count = self._clean(line, value, first, done)
+            out.append(made)
+            touched += count
+        return out, touched
+
+    def _clean(
+        self, line: str, value: dict[str, Any] | None, first: int, done: ForgetTally
+    ) -> tuple[str, int]:
+        wanted = self._wanted
+        if value is not None and isinstance(key := value.get("key"), str) and wanted.found_in(key):
+            # Logs of before hold an idempotency key as it was given; its mark does as well.
+            value = {name: one for name, one in value.items() if name != "key"} | {
+                "key_hash": hashed_key(key)
+            }
+            line = as_line(value)
+            made, count = self._clean(line, value, first, done)
+            return made, count + 1
+        alone = wanted.reach is None or self.users <= {wanted.reach.owner}
+        if value is None:
+            return (wanted.masked(line), 1) if alone and wanted.found_in(line) else (line, 0)
+        count = 0
+        messages: list[Any] = []
+        if value.get("t") == "corrected":
+            owner = value.get("owner")
+            mine = wanted.reach is None or owner == [wanted.reach.track, wanted.reach.owner]
+            messages = [cleaned_json(wanted, m, skip=_OF_MESSAGE) if mine else m for m in _messages(value)]
+            count = sum(a is not b for a, b in zip(messages, _messages(value), strict=True))
+        elif value.get("t") == "add":
+            for ordinal, raw in enumerate(_messages(value), first):
+                kept = self._without(self.message(ordinal, raw), done) if isinstance(raw, dict) else raw
+                count += kept is not raw
+                messages.append(kept)
+        if not count:
+            return line, 0
+        return as_line({**value, "messages": messages}), count
+
+    def _without(self, said: Said, done: ForgetTally) -> Any:
+        """A message without the words; None where it said nothing else, so that the ordinals of others stay."""
+        wanted, raw = self._wanted, said.raw
+        if not said.is_in_reach:
+            return raw
+        whole = self.is_in_cell(said.ordinal) and (
+            raw.get("role") == "user" or wanted.reach is None or len(self.users) < 2
+        )
+        cleaned = None if whole else cleaned_json(wanted, raw, skip=_OF_MESSAGE)
+        if cleaned is raw:
+            return raw
+        if cleaned is not None:
+            content = cleaned.get("content")
+            is_empty = isinstance(content, str) and not word_set(content.replace(TOMBSTONE, " "))
+            cleaned = None if is_empty and not cleaned.get("tool_calls") else cleaned
+        lost = wanted.lost.setdefault(said.id, Lost())
+        parts = sentences(said.text)
+        gone = [s for s in parts if cleaned is None or wanted.found_in(s)]
+        lost.gone += gone
+        lost.kept = [] if cleaned is None else [s for s in parts if s not in gone and word_set(s)]
+        words = shown(" ".join(gone) or said.text or json.dumps(raw, ensure_ascii=False))
+        sender = f"{'user' if raw.get('role') == 'user' else 'agent'} {raw.get('sender_id')}"
+        why = "told in what goes" if whole else "the same words"
+        done.take(Affected("message", said.id, said.at.key, sender, words, why))
+        return cleaned
+
+
+def messages_of(keeper: Keeper, wanted: Wanted) -> Iterator[Said]:
+    """Every message of the space's sessions."""
+    for at, session_id in _logs(keeper, wanted):
+        yield from _Log(wanted, at, session_id, keeper.journals.read(at).lines).said()
+
+
+def _logs(keeper: Keeper, wanted: Wanted) -> Iterator[tuple[Locator, str]]:
+    """Every log of the space that is one, and its session; what else is there, the look through all bytes tells."""
+    for at in readable_files(keeper.storage, keeper.root.sessions(wanted.space)):
+        place = place_of_session(at)
+        if place is None:
+            continue
+        try:
+            keeper.journals.size(at)
+        except CairnError:
+            continue
+        yield at, place[1]
+
+
+def said_in(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> Iterator[Said]:
+    """Every message of one log."""
+    return _Log(wanted, at, session_id, lines).said()
+
+
+def without_sender(
+    wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str], ordinals: Collection[int], owner: str
+) -> list[str]:
+    """The lines of a log without some messages, and without their sender among those its cells are told to."""
+    log, out = _Log(wanted, at, session_id, lines), []
+    theirs = ["user", owner]
+    for line, value, first in log.lines_read():
+        if value is None:
+            out.append(line)
+            continue
+        if value.get("owner") == theirs:
+            continue
+        made = dict(value)
+        if value.get("t") == "add":
+            made["messages"] = [
+                None if n in ordinals else raw for n, raw in enumerate(_messages(value), first)
+            ]
+        for name in ("owners", "for"):
+            if isinstance(held := value.get(name), list):
+                made[name] = [one for one in held if one not in (theirs, owner)]
+        out.append(line if made == value else as_line(made))
+    return out
+
+
+def from_sessions(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
+    """Messages in reach lose the words; one that said nothing else goes."""
+    for at, session in _logs(keeper, wanted):
+        touched = 0
+
+        def change(lines: Sequence[str], at: Locator = at, session_id: str = session) -> list[str] | None:
+            nonlocal touched
+            out, touched = _Log(wanted, at, session_id, lines).cleaned(done)
+            return out if touched and not done.dry else None
+
+        if done.dry:
+            change(keeper.journals.read(at).lines)
+        else:
+            keeper.journals.edit(at, change)
+        if touched:
+            done.add("messages", touched)
+            wanted.paths.append(at.key)
+
+
+def is_their_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> bool:
+    """Whether who is asked about took part in a session."""
+    return any(said.is_in_reach for said in _Log(wanted, at, session_id, lines).said())
+
+
+def is_clean_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> bool:
+    """Whether nothing of a log that is in reach holds the words any more."""
+    return _Log(wanted, at, session_id, lines).cleaned(ForgetTally(dry=True))[1] == 0
+
+
+def _messages(value: Mapping[str, Any] | None) -> list[Any]:
+    found = value.get("messages") if value is not None else None
+    return found if isinstance(found, list) else []
