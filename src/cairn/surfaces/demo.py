@@ -106,6 +106,7 @@ def run(output: Output, *, keep: bool = False) -> int:
                 output.line(
                     "  (The local model is not installed, so only words count: `cairn model install`.)"
                 )
+            memory.sync()  # vectors follow a moment after the notes, or a while after on a busy machine
             for question in QUESTIONS:
                 steps["answers"][question] = _ask(memory, question, output)
 
