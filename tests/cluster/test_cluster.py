@@ -422,6 +422,14 @@ def test_a_memory_moves_to_a_bucket_and_back(engines, options, tmp_path, capsys)
         assert len(two.push(str(tmp_path / "notes"))["written"]) == 1
         assert finds(two, "Trilliane", consistency="strong")
         two.remember("We deploy with make ship.")
+        two.export_to(str(tmp_path / "exported"))
+    # An export of a bucket is a root, and an export is brought into another bucket.
+    other = {**options, "storage__url": f"{bucket_at}-other"}
+    with cairn.open_blocking(tmp_path / "exported", **plain) as exported:
+        assert finds(exported, "Trilliane", consistency="strong")
+    with cairn.open_blocking(tmp_path / "four", background=False, **other) as four:
+        four.import_from(str(tmp_path / "exported"))
+        assert finds(four, "anchovies", consistency="strong")
     third = cairn_does("--root", str(tmp_path / "two"), "move", bucket_at, str(tmp_path / "three"), *more)
     assert third["verified"] == third["files"] >= second["files"]
     with cairn.open_blocking(tmp_path / "three", **plain) as three:
