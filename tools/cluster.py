@@ -669,7 +669,8 @@ def _judged(world: Cluster, acknowledged: dict[str, list[str]], by_hand: list[st
     }
     wrong = []
     with cairn.open_blocking(world.folder / "judge", background=False, **options) as memory:
-        storage, sessions = memory.parts.storage, dict.fromkeys(name.split()[0] for name in acknowledged)
+        storage: Any = memory.parts.storage
+        sessions = dict.fromkeys(name.split()[0] for name in acknowledged)
         told = "".join(storage.read(at) for at in memory.parts.notebook.notes(kind="episode"))
         for session in sessions:
             at = session_locator(Space(), session)

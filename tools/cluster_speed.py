@@ -1,9 +1,10 @@
 """What many machines cost, beside one, in one run: `python -m tools.cluster_speed [durable] [rates] [found] [search]`.
 
 durable  a bare INSERT and commit, an `add` on PostgreSQL and one on a folder, in turn, so that a busy machine is busy for all
-rates    clients add and search through one server and through two, each call at another server; what is told is the processor
-         time of all servers from the first call until nothing is left to do, so the background is in it. On cores that are
-         free, two servers take 2 * (time with one) / (time with two) times as much as one. `--model` makes vectors, too
+rates    clients add and search through one server and through two, each call at another server, both at once so that a busy
+         machine is busy for both. What is told is the processor time of all servers from the first call until the chores of
+         the next minute are done, so the background is in it, without what they use when nobody asks them anything. On cores
+         that are free, two servers take 2 * (time with one) / (time with two) times as much as one. `--model` makes vectors, too
 found    one server is asked until it finds what the other was told
 search   hybrid questions to the tables of LanceDB on the disk and in the bucket, in turn, warm: `--rows 100000`
 """
@@ -27,9 +28,9 @@ from tools import cluster as many
 
 ROUNDS = 200
 CLIENTS = 8
-CALLS = 400
+CALLS = 1600
 FOUND = 40
-QUIET, IDLE = 4, 0.1  # so many looks in a row at which a server used less than this share of a core
+BEGIN_SECONDS, REST_SECONDS, AFTER_SECONDS = 60.0, 30.0, 75.0
 QUESTIONS = 60
 _numbers = itertools.count()
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -111,19 +112,19 @@ def processor(machine: many.Machine) -> float:
     return sum(map(int, fields[11:15])) / TICKS
 
 
-def settle(machines: list[many.Machine]) -> float:
-    """Wait until the servers have nothing to do; the processor time they have used by then."""
-    before, quiet = float("-inf"), 0
-    while quiet < QUIET:
-        time.sleep(0.5)
-        used = sum(map(processor, machines))
-        quiet = quiet + 1 if used - before < IDLE * 0.5 * len(machines) else 0
-        before = used
-    return before
+def used_during(machines: list[many.Machine], do: Callable[[], object]) -> tuple[float, float]:
+    """The processor time that servers use during something, and how long it took."""
+    before, begun = sum(map(processor, machines)), time.perf_counter()
+    do()
+    return sum(map(processor, machines)) - before, time.perf_counter() - begun
 
 
-def rate(machines: list[many.Machine], what: str, body: Callable[[int, int], object]) -> float:
-    """Calls of eight clients, each at the next server; the processor time of one in milliseconds, with what follows it."""
+def rate(
+    machines: list[many.Machine], what: str, body: Callable[[int, int], object], at_rest: float
+) -> float:
+    """Calls of eight clients, each at the next server; the processor time of one in milliseconds, with what follows it and
+    without what the servers use `at_rest`.
+    """
 
     def client(number: int) -> None:
         for n in range(CALLS // CLIENTS):
@@ -131,34 +132,42 @@ def rate(machines: list[many.Machine], what: str, body: Callable[[int, int], obj
             status, _ = machine.call("POST", f"/api/v1/memory/{what}", body(number, n))
             assert status == 200, status
 
-    before = settle(machines)
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
-    begun = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.perf_counter() - begun
-    each = 1000 * (settle(machines) - before) / CALLS
-    print(
-        f"{what}, servers: {len(machines)}: {CALLS / seconds:.0f} a second, {each:.2f} ms of processor time each"
-    )
-    return each
+    def calls() -> None:
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
+        begun = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(f"{what}, servers: {len(machines)}: {CALLS / (time.perf_counter() - begun):.0f} a second")
+        time.sleep(AFTER_SECONDS)
+
+    used, seconds = used_during(machines, calls)
+    return 1000 * (used - at_rest * seconds) / CALLS
 
 
 def rates(database: many.Database, store: many.Store, folder: Path, *, model: bool) -> None:
-    """One server and two, twice, in turn."""
-    each: dict[tuple[str, int], list[float]] = {}
-    for count in (1, 2, 1, 2):
+    """One server and two, side by side."""
+    each: dict[tuple[str, int], float] = {}
+
+    def measure(count: int) -> None:
         with many.cluster(database, store, folder, 0) as world:
             world.env["CAIRN_EMBEDDING__PROVIDER"] = "auto" if model else "none"
             for _ in range(count):
                 world.add()
+            time.sleep(BEGIN_SECONDS)
+            used, seconds = used_during(world.machines, lambda: time.sleep(REST_SECONDS))
+            print(f"servers: {count}: {100 * used / seconds:.1f} % of a core when nobody asks")
             for what, body in (("add", added), ("search", asked)):
-                rate(world.machines, what, body)  # what is needed once is there then
-                each.setdefault((what, count), []).append(rate(world.machines, what, body))
+                each[what, count] = rate(world.machines, what, body, used / seconds)
+
+    threads = [threading.Thread(target=measure, args=(count,)) for count in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     for what in ("add", "search"):
-        one, two = (statistics.mean(each[what, count]) for count in (1, 2))
+        one, two = (each[what, count] for count in (1, 2))
         print(
             f"{what}: {one:.2f} ms with one server, {two:.2f} with two: on free cores {2 * one / two:.2f} times as many"
         )
