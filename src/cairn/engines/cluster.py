@@ -127,7 +127,9 @@ class ClusterBackend(ObjectBackend):
         return [Locator(key) for key in sorted(found)]
 
     def exists(self, locator: Locator) -> bool:
-        return bool(self._rows.found(locator)) or (not _is_lines(locator) and super().exists(locator))
+        if _is_lines(locator):
+            return self._rows.looked_at(locator) is not None
+        return bool(self._rows.found(locator)) or super().exists(locator)
 
     def info(self, locator: Locator) -> Info:
         if not _is_lines(locator):
@@ -137,10 +139,9 @@ class ClusterBackend(ObjectBackend):
                 if not self._rows.found(locator):
                     raise
                 return Info(locator, is_dir=True, size=0, mtime=0.0)
-        for key, size, changed in self._rows.found(locator):
-            if key == locator.key:
-                return Info(locator, is_dir=False, size=size, mtime=changed)
-        raise NotFound(f"{locator}: nothing is there.", key=locator.key)
+        if (found := self._rows.looked_at(locator)) is None:
+            raise NotFound(f"{locator}: nothing is there.", key=locator.key)
+        return Info(locator, is_dir=False, size=found[0], mtime=found[1])
 
     def remove(self, locator: Locator) -> None:
         if not _is_lines(locator):

@@ -371,10 +371,17 @@ class PostgresJournals:
         return True
 
     def size(self, at: Locator) -> int:
+        found = self.looked_at(at)
+        return found[0] if found is not None else 0
+
+    def looked_at(self, at: Locator) -> tuple[int, float] | None:
+        """The size of one journal, and when it was changed; None where there is none."""
         rows = self._database.ask(
-            "SELECT size FROM cairn_journals WHERE root = %(root)s AND key = %(key)s", key=at.key
+            "SELECT size, extract(epoch FROM changed)::float8 FROM cairn_journals"
+            " WHERE root = %(root)s AND key = %(key)s",
+            key=at.key,
         )
-        return int(rows[0][0]) if rows else 0
+        return (int(rows[0][0]), float(rows[0][1])) if rows else None
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
         return len(self._rewrite(at, lambda old: journal_made_anew(at, lines, len(old))) or b"")
