@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import cairn
+from cairn.engines.large import LargeIndex
 from cairn.retrieval.indexer import Indexer
-from cairn.types import Message
+from cairn.types import Message, Scope, Space
 from tests.waiting import until
 from tests.world import Indexed
+
+ANN = Scope(Space(), "user", "ann")
 
 
 async def _said(memory, count: int) -> None:
@@ -22,16 +25,24 @@ async def _said(memory, count: int) -> None:
         await memory.flush(f"s{number}")
 
 
-async def _run(folder) -> None:
-    async with cairn.open(folder, embedding__provider="none", strategies__enabled=False) as memory:
+async def _run(folder, engine: str, turns: int) -> None:
+    given = {"embedding__provider": "none", "strategies__enabled": False, "index__engine": engine}
+    async with cairn.open(folder, **given) as memory:
         await _said(memory, 12)
+        parts, from_tables = memory.parts, 0
+        parts.answering._large._whole_rows = 0
         result = await memory.search("river", user_id="ann", method="keyword", top_k=50, consistency="strong")
         assert len(result.episodes) == 12
         stop = threading.Event()
         asked = 0
 
         def remove() -> None:
-            for turn in range(1, 9):
+            nonlocal from_tables
+            for turn in range(1, turns + 1):
+                if engine == "lancedb":
+                    parts.lance.fold(parts.index)
+                    until(lambda turn=turn: asked >= 5 * turn - 3 or stop.is_set())
+                    from_tables += isinstance(parts.answering(ANN), LargeIndex)
                 shutil.rmtree(folder / ".index", ignore_errors=True)
                 until(lambda turn=turn: asked >= 5 * turn or stop.is_set())
             stop.set()
@@ -51,13 +62,18 @@ async def _run(folder) -> None:
         await memory.search("river", user_id="ann", consistency="strong")
         listed = await memory.get("episode", user_id="ann", consistency="strong")
         assert (listed.total_count, listed.freshness.state) == (12, "fresh")
+        assert (from_tables > 0) == (engine == "lancedb")
 
 
-def test_every_answer_is_whole_or_marked_while_the_index_is_removed(tmp_path):
+@pytest.mark.parametrize(
+    ("engine", "turns"),
+    [("memory", 8), pytest.param("lancedb", 3, marks=pytest.mark.xdist_group("lance"))],
+)
+def test_every_answer_is_whole_or_marked_while_the_index_is_removed(tmp_path, engine, turns):
     """Design 5: no error to any caller; searches stay whole from the notes; pages are whole or say "rebuilding"."""
     import asyncio
 
-    asyncio.run(_run(tmp_path))
+    asyncio.run(_run(tmp_path, engine, turns))
 
 
 class Tripwire:
