@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cairn.engines import held_rows, warm
-from cairn.engines.held_rows import HeldScopes
+from cairn.engines import held_rows, large, warm
+from cairn.engines.held_rows import HeldScopes, found_by
 from cairn.engines.row_tables import model_number, scope_number
 from cairn.engines.rows import SqliteIndex
 from cairn.index import postings
@@ -175,9 +175,31 @@ def test_rows_of_a_large_scope_are_held_as_they_are_however_many_come_and_go(tmp
     index.close()
 
 
-def line(number: int, text: str, session: str) -> NewRow:
+def test_which_episode_a_cell_has_is_remembered_until_one_comes(tmp_path):
+    index, held = SqliteIndex(tmp_path), HeldScopes()
+
+    def told(db, cells):
+        number = scope_number(db, ALICE)
+        kept = held.current(db, (index.generation, number, None))
+        return sorted(kept.read(db, found_by(db, kept.episodes, cells, large._EPISODES, number)))
+
+    def asked(*cells):
+        return index.database.read(lambda db: told(db, cells))
+
+    index.apply([line(1, "a lantern", "s1", kind="episode", cell_id="c1")])
+    [first] = asked("c1", "c2")
+    assert asked("c2") == []
+    index.apply([line(2, "a kite", "s2", kind="episode", cell_id="c2")])
+    [second] = asked("c2")
+    assert asked("c1", "c2") == [first, second]
+    index.apply([], removed=[first])
+    assert asked("c1", "c2") == [second]
+    index.close()
+
+
+def line(number: int, text: str, session: str, **more: str) -> NewRow:
     row = Row(
-        rowid=0, kind="message", scope=ALICE, entry_id=f"m{number}", path=f"{session}.jsonl", text=text,
-        timestamp_ms=number, session_id=session, ordinal=number,
+        rowid=0, kind=more.pop("kind", "message"), scope=ALICE, entry_id=f"m{number}", path=f"{session}.jsonl", text=text,
+        timestamp_ms=number, session_id=session, ordinal=number, **more,
     )  # fmt: skip
     return NewRow(row, text.encode())

@@ -130,6 +130,9 @@ def test_the_index_over_vectors_agrees_with_exact_search(world):
         agreed += np.count_nonzero(np.sort(found)[-10:] >= np.sort(exact)[-10] - 1e-4)
         total += 10
     assert agreed / total >= 0.98
+    unasked = world.large.legs(ALICE, Ask())
+    assert len(unasked.corpus), "some rows show what is usual"
+    assert not unasked.passing.any(), "and are no answer"
 
 
 def test_links_among_the_tables_are_taken_away_not_followed(world):

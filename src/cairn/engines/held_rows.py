@@ -196,7 +196,7 @@ def _with_room(held: np.ndarray, used: int, needed: int) -> np.ndarray:
 class HeldRows:
     """Rows of one scope as one version has them: for each id the place in `columns`.
 
-    `episodes` and `wholes` remember which rows a question by cell or by entry found.
+    `episodes` and `wholes` remember which rows a question by cell or by entry found; rows that are gone since may be among them.
     """
 
     key: Key
@@ -248,21 +248,23 @@ def _still_right(db: sqlite3.Connection, held: HeldRows, version: int) -> HeldRo
     Places are a copy: whoever still reads into the old ones may have read before the change.
     """
     trimmed = int(db.execute("SELECT value FROM meta WHERE key = 'trimmed'").fetchone()[0])
-    if trimmed > held.version or held.columns.named > _MOST_NAMES:
+    if trimmed > held.version or held.columns.named + len(held.wholes) > _MOST_NAMES:
         return None
-    places, since = dict(held.places), (held.key[1], held.version)
-    for table in ("rows", "gone"):
-        for (rowid,) in db.execute(f"SELECT id FROM {table} WHERE scope_id = ? AND version > ?", since):
-            places.pop(rowid, None)
+    places, episodes, wholes = dict(held.places), dict(held.episodes), dict(held.wholes)
+    since = (held.key[1], held.version)
+    changed = "SELECT id, cell_id, entry_id FROM rows WHERE scope_id = ? AND version > ?"
+    for rowid, cell, entry in db.execute(changed, since):
+        places.pop(rowid, None)
+        episodes.pop(cell, None)
+        wholes.pop(entry, None)
+    for (rowid,) in db.execute("SELECT id FROM gone WHERE scope_id = ? AND version > ?", since):
+        places.pop(rowid, None)
     columns = held.columns
     if len(columns) > _MOST_ROWS:
         places = dict(islice(places.items(), max(0, len(places) - _MOST_ROWS // 2), None))
         columns = columns.kept(list(places.values()))
         places = {rowid: place for place, rowid in enumerate(places)}
-    same = held.version == version
-    return HeldRows(
-        held.key, version, columns, places, held.episodes if same else {}, held.wholes if same else {}
-    )
+    return HeldRows(held.key, version, columns, places, episodes, wholes)
 
 
 def found_by(

@@ -203,6 +203,8 @@ class LargeIndex:
 
     def legs(self, scope: Scope, ask: Ask) -> Found:
         """Words, meaning and filter, asked of the tables at once; what they propose is scored from the rows."""
+        import numpy as np
+
         held, about = self._counted(scope)
         state = self._tables.state()
         marks = marks_of(state, self._rows)
@@ -226,7 +228,11 @@ class LargeIndex:
             more = {kind: kept.read(db, self._sample(db, held, kind) - rows.keys()) for kind in large}
             at, standing = _standing(kept.columns, rows, more, held.rows)
             corpus = _corpus(about, kept.columns, at, standing)
-            return kept.columns, at, corpus, passing_rows(corpus, ask, lambda: _matching(db, corpus, ask))
+            passing = passing_rows(corpus, ask, lambda: _matching(db, corpus, ask))
+            passing[
+                corpus.places(np.array([one for sampled in more.values() for one in sampled], np.int64))
+            ] = False
+            return kept.columns, at, corpus, passing
 
         columns, at, corpus, passing = self._db.read(read)
         return _scored(words, ask, columns, at, corpus, passing)
