@@ -126,8 +126,7 @@ def test_its_command_takes_its_fields(room, row):
         taken = {action.dest for action in parser._actions} - {"help"}
         assert {one.name for one in row.fields} <= taken | {*EVERYWHERE, *command.without}
         extra = argparse.ArgumentParser()
-        if command.more is not None:
-            command.more(extra)
+        command.declare_others(extra)
         declared = {action.dest for action in extra._actions}
         if {"scope", "owner"} <= taken:
             declared |= {f"of_{scope}" for scope in PERSONAL}

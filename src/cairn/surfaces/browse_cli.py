@@ -68,23 +68,12 @@ def say_connections(data: Any, output: Output) -> int:
     return 0 if data["links"] else 1
 
 
-def _source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--file", required=True, metavar="FILE", help="the new Markdown; - reads standard input"
-    )
-
-
 def _from_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     fields["source"] = text_of(args.file)
 
 
 def say_revised(done: Any, output: Output) -> None:
     output.line(f"{done['id']} is revised; its version is {done['version']}.")
-
-
-def _open_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, metavar="N", help="where to serve the page, if no server runs")
-    parser.add_argument("--no-browser", action="store_true", help="only print the link")
 
 
 def open_page(call: CommandCall) -> int:
@@ -98,7 +87,10 @@ COMMANDS = (
         "open",
         "open the page of this memory in a browser, with the right to change it",
         run=open_page,
-        more=_open_arguments,
+        also={
+            "--port": {"type": int, "metavar": "N", "help": "where to serve the page, if no server runs"},
+            "--no-browser": "only print the link",
+        },
         examples=("cairn open", "cairn open --no-browser"),
     ),
     Command(
@@ -148,7 +140,13 @@ COMMANDS = (
         say_revised,
         positional={"entry_id": ""},
         without=("source",),
-        more=_source,
+        also={
+            "--file": {
+                "required": True,
+                "metavar": "FILE",
+                "help": "the new Markdown; - reads standard input",
+            }
+        },
         fill=_from_file,
         examples=("cairn show ID --json", "cairn revise ID --expect VERSION --file new.md"),
     ),

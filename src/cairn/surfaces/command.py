@@ -75,7 +75,8 @@ class Command:
         short: Other names for options.
         one_of: Fields of which at most one is given; the first is the person of the settings where none is.
         without: Fields that `more` arguments stand for.
-        more: Declares arguments that are no fields.
+        also: Arguments that are no fields: the words of a switch, or what argparse takes.
+        more: Declares such arguments where they depend on each other.
         fill: Fills in fields from those.
         run: Does it another way than "call the operation, print its answer".
         reading: It needs a root that is there, and never makes one.
@@ -92,6 +93,7 @@ class Command:
     short: Mapping[str, str] = field(default_factory=dict)
     one_of: Sequence[str] = ()
     without: Sequence[str] = ()
+    also: Mapping[str, str | Mapping[str, Any]] = field(default_factory=dict)
     more: Callable[[argparse.ArgumentParser], None] | None = None
     fill: Callable[[argparse.Namespace, dict[str, Any]], None] | None = None
     run: Callable[[CommandCall], int] | None = None
@@ -139,6 +141,13 @@ class Command:
         for scope in self._personal:
             words = f"{PERSONAL[scope]}: short for --scope {scope} --owner"
             parser.add_argument(f"--{scope}", dest=f"of_{scope}", metavar="TEXT", help=words)
+        self.declare_others(parser)
+
+    def declare_others(self, parser: argparse.ArgumentParser) -> None:
+        """Give the parser the arguments that are no fields."""
+        for name, told in self.also.items():
+            options = {"action": "store_true", "help": told} if isinstance(told, str) else told
+            parser.add_argument(name, **options)
         if self.more is not None:
             self.more(parser)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +70,6 @@ def say_core(document: Any, output: Output) -> int:
     return 0
 
 
-def _core_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("field", choices=[*CORE_FIELDS], help="which field")
-    parser.add_argument("text", nargs="+", help='the summary, or the items of the list; "" empties it')
-    parser.add_argument("--add", action="store_true", help="add to the list instead of replacing it")
-
-
 def core_set(call: CommandCall) -> int:
     args, name = call.args, CORE_FIELDS[call.args.field]
     if args.field == "summary" and args.add:
@@ -90,10 +83,6 @@ def core_set(call: CommandCall) -> int:
 
 
 # ---------------------------------------------------------------- skills
-
-
-def _archived(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--archived", action="store_true", help="those that are gone too")
 
 
 def skills_list(call: CommandCall) -> int:
@@ -115,10 +104,6 @@ def say_scanned(done: Any, output: Output) -> int:
     for item in done["refused"]:
         output.line(f"refused: {item['path']}: {item['reason']}", style="bold")
     return 1 if done["refused"] else 0
-
-
-def _to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", metavar="DIR", help="also copy it to DIR/<name>/SKILL.md")
 
 
 def skills_export(call: CommandCall) -> int:
@@ -293,7 +278,11 @@ COMMANDS = (
         Keeping.set_core,
         say_core,
         without=[*CORE_FIELDS.values()],
-        more=_core_arguments,
+        also={
+            "field": {"choices": [*CORE_FIELDS], "help": "which field"},
+            "text": {"nargs": "+", "help": 'the summary, or the items of the list; "" empties it'},
+            "--add": "add to the list instead of replacing it",
+        },
         run=core_set,
         reading=False,
         examples=(
@@ -302,7 +291,13 @@ COMMANDS = (
             'cairn core set focus --add "the 2.0 release"',
         ),
     ),
-    Command("skills list", "the skill files that are known", Keeping.skills, more=_archived, run=skills_list),
+    Command(
+        "skills list",
+        "the skill files that are known",
+        Keeping.skills,
+        also={"--archived": "those that are gone too"},
+        run=skills_list,
+    ),
     Command(
         "skills scan",
         "take in new and changed skills",
@@ -317,7 +312,7 @@ COMMANDS = (
         "write a procedure as a SKILL.md",
         Keeping.export_skill,
         positional={"memory_id": ""},
-        more=_to,
+        also={"--to": {"metavar": "DIR", "help": "also copy it to DIR/<name>/SKILL.md"}},
         run=skills_export,
         examples=("cairn skills export mem_20260601_00000001 --to ~/.claude/skills",),
     ),

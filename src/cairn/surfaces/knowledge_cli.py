@@ -114,8 +114,7 @@ def _say_notes(data: Any, output: Output) -> None:
         output.note(note)
 
 
-def _file_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="the file")
+_FILE_ARGUMENT = {"file": {"metavar": "FILE", "help": "the file"}}
 
 
 def _fill_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
@@ -145,7 +144,7 @@ COMMANDS = (
         Knowledge.knowledge_upload,
         say_stored,
         without=["file", "file_name"],
-        more=_file_argument,
+        also=_FILE_ARGUMENT,
         fill=_fill_file,
         reading=False,
         examples=('cairn knowledge upload --title "Tide tables" tides.html',),
@@ -157,7 +156,7 @@ COMMANDS = (
         say_stored,
         positional={"doc_id": ""},
         without=["file", "file_name"],
-        more=_file_argument,
+        also=_FILE_ARGUMENT,
         fill=_fill_file,
         examples=('cairn knowledge replace --title "Tide tables" d_0123456789abcdef tides.html',),
     ),

@@ -107,13 +107,6 @@ def why(call: CommandCall) -> int:
 # ---------------------------------------------------------------- forget and import
 
 
-def _yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
-    parser.add_argument(
-        "--also-alike", dest="similar", action="store_const", const=True, help="the same as --similar"
-    )
-
-
 def forget(call: CommandCall) -> int:
     if call.fields["memory_id"] is None and not call.fields["words"]:
         raise Invalid("Say what to forget: an id, or --words.", field="id")
@@ -152,10 +145,6 @@ def _confirm(told: Mapping[str, Any], output: Output) -> None:
     output.note("There is no undo. Forget it? [y/N] ")
     if input().strip().lower() not in {"y", "yes"}:
         raise Invalid("Nothing was forgotten.", field="yes")
-
-
-def _file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="the export; - for standard input; of claude also its memory folder")
 
 
 def _read_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
@@ -310,7 +299,15 @@ COMMANDS = (
         "remove a memory and what was made from it, and print a receipt; there is no undo",
         Single.forget,
         positional={"memory_id": "?"},
-        more=_yes,
+        also={
+            "--yes": "do not ask; needed where nobody can answer",
+            "--also-alike": {
+                "dest": "similar",
+                "action": "store_const",
+                "const": True,
+                "help": "the same as --similar",
+            },
+        },
         run=forget,
         examples=(
             "cairn memories forget alice_mem_20260601_00000001 --dry-run",
@@ -325,7 +322,7 @@ COMMANDS = (
         say_imported,
         without=["text"],
         short={"source": "--from", "owner": "--user"},
-        more=_file,
+        also={"file": {"help": "the export; - for standard input; of claude also its memory folder"}},
         fill=_read_file,
         reading=False,
         examples=(

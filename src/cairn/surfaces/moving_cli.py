@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from cairn.operations.moving import BUCKET, Moving
@@ -10,11 +9,6 @@ from cairn.surfaces.command import Command, CommandCall
 from cairn.surfaces.output import Output
 
 _CONFLICT = 4
-
-
-def _source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="the memory to move: a folder, or a bucket as s3://bucket/prefix")
-    parser.add_argument("target", help="an empty place: a folder, or a bucket as s3://bucket/prefix")
 
 
 def move(call: CommandCall) -> int:
@@ -85,7 +79,10 @@ COMMANDS = (
         Moving.move_to,
         say_moved,
         without=("target",),
-        more=_source,
+        also={
+            "source": {"help": "the memory to move: a folder, or a bucket as s3://bucket/prefix"},
+            "target": {"help": "an empty place: a folder, or a bucket as s3://bucket/prefix"},
+        },
         run=move,
         examples=(
             "cairn move ~/.cairn s3://bucket/memory --database postgresql://cairn@db/cairn",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -20,8 +19,7 @@ GROUPS = {
 }
 
 
-def _to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", metavar="FILE", help="write it there as JSON, readable by you alone")
+_TO = {"--to": {"metavar": "FILE", "help": "write it there as JSON, readable by you alone"}}
 
 
 def export(call: CommandCall) -> int:
@@ -43,8 +41,7 @@ def export(call: CommandCall) -> int:
     return 0
 
 
-def _yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
+_YES = {"--yes": "do not ask; needed where nobody can answer"}
 
 
 def forget(call: CommandCall) -> int:
@@ -76,7 +73,7 @@ COMMANDS = (
         "everything that is kept of a person, as JSON",
         Persons.export_person,
         positional={"user_id": ""},
-        more=_to,
+        also=_TO,
         run=export,
         examples=("cairn person export alice --to alice.json",),
     ),
@@ -85,7 +82,7 @@ COMMANDS = (
         "remove a person and everything about them, and print a receipt; there is no undo",
         Persons.forget_person,
         positional={"user_id": ""},
-        more=_yes,
+        also=_YES,
         run=forget,
         examples=("cairn person forget alice --dry-run", "cairn person forget alice --shared --yes"),
     ),
@@ -94,7 +91,7 @@ COMMANDS = (
         "a session word for word, and what was made from it, as JSON",
         Persons.export_session,
         positional={"session_id": ""},
-        more=_to,
+        also=_TO,
         run=export,
         examples=("cairn session export s1",),
     ),
@@ -103,7 +100,7 @@ COMMANDS = (
         "remove a session from everybody's memory, and print a receipt; there is no undo",
         Persons.forget_session,
         positional={"session_id": ""},
-        more=_yes,
+        also=_YES,
         run=forget,
         examples=("cairn session forget s1 --dry-run", "cairn session forget s1 --yes"),
     ),

