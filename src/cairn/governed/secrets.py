@@ -128,8 +128,8 @@ class Shape:
         if self._lead is None or len(text) != len(lowered):
             return self.pattern.finditer(text)
         seen = lowered if self.folded else text
-        places = sorted({at for anchor in self.anchors if anchor in seen for at in _places(seen, anchor)})
-        if len(places) * (self._lead + 4) * 8 > len(text):
+        places = _places(seen, self.anchors, len(text) // (8 * self._lead + 32))
+        if places is None:
             return self.pattern.finditer(text)
         return self._matches_at(text, places, self._lead)
 
@@ -152,11 +152,18 @@ class Shape:
         return any(word in around for word in self._near)
 
 
-def _places(text: str, words: str) -> Iterator[int]:
-    at = text.find(words)
-    while at >= 0:
-        yield at
-        at = text.find(words, at + 1)
+def _places(text: str, words: Iterable[str], most: int) -> list[int] | None:
+    """Where one of `words` stands, in order; None where that is at more than `most` places."""
+    found: set[int] = set()
+    for word in words:
+        at = text.find(word) if word in text else -1
+        while at >= 0:
+            if not most:
+                return None
+            most -= 1
+            found.add(at)
+            at = text.find(word, at + 1)
+    return sorted(found)
 
 
 def _is_basic(value: str) -> bool:
@@ -552,12 +559,12 @@ def _assignments(text: str, lowered: str) -> list[Credential]:
 
 def _names(lowered: str) -> Iterator[int]:
     """Where a name begins that may be assigned to, in order: each has an anchor among its first characters."""
+    places = _places(lowered, _ASSIGN_ANCHORS, len(lowered) // 64)
+    around = [(place - _NAME_LEAD, place + _NAME_CHARS) for place in places or ()]
     start = 0
-    for place in sorted(
-        {at for anchor in _ASSIGN_ANCHORS if anchor in lowered for at in _places(lowered, anchor)}
-    ):
-        start = max(start, place - _NAME_LEAD)
-        while name := _NAME.now.search(lowered, start, place + _NAME_CHARS):
+    for first, end in around if places is not None else [(0, len(lowered))]:
+        start = max(start, first)
+        while name := _NAME.now.search(lowered, start, end):
             yield name.start()
             start = name.start() + 1
 
