@@ -12,6 +12,7 @@ where the later one says that the earlier is over ("I no longer ..."). A further
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,6 +66,7 @@ class _Rules:
     beside: re.Pattern[str]
     purpose: re.Pattern[str]
     little: frozenset[str]
+    articles: frozenset[str]
     object_ends: re.Pattern[str]
     between: re.Pattern[str]
     frame: re.Pattern[str]
@@ -148,6 +150,12 @@ def replaces(later: Trait, earlier: Trait) -> bool:
             return later.slot == earlier.slot and (not later.value or _agree(later.value, earlier.value))
         if not later.value or not later.value <= earlier.said:
             return False
+        if later.is_own and earlier.slot.startswith(
+            _FRAME
+        ):  # "Our database is MySQL", "we migrated from MySQL"
+            return (
+                earlier.slot.endswith(_NAMED) and {words.stem(word) for word in earlier.value} == later.value
+            )
         if later.is_own:
             return earlier.is_own and earlier.category != "Preference"
         return earlier.category == "Family" or earlier.slot.startswith(_FRAME)
@@ -232,13 +240,14 @@ def _framed(said: str) -> Trait | None:
         return whole
     of, value = (known.now.sub(" ", match[name]).strip(" ,") for name in ("k", "o"))
     subject = " ".join(words.stem(w) for w in re.findall(r"[^\W_]+", of.casefold()) if w not in known.little)
-    first, *rest = value.split() or [""]
+    first, *rest = [*itertools.dropwhile(lambda w: w.casefold() in known.articles, value.split()), ""]
     if any(map(str.isdigit, value)):
-        shape = "# " + " ".join(sorted(words.stem(w) for w in re.findall(r"[^\W\d]+", value.casefold())))
+        counted = (w for w in re.findall(r"[^\W\d]+", value) if len(w) > 2 and not w[0].isupper())
+        shape = "# " + " ".join(sorted(words.stem(w) for w in counted))
     elif first[:1].isupper():
-        shape = "Name"
+        shape = _NAMED
     else:
-        shape = first.casefold() if rest and len(first) <= _PREPOSITION else ""
+        shape = first.casefold() if any(rest) and len(first) <= _PREPOSITION else ""
     if not subject or not (shape or match.groupdict().get("one")):
         return whole
     slot = f"{_FRAME}{subject} {shape}"
@@ -246,6 +255,7 @@ def _framed(said: str) -> Trait | None:
 
 
 _PREPOSITION = 3
+_NAMED = "Name"
 
 
 def _starts(sentence: str, known: _Rules, first: int) -> Iterator[int]:
@@ -285,6 +295,7 @@ def _rules_of(tongue: Tongue) -> _Rules:
         compiled(table.get("beside", "(?!)")),
         compiled(table.get("purpose", "(?!)")),
         frozenset(str(table.get("little", "")).split()),
+        frozenset(str(table.get("articles", "")).split()),
         compiled(table.get("object_ends", "[,;]")),
         compiled(table.get("between", "(?!)")),
         compiled(table.get("frame", "(?!)")),
