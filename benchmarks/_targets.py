@@ -228,6 +228,15 @@ TARGETS: dict[str, list[Line]] = {
     ],
     "variety": [],  # its table has columns of its own
     "transfer": [
+        # Of data of one's own (`--data`), under the names of these files.
+        *(
+            Line(f"{kind}: {name}", ["kinds", kind, "cairn", name], "", target, at_least=True)
+            for kind, targets in (
+                ("locomo", {"R@10": 0.86, "MRR": 0.70, "R@500t": 0.86}),
+                ("assistant", {"R@10": 0.70, "MRR": 0.60, "R@500t": 0.45}),
+            )
+            for name, target in targets.items()
+        ),
         Line("MRR above the best baseline, least of all kinds", ["worst", "MRR above the best baseline"], "", 0, at_least=True),
         Line("hit@10 above the best baseline, least of all kinds", ["worst", "hit@10 above the best baseline"], "", 0, at_least=True),
         Line("answerable questions let through, least of all kinds", ["worst", "answerable let through"], "", 0.95, at_least=True),
