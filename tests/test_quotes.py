@@ -115,6 +115,7 @@ def test_a_yes_to_an_offer_is_no_news():
         ("I run a bakery in Ghent.", "Work"),
         ("Ich wohne seit Januar in Leipzig und arbeite bei der Bahn.", "Home"),
         ("Antworte bitte immer auf Deutsch.", "Instruction"),
+        ("Ich bin übrigens jetzt Veganerin.", "Health"),
         ("J'habite à Lyon depuis mars.", "Home"),
         ("Je suis allergique aux noix.", "Health"),
         ("Vivo en Madrid.", "Home"),
