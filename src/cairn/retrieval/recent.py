@@ -60,6 +60,7 @@ class _SessionMemory:
     epoch: int
     cells: int
     corrected_lines: int
+    cut_upto: int
     open_upto: int
     owners: tuple[tuple[str, str], ...]
     speakers: frozenset[tuple[str, str | None]]
@@ -147,6 +148,7 @@ class Recent:
             state.epoch,
             len(state.cells),
             state.corrected_lines,
+            state.cut_upto,
             state.next_ordinal,
             owners,
             speakers,
@@ -183,7 +185,10 @@ def _goes_on(old: _SessionMemory, state: SessionState, owners: tuple[tuple[str, 
     """Whether what was indexed of a session still holds, so that only what follows is to be read."""
     if old.epoch != state.epoch or old.corrected_lines != state.corrected_lines:
         return False
-    had = set(old.owners)
-    return (old.open_upto <= state.cut_upto or had <= set(owners)) and all(
-        had <= set(cell.owners) for cell in state.cells[old.cells :]
-    )
+    had, reached = set(old.owners), old.cut_upto
+    for cell in state.cells[old.cells :]:
+        # Words that were open and are now before the cut, but in no cell, have to go.
+        if cell.first > reached or not had <= set(cell.owners):
+            return False
+        reached = max(reached, cell.upto)
+    return old.open_upto <= state.cut_upto or had <= set(owners)
