@@ -42,7 +42,7 @@ def _toml(value: Any) -> str:
 def write_starter(root: Path, *, force: bool = False) -> bool:
     """Put the starter into `root` unless one is there, and a `.gitignore`; True if it was written.
 
-    Keys and tokens will be written there: the file is its owner's alone, and so is a root that is made.
+    Keys and tokens will be written there: the files are their owner's alone, and so is a root that is made.
     """
     target = root / "cairn.toml"
     if target.exists() and not force:
@@ -52,6 +52,8 @@ def write_starter(root: Path, *, force: bool = False) -> bool:
     with os.fdopen(file, "w", encoding="utf-8") as handle:
         os.chmod(target, 0o600)  # one that was there keeps its mode otherwise
         handle.write(starter_text())
-    with suppress(FileExistsError), (root / ".gitignore").open("x", encoding="utf-8") as handle:
-        handle.write(_IGNORED)
+    with suppress(FileExistsError):
+        file = os.open(root / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "w", encoding="utf-8") as handle:
+            handle.write(_IGNORED)
     return True
