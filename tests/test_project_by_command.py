@@ -11,6 +11,7 @@ import pytest
 
 from cairn.canonical import json_hash
 from cairn.surfaces.cli import main
+from tests.fake_model import FakeModel
 from tests.project_kit import git, make_repo
 from tests.test_project_nothing_lost import STEPS, TRAPS, old_tree, transcripts
 
@@ -148,3 +149,24 @@ def test_what_one_asks_first_is_answered(tree: Path, run: Run) -> None:
     assert "Looked at webhooks" in changed
     assert changed.index("Add the news page") < changed.index("parcel: first version"), "newest first"
     assert run("query", "where is the flux capacitor?", code=1)["citations"] == []
+
+
+def test_a_model_proposes_the_bundle_where_one_is_set(
+    tree: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M46, M64: its bundle is taken if it has the shape; where it has not, the rules decide."""
+    run("init")
+
+    def told(body: dict[str, Any]) -> dict[str, Any]:
+        given = json.loads(body["messages"][1]["content"])["bundle"]
+        trap = {"title": "Told", "symptom": "s", "cause": "c", "correctPath": "p"}
+        return {"bundle": {**given, "gotchas": [trap]}}
+
+    monkeypatch.setenv("CAIRN_LLM__MODEL", "fake")
+    for always, found in (("wrong-shape", "sessions"), ("good", "told")):
+        run("record", "Traced the login", "--gotcha", f"Sessions: they expire in UTC ({always})")
+        with FakeModel(always=always, answer=told) as model:
+            monkeypatch.setenv("CAIRN_LLM__BASE_URL", model.url)
+            run("consolidate", "--yes")
+            assert titles(tree, "gotchas").split()[-1] == found
+            assert f"expire in UTC ({always})" in model.requests[-1]["messages"][1]["content"]

@@ -1,7 +1,8 @@
 """`cairn project ...`: the memory of the repository one stands in.
 
-Fields, choices and help are those of the operations; the memory is opened in its folder, without a root. Run as a
-module, this is also the background runner of `automate start`.
+Fields, choices and help are those of the operations; the memory is opened in its folder, without a root. Only where a
+language model is set does consolidating open the root, too, since that counts what is spent. Run as a module, this is
+also the background runner of `automate start`.
 """
 
 from __future__ import annotations
@@ -43,17 +44,35 @@ def open_project(
 class _Here(Repositories):
     """The operations on a repository, without a root."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: Writer | None = None) -> None:
         """Nothing is opened: the memory is that of the folder each call names."""
+        self._writer = writer
 
     def _project(self, path: str) -> ProjectMemory:
-        return open_project(Path(path))
+        return open_project(Path(path), writer=self._writer)
 
 
-def here(call: CommandCall) -> int:
+def here(call: CommandCall, writer: Writer | None = None) -> int:
     """Run a command's operation on the folder one stands in, and print what it answers."""
-    row, room = call.command.operation, _Here()
+    row, room = call.command.operation, _Here(writer)
     return call.command.say(row.told(room, row.call(room, **call.fields), call.fields), call.output)
+
+
+def run_once(call: CommandCall) -> int:
+    with ExitStack() as stack:
+        return here(call, _writer(call.args.root, stack))
+
+
+def _writer(root: str | None, stack: ExitStack) -> Writer | None:
+    """The language model of the settings, if one is set; its root stays open, where what is spent is counted."""
+    from cairn.config import load
+
+    settings = load(root)
+    if not settings.llm.base_url:
+        return None
+    from cairn.memory import Memory
+
+    return stack.enter_context(Memory(settings, background=False)).parts.writer
 
 
 def _project(call: CommandCall) -> ProjectMemory:
@@ -166,7 +185,15 @@ def _fold_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def consolidate(call: CommandCall) -> int:
-    args, output, project = call.args, call.output, _project(call)
+    args, output = call.args, call.output
+    with ExitStack() as stack:
+        project = open_project(Path(args.path), writer=_writer(args.root, stack))
+        done = _folded(call, project)
+    return call.command.say(call.command.operation.told(_Here(), done, call.fields), output)
+
+
+def _folded(call: CommandCall, project: ProjectMemory) -> Any:
+    args, output = call.args, call.output
     show = args.diff if args.diff is not None else project.options.get("recall.preview.showDiffByDefault")
 
     def confirm(plan: Plan) -> bool:
@@ -179,8 +206,7 @@ def consolidate(call: CommandCall) -> int:
             return False
         return input("Apply? [y/N] ").strip().lower() in {"y", "yes"}
 
-    done = project.consolidate(section=args.section, source=args.source, policy=args.policy, confirm=confirm)
-    return call.command.say(call.command.operation.told(_Here(), done, call.fields), output)
+    return project.consolidate(section=args.section, source=args.source, policy=args.policy, confirm=confirm)
 
 
 def say_folded(done: Any, output: Output) -> None:
@@ -488,7 +514,9 @@ COMMANDS = (
         Repositories.project_runner,
         say_runner,
     ),
-    _on_tree("automate run-once", "one cycle, here and now", Repositories.project_run_once, say_run),
+    _on_tree(
+        "automate run-once", "one cycle, here and now", Repositories.project_run_once, say_run, run=run_once
+    ),
     _on_tree("automate ensure-running", "start it unless it runs already", None, run=automate_start),
 )
 
@@ -505,7 +533,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     try:
-        Runner(open_project(Path(arguments[0]))).run(stop)
+        with ExitStack() as stack:
+            Runner(open_project(Path(arguments[0]), writer=_writer(None, stack))).run(stop)
     except CairnError:
         return 1
     return 0
