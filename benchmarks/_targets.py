@@ -245,9 +245,9 @@ TARGETS: dict[str, list[Line]] = {
         Line("prompts of 800 tokens that are empty, most of all kinds", ["worst", "empty prompts"], "", 0.02),
     ],
     "locomo": [
-        Line("evidence recall at 10", ["table", "all", "R@10"], "", 0.819, at_least=True),
-        Line("mean reciprocal rank", ["table", "all", "MRR"], "", 0.665, at_least=True),
-        Line("recall within 500 tokens", ["table", "all", "R@500t"], "", 0.824, at_least=True),
+        Line("evidence recall at 10", ["table", "all", "R@10"], "", 0.86, at_least=True),
+        Line("mean reciprocal rank", ["table", "all", "MRR"], "", 0.70, at_least=True),
+        Line("recall within 500 tokens", ["table", "all", "R@500t"], "", 0.86, at_least=True),
         Line("search p50", ["search_p50_ms"], "ms"),
     ],
 }  # fmt: skip
