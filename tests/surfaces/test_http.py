@@ -237,7 +237,7 @@ def test_health_and_metrics_and_docs(server):
 
 
 def listened(server, wanted, *, headers=None, do=lambda: None):
-    """What a stream of events says until `wanted` kinds have come; `do` runs once it has begun."""
+    """What a stream of events says until `wanted` kinds of ida's have come; `do` runs once it has begun."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LONG)
     connection.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream", **(headers or {})})
     answer = connection.getresponse()
@@ -246,7 +246,7 @@ def listened(server, wanted, *, headers=None, do=lambda: None):
     do()
     found = []
     try:
-        while not wanted <= {event["event"] for event in found}:
+        while not wanted <= {event["event"] for event in found if event.get("owner") == "ida"}:
             line = answer.readline()
             if line.startswith(b"data: "):
                 found.append(json.loads(line[6:]))
