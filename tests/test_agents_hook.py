@@ -479,3 +479,21 @@ def test_a_credential_in_a_prompt_is_not_even_in_the_spool(
     transcript(path, record("user", "u1", said), record("assistant", "a1", "Done."))
     assert take_in(memory, HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))) == 1
     assert [message.text for message in memory.unprocessed("claude-abc")] == [kept["prompt"], "Done."]
+
+
+def test_a_hook_is_one_wherever_its_root_is_named(tmp_path: Path) -> None:
+    """A host's turn never fails: `--root` may stand before the command, too."""
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "cairn.surfaces.cli",
+        "--root",
+        str(tmp_path / "root"),
+        "hook",
+        "Stop",
+    ]
+    done = subprocess.run(
+        words, input=b"{broken", env={**os.environ, "CAIRN_DISABLE": "1"}, capture_output=True, timeout=LONG
+    )
+    assert (done.returncode, done.stdout) == (0, b"")

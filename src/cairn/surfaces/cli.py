@@ -185,10 +185,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     quiet.hush()
     given = sys.argv[1:] if argv is None else list(argv)
-    if given[:1] == ["hook"]:
+    if given[:1] == ["hook"] or (given[:1] == ["--root"] and given[2:3] == ["hook"]):
         from cairn.agents import quick
 
-        return quick.run(given[1:])
+        return quick.run([word for word in given if word != "hook"])
     if given == ["mcp"]:
         # A host waits for the first answer: the parser of everything else is not built.
         from cairn.surfaces import agents_cli
