@@ -77,6 +77,26 @@ def test_a_person_alone_with_the_memory_names_nobody(cli):
     assert len(json.loads(cli("get", "episode", "--json")[1])["episodes"]) == 1
 
 
+def test_a_person_reads_what_was_said_and_a_program_what_it_asked_for(cli):
+    """Below a hit stand the words that answer, as they were said, and no fact of it that is about something else."""
+    cli("init")
+    said = (
+        "Hello there, good to see you.",
+        "We are both vegetarian, my sister and I.",
+        "My passport is green.",
+    )
+    for text in said:
+        cli("add", "--session", "s1", "--sender", "mia", text)
+    cli("flush", "--session", "s1")
+    code, out, _ = cli("search", "--user", "mia", "vegetarian")
+    assert code == 0
+    assert "      mia: We are both vegetarian, my sister and I." in out.splitlines()
+    assert "passport" not in out and "also said" not in out
+    assert "evidence" not in json.loads(cli("search", "--user", "mia", "vegetarian", "--json")[1])
+    code, out, _ = cli("search", "--user", "mia", "volcano")
+    assert code == 1 and "vegetarian" not in out
+
+
 def test_one_word_names_the_owner_in_every_command(cli):
     """`--user` and `--agent` are told as for a search, wherever a scope and its owner can be named."""
     cli("init")

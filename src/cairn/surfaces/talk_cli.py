@@ -126,6 +126,8 @@ def fill_prompt(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     fields["for_injection"] = fields["for_injection"] or args.as_prompt
 
 
+_SAID = 5
+_NEARLY = 0.5  # of the best one's score
 _BESIDE = frozenset({"evidence", "unprocessed_messages"})
 
 
@@ -133,13 +135,20 @@ def search(call: CommandCall) -> int:
     output = call.output
     with call.opened() as memory:
         data = call.ask(memory)
+        said = list(data.get("evidence") or ())
+        if data["episodes"] and not (said or call.args.json or call.args.as_prompt):
+            # A program asks for what was said; a person reads it below the hit.
+            call.fields["evidence"] = _SAID
+            cut = [one for one in call.ask(memory)["evidence"] if not one["unflushed"]]
+            said = [one for one in cut if one["score"] >= _NEARLY * cut[0]["score"]]
     output.value(data)
     if call.args.as_prompt:
         output.line(data["prompt"])
         return 0 if data["prompt"] else 1
-    _show_hits(data, output)
     found = any(value for name, value in data.items() if isinstance(value, list) and name not in _BESIDE)
-    if not found and not data.get("evidence"):
+    found = found or bool(said)
+    _show_hits(data, said, output)
+    if not found:
         output.line("Nothing fits. `cairn recall` also asks what was kept by `cairn remember`.")
     state = data["freshness"]
     if state["state"] != "fresh" or state["notes"]:
@@ -148,7 +157,7 @@ def search(call: CommandCall) -> int:
             f"index: {state['state']}, {state['pending']} changes pending"
             + (f" ({remarks})" if remarks else "")
         )
-    return 0 if found or data.get("evidence") else 1
+    return 0 if found else 1
 
 
 def _over(fact: dict[str, Any]) -> str:
@@ -156,13 +165,19 @@ def _over(fact: dict[str, Any]) -> str:
     return f" (earlier, until {fact['until']})" if "until" in fact else ""
 
 
-def _show_hits(data: dict[str, Any], output: Output) -> None:
+def _show_hits(data: dict[str, Any], evidence: list[dict[str, Any]], output: Output) -> None:
     for item in data["episodes"]:
         output.line(f"{item['score']:.2f}  {item['subject']}", style="bold")
         output.line(f"      {item['timestamp'][:16]}  {item['id']}  {item['path']}")
-        output.block(item["summary"], indent="      ", limit=400)
+        said = [one for one in evidence if any(item["id"].endswith(entry) for entry in one["entry_ids"])]
+        for one in said:
+            evidence.remove(one)
+            output.block(_quoted(one), indent="      ", limit=400)
+        if not said:
+            output.block(item["summary"], indent="      ", limit=400)
         for fact in item["atomic_facts"]:
-            output.line(f"      - {fact['content']}{_over(fact)}")
+            if fact["score"] >= _NEARLY * item["score"]:
+                output.line(f"      - {fact['content']}{_over(fact)}")
         if "explain" in item:
             output.line(
                 "      " + ", ".join(f"{name} {value:.3f}" for name, value in item["explain"].items())
@@ -190,9 +205,9 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
         output.line(f"      {item['id']}  {item['path']}")
     for item in data["profiles"]:
         output.line(f"profile of {item['user_id']}: {item['path']}", style="bold")
-    if data.get("evidence"):
-        output.line("evidence:")
-    for item in data.get("evidence") or ():
+    if evidence:
+        output.line("also said:")
+    for item in evidence:
         _show_said(item, output)
     if data["unflushed"]:
         output.line("said, in no episode yet:")
@@ -200,12 +215,16 @@ def _show_hits(data: dict[str, Any], output: Output) -> None:
         _show_said(item, output)
 
 
-def _show_said(item: dict[str, Any], output: Output) -> None:
-    who = item["sender_name"] or item["sender_id"]
+def _quoted(item: dict[str, Any]) -> str:
+    """What somebody said, word for word, behind the speaker's name."""
     mark = " (not flushed yet)" if item["unflushed"] else ""
     if item.get("earlier"):
         mark += f" (earlier, until {item['earlier']['until']})"
-    output.line(f"{item['score']:.2f}  {item['timestamp'][:16]}  {who}: {item['text']}{mark}")
+    return f"{item['sender_name'] or item['sender_id']}: {item['text']}{mark}"
+
+
+def _show_said(item: dict[str, Any], output: Output) -> None:
+    output.line(f"{item['score']:.2f}  {item['timestamp'][:16]}  {_quoted(item)}")
 
 
 def _window(item: dict[str, Any]) -> str:
