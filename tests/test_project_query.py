@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -83,7 +83,10 @@ def test_each_mode_leads_with_its_own(project):
     project.record("fixed times", {"decisions": ["We store UTC"]})
     assert "Retry failed webhooks" in project.query("what is next?").answer
     assert project.query("any traps with carrier times?").answer.startswith("Carrier times")
-    assert project.query("what changed lately?").citations[0].sourceType == "event"
+    assert [one.sourceType for one in project.query("what changed lately?").citations[:2]] == [
+        "commit",
+        "event",
+    ]
     assert "make test" in project.query("how do I run the tests?").answer
 
 
@@ -111,7 +114,7 @@ def test_plain_questions_about_a_repository_are_answered(project, tree):
     git(tree, "commit", "-q", "-m", "Add the news page")
     changed = project.query("what changed recently?", scope="history")
     assert {"commit", "event"} <= {one.sourceType for one in changed.citations}
-    events = [one.summary for one in changed.citations if one.sourceType == "event"]
+    events = [one.summary.partition(": ")[2] for one in changed.citations if one.sourceType == "event"]
     assert events.index("Planned the release") < events.index("Looked at webhooks")
     assert not project.query("where is the flux capacitor?").enough
     lines = changed.answer.splitlines()
@@ -119,6 +122,37 @@ def test_plain_questions_about_a_repository_are_answered(project, tree):
     assert "Set up project memory" not in changed.answer, "that its memory was set up is no news of a project"
     dates = [one.summary for one in changed.citations if one.sourceType == "checkpoint"]
     assert not [one for one in dates if "Planned the release" in one], "an event is told once"
+
+
+def test_what_happened_is_told_by_its_real_time_whoever_told_it(project, tree, monkeypatch):
+    """M53: events and commits in one order, newest first, each behind its day; an import after the fact is no news."""
+    clock = project.clock
+    start = datetime.now(UTC).replace(hour=9) + timedelta(
+        days=2
+    )  # after the first commit, whatever the clock
+    clock.at = start
+
+    def at(minutes: int) -> datetime:
+        return start + timedelta(minutes=minutes)
+
+    def commit(text: str, when: datetime) -> None:
+        monkeypatch.setenv("GIT_COMMITTER_DATE", when.astimezone(timezone(timedelta(hours=14))).isoformat())
+        git(tree, "commit", "-q", "--allow-empty", "-m", text)
+
+    commit("Commit before", at(-20))
+    project.record("Event between", {"decisions": ["We keep it"]})
+    commit("Commit after", at(20))
+    clock.at = start + timedelta(minutes=40)
+    project.record("Event last", {"gotchas": ["Gotcha: lasts are last"]})
+    clock.at = start + timedelta(minutes=60)
+    commit("Clock ahead", at(60 * 24 * 400))
+    lines = project.query("what changed recently?").answer.splitlines()
+    said = [line.partition(": ")[2].rsplit(" [", 1)[0] for line in lines]
+    assert said == ["Clock ahead", "Event last", "Commit after", "Event between", "Commit before"]
+    assert {line[:10] for line in lines[1:]} == {start.date().isoformat()}, "one zone for all days"
+    about = project.query("what changed recently in the lasts?").answer
+    assert "Event last. Gotcha: lasts are last" in about
+    assert "Commit after" not in about
 
 
 def test_a_file_is_found_by_what_it_is_about(tmp_path):

@@ -73,7 +73,7 @@ _WEIGHTS: dict[str, dict[str, float]] = {
 _OWN = {
     "next": {"ownSteps", "nextSteps", "nextStepHints"},
     "traps": {"gotchas", "trapSignals"},
-    "changes": {"event", "commit", "checkpoint", "currentFocus"},
+    "changes": {"event", "commit", "checkpoint"},
     "about": {"project", "currentFocus"},
     "where": set[str](),
     "answer": set[str](),
@@ -136,6 +136,10 @@ class Candidate:
         return Citation(kind, self.source_id, self.section, self.summary, str(page) if page else None)
 
 
+# Its score, the words it shares with the question, and the candidate.
+Scored = tuple[float, tuple[str, ...], Candidate]
+
+
 def mode_of(question: str) -> str:
     """Which kind of question this is, by its wording: next, traps, changes, else answer."""
     return next((mode for mode in _MODES if _wording(mode).search(question)), "answer")
@@ -175,12 +179,13 @@ def query(
     found: list[Candidate] = []
     if scope in {"state", "all"}:
         found += _from_bundle(bundle, partial(_is_own, evidence=evidence, events=events))
+    latest = sorted(events, key=lambda event: _seconds(moment(event.happened_at)))[-EVENTS_READ:]
     if scope in {"history", "all"}:
         found += _from_checkpoints(checkpoints[:CHECKPOINTS_READ])
-        found += _from_events(events[-EVENTS_READ:])
+        found += _from_events(latest)
         found += [_commit(commit) for commit in commits[:COMMITS_READ]]
     if scope == "history":
-        found += _from_signals(events[-EVENTS_READ:])  # elsewhere the bundle says what became of them
+        found += _from_signals(latest)  # elsewhere the bundle says what became of them
     # The words that picked the mode have done their work: "next" is not what a next step is about.
     kind = _sort_of(question) if mode == "answer" else mode
     subject = question if kind == "answer" else _wording(kind).sub(" ", question)
@@ -188,22 +193,14 @@ def query(
     if kind == "where" and scope != "history":
         found += _from_files(files, wanted)
     found = _news(found) if mode == "changes" else found
-    is_dated = mode == "changes" and not wanted  # asked for the news as such: the newest day first
-    ranked = sorted(
-        ((*_score(candidate, wanted, kind, now), index, candidate) for index, candidate in enumerate(found)),
-        key=lambda row: (
-            -(min(_age_of(row[3]), now.timestamp()) // 86400) if is_dated else 0.0,
-            -row[0],
-            -_age_of(row[3]) if mode == "changes" else 0.0,
-            row[2],
-        ),
-    )
-    shortlist = [(score, words, candidate) for score, words, _, candidate in ranked[:SHORTLIST] if score > 0]
+    scored = ((*_score(candidate, wanted, kind, now), candidate) for candidate in found)
+    ranked = sorted(scored, key=partial(_newest_first, now) if mode == "changes" else _best_first)
+    shortlist = [row for row in ranked[:SHORTLIST] if row[0] > 0]
     if any(words and candidate.kind in _OWN[kind] for _, words, candidate in shortlist):
         shortlist = [row for row in shortlist if row[1]]
     matched = {word for _, words, _ in shortlist for word in words}
     citations = tuple(candidate.cited() for _, _, candidate in shortlist)
-    top = shortlist[0][0] if shortlist else 0.0
+    top = max((score for score, _, _ in shortlist), default=0.0)
     if top < MIN_SCORE or (kind == "answer" and len(matched) < MIN_WORDS):
         why = f"Best score {top:g} (at least {MIN_SCORE:g} is needed), {len(matched)} matching words."
         return QueryResult(mode, NOT_ENOUGH, why, citations[:2], enough=False)
@@ -231,8 +228,23 @@ def _sort_of(question: str) -> str:
     return next((sort for sort in ("about", "where") if _wording(sort).search(question)), "answer")
 
 
-def _age_of(candidate: Candidate) -> float:
-    return candidate.at.timestamp() if candidate.at is not None else 0.0
+def _best_first(row: Scored) -> tuple[float, ...]:
+    return (-row[0],)
+
+
+def _newest_first(now: datetime, row: Scored) -> tuple[float, ...]:
+    """What speaks of all that was asked for comes first, then what is newer; no clock of a commit is ahead of ours."""
+    score, words, candidate = row
+    return -len(words), -min(_seconds(candidate.at), now.timestamp()), -score
+
+
+def _seconds(at: datetime | None) -> float:
+    return at.timestamp() if at is not None else 0.0
+
+
+def _dated(at: datetime | None, summary: str) -> str:
+    """What happened, behind its day: that of UTC for all, so that days never contradict the order."""
+    return f"{at.date().isoformat()}: {summary}" if at is not None else summary
 
 
 def _news(found: Sequence[Candidate]) -> list[Candidate]:
@@ -246,8 +258,10 @@ def _news(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _commit(commit: Commit) -> Candidate:
-    summary = f"{commit.at[:10]}: {commit.subject}"
-    return Candidate("commit", commit.hash[:12], commit.hash[:12], summary, commit.body, moment(commit.at))
+    at = moment(commit.at)
+    return Candidate(
+        "commit", commit.hash[:12], commit.hash[:12], _dated(at, commit.subject), commit.body, at
+    )
 
 
 def _from_files(files: Sequence[str], wanted: Sequence[str]) -> Iterator[Candidate]:
@@ -376,35 +390,33 @@ def _from_checkpoints(checkpoints: Sequence[Checkpoint]) -> Iterator[Candidate]:
     for newer, older in zip(checkpoints, [*checkpoints[1:], None], strict=True):
         changed = changed_sections(older.bundle, newer.bundle) if older else []
         text = f"checkpoint changed {' '.join(changed)} {newer.bundle['currentFocus']['summary']}"
-        summary = f"{newer.createdAt[:10]}: {newer.summary}" + (
-            f" (changed {', '.join(changed)})" if changed else ""
-        )
-        yield Candidate("checkpoint", newer.id, newer.id, summary, text, moment(newer.createdAt))
+        at = moment(newer.createdAt)
+        summary = _dated(at, newer.summary) + (f" (changed {', '.join(changed)})" if changed else "")
+        yield Candidate("checkpoint", newer.id, newer.id, summary, text, at)
 
 
 def _from_events(events: Sequence[Event]) -> Iterator[Candidate]:
     for event in events:
         if event.effect.get("command") in {"consolidate", "prune", "merge"}:
             continue
-        lines = [line for key in SIGNAL_KEYS for line in getattr(event.signals, key)]
-        yield Candidate(
-            "event", event.id, event.sourceRef, event.summary, "\n".join(lines), moment(event.happened_at)
-        )
+        lines = "\n".join(line for key in SIGNAL_KEYS for line in getattr(event.signals, key))
+        at = moment(event.happened_at)
+        yield Candidate("event", event.id, event.sourceRef, _dated(at, event.summary), lines, at)
 
 
-def _extract(shortlist: Sequence[tuple[float, tuple[str, ...], Candidate]], mode: str) -> str:
+def _extract(shortlist: Sequence[Scored], mode: str) -> str:
     """The strongest evidence, condensed: each line ends with the number of its citation."""
-    top = shortlist[0][0]
+    top = max(score for score, _, _ in shortlist)
     limit = 3 if mode == "answer" else 5
     lines: list[str] = []
     for number, (score, words, candidate) in enumerate(shortlist, start=1):
         if len(lines) == limit or (lines and mode != "changes" and score < 0.45 * top):
             break
-        extra = ""
+        told = candidate.summary.rstrip()
         if candidate.kind == "event" and words:
             said = [line for line in candidate.text.splitlines() if set(words) & set(tokens(line))]
-            extra = f" {' '.join(said[:2])}" if said else ""
-        lines.append(f"{candidate.summary.rstrip()}{extra} [{number}]")
+            told = f"{told.rstrip('.')}. {' '.join(said[:2])}" if said else told
+        lines.append(f"{told} [{number}]")
     return "\n".join(lines)
 
 
@@ -412,7 +424,7 @@ def _told(
     writer: Writer,
     question: str,
     mode: str,
-    shortlist: Sequence[tuple[float, tuple[str, ...], Candidate]],
+    shortlist: Sequence[Scored],
     options: ProjectOptions,
 ) -> str | None:
     """The answer in a model's words, from the shortlist alone; None where it cannot answer."""
