@@ -156,6 +156,10 @@ def test_log_diff_and_restore_over_a_root(tmp_path, run):
     page.write_text("---\ntype: profile\n---\nLikes coffee.\n")
     assert "-Likes tea." in run("diff", "chk-000001", "--root", root)
     assert len(json.loads(run("log", "--json", "--root", root))) == 2
+    assert run("log", "--root", root).splitlines()[1::2] == [
+        "      text: Likes tea. -> Likes coffee.",
+        "      Likes tea.",
+    ]
     assert "Would restore 1" in run("restore", "chk-000001", "--dry-run", "--root", root)
     assert "Restored 1" in run("restore", "chk-000001", "--root", root)
     assert "tea" in page.read_text()

@@ -11,7 +11,7 @@ import pytest
 from cairn.errors import Invalid, NotFound
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
-from cairn.timetravel.changes import EntryChange, TimeTravel
+from cairn.timetravel.changes import EntryChange, TimeTravel, words_of
 from cairn.timetravel.observer import Observer
 from cairn.types import Scope, Space
 from tests.project_kit import SetClock
@@ -215,3 +215,20 @@ def test_a_note_deleted_by_hand_is_recorded_as_removed(world):
     assert [(change.entry, change.action) for change in world.travelled.log(limit=1)] == [(entry, "removed")]
     assert world.travelled.as_of(world.clock.now()) == {}
     assert observer.look_around() == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (None, "---\ntype: profile\n---\n<!-- mark -->\nLikes\ntea.\n", "Likes tea."),
+        ("Likes tea.\n", None, "Likes tea."),
+        (None, None, ""),
+        ("a\nb\nc\n", "a\nB\nc\n", "text: b -> B"),
+        ("a\nc\n", "a\nb\nc\n", "text:  -> b"),
+        ("---\nkind: x\n---\n", "---\nkind: y\nupdated_at: now\n---\n", "kind: x -> y"),
+        ("x" * 300, None, "x" * 199 + "…"),
+    ],
+)
+def test_a_change_is_told_in_one_line(before, after, words):
+    """What came or went, or the lines in which the two differ; stamps that change with every write are no news."""
+    assert words_of(before, after) == words

@@ -48,6 +48,10 @@ def outcome(told, root):
     assert told["mark"]["label"] == "before"
     assert told["marks"] == [told["mark"]]
     assert [(one["action"], one["cause"]) for one in told["log"]] == [("changed", "edit"), ("added", "write")]
+    assert [one["words"] for one in told["log"]] == [
+        f"Content: {FERRY} -> The ferry leaves at midnight.",
+        FERRY,
+    ]
     assert [one["action"] for one in told["diff"]] == ["changed"]
     assert "-The ferry leaves at noon." in told["diff"][0]["diff"]
     assert [one["action"] for one in told["plan"]] == ["write"]

@@ -16,7 +16,7 @@ from cairn.operations import rules
 from cairn.operations.answers import time as answers
 from cairn.operations.fields import DryRun, InSpace, space_named
 from cairn.operations.table import Room, by_fields, operation, says
-from cairn.timetravel.changes import difference
+from cairn.timetravel.changes import difference, words_of
 from cairn.types import Space
 
 if TYPE_CHECKING:
@@ -99,13 +99,14 @@ class Time(Room):
             raise Invalid(f"limit is {limit}: use 1 to {MAX_CHANGES}.", field="limit")
         travel = self._recorded(space_named(**at))
         found = travel.log(entry_id, limit=limit)
-        told = [{**change.to_json(), "action": change.action} for change in found]
-        if diffs:
-            texts = travel.texts([one for change in found for one in (change.before, change.after) if one])
-            for one in told:
-                one["diff"] = difference(
-                    texts.get(one["before"] or "", ""), texts.get(one["after"] or "", "")
-                )
+        texts = travel.texts([one for change in found for one in (change.before, change.after) if one])
+        told = []
+        for change in found:
+            before, after = texts.get(change.before or ""), texts.get(change.after or "")
+            one = {**change.to_json(), "action": change.action, "words": words_of(before, after)}
+            if diffs:
+                one["diff"] = difference(before or "", after or "")
+            told.append(one)
         return told
 
     @operation(

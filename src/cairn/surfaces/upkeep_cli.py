@@ -262,11 +262,13 @@ def log(call: CommandCall) -> int:
             return 0
         changes = call.ask(memory)["changes"]
     output.value(changes)
-    lines = [
-        f"{one['id']} {one['at']} {one['action']:7} {one['path']}#{one['entry']} ({one['cause']})"
-        for one in changes
-    ]
-    output.line("\n".join(lines) or "No changes recorded.")
+    for one in changes:
+        output.line(
+            f"{one['id']} {one['at']} {one['action']:7} {one['path']}#{one['entry']} ({one['cause']})"
+        )
+        output.line(f"      {one['words'] or 'its words were forgotten'}")
+    if not changes:
+        output.line("No changes recorded.")
     return 0 if changes else 1
 
 

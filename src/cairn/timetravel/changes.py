@@ -30,6 +30,8 @@ HEAD = "^"
 _FOLDER = ("journal", "history")
 _TEXTS_KNOWN = 2048
 _HEADS_HELD = 512
+_PARTS, _PART = 3, 80  # what one line of the log tells of a change: so many parts, so long each side
+_STAMPS = frozenset({"updated_at", "dedupe", "dedupe_rule", "last_appended_at", "profile_timestamp_ms"})
 
 
 def entries_of(text: str) -> dict[str, str]:
@@ -539,6 +541,49 @@ def difference(old: str, new: str) -> str:
     """What is different between two texts, as a unified diff."""
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "then", "now", lineterm="", n=2)
     return "\n".join(lines)
+
+
+def words_of(before: str | None, after: str | None) -> str:
+    """One line on what a change did: what an entry says that came or went; of one that stayed, what is different.
+
+    None is a text that was not there, or whose words were forgotten.
+    """
+    if before is None or after is None:
+        return _line(next(iter(_said(before or after or "").values()), ""))
+    old, new = _said(before), _said(after)
+    told = []
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name) and name not in _STAMPS:
+            was, now = _first_difference(old.get(name, ""), new.get(name, ""))
+            told.append(f"{name}: {_line(was, _PART)} -> {_line(now, _PART)}")
+    return "; ".join(told[:_PARTS]) + (f"; {len(told) - _PARTS} more" if len(told) > _PARTS else "")
+
+
+def _said(text: str) -> dict[str, str]:
+    """What an entry or a document says, by the name of each part: its sections and lines first, then its fields."""
+    note = parse_note(text)
+    if note.entries:
+        one = note.entries[0]
+        return {**one.sections, **one.inline}
+    head = {str(name): str(value) for name, value in note.frontmatter.items()}
+    body = "\n".join(line for line in note.body.splitlines() if not line.lstrip().startswith("<!--"))
+    return {"text": body, **head} if body.strip() else head
+
+
+def _first_difference(old: str, new: str) -> tuple[str, str]:
+    """What is left of two texts without the lines at which they begin and end alike."""
+    was, now = old.splitlines(), new.splitlines()
+    while was and now and was[-1] == now[-1]:
+        was.pop()
+        now.pop()
+    alike = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), None)
+    start = alike if alike is not None else min(len(was), len(now))
+    return "\n".join(was[start:]), "\n".join(now[start:])
+
+
+def _line(text: str, limit: int = 200) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def _told(lines: Iterable[str]) -> Iterator[EntryChange]:

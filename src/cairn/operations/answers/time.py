@@ -20,6 +20,12 @@ class ChangeItem:
     after: Annotated[str | None, says("the hash of its text after", "60303ae2")]
     cause: Annotated[str, says("what changed it", "edit")]
     action: Annotated[Literal["added", "changed", "removed"], says("what happened", "changed")]
+    words: Annotated[
+        str,
+        says(
+            "in one line, what came, went or is different; empty where it was forgotten", "I live in Lisbon"
+        ),
+    ]
     diff: Annotated[str | None, says("line by line, where asked for", "-Porto\n+Lisbon")] = None
 
 
