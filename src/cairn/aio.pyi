@@ -802,7 +802,7 @@ class AsyncMemories:
     async def import_from(
         self,
         source: Literal["ade", "mem0", "everos", "basic-memory", "claude"],
-        text: str,
+        text: str | bytes,
         *,
         owner: str = "",
         trust: bool = False,

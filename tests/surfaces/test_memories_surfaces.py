@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import sqlite3
 import subprocess
 from dataclasses import asdict
 
@@ -12,6 +13,7 @@ import pytest
 
 import cairn
 from cairn.background import sweep_due
+from cairn.errors import Invalid
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Single
 from cairn.operations.prompt import prompt
@@ -541,3 +543,87 @@ def test_without_roots_no_project_is_reached(tmp_path):
         assert "server.project_roots" in answer["error"]["message"]
         found = server.post("memory/search", {"user_id": "a", "query": "x", "for_injection": True})[1]["data"]
         assert found["prompt"] == ""
+
+
+def old_database(path):
+    """A file as ADE left it: a memory with its counts, and one that only its legacy table holds."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(
+            """create table unified_memories (id text, scope text, category text, content text, status text,
+              access_count integer, observation_count integer, embedding blob);
+            insert into unified_memories values
+              ('n', 'project', 'gotcha', 'The lock of the weir sticks.', 'archived', 2, 3, x'00ff');
+            create table memories (id text, content text, status text, access_count integer);
+            insert into memories values ('o', 'The old pier burned down in 1920.', 'promoted', 7);"""
+        )
+        db.commit()
+    return path.read_bytes()
+
+
+def sent(server, data, **fields):
+    """A form with a file to the import."""
+    said = {"source": "ade", **fields}
+    parts = [f'--edge\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in said.items()]
+    parts.append('--edge\r\nContent-Disposition: form-data; name="text"; filename="ade.db"\r\n\r\n')
+    raw = "".join(parts).encode() + data + b"\r\n--edge--\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=edge"}
+    return server.call("POST", "/api/v1/memories/import", raw=raw, headers=headers)
+
+
+def counted(rows):
+    return sorted((row["content"], row["status"], row["access_count"]) for row in rows)
+
+
+CARRIED = [
+    ("The lock of the weir sticks.", "archived", 2),
+    ("The old pier burned down in 1920.", "promoted", 7),
+]
+
+
+def test_a_database_of_ade_comes_in_by_every_surface(tmp_path, monkeypatch):
+    """A36, A69: its bytes to Python, a form over HTTP, its file to the command; status and counts are kept, and it comes in
+    once. What is no such database is refused by name, and nothing is written.
+    """
+    data = old_database(tmp_path / "ade.db")
+    with serving_here(tmp_path / "http", env=ENV) as server:
+        status, done = sent(server, data, trust="true")
+        assert (status, len(done["data"]["kept"])) == (200, 2), done
+        assert counted(server.call("GET", "/api/v1/memories?archived=true")[1]["data"]["memories"]) == CARRIED
+        assert len(sent(server, data, trust="true")[1]["data"]["known"]) == 2
+        for bad, why in (
+            (data[:4000] + b"\0" * 96, "database"),
+            (b"\xff\xfe\0", "neither UTF-8 text nor"),
+            (b"{", "not JSON"),
+        ):
+            status, told = sent(server, bad)
+            assert (status, why in told["error"]["message"]) == (422, True), told
+        assert sent(server, data, trust="maybe")[0] == 422
+    with cairn.open_blocking(tmp_path / "python", background=False, embedding__provider="none") as memory:
+        assert len(memory.memories.import_from("ade", data, trust=True).kept) == 2
+        assert counted(memory.memories.list(archived=True).memories) == CARRIED
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    at = ["--root", str(tmp_path / "cli"), "memories"]
+    assert main([*at, "import", "--from", "ade", "--trust", str(tmp_path / "ade.db")]) == 0
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        main([*at, "list", "--archived", "--json"])
+    assert counted(json.loads(said.getvalue())["memories"]) == CARRIED
+
+
+def test_a_database_that_means_harm_is_not_believed(tmp_path):
+    """A view that never ends is not read, and a column that makes much of nothing has an end."""
+    endless, bomb = tmp_path / "endless.db", tmp_path / "bomb.db"
+    loop = "with recursive n(content) as (select 'x' union all select content from n) select * from n"
+    with contextlib.closing(sqlite3.connect(endless)) as db:
+        db.execute(f"create view unified_memories as {loop}")
+    big = "hex(zeroblob(20000000))"
+    with contextlib.closing(sqlite3.connect(bomb)) as db:
+        db.execute(f"create table unified_memories (id text, content text as ({big}))")
+        db.executemany("insert into unified_memories (id) values (?)", [(str(n),) for n in range(20)])
+        db.commit()
+    with cairn.open_blocking(tmp_path / "root", background=False, embedding__provider="none") as memory:
+        for path, why in ((endless, "no database of ADE"), (bomb, "bytes of text")):
+            with pytest.raises(Invalid, match=why):
+                memory.memories.import_from("ade", path.read_bytes())
+        assert not memory.memories.list(archived=True).memories

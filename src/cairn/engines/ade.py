@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -12,11 +13,15 @@ from typing import Any
 
 from cairn.errors import Invalid
 
+_MAGIC = b"SQLite format 3\0"
+_MOST_BYTES = 64 * 1024 * 1024
+_TABLES = ("unified_memories", "memory_procedure_details", "memories")
+
 
 def is_database(path: Path) -> bool:
     """Whether a file is a SQLite database."""
     with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\0"
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 @contextmanager
@@ -33,8 +38,38 @@ def _whole(path: Path) -> Iterator[str]:
         yield copy.as_uri()
 
 
+def text_of(data: bytes) -> str:
+    """What an import takes, of the bytes of an export: its text, or the rows of a database as text.
+
+    Raises:
+        Invalid: it is neither.
+    """
+    if not data.startswith(_MAGIC):
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Invalid(
+                f"The export is neither UTF-8 text nor an SQLite database: {error}.", field="text"
+            ) from None
+    with TemporaryDirectory(prefix="cairn-ade-") as folder:
+        copy = Path(folder) / "ade.db"
+        copy.write_bytes(data)
+        return rows_text(copy)
+
+
+def rows_text(path: Path) -> str:
+    """The rows of an ADE database as a text that an import takes.
+
+    Raises:
+        Invalid: it is no such database.
+    """
+    return json.dumps({"rows": from_database(path)}, ensure_ascii=False)
+
+
 def from_database(path: Path) -> list[Mapping[str, Any]]:
     """The rows of an ADE database: its memories with what is known of procedures, and what the legacy table still holds.
+
+    Whoever made it may mean harm: only tables are read, not what a view computes, and no more than an import may be.
 
     Raises:
         Invalid: it is no such database.
@@ -42,26 +77,29 @@ def from_database(path: Path) -> list[Mapping[str, Any]]:
     try:
         with _whole(path) as file, closing(sqlite3.connect(file, uri=True)) as db:
             db.row_factory = sqlite3.Row
-            names = {
-                row[0] for row in db.execute("select name from sqlite_master where type in ('table', 'view')")
-            }
-            rows: list[dict[str, Any]] = []
-            if "unified_memories" in names:
-                rows += [dict(row) for row in db.execute("select * from unified_memories")]
-            if "memory_procedure_details" in names:
-                known = {
-                    row["memory_id"]: dict(row)
-                    for row in db.execute("select * from memory_procedure_details")
-                }
-                for row in rows:
-                    told = known.get(row.get("id"), {})
-                    row |= {key: told.get(key) for key in ("trigger", "procedure_markdown")}
-            if "memories" in names:
-                rows += [dict(row) for row in db.execute("select * from memories")]
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
+            db.execute("PRAGMA trusted_schema = OFF")
+            names = {row[0] for row in db.execute("select name from sqlite_master where type = 'table'")}
+            left = _MOST_BYTES
+            found: dict[str, list[dict[str, Any]]] = {table: [] for table in _TABLES}
+            for table in _TABLES:
+                for row in db.execute(f"select * from {table}") if table in names else ():
+                    kept = {key: value for key, value in dict(row).items() if not isinstance(value, bytes)}
+                    left -= sum(len(value) for value in kept.values() if isinstance(value, str))
+                    if left < 0:
+                        raise Invalid(
+                            f"{path.name} holds more than {_MOST_BYTES:,} bytes of text.", file=path.name
+                        )
+                    found[table].append(kept)
     except (sqlite3.Error, OSError) as error:
-        raise Invalid(f"{path.name} cannot be read as a database: {error}.", file=str(path)) from None
+        raise Invalid(f"{path.name} cannot be read as a database: {error}.", file=path.name) from None
     if not {"unified_memories", "memories"} & names:
         raise Invalid(
-            f"{path.name} has neither unified_memories nor memories: no database of ADE.", file=str(path)
+            f"{path.name} has neither unified_memories nor memories: no database of ADE.", file=path.name
         )
-    return [{k: v for k, v in row.items() if not isinstance(v, bytes)} for row in rows]
+    memories, details, legacy = (found[table] for table in _TABLES)
+    known = {row.get("memory_id"): row for row in details}
+    for row in memories:
+        told = known.get(row.get("id"), {})
+        row |= {key: told.get(key) for key in ("trigger", "procedure_markdown")}
+    return [*memories, *legacy]

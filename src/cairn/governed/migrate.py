@@ -191,7 +191,7 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Incoming]:
 
 def _read_ade(text: str, _owner: str) -> list[Incoming]:
     value = _json(
-        text, "; a database of ADE comes in by its file, with `cairn memories import --from ade FILE`"
+        text, "; a database of ADE comes in as its bytes, or with `cairn memories import --from ade FILE`"
     )
     rows = (
         value.get("memories") or value.get("unified_memories") or value.get("rows")

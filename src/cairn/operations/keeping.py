@@ -110,7 +110,14 @@ class Keeping(Room):
         source: Annotated[
             Literal["ade", "mem0", "everos", "basic-memory", "claude"], says("whose export it is", "mem0")
         ],
-        text: Annotated[str, says("the export", "- Alice keeps a log.", low=1)],
+        text: Annotated[
+            str | bytes,
+            says(
+                "the export: its text, or its bytes as a part of a form, as of a database of ADE",
+                "- Alice keeps a log.",
+                low=1,
+            ),
+        ],
         *,
         owner: Annotated[str, says("the user whose memories they are", "alice", high=MAX_ID)] = "",
         trust: Annotated[bool, says("you vouch for them: they count as yours", True)] = False,
@@ -119,9 +126,10 @@ class Keeping(Room):
         """Take in another program's export through the gate, each item once: ade, mem0, everos, basic-memory
         or claude. What comes in waits for a person to promote it, unless `trust` vouches for all of it.
         """
+        from cairn.engines.ade import text_of
         from cairn.governed import migrate
 
-        items = migrate.read(source, text, owner=owner)
+        items = migrate.read(source, text if isinstance(text, str) else text_of(text), owner=owner)
         return migrate.bring_in(self.parts.keeper, space_named(**at), source, items, trust=trust)
 
     @operation(

@@ -44,7 +44,7 @@ from cairn.surfaces.guard import (
 )
 from cairn.surfaces.mcp_http import McpEndpoint
 from cairn.surfaces.metrics import Metrics
-from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query, takes_files
+from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 from cairn.types import Space
 from cairn.web.visitors import Visitors
 
@@ -106,12 +106,12 @@ class _Routes:
         }
 
     def _handler(self, route: Route) -> Handler:
-        room, row, forms = route.room_of(self.memory.memory), route.operation, takes_files(route)
+        room, row = route.room_of(self.memory.memory), route.operation
 
         async def handle(request: Request) -> Response:
             request.state.route = route.path
             query = read_query(request)
-            body = await read_body(request, forms=forms) if route.body else {}
+            body = await read_body(request, route) if route.body else {}
             grant, request_id = request.state.grant, request.state.request_id
 
             def work() -> Response:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cairn.engines.ade import from_database, is_database
+from cairn.engines.ade import is_database, rows_text
 from cairn.errors import Invalid, NotFound
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
@@ -152,7 +151,7 @@ def _read_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     if fields["source"] == "claude" and path.is_dir():
         fields["text"] = _folder(path)
     elif fields["source"] == "ade" and path.is_file() and is_database(path):
-        fields["text"] = json.dumps({"rows": from_database(path)}, ensure_ascii=False)
+        fields["text"] = rows_text(path)
     else:
         fields["text"] = text_of(args.file)
 

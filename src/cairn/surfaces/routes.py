@@ -97,7 +97,8 @@ def fields_in(
         Invalid: something is missing, unknown or wrong; the message names it.
     """
     asked = checked(route.query, query, text=True, what="query parameter")
-    return checked(route.in_path, params, text=True) | asked | checked(route.body, body)
+    sent = checked(route.body, body, text=isinstance(body, FormFields))
+    return checked(route.in_path, params, text=True) | asked | sent
 
 
 def read_query(request: Request) -> dict[str, str]:
@@ -119,8 +120,12 @@ def takes_files(route: Route) -> bool:
     return any(bytes in options_of(one.type) for one in route.body)
 
 
-async def read_form(request: Request) -> dict[str, Any]:
-    """The fields of a form; a file is its bytes, and its name is the field `file_name`.
+class FormFields(dict[str, Any]):
+    """The fields of a form: files, and texts that stand for numbers and switches, too."""
+
+
+async def read_form(request: Request, *, named: bool) -> FormFields:
+    """The fields of a form; a file is its bytes, and with `named` its name is the field `file_name`.
 
     Raises:
         Refusal: 400 for no form.
@@ -131,7 +136,7 @@ async def read_form(request: Request) -> dict[str, Any]:
     except (HTTPException, ValueError) as error:
         told = getattr(error, "detail", None) or str(error)
         raise Refusal(400, "BAD_REQUEST", f"The body is no valid form: {told}.") from None
-    fields: dict[str, Any] = {}
+    fields = FormFields()
     try:
         for name, value in form.multi_items():
             if name in fields:
@@ -140,23 +145,23 @@ async def read_form(request: Request) -> dict[str, Any]:
                 fields[name] = value
                 continue
             fields[name] = await value.read()
-            if value.filename:
+            if named and value.filename:
                 fields["file_name"] = value.filename.replace("\\", "/").rpartition("/")[2]
     finally:
         await form.close()
     return fields
 
 
-async def read_body(request: Request, *, forms: bool = False) -> dict[str, Any]:
-    """The JSON object of a request, or with `forms` the fields of a form.
+async def read_body(request: Request, route: Route) -> dict[str, Any]:
+    """The JSON object of a request, or the fields of a form where it may hold a file.
 
     Raises:
         Refusal: 415 for another format, 400 for no JSON.
         Invalid: JSON, but no object.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if forms and kind == "multipart/form-data":
-        return await read_form(request)
+    if kind == "multipart/form-data" and takes_files(route):
+        return await read_form(request, named=any(one.wire == "file_name" for one in route.body))
     if kind != "application/json":
         raise Refusal(
             415,
