@@ -311,6 +311,7 @@ class Parts:
             local=_local(self.settings, self.storage),
             sessions=self.sessions,
         )
+        self.closing.callback(made.close)
         made.recover()
         return made
 

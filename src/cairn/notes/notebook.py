@@ -16,7 +16,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -104,6 +104,7 @@ class _Request:
 
     bodies: list[str]
     once: list[tuple[tuple[str, str], ...]]
+    also: Locator | None = None
     ids: list[tuple[str, bool]] = field(default_factory=list)
     lsn: int = 0
     error: BaseException | None = None
@@ -233,7 +234,14 @@ class Notebook:
     # --- appending -------------------------------------------------------------------------------------
 
     def append(
-        self, kind: str, scope: Scope, day: str, drafts: Sequence[Draft], *, once_by: Sequence[str] = ()
+        self,
+        kind: str,
+        scope: Scope,
+        day: str,
+        drafts: Sequence[Draft],
+        *,
+        once_by: Sequence[str] = (),
+        also: Locator | None = None,
     ) -> list[Written]:
         """Add entries to a day's note; durable, all of them or none, when this returns.
 
@@ -245,6 +253,7 @@ class Notebook:
             once_by: Inline keys. A draft whose values of these keys equal those of an entry that was there
                 before this call is not written again: that entry's id is returned, `created` False. Several
                 drafts with the same values are matched with as many entries, in order.
+            also: A file whose change is told together with the note's: the log that the entries were made of.
 
         Raises:
             Invalid: text or fields no note can hold; nothing was written.
@@ -256,7 +265,7 @@ class Notebook:
             raise Invalid(f"{kind} is not kept in daily notes: use rewrite.", kind=kind)
         locator = declared.locator(scope, day)
         request = _Request(
-            [render_body(d.inline, d.sections) for d in drafts], [_once(d, once_by) for d in drafts]
+            [render_body(d.inline, d.sections) for d in drafts], [_once(d, once_by) for d in drafts], also
         )
         if not drafts:
             return []
@@ -320,7 +329,7 @@ class Notebook:
         def edit(text: str | None) -> str | None:
             return self._with_appended(place, locator, text, batch)
 
-        lsn = self._edit(locator, edit)
+        lsn = self._edit(locator, edit, {one.also: None for one in batch if one.also is not None})
         for request in batch:
             request.lsn = lsn if any(created for _, created in request.ids) else 0
 
@@ -558,8 +567,13 @@ class Notebook:
 
     # --- the unit of work ------------------------------------------------------------------------------
 
-    def _edit(self, locator: Locator, edit: Callable[[str | None], str | None]) -> int:
-        """Read, change and write back one file under its lock, only if nobody wrote in between."""
+    def _edit(
+        self, locator: Locator, edit: Callable[[str | None], str | None], also: Iterable[Locator] = ()
+    ) -> int:
+        """Read, change and write back one file under its lock, only if nobody wrote in between.
+
+        The change is told together with those of the files in `also`.
+        """
         with self._locks.hold(locator.key, timeout=self._lock_seconds):
             for attempt in range(_ATTEMPTS):
                 text: str | None
@@ -582,15 +596,15 @@ class Notebook:
                     time.sleep(min(0.001 * 2**attempt, 0.05))
                     continue
                 self.own.wrote(locator.key, before, new)
-                return self.announce(locator, "modified" if version else "added")
+                return self.announce(locator, "modified" if version else "added", also)
         raise AssertionError("unreachable")
 
-    def announce(self, locator: Locator, change: ChangeType) -> int:
-        """Tell of a durable change of a file; the LSN, 0 where it could not be told."""
+    def announce(self, locator: Locator, change: ChangeType, also: Iterable[Locator] = ()) -> int:
+        """Tell of a durable change of a file, and of others with it; the LSN, 0 where it could not be told."""
         if self._on_change is None:
             return 0
         try:
-            return self._on_change([(locator, change)])
+            return self._on_change([(locator, change), *((one, "modified") for one in also)])
         except (CairnError, OSError) as error:
             # The write is durable and must be acknowledged; the next scan finds what was not queued.
             _log.warning("change of %s was not queued; a scan will find it: %s", locator, error)

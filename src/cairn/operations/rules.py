@@ -31,10 +31,13 @@ def senders(asked: Asked) -> None:
     from cairn.talk.foreign import ASSISTANT, taken
 
     given, space = asked.fields, space_of(asked)
+    if asked.grant.owners is None:
+        asked.grant.reach_owners(space, (), write=True)
+        return
     person = given["user_id"] or asked.room.settings.memory.person
     read = taken(given["messages"], user_id=person, now_ms=1)
     spoke = {str(one.get("sender_id")) for _, one in read.messages if isinstance(one, dict)}
-    if spoke == {ASSISTANT} and asked.grant.owners is not None:
+    if spoke == {ASSISTANT}:
         before = asked.room.session_owners(given["session_id"], space.app, space.project)
         spoke = set(asked.grant.owners).intersection(before) or spoke
     asked.grant.reach_owners(space, sorted(spoke - {ASSISTANT} or spoke), write=True)

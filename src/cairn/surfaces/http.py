@@ -60,6 +60,8 @@ EVENTS = "/events"
 Handler = Callable[[Request], Awaitable[Response]]
 
 _PREPARE_SECONDS = 2.0
+_QUIET_SECONDS = 0.25
+_LONGEST_WAIT_SECONDS = 20.0
 
 
 class _Routes:
@@ -174,6 +176,7 @@ class _Routes:
     async def prepare(self) -> None:
         """Load the page while nobody waits for it, a moment after the server began."""
         await asyncio.sleep(_PREPARE_SECONDS)
+        await _quiet(self.memory)
         with contextlib.suppress(CairnError, OSError):  # whoever asks is told
             pages = await asyncio.to_thread(lambda: self.pages)
             await self.memory.pools.run(pages.prepare, writes=False)
@@ -330,6 +333,14 @@ def _answer_hooks(memory: Memory) -> contextlib.ExitStack:
     return held
 
 
+async def _quiet(memory: AsyncMemory) -> None:
+    """Wait until nobody has been served for a moment, for some seconds at most: what is loaded ahead slows nobody down."""
+    engine, left = memory.memory.parts.engine, _LONGEST_WAIT_SECONDS
+    while engine.is_busy(_QUIET_SECONDS) and left > 0:
+        await asyncio.sleep(_QUIET_SECONDS)
+        left -= _QUIET_SECONDS
+
+
 def _import_what_calls_need() -> None:
     """Load what the first calls use. An import that runs out of handles halfway cannot be made again."""
     import numpy  # noqa: F401, ICN001 -- searching and embedding
@@ -420,6 +431,8 @@ def serve(
                 app.visitors.announce(address)
             if ready is not None:
                 ready(address)
+        await asyncio.sleep(_QUIET_SECONDS)
+        await _quiet(memory)
         await asyncio.to_thread(_import_what_calls_need)
         gc.freeze()  # what the start made stays: collections need not walk it again
         try:

@@ -132,7 +132,6 @@ class Capture:
             zone=settings.zone,
             embedder=embedder,
             admit=self._admit,
-            is_shared=storage.is_shared,
         )
         self._teller = Teller(
             inbox=self._inbox,
@@ -320,14 +319,21 @@ class Capture:
             named = {cell for cell, where in unfinished.items() if where == (space, session_id)}
             try:
                 count += self._recover_session(space, session_id, insist=True)
-                if named:
-                    settled += sorted(named - self._inbox.pending(space, session_id))
+                known = self._inbox.are_done(space, session_id, named) if named else {}
+                for cell, is_done in known.items():
+                    # A cell is noted before it is cut: one that is in no log may be on its way there just now.
+                    if is_done or (is_done is None and self._pending.is_old(cell)):
+                        settled.append(cell)
             except CairnError as error:
                 _log.warning("Session %s was not looked through: %s", session_id, error)
-        if settled:
-            self._pending.end(settled)
+        self._pending.end(settled)
+        self.close()
         self._pending.tidy()
         return count
+
+    def close(self) -> None:
+        """Note which cells are done, so that the next start need not look at them."""
+        self._pending.close()
 
     def settle_session(self, space: Space, session_id: str) -> int:
         """Tell what a union of logs left to tell, and remove episodes that say what others say; how many went."""

@@ -22,6 +22,7 @@ from cairn.types import Message
 ASSISTANT = "assistant"
 """The sender of an assistant's turn that names none."""
 
+_PLAIN = frozenset({"sender_id", "role", "timestamp", "content"})
 _OWN = ("sender_id", "sender_name", "timestamp", "tags", "metadata")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
 _NO_TALK = ("system", "developer")
@@ -68,6 +69,10 @@ def taken(raw: Sequence[Any], *, user_id: str, now_ms: int) -> Taken:
         if isinstance(one, Message):
             found.append((where, one))
             continue
+        if _is_ours(one):
+            last = one["timestamp"]
+            found.append((where, one))
+            continue
         for part in _translated(_mapping(one), where, skipped):
             if not isinstance(part, dict):
                 found.append((where, part))
@@ -80,6 +85,19 @@ def taken(raw: Sequence[Any], *, user_id: str, now_ms: int) -> Taken:
     if raw and not found:
         raise Invalid(f"There is nothing to add: {'; '.join(skipped[:3])}.", field="messages")
     return Taken(tuple(found), tuple(skipped), dated)
+
+
+def _is_ours(one: Any) -> bool:
+    """Whether a message is in our own form already, complete and in plain words: there is nothing to translate."""
+    return (
+        type(one) is dict
+        and one.keys() == _PLAIN
+        and one["role"] in ("user", "assistant")
+        and type(one["timestamp"]) is int
+        and bool(one["content"])
+        and isinstance(one["content"], str)
+        and one["sender_id"] is not None
+    )
 
 
 def _mapping(one: Any) -> Any:

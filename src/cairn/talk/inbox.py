@@ -1,6 +1,6 @@
 """The inbox: messages spooled per session until a boundary, then cut into cells.
 
-    add ──> lock the session · look what others appended · seen before? · where to cut?
+    add ──> look what others appended · seen before? · where to cut?
         ──> one journal unit: the messages and the cuts they bring · flushed · acknowledged
 
 What is known of a session comes from `SessionLog`, which compares its memory with the log's size on every call:
@@ -74,10 +74,8 @@ class Inbox:
         zone: ZoneInfo,
         embedder: Callable[[], Embedder | None] | None = None,
         admit: Callable[[Sequence[Scope]], None] = lambda _: None,
-        is_shared: bool = False,
     ) -> None:
         self._admit = admit
-        self._is_shared = is_shared
         self._log = log
         self._locks = locks
         self._clock = clock
@@ -203,9 +201,11 @@ class Inbox:
 
         return self._unit(space, session_id, look)
 
-    def messages_of(self, space: Space, session_id: str, cell: CellRecord) -> tuple[Message, ...]:
-        """The words of a cell, as the log has them now."""
-        return self._log.words(session_locator(space, session_id), cell)
+    def messages_of(
+        self, space: Space, session_id: str, cell: CellRecord, *, trust: bool = False
+    ) -> tuple[Message, ...]:
+        """The words of a cell, as the log has them now; with `trust`, as they were when it was last looked at."""
+        return self._log.words(session_locator(space, session_id), cell, trust=trust)
 
     def said(self, space: Space, session_id: str) -> list[Message]:
         """Everything that was said in a session, in order."""
@@ -217,11 +217,14 @@ class Inbox:
         known = state.cell(cell) if state is not None else None
         return state is None or (known is not None and not known.done)
 
-    def pending(self, space: Space, session_id: str) -> frozenset[str]:
-        """The cells that wait for their episodes; none is being cut meanwhile."""
-        return self._unit(
-            space, session_id, lambda _, state: frozenset(cell.cell_id for cell in state.pending)
-        )
+    def are_done(self, space: Space, session_id: str, cells: Collection[str]) -> dict[str, bool | None]:
+        """Whether each of `cells` has its episodes; None where the log knows no such cell, not yet or not any more."""
+
+        def look(_: Locator, state: SessionState) -> dict[str, bool | None]:
+            known = {cell: state.cell(cell) for cell in cells}
+            return {cell: None if found is None else found.done for cell, found in known.items()}
+
+        return self._unit(space, session_id, look)
 
     def told(self, space: Space, session_id: str, cell: str, owners: Sequence[tuple[str, str]]) -> None:
         """The episodes of some owners of `cell` are on disk, while others wait for theirs."""
@@ -248,13 +251,13 @@ class Inbox:
         """Run `work` on the session as its log is now, with nobody else cutting or adding meanwhile.
 
         What memory holds of it is taken as it is at first. Where the log is another by now, which is noticed before a
-        byte is appended and before anything is answered, the work is done again on what is there. Where several
-        machines share it, a lock costs more than the append: they hold one only after somebody came between.
+        byte is appended and before anything is answered, the work is done again on what is there. A lock costs as much as
+        the append itself: it is held only after somebody came between.
         """
         place = session_locator(space, session_id)
         with ExitStack() as held:
             for attempt in range(_ATTEMPTS):
-                if attempt == (1 if self._is_shared else 0):
+                if attempt == 1:
                     held.enter_context(self._holding(place))
                 try:
                     with self._log.live(place, trust=not attempt) as state:

@@ -1,8 +1,8 @@
 """Cells that were cut and whose episodes may not be on disk: what a restart has to look at.
 
 Beside the session logs, which hold the truth, this ledger lets recovery find unfinished cells without reading
-every session. One journal per hour under `.tmp/cells/`: a cut is noted there before it happens, its end after.
-Files of past hours go as soon as nothing in them is unfinished.
+every session. One journal per hour under `.tmp/cells/`: a cut is noted there before it happens, its end with the next
+cut. Files of past hours go as soon as nothing in them is unfinished.
 
 The ledger outlives the process but is not flushed: it only says where to look. Should a power cut take its
 last lines, no message is lost; the next call on that session, or a full recovery, finds the cell in the log.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
@@ -37,18 +38,36 @@ class PendingCells:
         self._journals = storage.journals
         self._clock = clock
         self._hour = self._name(0)
+        self._ended: list[str] = []
+        self._noted: dict[str, str] = {}
+        self._guard = threading.Lock()
 
     def begin(self, space: Space, session_id: str, cells: Iterable[str]) -> None:
         """Note that `cells` are about to be cut. The first time in an hour, older files are tidied."""
         if self._hour != (hour := self._name(0)):
             self._hour = hour
             self.tidy()
-        lines = [json.dumps(["cut", cell, space.app, space.project, session_id]) for cell in cells]
+        lines = self._endings()
+        lines += [json.dumps(["cut", cell, space.app, space.project, session_id]) for cell in cells]
         self._journals.append(self._current(), lines, sync=False)
 
     def end(self, cells: Iterable[str]) -> None:
-        """Note that the episodes of `cells` are on disk."""
-        self._journals.append(self._current(), [json.dumps(["done", cell]) for cell in cells], sync=False)
+        """The episodes of `cells` are on disk: it is noted with the next cut, or when this is closed.
+
+        Where a killed process noted nothing, recovery looks at those cells and finds them done.
+        """
+        with self._guard:
+            self._ended.extend(cells)
+
+    def close(self) -> None:
+        """Note what has ended."""
+        if lines := self._endings():
+            self._journals.append(self._current(), lines, sync=False)
+
+    def _endings(self) -> list[str]:
+        with self._guard:
+            ended, self._ended = self._ended, []
+        return [json.dumps(["done", cell]) for cell in ended]
 
     def forget(self, space: Space, sessions: Collection[str]) -> int:
         """Drop the lines about sessions that are forgotten; how many."""
@@ -66,7 +85,12 @@ class PendingCells:
 
     def unfinished(self) -> Unfinished:
         """Every cell noted as cut and not as done, oldest first."""
+        self._noted.clear()
         return self._unfinished_in(self._storage.list(LEDGER))
+
+    def is_old(self, cell: str) -> bool:
+        """Whether a cell was noted an hour ago or longer, as far as `unfinished` has seen: nobody is cutting it now."""
+        return self._noted.get(cell, "") < self._name(1)
 
     def _unfinished_in(self, places: Iterable[Locator]) -> Unfinished:
         cut: Unfinished = {}
@@ -77,6 +101,7 @@ class PendingCells:
                     sort, cell, *rest = from_json(line)
                     if sort == "cut":
                         app, project, session_id = rest
+                        self._noted[cell] = place.name
                         cut[cell] = (Space(app, project), checked_session_id(session_id))
                     else:
                         done.add(cell)

@@ -579,12 +579,14 @@ class SessionLog:
                 return found
         return self._read_anew(locator, corrected_by)
 
-    def words(self, locator: Locator, cell: CellRecord) -> tuple[Message, ...]:
-        """The messages of one cell as the log has them now."""
+    def words(self, locator: Locator, cell: CellRecord, *, trust: bool = False) -> tuple[Message, ...]:
+        """The messages of one cell as the log has them now; with `trust`, as they were when it was last looked at."""
         held = self._entry(locator, keep=True)
         assert held is not None
         with held.lock:
-            state = self._caught_up(held, locator)
+            state = held.state if trust else None
+            if state is None:
+                state = self._caught_up(held, locator)
             if cell.first >= state.floor:
                 return state.messages_of(cell)
         return self._read_anew(locator).messages_of(cell)

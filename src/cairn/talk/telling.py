@@ -230,7 +230,8 @@ class Teller:
         *,
         check_first: bool,
     ) -> Telling:
-        said = self._inbox.messages_of(space, session_id, record)
+        # Of a cell that was cut a moment ago memory has the words; what became of them meanwhile is looked at in the end.
+        said = self._inbox.messages_of(space, session_id, record, trust=not check_first)
         lsn = 0
         episodes: dict[Owner, tuple[Scope, str]] = {}
         failed: dict[Owner, CairnError] = {}
@@ -242,15 +243,15 @@ class Teller:
                 lsn = self._retell(space, session_id, record, said, prompts, episodes, failed)
             known = {*episodes, *failed, *record.told}  # one that was told and is not there was removed since
             missing = [owner for owner in record.owners if owner not in known]
+            told = 0
             if missing:
-                lsn = max(
-                    lsn, self._append(space, session_id, record, said, prompts, missing, episodes, failed)
-                )
+                told = self._append(space, session_id, record, said, prompts, missing, episodes, failed)
                 said = self._told_again(space, session_id, record, said, prompts, list(episodes))
             fresh = [owner for owner in episodes if owner in missing]
             if failed and not fresh:
-                return self._wait(space, session_id, record, Telling(lsn), failed)
-            lsn = max(lsn, self.announce(session_locator(space, session_id)))
+                return self._wait(space, session_id, record, Telling(max(lsn, told)), failed)
+            # The note's change told of the log's, too, where one was written.
+            lsn = max(lsn, told or self.announce(session_locator(space, session_id)))
         heard = self._tell(record, space, session_id, said, list(episodes.values()))
         if failed:
             self._inbox.told(space, session_id, record.cell_id, fresh)
@@ -280,13 +281,13 @@ class Teller:
             return 0
         cell = cell_of(space, session_id, record, said)
         draft = self._draft(cell, self._extractor.extract(cell, prompts))
-        lsn = 0
+        lsn, log = 0, session_locator(space, session_id)
         for track, owner in missing:
             scope = Scope(space, cast("Track", track), owner)
             drafted = Draft({"owner_id": owner, **draft.inline}, draft.sections)
             try:
                 [written] = self._notebook.append(
-                    "episode", scope, record.day, [drafted], once_by=("parent_id",)
+                    "episode", scope, record.day, [drafted], once_by=("parent_id",), also=log
                 )
             except CairnError as error:
                 failed[track, owner] = error
