@@ -11,7 +11,7 @@ from cairn.engines.row_tables import model_number, scope_number
 from cairn.engines.rows import SqliteIndex
 from cairn.index import postings
 from cairn.index.corpus import Row
-from cairn.index.postings import Postings
+from cairn.index.postings import Postings, word_mark
 from cairn.index.rows import NewRow
 from cairn.notes.notebook import Draft
 from cairn.talk.sessions import SessionLog, session_locator
@@ -138,15 +138,17 @@ def test_rows_of_a_large_scope_are_held_as_they_are_however_many_come_and_go(tmp
     waiting = index.pending(30)
     index.put_vectors(waiting[:20], {one.key: np.full(4, one.rowid) for one in waiting[:20]})
     held = HeldScopes()
+    known = ("lantern", *(f"word{n}" for n in range(30)), *(f"turn{n}" for n in range(6)))
+    words = {word_mark(word): word for word in known}
 
     def told(db, ids):
         kept = held.current(db, (index.generation, scope_number(db, ALICE), model_number(db, "model")))
         places = kept.read(db, ids)
         at = np.fromiter(places.values(), np.int64, len(places))
-        columns, words = kept.columns, {number: word for word, number in kept.columns.vocabulary.items()}
+        columns = kept.columns
         said = {place: [] for place in range(len(at))}
         for place, number in zip(*columns.words_of(at), strict=True):
-            said[place].append(words[number])
+            said[place].append(words[number.tobytes()])
         vectors = columns.vectors_of(at)
         return {
             rowid: (

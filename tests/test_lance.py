@@ -242,6 +242,52 @@ def test_what_others_say_does_not_decide_what_is_proposed(tmp_path):
     index.close()
 
 
+def test_a_table_of_one_owner_is_asked_without_naming_them_until_another_comes(tmp_path):
+    """Nor may a hidden row be told of, nor one of somebody else crowd out what is nearest."""
+    index, tables = SqliteIndex(tmp_path), LanceTables(tmp_path)
+    index.begin_model("m")
+
+    def put(scope, first, count, status=""):
+        made = [
+            Row(0, "episode", scope, f"e{n}", "a.md", f"lantern number{n}", n, status=status)
+            for n in range(first, first + count)
+        ]
+        index.apply([NewRow(row, bytes(2)) for row in made])
+        waiting = index.pending(count)
+        index.put_vectors(
+            waiting, {one.key: np.eye(8, dtype=np.float32)[n % 8] for n, one in enumerate(waiting)}
+        )
+        tables.fold(index)
+        return tables.state()["kinds"]["episode"]["alone"]
+
+    asked = Ask(terms=("lantern",), plain=np.eye(8, dtype=np.float32)[0], hidden=False)
+
+    def passing():
+        found = LargeIndex(index, tables, whole_rows=0, best=30).legs(ALICE, asked)
+        return [row.entry_id for row in index.rows(ALICE, found.corpus.rowid[found.passing].tolist())]
+
+    assert put(ALICE, 0, 40) is not None
+    everything = passing()
+    assert len(everything) >= 30
+    assert put(BOB, 100, 400) is None
+    assert passing() == everything
+    index.apply([], removed=[row.rowid for row in index.find(BOB, [f"e{n}" for n in range(100, 500)])])
+    tables.fold(index)
+    assert tables.state()["kinds"]["episode"]["alone"] is not None
+    assert passing() == everything
+    assert put(ALICE, 600, 90, "archived") is None
+    assert not {f"e{n}" for n in range(600, 690)} & set(passing())
+    assert len(passing()) >= 30
+    index.close()
+
+
+def test_words_that_weigh_alike_are_asked_for_together():
+    weighed = lance._of_one_weight({"a": 1.0, "b": 2.0, "c": 1.05, "d": 1.2, "e": 2.1})
+    assert [(pytest.approx(weight), group) for weight, group in weighed] == [
+        (1.025, ["a", "c"]), (1.2, ["d"]), (2.05, ["b", "e"]),
+    ]  # fmt: skip
+
+
 def test_rows_are_folded_in_by_a_process_that_starts_when_due(tmp_path):
     """Many rows at once start it; it writes the tables and ends; the service itself imports nothing."""
     world = LargeWorld(tmp_path, rows=40)

@@ -13,34 +13,24 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.row_tables import FULL_TEXT, SAID, full_text
+from cairn.engines.row_tables import SAID
 from cairn.index.corpus import KIND_CODES
 
 if TYPE_CHECKING:
     import numpy as np
 
 _MOST_ROWS = 16_000
-# Names and words are numbered as they come; with more of them than this all is read anew.
+# Names are numbered as they come; with more of them than this all is read anew.
 _MOST_NAMES = 200_000
 _COLUMNS = (
     "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.parent_type,"
-    " r.parent_id, r.flags, r.length, r.entry_id, r.path_id"
-)
-# Each kind has its words in one of the full-text tables.
-_TOKENS = (
-    "CASE "
-    + " ".join(
-        f"WHEN r.kind IN ({', '.join(repr(kind) for kind in KIND_CODES if full_text(kind) == table)})"
-        f" THEN (SELECT c0 FROM {table}_content WHERE id = r.id)"
-        for table in FULL_TEXT
-    )
-    + " END"
+    " r.parent_id, r.flags, r.length, r.entry_id, r.path_id, r.words"
 )
 _QUERY = (
-    f"SELECT {_COLUMNS}, {_TOKENS}, e.data FROM json_each(?) w CROSS JOIN rows r"
+    f"SELECT {_COLUMNS}, e.data FROM json_each(?) w CROSS JOIN rows r"
     " ON r.id = w.value LEFT JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key WHERE +r.scope_id = ?"
 )
 _NUMBERS = {
@@ -80,11 +70,10 @@ class Columns:
         self._lock = threading.Lock()
         self._count, self._worded = 0, 0
         self._arrays = {name: np.zeros(0, kind) for name, kind in _NUMBERS.items()}
-        self._words = np.zeros(0, np.int32)
+        self._words = np.zeros(0, np.int64)
         self._vectors: np.ndarray | None = None
         self.entries: list[tuple[str, int, str | None]] = []
         self.sessions, self.cells, self.senders = Names(), Names(), Names()
-        self.vocabulary: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[name]
@@ -94,8 +83,8 @@ class Columns:
 
     @property
     def named(self) -> int:
-        """How many names and words are known."""
-        return sum(map(len, (self.sessions.names, self.cells.names, self.vocabulary)))
+        """How many names are known."""
+        return len(self.sessions.names) + len(self.cells.names)
 
     def add(self, rows: Sequence[Sequence[Any]]) -> dict[int, int]:
         """Take rows in, as `_QUERY` gives them; the place of each by its id."""
@@ -106,8 +95,8 @@ class Columns:
         (ids, kinds, times, sessions, ordinals, sent, called, cells, origins, parents, flags, lengths, entries, paths, said,
          data) = zip(*rows, strict=True)  # fmt: skip
         with self._lock:
-            flat = self._numbered(" ".join(text for text in said if text).split())
-            sizes = np.array([text.count(" ") + 1 if text else 0 for text in said], np.int64)
+            flat = np.frombuffer(b"".join(said), np.int64)
+            sizes = np.fromiter(map(len, said), np.int64, len(said)) // 8
             fresh: dict[str, Any] = {
                 "rowid": ids,
                 "kind": [KIND_CODES[kind] for kind in kinds],
@@ -144,11 +133,6 @@ class Columns:
             self._count = end
         return dict(zip(ids, range(first, end), strict=True))
 
-    def _numbered(self, words: Sequence[str]) -> list[int]:
-        known = self.vocabulary
-        known.update(zip(set(words).difference(known), count(len(known)), strict=False))
-        return list(map(known.__getitem__, words))
-
     def kept(self, places: Sequence[int]) -> Columns:
         """The rows at these places alone, in their order."""
         import numpy as np
@@ -156,9 +140,7 @@ class Columns:
         at, out = np.array(places, np.int64), Columns()
         with self._lock:
             out._lock, out._count = self._lock, len(at)  # their names stay one
-            out.sessions, out.cells, out.senders, out.vocabulary = (
-                self.sessions, self.cells, self.senders, self.vocabulary,
-            )  # fmt: skip
+            out.sessions, out.cells, out.senders = self.sessions, self.cells, self.senders
             out._arrays = {name: found[at] for name, found in self._arrays.items()}
             out._vectors = None if self._vectors is None else self._vectors[at]
             out.entries = [self.entries[place] for place in places]
@@ -168,7 +150,7 @@ class Columns:
         return out
 
     def words_of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The words of the rows at `at`, as often as they occur: for each the place in `at`, and its number."""
+        """The words of the rows at `at`, as often as they occur: for each the place in `at`, and its mark."""
         import numpy as np
 
         sizes = self._arrays["words"][at]

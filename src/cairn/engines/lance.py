@@ -51,9 +51,13 @@ _KEEP_SECONDS = 60.0
 # So many parts of the index over vectors are looked through. Where there are more, so few rows that pass are all
 # compared: the index would look for them in vain among the many that do not.
 _PROBES = 24
+# Words whose weights differ by less are asked for together.
+_ALIKE = 1.1
+# Tables with more rows are asked for ids, which cost four bytes a row to hold.
+_NAMED_ROWS = 8_000_000
 _FLAT_ROWS = 5000
 # Bump when a table is made differently: the tables are then made anew.
-_FORM = 2
+_FORM = 3
 _CACHE_BYTES = 768 * 1024 * 1024
 _TEXT = ("app", "project", "track", "owner", "entry_id", "session_id", "cell_id", "parent_type", "parent_id")
 # The columns that hold words.
@@ -87,6 +91,53 @@ class Wish:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """One version of a table, what is noted of it, and for each part of it the ids of its rows by their places.
+
+    LanceDB knows where a row lies as soon as it found it; to fetch its id takes half as long again as to find it.
+    """
+
+    held: Mapping[str, Any]
+    table: Any
+    ids: Mapping[int, np.ndarray] | None = None
+
+    def named(self, places: np.ndarray) -> list[int]:
+        """The ids of the rows at these places, in their order."""
+        assert self.ids is not None
+        pairs = zip((places >> 32).tolist(), (places & 0xFFFFFFFF).tolist(), strict=True)
+        return [int(self.ids[part][at]) for part, at in pairs]
+
+
+async def _ids(table: Any, rows: int) -> dict[int, np.ndarray] | None:
+    """For each part of a table the ids of its rows by their places; None where they would take too much memory."""
+    import numpy as np
+
+    if rows > _NAMED_ROWS:
+        return None
+    found = await table.query().select(["id"]).with_row_id().to_arrow()
+    places, ids = found.column("_rowid").to_numpy(), found.column("id").to_numpy()
+    if ids.max(initial=0) < 2**31:
+        ids = ids.astype(np.int32)
+    parts, out = places >> 32, {}
+    for part in np.unique(parts).tolist():
+        at = (places[parts == part] & 0xFFFFFFFF).astype(np.int64)
+        out[part] = np.zeros(int(at.max()) + 1, ids.dtype)
+        out[part][at] = ids[parts == part]
+    return out
+
+
+def _of_one_weight(words: Mapping[str, float]) -> list[tuple[float, list[str]]]:
+    """Words that weigh about the same, within a tenth, together, and what they weigh."""
+    groups: list[list[str]] = []
+    for word in sorted(words, key=words.__getitem__):
+        if groups and words[word] <= _ALIKE * words[groups[-1][0]]:
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return [(sum(words[word] for word in group) / len(group), group) for group in groups]
+
+
 class LanceTables:
     """The tables as readers and their writer see them.
 
@@ -108,7 +159,7 @@ class LanceTables:
         self._lancedb: Any = None
         self._loading: threading.Thread | None = None
         self._connection: Any = None
-        self._open: dict[str, tuple[Mapping[str, Any], Any]] = {}
+        self._open: dict[str, OpenTable] = {}
 
     def state(self) -> dict[str, Any]:
         """What the tables hold, and of which index and model; empty where there is nothing to rely on."""
@@ -157,52 +208,55 @@ class LanceTables:
     async def _best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[Wish, list[Any]]]:
         asking, asked = [], []
         for wish in wishes:
-            table = await self._table(state, wish.kind)
+            opened = await self._open_table(state, wish.kind)
             if wish.words:
                 asking.append(wish)
-                asked.append(self._by_words(table, wish))
+                asked.append(self._by_words(opened, wish))
             if wish.vector is not None:
                 asking.append(wish)
-                asked.append(self._by_meaning(state["kinds"][wish.kind], table, wish))
+                asked.append(self._by_meaning(opened, wish))
         return list(zip(asking, await asyncio.gather(*asked), strict=True))
 
-    async def _by_words(self, table: Any, wish: Wish) -> list[Any]:
+    async def _by_words(self, opened: OpenTable, wish: Wish) -> list[Any]:
         """The best rows by BM25 in which a word weighs what it weighs among the owner's texts."""
         from lancedb.query import BooleanQuery, MatchQuery, Occur
 
+        # Words asked together are looked up at once, and the rows that cannot be among the best are passed over.
         words = [
-            (Occur.SHOULD, MatchQuery(word, "tokens", boost=weight)) for word, weight in wish.words.items()
+            (Occur.SHOULD, MatchQuery(" ".join(together), "tokens", boost=weight))
+            for weight, together in _of_one_weight(wish.words)
         ]
-        query = table.query().nearest_to_text(BooleanQuery(words)).where(wish.where)
-        found = await query.select([self._names, "_score"]).limit(wish.limit).to_arrow()
-        return list(found.column(self._names).to_pylist())
+        query = opened.table.query().nearest_to_text(words[0][1] if len(words) == 1 else BooleanQuery(words))
+        return await self._ids_of(opened, query, wish, "_score")
 
-    async def _by_meaning(self, kind: Mapping[str, Any], table: Any, wish: Wish) -> list[Any]:
-        query = (
-            table.query().nearest_to(wish.vector).column("vector").distance_type("cosine").where(wish.where)
-        )
-        flat = not kind["trained"]
-        if _partitions(kind["trained"]) > _PROBES:
+    async def _by_meaning(self, opened: OpenTable, wish: Wish) -> list[Any]:
+        query = opened.table.query().nearest_to(wish.vector).column("vector").distance_type("cosine")
+        trained = opened.held["trained"]
+        flat = not trained
+        if _partitions(trained) > _PROBES:
             flat = wish.rows <= _FLAT_ROWS or (
-                wish.filtered and await table.count_rows(wish.where) <= _FLAT_ROWS
+                wish.filtered and await opened.table.count_rows(wish.where) <= _FLAT_ROWS
             )
         query = query.bypass_vector_index() if flat else query.maximum_nprobes(0).minimum_nprobes(_PROBES)
-        found = await query.select([self._names, "_distance"]).limit(wish.limit).to_arrow()
-        return list(found.column(self._names).to_pylist())
+        return await self._ids_of(opened, query, wish, "_distance")
 
-    async def _table(self, state: Mapping[str, Any], kind: str) -> Any:
-        """The table of a kind as `state` describes it; looked at again whenever it was written."""
+    async def _ids_of(self, opened: OpenTable, query: Any, wish: Wish, score: str) -> list[Any]:
+        query = query.where(wish.where) if wish.where else query
+        name = self._names if opened.ids is None else "_rowid"
+        found = (await query.select([name, score]).limit(wish.limit).to_arrow()).column(name)
+        return list(found.to_pylist()) if opened.ids is None else opened.named(found.to_numpy())
+
+    async def _open_table(self, state: Mapping[str, Any], kind: str) -> OpenTable:
+        """The table of a kind as `state` describes it; opened again whenever it was written."""
         held = state["kinds"][kind]
-        known, table = self._open.get(kind, ({}, None))
-        if table is None or known["birth"] != held["birth"]:
+        known = self._open.get(kind)
+        if known is None or known.held != held:
             if self._connection is None:
                 session = self._lancedb.Session(index_cache_size_bytes=self._cache_bytes)
                 self._connection = await self._lancedb.connect_async(self._folder, session=session)
             table = await self._connection.open_table(kind)
-        elif known != held:
-            await table.checkout_latest()
-        self._open[kind] = (held, table)
-        return table
+            known = self._open[kind] = OpenTable(held, table, await _ids(table, int(held["rows"])))
+        return known
 
     def distrust(self, error: Exception) -> None:
         """Rely on nothing that is there any more: it did not answer, and is to be made anew."""
@@ -314,6 +368,10 @@ class LanceTables:
             stale = [rowid for rowid in ids if rowid <= mark["highest"]] + gone
             # What it once held may lie in its files for long: only a table made anew is surely free of it.
             remains = mark.get("remains", True)
+            if mark.get("alone") is not None and not _is_of(mark["alone"], columns):
+                # Before anybody meets a row in the table that is not of the one scope it is said to be of.
+                mark["alone"] = None
+                self._save(state | {"kinds": {**state["kinds"], kind: mark}})
             if ids or stale:
                 remains = self._write(kind, columns, stale, state["dimensions"]) or remains
             mark |= {
@@ -327,7 +385,9 @@ class LanceTables:
             if mark["rows"]:
                 self._save(state | {"kinds": {**state["kinds"], kind: mark}})
         if (self._folder / f"{kind}.lance").exists():
-            self._optimize(self._lancedb.connect(self._folder).open_table(kind), mark, _KEEP_SECONDS)
+            table = self._lancedb.connect(self._folder).open_table(kind)
+            self._optimize(table, mark, _KEEP_SECONDS)
+            mark["alone"] = _alone(table)
             state["kinds"][kind] = mark
             self._save(state)
         return done
@@ -513,6 +573,18 @@ def fits(state: Mapping[str, Any], stamp: Mapping[str, Any]) -> bool:
     """Whether the tables that `state` tells of were made of these rows and vectors."""
     known = "kinds" in state and state.get("form") == _FORM
     return known and all(state.get(name) == value for name, value in stamp.items())
+
+
+def _alone(table: Any) -> int | None:
+    """The number of the scope that all rows of a table are of, if none of them is hidden: nobody has to ask for that."""
+    first = table.search().select(["scope"]).limit(1).to_arrow().column("scope").to_pylist()
+    others = f"scope != {first[0]} OR hidden = true" if first else ""
+    return int(first[0]) if first and not table.count_rows(others) else None
+
+
+def _is_of(scope: int, columns: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether all rows are of a scope and none is hidden."""
+    return not any(columns["hidden"]) and all(one == scope for one in columns["scope"])
 
 
 def _is_unsaid(

@@ -36,7 +36,7 @@ from cairn.index.corpus import (
     Sender,
     passing_rows,
 )
-from cairn.index.postings import GROUPS, gain, group_of, norm, rarity
+from cairn.index.postings import GROUPS, gain, group_of, norm, rarity, word_mark
 from cairn.types import Scope
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ _WHOLE_ROWS = 300
 _SAMPLE_ROWS, _SAMPLES_KEPT = 64, 1000
 # More rows than this that no table holds yet: the tables are not ready to answer.
 _FRESH_ROWS = 5000
+# So many words are looked for one by one; more of them by halving.
+_FEW_WORDS = 24
 # What a corpus has of each row just as it is held.
 _SHARED = (
     "rowid", "kind", "timestamp_ms", "session", "ordinal", "sender", "cell", "flags", "length", "has_vector",
@@ -248,9 +250,9 @@ class LargeIndex:
 
     def _wish(self, scope: Scope, state: Mapping[str, Any], kind: str, words: _Words, ask: Ask) -> Wish:
         number, rows = self._tables.number(scope, words.held.number), words.held.rows[kind]
-        tests = [f"scope = {number}"]
-        if not ask.hidden:
-            tests.append("hidden = false")
+        tests = []
+        if state["kinds"][kind].get("alone") != number:
+            tests += [f"scope = {number}"] if ask.hidden else [f"scope = {number}", "hidden = false"]
         if ask.until_ms is not None:
             tests.append(f"timestamp_ms <= {ask.until_ms}")
         if ask.where:
@@ -350,14 +352,18 @@ def _holding(
     """Which rows hold which of the words `asked`, and how often: place in `at`, place in `asked`, count."""
     import numpy as np
 
-    place_of = np.full(len(columns.vocabulary) + 1, -1, np.int32)
-    for place, word in enumerate(asked):
-        place_of[columns.vocabulary.get(word, -1)] = place
-    place_of[-1] = -1
     row, said = columns.words_of(at)
-    term = place_of[said]
-    held = np.flatnonzero(term >= 0)
-    pairs, counts = np.unique(row[held] * max(1, len(asked)) + term[held], return_counts=True)
+    marks = np.frombuffer(b"".join(map(word_mark, asked)), np.int64)
+    if len(marks) <= _FEW_WORDS:
+        found = [np.flatnonzero(said == mark) for mark in marks]
+        held = np.concatenate([np.zeros(0, np.int64), *found])
+        term = np.repeat(np.arange(len(marks)), [len(one) for one in found])
+    else:
+        order = np.argsort(marks)
+        near = np.minimum(np.searchsorted(marks[order], said), len(marks) - 1)
+        held = np.flatnonzero(marks[order[near]] == said)
+        term = order[near[held]]
+    pairs, counts = np.unique(row[held] * max(1, len(asked)) + term, return_counts=True)
     return pairs // max(1, len(asked)), pairs % max(1, len(asked)), counts
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cairn.index.corpus import PASSAGE, text_flags
 from cairn.index.embedding_text import searched_words
 from cairn.index.filters import packed
-from cairn.index.postings import group_of
+from cairn.index.postings import group_of, word_mark
 from cairn.index.rows import HIDDEN_STATUSES, NewRow, embed_key
 from cairn.types import Scope
 
@@ -27,12 +27,13 @@ CREATE TABLE scopes(
 CREATE TABLE paths(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, cursor TEXT);
 CREATE TABLE rows(
     id INTEGER PRIMARY KEY AUTOINCREMENT, scope_id INTEGER NOT NULL, kind TEXT NOT NULL, entry_id TEXT NOT NULL,
-    path_id INTEGER NOT NULL, text TEXT NOT NULL, embedded TEXT, fields TEXT NOT NULL, content_sha256 TEXT NOT NULL,
-    source BLOB NOT NULL, timestamp_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, session_id TEXT, cell_id TEXT,
-    parent_type TEXT, parent_id TEXT, sender_ids TEXT NOT NULL, sender_name TEXT, ordinal INTEGER NOT NULL,
-    labels TEXT NOT NULL, status TEXT NOT NULL, hidden INTEGER NOT NULL, damaged INTEGER NOT NULL DEFAULT 0,
+    path_id INTEGER NOT NULL, timestamp_ms INTEGER NOT NULL, session_id TEXT, cell_id TEXT, parent_type TEXT,
+    parent_id TEXT, sender_ids TEXT NOT NULL, sender_name TEXT, ordinal INTEGER NOT NULL, hidden INTEGER NOT NULL,
     flags INTEGER NOT NULL, length INTEGER NOT NULL, embed_key BLOB NOT NULL, pending INTEGER NOT NULL,
-    version INTEGER NOT NULL, worded INTEGER NOT NULL, UNIQUE (path_id, scope_id, entry_id));
+    version INTEGER NOT NULL, worded INTEGER NOT NULL, words BLOB NOT NULL, updated_ms INTEGER NOT NULL,
+    labels TEXT NOT NULL, status TEXT NOT NULL, damaged INTEGER NOT NULL DEFAULT 0, content_sha256 TEXT NOT NULL,
+    source BLOB NOT NULL, text TEXT NOT NULL, embedded TEXT, fields TEXT NOT NULL,
+    UNIQUE (path_id, scope_id, entry_id));
 CREATE INDEX rows_entry ON rows(scope_id, entry_id);
 CREATE INDEX rows_version ON rows(scope_id, version);
 CREATE INDEX rows_page ON rows(scope_id, kind, hidden, timestamp_ms);
@@ -51,7 +52,8 @@ CREATE TABLE terms(scope_id INTEGER NOT NULL, term TEXT NOT NULL, part INTEGER N
 CREATE TABLE speakers(scope_id INTEGER NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL, rows INTEGER NOT NULL,
     PRIMARY KEY (scope_id, id, name)) WITHOUT ROWID;
 """
-# `version` moves with anything about a row, its vector included; `worded` only with what is written.
+# What ranking reads of a row stands before its texts: a long row lies in several pages. `words` are the marks of its
+# words, as often as they occur. `version` moves with anything about a row, its vector included; `worded` only with what is written.
 # `tallies`, `terms` and `speakers` count the rows of each scope: by kind, by word and group of kinds, and by sender.
 # BM25 weighs a row against the mean length of its table: one line of talk must not be measured against whole
 # episodes, so each sort of text has its own.
@@ -71,7 +73,7 @@ COUNTS = ("tallies", "terms", "speakers")
 SAID = frozenset({"message", PASSAGE})
 _GONE_KEPT = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 VECTORS_VERSION = 2
 
 
@@ -83,6 +85,7 @@ class Prepared(NamedTuple):
     length: int
     key: bytes
     hidden: bool
+    words: bytes
 
 
 def prepared(new: NewRow) -> Prepared:
@@ -96,13 +99,14 @@ def prepared(new: NewRow) -> Prepared:
         len(tokens),
         embed_key(new.embedded or said),
         hidden,
+        b"".join(map(word_mark, tokens)),
     )
 
 
 _ROW = (
     "scope_id", "kind", "entry_id", "path_id", "text", "embedded", "fields", "content_sha256", "source", "timestamp_ms",
     "updated_ms", "session_id", "cell_id", "parent_type", "parent_id", "sender_ids", "labels", "sender_name", "ordinal",
-    "status", "hidden", "damaged", "flags", "length", "embed_key", "pending", "version", "worded", "id",
+    "status", "hidden", "damaged", "flags", "length", "embed_key", "pending", "version", "worded", "words", "id",
 )  # fmt: skip
 _INSERT = f"INSERT INTO rows({', '.join(_ROW)}) VALUES ({', '.join('?' * len(_ROW))})"
 _UPDATE = f"UPDATE rows SET {', '.join(f'{name} = ?' for name in _ROW[:-1])} WHERE id = ?"
@@ -133,19 +137,14 @@ def put_rows(
     A row that has a vector of `model` already does not wait for one.
     """
     scopes: dict[Scope, int] = {}
-    paths: dict[str, tuple[int, bool]] = {}
     tally = RowTally()
     have = with_vectors(db, model, [made.key for _, made in given])
     last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'rows'").fetchone()
     numbers = count(last[0] + 1 if last else 1)
     fresh: list[tuple[Any, ...]] = []
     worded: dict[str, list[tuple[int, str]]] = {table: [] for table in FULL_TEXT}
-    for new, made in {
-        (new.row.path, new.row.scope, new.row.entry_id): (new, made) for new, made in given
-    }.values():
+    for scope_id, path_id, is_new, new, made in _distinct(db, given, scopes):
         row = new.row
-        scope_id = scopes.get(row.scope) or scope_made(db, row.scope, scopes)
-        path_id, is_new = paths.get(row.path) or path_made(db, row.path, paths)
         senders = packed(row.sender_ids)
         said = new.embedded or new.searched
         values = (
@@ -153,7 +152,7 @@ def put_rows(
             _encoded(dict(row.fields)), row.content_sha256, new.source, row.timestamp_ms,
             row.updated_ms, row.session_id or None, row.cell_id or None, row.parent_type or None, row.parent_id or None,
             senders, packed(row.labels), row.sender_name, row.ordinal, row.status, made.hidden, row.damaged, made.flags,
-            made.length, made.key, made.key not in have, version, version,
+            made.length, made.key, made.key not in have, version, version, made.words,
         )  # fmt: skip
         table = full_text(row.kind)
         old = None if is_new else _held_by(db, path_id, scope_id, row.entry_id)
@@ -175,6 +174,24 @@ def put_rows(
     return tally, set(scopes.values())
 
 
+def _distinct(
+    db: sqlite3.Connection, given: Sequence[tuple[NewRow, Prepared]], scopes: dict[Scope, int]
+) -> Iterable[tuple[int, int, bool, NewRow, Prepared]]:
+    """The last that is given of each entry, with the numbers of its scope and file, and whether that file is new."""
+    paths: dict[str, tuple[int, bool]] = {}
+    chosen: dict[tuple[int, int, str], tuple[int, int, bool, NewRow, Prepared]] = {}
+    scope, scope_id = None, 0
+    for new, made in given:
+        row = new.row
+        if (
+            row.scope is not scope
+        ):  # most come from one owner's file: comparing scopes costs more than all the rest
+            scope, scope_id = row.scope, scopes.get(row.scope) or scope_made(db, row.scope, scopes)
+        path_id, is_new = paths.get(row.path) or path_made(db, row.path, paths)
+        chosen[path_id, scope_id, row.entry_id] = (scope_id, path_id, is_new, new, made)
+    return chosen.values()
+
+
 def _held_by(db: sqlite3.Connection, path_id: int, scope_id: int, entry_id: str) -> int | None:
     query = "SELECT id FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?"
     found = db.execute(query, (path_id, scope_id, entry_id)).fetchone()
@@ -187,7 +204,7 @@ class RowTally:
     def __init__(self) -> None:
         self._kinds: Counter[tuple[int, str]] = Counter()
         self._words: Counter[tuple[int, str]] = Counter()
-        self._terms: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+        self._terms: defaultdict[tuple[int, int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         self._speakers: Counter[tuple[int, str, str]] = Counter()
 
     def put_in(self, scope_id: int, kind: str, tokens: str, senders: str, name: str | None) -> None:
@@ -205,10 +222,10 @@ class RowTally:
     def _count(
         self, step: int, scope_id: int, kind: str, tokens: str, senders: str, name: str | None
     ) -> None:
-        held, terms = tokens.split(), self._terms[scope_id, group_of(kind)]
+        held, (come, went) = tokens.split(), self._terms[scope_id, group_of(kind)]
         self._kinds[scope_id, kind] += step
         self._words[scope_id, kind] += step * len(held)
-        (terms.update if step > 0 else terms.subtract)(set(held))
+        (come if step > 0 else went).extend(set(held))
         if kind in SAID and senders:
             self._speakers[scope_id, senders.strip("\n"), name or ""] += step
 
@@ -218,14 +235,13 @@ class RowTally:
         db.executemany(
             f"INSERT INTO tallies VALUES (?, ?, ?, ?) {add}, words = words + excluded.words", kinds
         )
-        terms = [
-            (scope_id, term, part, step)
-            for (scope_id, part), counted in self._terms.items()
-            for term, step in counted.items()
-        ]
-        speakers = [(*key, step) for key, step in self._speakers.items()]
-        for table, counts in (("terms", terms), ("speakers", speakers)):
-            moved = sorted(row for row in counts if row[3])
+        terms = []
+        for (scope_id, part), (come, went) in sorted(self._terms.items()):
+            counted = Counter(come)
+            counted.subtract(went)
+            terms += [(scope_id, term, part, counted[term]) for term in sorted(counted) if counted[term]]
+        speakers = [(*key, step) for key, step in self._speakers.items() if step]
+        for table, moved in (("terms", terms), ("speakers", speakers)):
             db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?) {add}", moved)
             emptied = [row[:3] for row in moved if row[3] < 0]
             names = ("term", "part") if table == "terms" else ("id", "name")

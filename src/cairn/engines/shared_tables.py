@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from cairn.config import StorageSettings
-from cairn.engines.lance import LanceTables, Wish, folding
+from cairn.engines.lance import LanceTables, OpenTable, Wish, folding
 from cairn.engines.lance import arrow as arrow_table
 from cairn.engines.lance import fits as fits_stamp
 from cairn.engines.lance_import import imported
@@ -115,11 +115,11 @@ class SharedTables(LanceTables):
         by_entry = self._index.database.read(ask)
         return [rowid for entry in dict.fromkeys(entries) for rowid in by_entry.get(entry, ())]
 
-    async def _table(self, state: Mapping[str, Any], kind: str) -> Any:
+    async def _open_table(self, state: Mapping[str, Any], kind: str) -> OpenTable:
         """The version of a table that this machine compared its rows with."""
         held = state["kinds"][kind]
-        known, table = self._open.get(kind, ({}, None))
-        if table is None or (known["birth"], known["at"]) != (held["birth"], held["at"]):
+        known = self._open.get(kind)
+        if known is None or (known.held["birth"], known.held["at"]) != (held["birth"], held["at"]):
             if self._connection is None:
                 session = self._lancedb.Session(index_cache_size_bytes=self._cache_bytes)
                 self._connection = await self._lancedb.connect_async(
@@ -127,8 +127,8 @@ class SharedTables(LanceTables):
                 )
             table = await self._connection.open_table(_named(kind, held))
             await table.checkout(held["at"])
-            self._open[kind] = (held, table)
-        return table
+            known = self._open[kind] = OpenTable(held, table)
+        return known
 
     def _address(self, model: str) -> str:
         return f"{self._place.url.rstrip('/')}/{_home(model)}"
