@@ -6,10 +6,11 @@ import pytest
 
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.rows import SqliteIndex
+from cairn.index.corpus import Ask
 from cairn.index.filters import parse
 from cairn.language.words import tokens
 from cairn.types import Scope, Space
-from tests.world import Indexed, by_meaning, by_words
+from tests.world import Indexed, by_meaning, by_words, from_tables
 
 SCOPES = [
     Scope(Space(app, project), track, owner)
@@ -54,3 +55,23 @@ def test_no_way_of_asking_leaves_the_scope(world, memory_rows, number):
         assert index.corpus(scope).rowid.tolist() == [mine.rowid]
     finally:
         index.close()
+
+
+@pytest.mark.xdist_group("lance")
+def test_no_way_of_asking_the_tables_leaves_the_scope(world):
+    """E12, P7: all owners share a table for each kind, and no question finds anything of another."""
+    asked = from_tables(world.index, world.folder)
+    everyone = [row.rowid for row in world.all_rows()]
+    near = EMBEDDER.embed(["the lantern"])[0]
+    for number, scope in enumerate(SCOPES):
+        [mine] = asked.rows(scope, everyone)
+        assert mine.text.endswith(f"number{number}")
+        assert by_words(asked, scope, tokens("lantern")) == [mine.rowid]
+        other = tokens(f"number{(number + 1) % len(SCOPES)}")
+        assert by_words(asked, scope, other[:1]) in ([], [mine.rowid])
+        assert by_meaning(asked, scope, near) == [mine.rowid]
+        assert by_meaning(asked, scope, near, where=parse({"session_id": "s1"})) == [mine.rowid]
+        assert by_meaning(asked, scope, near, where=parse({"session_id": "s2"})) == []
+        assert (asked.about(scope).rows, asked.frequencies(scope, tokens("lantern"))) == (1, {"lantern": 1})
+        assert asked.takes_part(scope, "s1")
+        assert asked.legs(scope, Ask(plain=near)).corpus.rowid.tolist() == [mine.rowid]

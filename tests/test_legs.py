@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from cairn.engines import lance
 from cairn.engines.rows import SqliteIndex
 from cairn.index.corpus import Ask, Row
 from cairn.index.filters import parse
 from cairn.index.rows import NewRow
 from cairn.language.words import tokens
 from cairn.types import Scope, Space
-from tests.world import ALICE, SearchWorld
+from tests.world import ALICE, SearchWorld, from_tables
 
+ENGINES = ["memory", pytest.param("lancedb", marks=pytest.mark.xdist_group("lance"))]
 RARE = {"session_id": "rare"}
 
 
@@ -23,18 +25,25 @@ def said(number: int, text: str, session: str, scope: Scope = ALICE) -> NewRow:
     return NewRow(row, str(number).encode())
 
 
-def test_a_filter_finds_the_one_among_thousands_that_hold_the_word(tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_filter_finds_the_one_among_thousands_that_hold_the_word(tmp_path, engine):
     """E6: 6,000 short messages fit the word better than the long one of the session that is asked for."""
     world = SearchWorld(tmp_path)
     crowd = [said(n, "apple pie", "crowd") for n in range(6000)]
     world.index.apply([*crowd, said(6000, "at length, of an apple " + "and more " * 200, "rare")])
+    if engine == "lancedb":
+        world.asked = from_tables(world.index, tmp_path)
     found = world.ask("apple", method="keyword", filters=RARE, evidence=5).evidence
     assert [one.session_id for one in found] == ["rare"]
     world.close()
 
 
 @pytest.mark.parametrize("memory_rows", [5, 50_000], ids=["vectors on disk", "vectors in memory"])
-def test_a_filter_finds_by_meaning_however_large_the_scope(tmp_path, memory_rows):
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("compared", [5000, 0], ids=["all that pass", "by the index over vectors"])
+def test_a_filter_finds_by_meaning_however_large_the_scope(
+    tmp_path, monkeypatch, memory_rows, engine, compared
+):
     """E6: beyond `index.memory_rows`, too, the nearest row that passes is found, though many others lie nearer."""
     world = SearchWorld(tmp_path)
     world.say("crowd", [("alice", "the harbour at night")] * 700)
@@ -42,6 +51,12 @@ def test_a_filter_finds_by_meaning_however_large_the_scope(tmp_path, memory_rows
     world.index.close()
     world.index = SqliteIndex(tmp_path / ".index", memory_rows=memory_rows)
     world.index.use_model(world.model.id)
+    if engine == "lancedb":
+        # As in a table of millions: more parts than are looked through.
+        monkeypatch.setattr(lance, "_PARTITION_ROWS", 20)
+        monkeypatch.setattr(lance, "_FLAT_ROWS", compared)
+        world.asked = from_tables(world.index, tmp_path, index_rows=100)
+        assert lance._partitions(world.asked._tables.state()["kinds"]["message"]["trained"]) > lance._PROBES
     result = world.ask("the harbour at night", method="vector", filters=RARE, evidence=5)
     assert [one.session_id for one in result.evidence] == ["rare"]
     assert [hit.session_id for hit in result.episodes] == ["rare"]

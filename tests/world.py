@@ -22,6 +22,8 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.engines.jobs import SqliteJobs
+from cairn.engines.lance import LanceTables
+from cairn.engines.large import LargeIndex
 from cairn.engines.locks import FileLocks
 from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
@@ -459,11 +461,12 @@ class SearchWorld(World):
         self.index.begin_model(self.model.id)
         self.count = 0
         self.options = options
+        self.asked: SearchIndex | None = None  # another engine over the same rows
         self.embeds = True  # False leaves new rows waiting for their vectors
 
     def searcher(self, **options: Any) -> Searcher:
         given = {"embedder": lambda: self.model, **self.options, **options}
-        return Searcher(self.index, settings=self.settings, clock=self.clock, **given)
+        return Searcher(self.asked or self.index, settings=self.settings, clock=self.clock, **given)
 
     def ask(self, query: str, **options: Any) -> SearchResult:
         request = SearchRequest(
@@ -565,6 +568,14 @@ def said(
 
 def ms(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def from_tables(index: SqliteIndex, folder: Path, **options: Any) -> LargeIndex:
+    """The same rows, asked of the tables of LanceDB, where each kind counts as too large to be looked at whole."""
+    tables = LanceTables(folder / ".index", **options)
+    tables.fold(index)
+    tables.load(wait=True)
+    return LargeIndex(index, tables, whole_rows=0)
 
 
 def by_words(index: SearchIndex, scope: Scope, terms: Sequence[str], **ask: Any) -> list[int]:

@@ -36,8 +36,9 @@ def run(seconds: float, seed_number: int) -> dict[str, int]:
     while time.monotonic() - begin < seconds or not report["promised"]:
         with tempfile.TemporaryDirectory(prefix="cairn-chaos-") as folder:
             found = index_harness.run(
-                Path(folder) / "root", processes=8, writes=1000 // 8, kills=4, removals=4, seed=number
-            )
+                Path(folder) / "root", processes=8, writes=1000 // 8, kills=4, removals=4, seed=number,
+                engine=("memory", "lancedb")[number % 2],
+            )  # fmt: skip
         for key in ("promised", "kills", "removals"):
             report[key] += found[key]
         number += 1

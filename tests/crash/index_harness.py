@@ -1,6 +1,8 @@
 """Several processes on one root, each writing, indexing and reading, while some are killed and `.index` vanishes.
 
-Run as a module it is one of those processes: `python -m tests.crash.index_harness ROOT NAME COUNT`.
+With the engine `lancedb` each of them also folds rows into the tables, and reads from these.
+
+Run as a module it is one of those processes: `python -m tests.crash.index_harness ROOT NAME COUNT ENGINE`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ import time
 from pathlib import Path
 
 from cairn.daemon import Daemon
+from cairn.engines.lance import LanceTables
+from cairn.engines.large import Answering, LargeIndex
 from cairn.engines.watching import TreeWatch
+from cairn.index.corpus import Ask, Moved
 from cairn.types import Scope, Space
 from tests.waiting import LONG
 from tests.world import Indexed
@@ -22,19 +27,51 @@ from tests.world import Indexed
 OWNERS = [Scope(Space(), "user", name) for name in ("alice", "bob", "carol")]
 
 
-def work(root: Path, name: str, count: int) -> int:
+class Tables:
+    """The tables of a root and what answers from them; each kind counts as too large to be looked at whole."""
+
+    def __init__(self, world: Indexed) -> None:
+        self._world = world
+        self._tables = LanceTables(world.folder / ".index", index_rows=60)
+        self._tables.load(wait=True)
+        large = LargeIndex(world.index, self._tables, whole_rows=0)
+        self._answering = Answering(world.index, self._tables, engine="lancedb", memory_rows=0, large=large)
+
+    def fold(self) -> None:
+        self._tables.fold(self._world.index)
+
+    def said(self, scope: Scope) -> tuple[set[str], bool]:
+        """The last words of all episodes that hold "common", and whether the tables gave them."""
+        while True:
+            index = self._answering(scope)
+            try:
+                found = index.legs(scope, Ask(terms=("common",)))
+            except Moved:
+                continue
+            rows = index.rows(scope, found.corpus.rowid[found.passing & (found.bm25 > 0)].tolist())
+            return {row.text.split()[-1] for row in rows}, isinstance(index, LargeIndex)
+
+
+def work(root: Path, name: str, count: int, engine: str) -> int:
     """Write `count` entries, printing each word that was acknowledged; read all the while. 1 on any error."""
     world = Indexed(root)
     daemon = Daemon(world.indexer, world.state, watch=TreeWatch(root), scan_seconds=2.0)
     daemon.start()
     done = threading.Event()
     errors: list[str] = []
+    tables = Tables(world) if engine == "lancedb" else None
 
     def read() -> None:
+        turn = 0
         while not done.is_set():
+            turn += 1
             try:
+                if tables is not None and turn % 10 == 0:
+                    tables.fold()
                 for scope in OWNERS:
                     world.hits("common", scope)
+                    if tables is not None:
+                        tables.said(scope)
                     corpus = world.index.corpus(scope)
                     assert len(corpus.rowid) == len(corpus.has_vector)
                 world.indexer.status()
@@ -63,11 +100,11 @@ def work(root: Path, name: str, count: int) -> int:
 class Worker:
     """One writing process and the words it was promised."""
 
-    def __init__(self, root: Path, name: str, count: int) -> None:
+    def __init__(self, root: Path, name: str, count: int, engine: str) -> None:
         self.promised: list[str] = []
         self.errors: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.index_harness", str(root), name, str(count)],
+            [sys.executable, "-m", "tests.crash.index_harness", str(root), name, str(count), engine],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -88,10 +125,12 @@ class Worker:
         self._reader.join()
 
 
-def run(root: Path, *, processes: int, writes: int, kills: int, removals: int, seed: int) -> dict[str, int]:
+def run(
+    root: Path, *, processes: int, writes: int, kills: int, removals: int, seed: int, engine: str = "memory"
+) -> dict[str, int]:
     """Let them run and see what is left. Raises when a call failed, a promise was lost, or a row was doubled."""
     rng = random.Random(seed)
-    workers = [Worker(root, f"p{number}", writes) for number in range(processes)]
+    workers = [Worker(root, f"p{number}", writes, engine) for number in range(processes)]
     everyone = list(workers)
     faults = ["kill"] * kills + ["remove"] * removals
     rng.shuffle(faults)
@@ -103,7 +142,7 @@ def run(root: Path, *, processes: int, writes: int, kills: int, removals: int, s
         victim = rng.choice(workers)
         workers.remove(victim)
         victim.finish(kill=True)
-        workers.append(Worker(root, f"k{number}", writes))
+        workers.append(Worker(root, f"k{number}", writes, engine))
         everyone.append(workers[-1])
     for worker in workers:
         worker.finish()
@@ -114,6 +153,11 @@ def run(root: Path, *, processes: int, writes: int, kills: int, removals: int, s
     state = world.indexer.catch_up(60)
     settled = time.monotonic() - begin
     rows = [row.text.split()[-1] for row in world.all_rows()]
+    told = None
+    if engine == "lancedb":
+        tables = Tables(world)
+        tables.fold()
+        told = [tables.said(scope) for scope in OWNERS]
     world.close()
     assert not errors, errors[:5]
     assert state.state == "fresh", state
@@ -121,8 +165,12 @@ def run(root: Path, *, processes: int, writes: int, kills: int, removals: int, s
     lost = set(promised) - set(rows)
     assert not lost, f"seed {seed}: {len(lost)} acknowledged entries are not indexed, e.g. {sorted(lost)[:3]}"
     assert len(rows) == len(set(rows)), f"seed {seed}: rows are doubled"
+    if told is not None:
+        assert all(from_tables for _, from_tables in told), f"seed {seed}: the tables do not answer"
+        unsaid = set(rows) ^ set().union(*(words for words, _ in told))
+        assert not unsaid, f"seed {seed}: the tables and the rows differ in {sorted(unsaid)[:3]}"
     return {"promised": len(promised), "rows": len(rows), "kills": kills, "removals": removals}
 
 
 if __name__ == "__main__":
-    raise SystemExit(work(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    raise SystemExit(work(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]))

@@ -547,9 +547,11 @@ class Lists:
 
 def _current_first(hits: Sequence[Hit]) -> list[Hit]:
     """Episodes with one that is there for a fact that is over behind the one that ended it, scores in their new order."""
+    ended = [(hit, by) for hit in hits if hit.facts and (by := hit.facts[0].fields.get("superseded_by"))]
+    if not ended:
+        return list(hits)
     order = list(hits)
-    for hit in hits:
-        by = hit.facts[0].fields.get("superseded_by") if hit.facts else None
+    for hit, by in ended:
         newer = next((one for one in order if any(by == fact.entry_id for fact in one.facts)), hit)
         if order.index(newer) > order.index(hit):
             order.remove(hit)
