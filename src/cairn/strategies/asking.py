@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
 from cairn.governed import gate
-from cairn.language import dates, sentences, words
+from cairn.language import dates, sentences, traits, words
+from cairn.strategies.phrases import spoken
+from cairn.strategies.statements import stated_part
 from cairn.types import Message
 
 if TYPE_CHECKING:
@@ -66,15 +69,27 @@ def line(value: Any, limit: int = 400) -> str:
     return text if len(text) <= limit else ""
 
 
-def holds(claim: str, sources: Sequence[str]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """What one message holds: who spoke, the words, and the days these mean."""
+
+    speaker: str
+    text: str
+    days: str
+
+    def __str__(self) -> str:
+        return f"{self.speaker} {self.text} {self.days}"
+
+
+def holds(claim: str, sources: Sequence[Cited]) -> bool:
     """Whether what a model claims is in the words it cites.
 
     Every number and every name of the claim must be there, and most of its other words, by their stems: a model may
-    put "moved" for "move", but not a town that was never named. Whom it begins with must be there, too, and it must deny
-    what the sentence nearest to it denies, and nothing else. What fails is dropped, however plausible it sounds.
+    put "moved" for "move", but not a town that was never named. Whom it begins with must be who said the sentence
+    nearest to it, or be named there; it must deny what that sentence denies and nothing else, and a question, a doubt or
+    a condition is no statement. What fails is dropped, however plausible it sounds.
     """
-    said = " ".join(sources)
-    stems = {words.stem(word) for word in words.word_set(said)}
+    stems = {words.stem(word) for source in sources for word in words.word_set(str(source))}
     told = [word for word in words.word_set(claim) if word not in words.stop_words()]
     if not told:
         return False
@@ -86,20 +101,40 @@ def holds(claim: str, sources: Sequence[str]) -> bool:
     if first in missing or len(missing) > (1 - _HELD) * len(told):
         return False
     mine = gate.gist(claim)
-    nearest = max(
-        (gate.gist(one) for text in sources for one in sentences.split(text)), key=lambda one: len(one & mine)
-    )
-    return gate.denies(mine) == gate.denies(nearest)
+    pairs = [(source, one) for source in sources for one in sentences.split(source.text) or [""]]
+    shared = [len(gate.gist(f"{source.speaker} {one}") & mine) for source, one in pairs]
+    source, sentence = pairs[shared.index(max(shared))]
+    if gate.denies(mine) != gate.denies(gate.gist(sentence)):
+        return False
+    others = {_first(one.speaker) for one in sources} - {_first(source.speaker)}
+    if first in others and first not in _WORD.findall(sentence.casefold()):
+        return False
+    # A claim may be put together of two sentences; each that is as near must state its part.
+    return all(_is_stated(one, claim) for (_, one), n in zip(pairs, shared, strict=True) if n == max(shared))
 
 
-def cited(ids: Sequence[str], by_id: Mapping[str, Message], zone: tzinfo) -> list[str]:
+def _first(name: str) -> str:
+    return next(iter(_WORD.findall(name.casefold())), "")
+
+
+def _is_stated(sentence: str, claim: str) -> bool:
+    """Whether a sentence states something; a doubt or a condition in it must be in the claim as well."""
+    phrases = spoken(sentence)
+    is_bare = phrases.is_question(sentence) and not stated_part(sentence, phrases)
+    if is_bare and not any(traits.traits_of(sentence, to_agent=True)):
+        return False
+    doubts = (phrases.unreal, phrases.hedged, traits.doubt_of(sentence))
+    return not any(doubt.search(sentence) and not doubt.search(claim) for doubt in doubts)
+
+
+def cited(ids: Sequence[str], by_id: Mapping[str, Message], zone: tzinfo) -> list[Cited]:
     """What the messages of `ids` hold: who spoke, the words, and the days these mean."""
     found = []
     for one in ids:
         message = by_id[one]
         at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
         days = [dates.shown(m.start, m.end) for m in dates.mentions(message.text, at)]
-        found.append(" ".join([message.speaker, message.text, *days, f"{at.year}"]))
+        found.append(Cited(message.speaker, message.text, " ".join([*days, f"{at.year}"])))
     return found
 
 

@@ -256,7 +256,8 @@ def _checked(item: object, by_id: dict[str, Message], zone: tzinfo) -> Foresight
         return None
     if not asking.holds(text, asking.cited([message.id], by_id, zone)):
         return None
-    said = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone).date()
+    at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
+    said, named = at.date(), dates.mentions(message.text, at)
     try:
         start = date.fromisoformat(str(item.get("start") or said.isoformat()))
         end = date.fromisoformat(str(item.get("end") or (said + timedelta(days=ASSUMED_DAYS)).isoformat()))
@@ -264,6 +265,9 @@ def _checked(item: object, by_id: dict[str, Message], zone: tzinfo) -> Foresight
         return None
     if not said <= end <= said + timedelta(days=3660) or start > end:
         return None
-    return Foresight(
-        text, start, end, bool(item.get("end")), asking.line(message.text, 2000) or text, message
-    )
+    # A day that the words do not name is the model's own: the window is assumed then.
+    ends, starts = (any(m.start <= day <= m.end for m in named) for day in (end, start))
+    is_stated = bool(item.get("end")) and ends and (starts or start == said)
+    if not is_stated:
+        start, end = said, said + timedelta(days=ASSUMED_DAYS)
+    return Foresight(text, start, end, is_stated, asking.line(message.text, 2000) or text, message)
