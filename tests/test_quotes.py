@@ -292,33 +292,57 @@ def test_the_same_words_give_the_same_facts():
 
 
 _APART = """
-import {first}
+import sys
+for name in {first!r}.split():
+    __import__(name)
 from datetime import UTC
+from cairn.language import tongues, traits
 from cairn.strategies.foresight import foresights_of
-from cairn.strategies.profile import claims_of
+from cairn.strategies.profile import claims_of, merged
 from cairn.strategies.statements import statements_of
-from tests.test_quotes import said
-talk = said(("Eva", "I live in Oslo and I have two cats. On Friday I'll fly to Rome."), ("Bo", "Ich wohne in Bonn, bitte duze mich."),
-    ("Assistant", "I pinned numpy to 1.26.4."), ("Eva", "From now on, answer in French. I met Marta in Rome yesterday."))
+from tests.test_quotes import APART, said
+if {warm!r}:
+    for line in reversed(APART):
+        statements_of(said(line, ("Zed", "Je suis parti hier. 我住在上海。 Ich wohne in Ulm.")), UTC)
+talk = said(*APART)
 found = statements_of(talk, UTC)
-print(found, foresights_of(talk, UTC), [claims_of(found, who) for who in ("eva", "bo")])
+for one in found:
+    print(one.text, one.message_ids, one.about, one.speaker_id, one.to_agent, sep="|")
+for one in foresights_of(talk, UTC):
+    print(one.text, one.start, one.end, one.is_stated, sep="|")
+for who in ("eva", "bo"):
+    claims = claims_of(found, who)
+    print(*merged([], claims)[0], sep="\\n")
+    print(*(traits.replaces(late.read(), early.read()) for late in claims for early in claims))
 """
 
+APART = [
+    ("Eva", "I live in Oslo and I have two cats. On Friday I'll fly to Rome with Bo and Assistant."),
+    ("Bo", "Ich wohne in Bonn, bitte duze mich. Ich mag Tee, Kaffee und Kakao."),
+    ("Assistant", "I pinned numpy to 1.26.4 and removed src/old.py."),
+    ("Eva", "From now on, answer in French. I met Marta, Jon and Ines in Rome yesterday."),
+    ("Bo", "Я живу в Казани, у меня аллергия на орехи и кошек. 我喜欢喝茶和咖啡。"),
+    ("Eva", "I moved to Bergen last week, I work at Acme now and I no longer eat meat."),
+]
 
-def test_a_fresh_process_gives_the_same_whatever_its_seed_and_imports():
-    """Neither the order of hashes nor what was loaded first shows in what is written."""
+
+def test_a_fresh_process_gives_the_same_bytes_whatever_its_seed_and_imports():
+    """Neither the order of hashes, nor what was loaded, nor what was read before shows in what is written."""
     told = [
         subprocess.run(
-            [sys.executable, "-c", _APART.format(first=first)],
-            env={**os.environ, "PYTHONHASHSEED": seed},
+            [sys.executable, "-c", _APART.format(first=first, warm=warm)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"},
             capture_output=True,
-            text=True,
             check=True,
-        ).stdout.replace("frozenset", "")
-        for seed, first in (("1", "cairn.retrieval.search"), ("77", "cairn.language.dates"))
+        ).stdout
+        for seed, first, warm in (
+            ("1", "cairn.retrieval.search cairn", False),
+            ("77", "cairn.language.dates", True),
+            ("4242", "cairn.strategies.profile", False),
+        )
     ]
-    assert sorted(told[0]) == sorted(told[1])
-    assert len(told[0]) > 500
+    assert told[0] == told[1] == told[2]
+    assert told[0].count(b"\n") > 20
 
 
 GENERALITIES = [

@@ -134,11 +134,12 @@ class Shelf:
             how = [(old, one) for old, one in how if one != "number" or not dates.looks_back(old.content)]
         are_names = sum(one == "number" for _, one in how) > _MOST_VALUES
         opposed = [record for record, one in how if one == "denial" or (one and not are_names)]
-        own = traits.only_trait(content)
-        if own is not None:
+        if own := traits.means(content):
             others = (record for record in self._records.values() if record not in opposed)
             opposed += [
-                r for r in others if (old := traits.only_trait(r.content)) and traits.replaces(own, old)
+                r
+                for r in others
+                if (old := traits.only_trait(r.content)) and any(traits.replaces(one, old) for one in own)
             ]
         return sorted(opposed, key=lambda record: (record.locator.key, record.entry_id))
 

@@ -179,8 +179,9 @@ def _is_week(days: Days) -> bool:
 # -- which way a sentence looks
 
 
-# A clause of so few words beside its date has no verb of its own: "on Friday, at the fair, we met them".
-_WITHOUT_VERB = 3
+# A clause of so few words beside its date has no verb of its own: "on Friday, at the fair, we met them". "Starting 1 June"
+# has one, and a plural of a past is not borrowed for it.
+_WITHOUT_VERB = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -226,12 +227,12 @@ class _Tense:
         """Which way one clause looks, 0 for a contradiction; None where it has no word that would tell."""
         if self.recurring.search(clause):
             return 0
-        if is_since:
-            return -1
         if is_target and self.shifted.search(clause):
             return 1
         if self.arranged.search(clause):
-            return 1 if is_target else 0
+            return 1 if is_target else 0  # "they gave me leave from 10 June" was given before
+        if is_since:
+            return -1
         past = self.past.search(self.neutral.sub(" ", clause))
         future = self.future.search(clause)
         if past is None and future is None:

@@ -33,6 +33,8 @@ _FORMULA = re.compile(
     r"\\[(\[a-zA-Z]|\$[^$\s][^$]*\$|\^\{|\w\s?[=≈≤≥×÷]\s?[\w(-]|\d\s*[×÷*/^]\s*\d|\d!|\b[PC]\("
 )
 _LONG, _MUCH = 2500, 0.2
+# "I'm 34.": of so few signs a number is none too much.
+_SHORT = 12
 _LISTED = 3
 
 
@@ -76,7 +78,7 @@ def is_debris(sentence: str) -> bool:
     if sentence.endswith((":", "：", ": **")) or _TAG.search(sentence) or _FORMULA.search(sentence):
         return True
     bare = _LINK.sub("", re.sub(r"`[^`]*`", "", sentence))
-    letters = sum(map(str.isalpha, bare))
+    letters = sum(map(str.isalnum if len(bare) <= _SHORT else str.isalpha, bare))
     return letters < 0.5 * len(bare.replace(" ", "")) or len(_SYMBOLS.findall(bare)) > 0.04 * len(bare) + 2
 
 

@@ -109,7 +109,9 @@ def spoken_in(sentence: str) -> Tongue:
     for word in _LETTERS.findall(sentence[:_KEPT].lower()):
         for code, weight in votes.get(word, ()):
             counts[code] = counts.get(code, 0.0) + weight
-    return known()[max(counts, key=lambda code: (counts[code], code == DEFAULT))]
+    # Letters that English does not have speak against it where the words tell nothing.
+    is_plain = sentence.isascii()
+    return known()[max(counts, key=lambda code: (counts[code], (code == DEFAULT) is is_plain))]
 
 
 def shows(text: str, code: str) -> bool:

@@ -86,21 +86,36 @@ def traits_of(sentence: str, *, to_agent: bool = False) -> Iterator[Trait]:
     yield from _traits_of(sentence, to_agent=to_agent)
 
 
+def asked_for(sentence: str) -> int:
+    """Where that begins which a sentence asks to have remembered; 0 where it asks for nothing."""
+    asked = _rules_of(tongues.spoken_in(sentence)).purpose.match(sentence)
+    return asked.end() if asked else 0
+
+
+def doubt_of(sentence: str) -> re.Pattern[str]:
+    """How the language of a sentence says that something is not certain, or only on a condition."""
+    return _rules_of(tongues.spoken_in(sentence)).doubt
+
+
 @kept("traits of sentences", 4 * 1024 * 1024)
 def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
     known = _rules_of(tongues.spoken_in(sentence))
     asked = known.purpose.match(sentence)
     found: list[Trait] = []
-    taken = asked.end() if asked else 0
+    first = taken = asked.end() if asked else 0
     for start in _starts(sentence, known, taken):
         if start < taken:
             continue
         end = known.ends.search(sentence, start + 1)
         clause = sentence[start : end.start() if end else len(sentence)].rstrip(" .!…,;。！")
-        if len(clause) > _LONGEST or known.doubt.search(clause):
+        if len(clause) > _LONGEST:
             continue
+        # A clause that opens the sentence and ends with its question mark is the question: "I have asthma?"
+        is_asked = start == first and end is not None and end.group().strip() in {"?", "？", "؟"}
+        is_doubtful = is_asked or known.doubt.search(clause) is not None
         for rule in known.rules:
-            if rule.category == INSTRUCTION and not to_agent:
+            # An order may have its condition, or be asked for: "if you are unsure, say so", "can you always ...?"
+            if not to_agent if rule.category == INSTRUCTION else is_doubtful:
                 continue
             whole = sentence[start:].rstrip(" .!…,;。！") if rule.category == INSTRUCTION else clause
             match = rule.pattern.match(whole) if len(whole) <= _LONGEST else None
@@ -127,7 +142,7 @@ def _trait(rule: _Rule, match: re.Match[str], clause: str, start: int, known: _R
         start,
         start + len(clause),
         _value(rule, match, known),
-        _stems(clause, known),
+        _all_stems(clause, known),
         "end" if rule.ends else "add" if is_beside else "set",
         known.now.search(clause) is not None,
         known.oneself.match(clause) is not None,
@@ -147,7 +162,10 @@ def replaces(later: Trait, earlier: Trait) -> bool:
         if earlier.how == "end":
             return False
         if later.slot:
-            return later.slot == earlier.slot and (not later.value or _agree(later.value, earlier.value))
+            same = later.slot == earlier.slot and (not later.value or _agree(later.value, earlier.value))
+            # "I'm a teacher at Hill School", and then "I left Hill School".
+            held = later.category == earlier.category and earlier.is_own and bool(later.value)
+            return same or (held and later.value <= earlier.said)
         if not later.value or not later.value <= earlier.said:
             return False
         if later.is_own and earlier.slot.startswith(
@@ -182,6 +200,12 @@ def _agree(one: frozenset[str], other: frozenset[str]) -> bool:
     return one <= other or other <= one
 
 
+def told_of(fact: str) -> tuple[Trait, ...]:
+    """`means` of a quoted fact: "Ana: I left Acme, I'm at Beta now."."""
+    said = fact.partition(": ")[2]
+    return means(said) if said else ()
+
+
 def matter_of(fact: str) -> tuple[str, Trait] | None:
     """Whose attribute a quoted fact sets: ("ana", the trait) for "Ana: I live in Oslo.".
 
@@ -190,6 +214,18 @@ def matter_of(fact: str) -> tuple[str, Trait] | None:
     who, colon, said = fact.partition(": ")
     trait = only_trait(said) if colon and said else None
     return (who.casefold(), trait) if trait is not None else None
+
+
+def means(said: str) -> tuple[Trait, ...]:
+    """All that a sentence says of its speaker and their things, clause by clause: what may end something said before."""
+    clauses = [one.strip() for one in _CLAUSE.split(said)] if len(said) <= _LONGEST else []
+    framed = [trait for clause in clauses if (trait := _framed(clause)) is not None and trait.slot]
+    alone = only_trait(said)
+    found = [settled(trait, said[trait.begin : trait.stop]) for trait in traits_of(said, to_agent=True)]
+    return tuple(dict.fromkeys([*([alone] if alone else []), *found, *framed]))
+
+
+_CLAUSE = re.compile(r"[,;] |[，；、]")
 
 
 def only_trait(said: str) -> Trait | None:
@@ -235,10 +271,10 @@ def _framed(said: str) -> Trait | None:
         return None
     if dates.looks_back(plain) and not (match and is_new):
         return None  # what happened stays true, whatever comes after it
-    whole = Trait("", "", 0, len(plain), said=_stems(plain, known), is_own=is_own)
+    whole = Trait("", "", 0, len(plain), said=_all_stems(plain, known), is_own=is_own)
     if match is None or known.beside.search(plain):
         return whole
-    of, value = (known.now.sub(" ", match[name]).strip(" ,") for name in ("k", "o"))
+    of, value = (known.now.sub(" ", match[name]).strip(" ,:") for name in ("k", "o"))
     subject = " ".join(words.stem(w) for w in re.findall(r"[^\W_]+", of.casefold()) if w not in known.little)
     first, *rest = [*itertools.dropwhile(lambda w: w.casefold() in known.articles, value.split()), ""]
     if any(map(str.isdigit, value)):
@@ -251,7 +287,8 @@ def _framed(said: str) -> Trait | None:
     if not subject or not (shape or match.groupdict().get("one")):
         return whole
     slot = f"{_FRAME}{subject} {shape}"
-    return replace(whole, slot=slot, value=frozenset(value.casefold().split()), is_new=is_new)
+    kept_words = (word for word in value.casefold().split() if word not in known.articles)
+    return replace(whole, slot=slot, value=frozenset(kept_words), is_new=is_new)
 
 
 _PREPOSITION = 3
@@ -363,6 +400,11 @@ def _object(text: str, known: _Rules) -> str:
 
 
 def _stems(text: str, known: _Rules) -> frozenset[str]:
+    """What is named first, as stems: "pasta" of "pasta with cheese"."""
+    return _all_stems(known.object_ends.split(text.casefold())[0], known)
+
+
+def _all_stems(text: str, known: _Rules) -> frozenset[str]:
     """What a clause tells, as stems; pairs of letters where words are not parted."""
-    said = words.word_set(known.object_ends.split(text.casefold())[0])
+    said = words.word_set(text.casefold())
     return frozenset(words.stem(word) for word in said if word not in known.little)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cairn.errors import NotFound
 from cairn.language import words
 from cairn.language.near import NearSets
-from cairn.language.traits import Trait, matter_of, replaces
+from cairn.language.traits import Trait, matter_of, replaces, told_of
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
 from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
@@ -277,13 +277,17 @@ def parents_of(kind: str, asks: Sequence[StrategyAsk], kit: Kit) -> set[tuple[Sc
 
 @dataclass(frozen=True, slots=True)
 class _Matter:
-    """A fact that sets something of its speaker: where it stands, when it was said, and what ended it."""
+    """A fact that sets or ends something of its speaker: where it stands, when it was said, and what ended it.
+
+    `trait` is what it sets and nothing else, so that it may end; `means` is all that it says, so that it may end others.
+    """
 
     locator: Locator
     entry_id: str
     speaker: str
     at: str
-    trait: Trait
+    trait: Trait | None
+    means: tuple[Trait, ...]
     ended_by: str
     text: str
     is_models: bool
@@ -291,25 +295,30 @@ class _Matter:
     @classmethod
     def of(cls, locator: Locator, entry: Entry) -> _Matter | None:
         inline, text = entry.inline, " ".join(entry.sections.get("Fact", "").split())
-        found = matter_of(text)
+        found, told = matter_of(text), told_of(text)
         attribute = inline.get("attribute", "")
         if attribute and found is None:
             value = frozenset(words.stem(word) for word in words.word_set(text))
             found = inline.get("speaker_id", ""), Trait("", attribute, 0, 0, value, value)
-        if found is None:
+            told = (found[1],)
+        if found is None and not told:
             return None
-        speaker, at = inline.get("speaker_id") or found[0], inline.get("timestamp", "")
+        who = found[0] if found else text.partition(": ")[0].casefold()
+        speaker, at = inline.get("speaker_id") or who, inline.get("timestamp", "")
         try:
             datetime.fromisoformat(at)
         except ValueError:
             return None
         ended_by = inline.get("superseded_by", "")
-        return cls(locator, entry.id, speaker, at, found[1], ended_by, text, bool(attribute))
+        trait = found[1] if found else None
+        return cls(locator, entry.id, speaker, at, trait, told, ended_by, text, bool(attribute))
 
     def ends(self, other: _Matter) -> bool:
         """Whether this one was said after `other` and takes its place."""
         is_later = (self.at, self.entry_id) > (other.at, other.entry_id)
-        return is_later and self.speaker == other.speaker and replaces(self.trait, other.trait)
+        if not is_later or self.speaker != other.speaker or other.trait is None:
+            return False
+        return any(replaces(one, other.trait) for one in self.means)
 
 
 class KnownFacts:
@@ -380,7 +389,7 @@ class KnownFacts:
         found: list[tuple[_Matter, _Matter]] = []
         standing = [one for mine in self._matters.values() for one in mine if not one.ended_by]
         oldest_first = sorted(standing, key=lambda one: (one.at, one.entry_id))
-        changes = [one for one in oldest_first if one.trait.slot or one.trait.how == "end"]
+        changes = [one for one in oldest_first if any(t.slot or t.how == "end" for t in one.means)]
         news = [one for one in changes if one.entry_id in fresh]
         for one in oldest_first if fresh else ():
             for by in changes if one.entry_id in fresh else news:

@@ -19,6 +19,8 @@ _NUMBER = re.compile(r"\d")
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|\w[_/]\w|\w\.\w|`")
 _CAPITAL = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÞА-Я][\w’'-]+")
 _NEVER = re.compile("(?!)")
+# What somebody else said, word for word: He wrote: "I always ...".
+_SPEECH = re.compile(r"[,:：，] ?[\"“„«「『]([^\"”“»」』]{4,})")
 
 
 class Phrases:
@@ -49,6 +51,7 @@ class Phrases:
             "torn",
             "speech",
             "handed",
+            "life",
             "possessive",
             "tasks",
         ):
@@ -63,6 +66,8 @@ class Phrases:
             "result",
             "binding",
             "omitted",
+            "unreal",
+            "leaning",
         ):
             setattr(self, name, pattern_in(table, name))
         for name in (
@@ -126,6 +131,7 @@ class Phrases:
     torn: re.Pattern[str]
     speech: re.Pattern[str]
     handed: re.Pattern[str]
+    life: re.Pattern[str]
     possessive: re.Pattern[str]
     tasks: re.Pattern[str]
     small_talk: re.Pattern[str]
@@ -137,6 +143,8 @@ class Phrases:
     result: re.Pattern[str]
     binding: re.Pattern[str]
     omitted: re.Pattern[str]
+    unreal: re.Pattern[str]
+    leaning: re.Pattern[str]
     stop: frozenset[str]
     empty: frozenset[str]
     pointing: frozenset[str]
@@ -186,6 +194,11 @@ class Phrases:
     def is_question(self, text: str) -> bool:
         return text.rstrip("\"')*」』”’ ").endswith(("?", "？", "؟")) or bool(self.question.search(text))
 
+    def is_unreal(self, text: str) -> bool:
+        """Whether a sentence tells of what is not so: supposed, dreamt, played, a joke, or said by somebody else as "I"."""
+        quoted = _SPEECH.search(text)
+        return bool(self.unreal.search(text) or (quoted and self.first.search(quoted[1])))
+
     def is_claim(self, text: str) -> bool:
         """Whether a sentence says something that may be worth knowing later."""
         if self.is_question(text) or self.small_talk.search(text) or self.hedged.search(text):
@@ -202,19 +215,22 @@ class Phrases:
         particular = named or bool(_NUMBER.search(text) or self.dated.search(text))
         if self.first.search(text) or self.omitted.match(text) or self.we.search(text):
             happened = bool(self.events.search(text))
-            enough = len(told) >= 5 or (len(told) >= 3 and (particular or happened))
+            lived = bool(self.life.search(text))
+            enough = len(told) >= 5 or (len(told) >= 3 and (particular or happened or lived))
             return enough or named or (particular and happened)
-        return particular and len(told) >= 3
+        told_when = bool(self.dated.search(text) and _NUMBER.search(text))
+        return particular and len(told) >= (2 if told_when else 3)
 
     def _is_plain_claim(self, text: str) -> bool:
         """The same for a language of which only a few words are known: long enough, and of someone or something."""
-        if self.second.search(text):
+        if self.second.search(text) or self.imperative.match(text):
             return False
         if not self.has_blanks:
             return sum(map(str.isalpha, text)) >= self.least
-        return len(words.word_set(text)) >= self.least and bool(
-            self.first.search(text) or self.we.search(text) or _NUMBER.search(text) or _CAPITAL.search(text)
-        )
+        own = bool(self.first.search(text) or self.we.search(text))
+        named = bool(_NUMBER.search(text) or _CAPITAL.search(text))
+        said = len(words.word_set(text))
+        return (said >= self.least and (own or named)) or (said == self.least - 1 and own and named)
 
     def telling(self, tokens: Sequence[str]) -> set[str]:
         """The words that say what a sentence is about."""
@@ -260,7 +276,7 @@ class Phrases:
         A pronoun is at home when a noun stands before it with a clause's edge between them: "the dog ran off and I
         found it". "It" that points at nothing ("it took years to learn") is looked past.
         """
-        if self.elliptic.search(text.rstrip(" .!…")):
+        if self.elliptic.search(text.rstrip(" .!…")) or self.leaning.search(text):
             return True
         tokens = [t for t in words_of(text) if not t.isspace()]
         nouns, closed = 0, False

@@ -176,6 +176,13 @@ def _peoples(
     before: Spoken | None = None
     for one in said:
         phrases = spoken(one.text)
+        if (
+            one is said[0]
+            and question is not None
+            and _is_bare_answer(one, phrases, question[1], told.message)
+        ):
+            before = one
+            continue
         for begin, stop, is_joined in _kept(one, before, phrases, others, setting):
             if is_joined and groups and before is not None and groups[-1][1] >= before.stop:
                 groups[-1] = (groups[-1][0], stop)
@@ -201,7 +208,8 @@ def _kept(
         if is_binding(core, phrases):
             yield begin, one.stop, False
         return
-    stated = stated_part(core, phrases)
+    is_unreal = phrases.is_unreal(core)
+    stated = 0 if is_unreal else stated_part(core, phrases)
     told = 0
     if 0 < stated < MAX_CHARS and _is_worth(core[:stated], phrases, setting):
         if not phrases.leans(core[:stated]):
@@ -210,9 +218,12 @@ def _kept(
         elif before is not None and one.follows and supports(before, phrases, others):
             told = stated
             yield before.stop - len(phrases.bared(before.text, others)), begin + stated, True
+    asked = traits.asked_for(core)
     for trait in _told(core, phrases, setting):
-        if trait.begin >= told:
-            yield begin + trait.begin, begin + trait.stop, False
+        # "If the build were red, never merge it" is an order all the same.
+        if trait.begin >= told and (not is_unreal or trait.category == traits.INSTRUCTION):
+            # "Remember that ..." stays with what is to be remembered.
+            yield begin + (0 if trait.begin == asked else trait.begin), begin + trait.stop, False
 
 
 def stated_part(core: str, phrases: Phrases) -> int:
@@ -243,7 +254,9 @@ def _is_worth(text: str, phrases: Phrases, setting: Setting) -> bool:
     framed = phrases.frames.match(text) or (phrases.tasks.match(text) and not is_named)
     framed = framed and not phrases.beside_frame.search(text)
     own = phrases.first.search(text) or phrases.we.search(text) or _NAMED_THING.search(text)
-    return bool(_SPECIFIC.search(text) and own) and not framed
+    own = own or phrases.dated.search(text)
+    lived = phrases.first.search(text) and phrases.life.search(text)
+    return bool((_SPECIFIC.search(text) and own) or lived) and not framed
 
 
 def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trait]:
@@ -252,12 +265,14 @@ def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trai
         clause = text[trait.begin : trait.stop]
         if trait.category == "Preference" and phrases.is_full and not phrases.telling(lowered(clause)):
             continue  # a taste for nothing in particular
+        if trait.category != traits.INSTRUCTION and phrases.small_talk.search(clause):
+            continue
         if not setting.to_agent and phrases.second.search(clause):
             continue  # said for the listener's sake
         # A wish is worth having though a word in it points elsewhere, where it says enough besides.
         wish = (
             trait.category in {traits.INSTRUCTION, "Preference"}
-            and len(phrases.telling(lowered(clause))) >= 4
+            and len(phrases.telling(lowered(clause))) >= 3
         )
         if wish or not phrases.leans(clause):
             yield trait
@@ -283,7 +298,8 @@ def supports(before: Spoken, phrases: Phrases, others: Sequence[str]) -> bool:
     said = phrases.telling(lowered(core))
     quiet = phrases.is_question(core) or phrases.second.search(core) or phrases.hedged.search(core)
     quiet = quiet or phrases.small_talk.search(core)
-    return len(core) < 250 and len(said) >= 2 and not quiet and not phrases.leans(core)
+    is_told = len(core) < 250 and len(said) >= 2 and not quiet and not phrases.is_unreal(core)
+    return is_told and not phrases.leans(core)
 
 
 def _made(told: Told, begin: int, stop: int, setting: Setting) -> Statement | None:
@@ -381,6 +397,17 @@ def _answer(
     text = f"{asker.speaker}: {asked} {quote(message.speaker, told.quoted(first.begin, first.stop))}"
     ids = tuple(one for one in (asker.id, message.id) if one)
     return Statement(text, ids, told.at, message.sender_id, message.speaker, first.text, (message.sender_id,))
+
+
+def _is_bare_answer(one: Spoken, phrases: Phrases, asker: Message, message: Message) -> bool:
+    """Whether a few words without a person answer someone's question, in a language whose verbs are not known."""
+    own = phrases.first.search(one.text) or phrases.we.search(one.text)
+    short = (
+        len(one.text.split()) <= _LONGEST_ANSWER // 2
+        if phrases.has_blanks
+        else len(one.text) <= _LONGEST_ANSWER
+    )
+    return not phrases.is_full and asker.sender_id != message.sender_id and short and not own
 
 
 def _kept_alone(first: Spoken, phrases: Phrases, setting: Setting, asker: Message) -> bool:

@@ -1,0 +1,108 @@
+"""Plain sentences in seven languages (`said_plainly.toml`): wishes, requests, statements, what is not so, and changes."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cairn import BlockingMemory, config
+from cairn.language import traits
+from cairn.notes.format import parse_note
+from cairn.strategies import profile
+from cairn.strategies.statements import Statement, statements_of
+from cairn.types import Message
+
+SAID = tomllib.loads(Path(__file__).with_name("said_plainly.toml").read_text("utf-8"))
+AT = datetime(2026, 4, 22, 9, 30, tzinfo=UTC)
+
+
+def told(text: str, *, to_agent: bool = True, day: int = 0) -> tuple[list[Statement], list[profile.Claim]]:
+    """What one sentence gives, said to an agent or to a friend."""
+    at = int((AT + timedelta(days=day)).timestamp() * 1000)
+    other = Message("b", "assistant" if to_agent else "user", at + 1, "Ok.", "Bo", id="m2")
+    talk = [Message("p", "user", at, text, "P", id=f"m{day}"), other]
+    said = [one for one in statements_of(talk, UTC) if one.speaker_id == "p"]
+    return said, profile.claims_of(said, "p")
+
+
+def each(name: str) -> list[str]:
+    return [text for texts in SAID[name].values() for text in texts]
+
+
+@pytest.mark.parametrize("text", each("wishes"))
+def test_a_wish_stands_in_the_profile(text: str):
+    """Orders that stand and tastes, in their own words."""
+    assert any(claim.evidence.rstrip(".。") in text for claim in told(text)[1])
+
+
+@pytest.mark.parametrize("text", each("once"))
+def test_what_is_asked_once_is_no_order(text: str):
+    """A task, or what somebody else always does, binds nobody."""
+    assert not [one for one in told(text)[1] if one.category == traits.INSTRUCTION]
+
+
+@pytest.mark.parametrize("to_agent", [True, False])
+@pytest.mark.parametrize(("text", "word"), [tuple(one) for one in each("plain")])
+def test_a_plain_statement_is_a_fact(text: str, word: str, to_agent: bool):
+    """What a person says of themself is not lost, whoever hears it."""
+    assert any(word in one.text for one in told(text, to_agent=to_agent)[0])
+
+
+@pytest.mark.parametrize("to_agent", [True, False])
+@pytest.mark.parametrize("text", each("unreal"))
+def test_what_is_not_so_is_not_written(text: str, to_agent: bool):
+    """Questions, conditions, wishes, dreams, jokes and what others say of themselves."""
+    assert told(text, to_agent=to_agent) == ([], [])
+
+
+def ended(pair: list[str]) -> bool:
+    (first, early), (second, late) = (told(text, day=day) for day, text in enumerate(pair))
+    items, _ = profile.merged(profile.merged([], early)[0], late)
+    facts = any(
+        old is not None and traits.replaces(new, old[1])
+        for old in (traits.matter_of(one.text) for one in first)
+        for one in second
+        for new in traits.told_of(one.text)
+    )
+    return facts or any("until" in item for item in items)
+
+
+@pytest.mark.parametrize("pair", SAID["pairs"]["changes"])
+def test_the_later_ends_the_earlier(pair: list[str]):
+    """A move, another job, a change of mind, something given up."""
+    assert ended(pair)
+
+
+@pytest.mark.parametrize("pair", SAID["pairs"]["besides"])
+def test_what_holds_at_once_is_not_ended(pair: list[str]):
+    """Another's home, a second pet, a visit, what was before."""
+    assert not ended(pair)
+
+
+def test_a_change_told_beside_something_ends_the_earlier_fact(tmp_path: Path):
+    """Through the public surface: both facts stay, and the earlier one carries "until" and what ended it."""
+    with BlockingMemory(config.load(tmp_path, environ={}), background=False) as memory:
+        for day, text in enumerate(("My manager is Petra.", "Petra left, my manager is Olaf now.")):
+            at = int((AT + timedelta(days=day)).timestamp() * 1000)
+            said = {
+                "sender_id": "ann",
+                "sender_name": "Ann",
+                "role": "user",
+                "timestamp": at,
+                "content": text,
+            }
+            memory.add(f"s{day}", [said])
+            memory.flush(f"s{day}")
+        memory.trigger("extract_atomic_facts")
+    facts = {
+        entry.sections["Fact"]: entry.inline.get("until")
+        for note in tmp_path.rglob("users/ann/.atomic_facts/*.md")
+        for entry in parse_note(note.read_text()).entries
+    }
+    assert facts == {
+        "Ann: My manager is Petra.": "2026-04-23",
+        "Ann: Petra left, my manager is Olaf now.": None,
+    }
