@@ -239,15 +239,23 @@ def test_what_was_done_can_be_asked(tmp_path, capsys):
     assert (kept["memory"]["scope"], kept["memory"]["scope_owner_id"]) == ("user", "me")
     told(capsys, tmp_path, "sweep")
     assert told(capsys, tmp_path, "runs")["last_sweep"]["entries_archived"] == 0
+    assert told(capsys, tmp_path, "runs")["last_consolidation"] is None
+    assert told(capsys, tmp_path, "consolidate", "--dry-run")["merged"] == []
+    assert told(capsys, tmp_path, "runs")["last_consolidation"] is None, "a look is none"
+    assert told(capsys, tmp_path, "consolidate")["merged"] == []
+    assert told(capsys, tmp_path, "runs")["last_consolidation"]["clusters"] == 0
     days = told(capsys, tmp_path, "daily", "add", "Released 2.0.")["days"]
     assert "Released 2.0." in str(told(capsys, tmp_path, "daily", "show", "--day", next(iter(days)))["days"])
     told(capsys, tmp_path, "core", "set", "summary", "A parser for tide tables.")
     file = next(tmp_path.glob("*/*/shared/pages/core-memory.json"))
     newer = {**json.loads(file.read_text()), "version": 6, "projectSummary": "A planner for sailors."}
     file.write_text(json.dumps(newer))
+    assert told(capsys, tmp_path, "core", "show")["projectSummary"] == "A planner for sailors."
+    page = tmp_path / "default_app/default_project/shared/core.md"
+    assert "planner" not in page.read_text(), "looking writes nothing"
     with cairn.open_blocking(tmp_path, **OPTIONS) as memory:
-        until(lambda: memory.memories.core()["version"] == 6, "the newer file is taken over at start")
-        assert memory.memories.core()["projectSummary"] == "A planner for sailors."
+        assert memory.memories.core()["version"] == 6
+        until(lambda: "planner" in page.read_text(), "the newer file is taken over at start")
 
 
 def test_ways_of_working_that_recur_are_proposed_once(tmp_path):

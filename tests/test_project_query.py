@@ -170,6 +170,14 @@ def test_a_file_is_found_by_what_it_is_about(tmp_path):
     assert next(one.sourceId for one in found if one.sourceType == "file") == "src/gate.go"
     assert "test.js" in {one.summary for one in project.query("where are the tests?").citations}
     assert "Begin with the gate" in project.query("what changed recently?").answer
+    project.record("Looked at the gate", {"gotchas": ["Gotcha: the gate sticks"]})
+    project.consolidate()
+    (tree / "docs.md").write_text("x\n")
+    told = [one.summary for one in project.query("where is the gate?").citations]
+    assert told[0] == "src/gate.go"
+    assert len(set(told)) == len(told), "what two places say alike is told once"
+    assert not [one for one in told if "Folded in" in one]
+    assert "Folded in" not in project.query("what changed recently?").answer, "bookkeeping is no news"
 
 
 class Counting:

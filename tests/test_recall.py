@@ -80,8 +80,10 @@ def test_what_a_tool_said_is_not_told(memory: Memory) -> None:
 
 
 def test_a_new_session_is_told_what_was_promoted(memory: Memory) -> None:
-    """A94: `brief` tells the lines of MEMORY.md, framed, within its budget."""
+    """A94: `brief` tells the lines of MEMORY.md as it would be made now, framed, within its budget; nothing is written."""
     memory.remember("Deploys wait for the migration job.", "gotcha", mode="strict", pinned=True)
+    assert "migration job" in memory.brief().prompt
+    assert not list(memory.settings.root.rglob("MEMORY.md"))
     memory.memories.refresh()
     for word in ("alder", "birch", "cedar", "dogwood", "elm"):
         memory.remember(f"The {word} service has its own deploy key.", "gotcha", mode="strict", pinned=True)

@@ -180,7 +180,7 @@ def _check_pages(keeper: Keeper, space: Space) -> Iterator[MemoryFinding]:
             "warn", "page-edited", key, "It was edited by hand; the next refresh keeps the edit aside."
         )
     project = core.core_scope(space)
-    page, file = core.show(keeper, project), core.json_locator(keeper, project)
+    page, file = core.page_of(keeper, project), core.json_locator(keeper, project)
     if page.version and keeper.storage.exists(file):
         try:
             value = from_json(keeper.storage.read(file))

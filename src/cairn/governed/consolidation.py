@@ -79,7 +79,7 @@ def consolidate(
                     merged.append(MergedCluster(one, cluster[0].category, "", [r.id for r in cluster]))
                 elif (done := _merge(keeper, run_id, cluster, writer)) is not None:
                     merged.append(done)
-    if merged and not dry_run:
+    if not dry_run and (merged or trigger == "manual"):  # one by hand is on record also when it found nothing
         line = {
             "t": "run", "run_id": run_id, "project_id": f"{space.app}/{space.project}", "trigger_reason": trigger,
             "started_at": started, "completed_at": stamp(keeper.clock.now()),

@@ -80,7 +80,12 @@ def json_locator(keeper: Keeper, scope: Scope) -> Locator:
 
 
 def show(keeper: Keeper, scope: Scope) -> CoreMemory:
-    """The core memory as the page says it; an empty one where there is none."""
+    """The core memory as it is once page and JSON are settled; an empty one where there is none. Nothing is written."""
+    return _settled(keeper, scope)[0]
+
+
+def page_of(keeper: Keeper, scope: Scope) -> CoreMemory:
+    """The core memory as the page says it, whatever the JSON holds."""
     return _read_page(keeper, scope)[0]
 
 
@@ -126,6 +131,14 @@ def reconcile_all(keeper: Keeper, space: Space) -> dict[str, CoreMemory]:
 
 
 def _reconciled(keeper: Keeper, scope: Scope) -> CoreMemory:
+    chosen, is_new = _settled(keeper, scope)
+    if is_new:
+        _write(keeper, scope, chosen)
+    return chosen
+
+
+def _settled(keeper: Keeper, scope: Scope) -> tuple[CoreMemory, bool]:
+    """Which of page and JSON holds, and whether either of them is to be written."""
     page, by_hand = _read_page(keeper, scope)
     file = _read_json(keeper, scope)
     if by_hand:
@@ -139,9 +152,7 @@ def _reconciled(keeper: Keeper, scope: Scope) -> CoreMemory:
         chosen = page if left > right else file
         if left == right and file.mark != page.mark:
             chosen = replace(file, version=file.version + 1, updatedAt=stamp(keeper.clock.now()))
-    if chosen.version and (by_hand or chosen != page or file != chosen):
-        _write(keeper, scope, chosen)
-    return chosen
+    return chosen, bool(chosen.version and (by_hand or chosen != page or file != chosen))
 
 
 _EARLY = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

@@ -78,6 +78,12 @@ def refresh(keeper: Keeper, space: Space, *, first: Callable[[], None] = lambda:
         return _refresh(keeper, space)
 
 
+def told_first(keeper: Keeper, scope: Scope) -> list[str]:
+    """The lines that MEMORY.md of a scope has when it is made now: core memory, and what was promoted."""
+    text = memory_page(_promoted(keeper, scope), core.show(keeper, scope))
+    return [line[2:].strip() for line in text.splitlines() if line.startswith("- ")]
+
+
 def _refresh(keeper: Keeper, space: Space) -> PagesReport:
     project = Scope(space, "project", "")
     bodies: dict[Locator, str] = {}

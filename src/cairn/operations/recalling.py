@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cairn.errors import CairnError, NotFound
+from cairn.errors import CairnError
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE
@@ -287,20 +287,15 @@ def _from_project(project: ProjectMemory, query: str, notes: list[str]) -> Itera
 
 
 def _core(parts: Parts, space: Space, agent: str | None, *, shared: bool) -> Iterator[RecalledItem]:
-    """Core memory and promoted memories, as the MEMORY.md page of this space says them."""
+    """Core memory and promoted memories, as the MEMORY.md page of this space says them once it is made anew."""
     from cairn.governed import pages
 
     scopes = [Scope(space, "project", "")] if shared else []
     scopes += [Scope(space, "agent", agent)] if agent else []
     for scope in scopes:
         at = pages.folder(parts.keeper, scope).child("MEMORY.md")
-        try:
-            text = parts.keeper.storage.read(at)
-        except (NotFound, UnicodeDecodeError):
-            continue
-        for line in text.splitlines():
-            if line.startswith("- "):
-                yield RecalledItem(line[2:].strip(), "core", 1.0, at.key, "", None, space)
+        for line in pages.told_first(parts.keeper, scope):
+            yield RecalledItem(line, "core", 1.0, at.key, "", None, space)
 
 
 def _due(parts: Parts, scope: Scope) -> Iterator[RecalledItem]:

@@ -57,7 +57,7 @@ _WEIGHTS: dict[str, dict[str, float]] = {
     "traps": {"gotchas": 30, "trapSignals": 20, "currentFocus": 10, "event": 6},
     "changes": {"event": 14, "commit": 13, "checkpoint": 10, "currentFocus": 8},
     "about": {"project": 30, "currentFocus": 12, "projectMap": 10},
-    "where": {"projectMap": 24, "file": 20, "event": 4},
+    "where": {"file": 26, "projectMap": 24, "event": 4},
     "answer": {
         "project": 16,
         "projectMap": 18,
@@ -73,7 +73,7 @@ _WEIGHTS: dict[str, dict[str, float]] = {
 _OWN = {
     "next": {"ownSteps", "nextSteps", "nextStepHints"},
     "traps": {"gotchas", "trapSignals"},
-    "changes": {"event", "commit", "checkpoint"},
+    "changes": {"event", "commit"},
     "about": {"project", "currentFocus"},
     "where": set[str](),
     "answer": set[str](),
@@ -190,12 +190,16 @@ def query(
     kind = _sort_of(question) if mode == "answer" else mode
     subject = question if kind == "answer" else _wording(kind).sub(" ", question)
     wanted = [token for token in dict.fromkeys(tokens(subject)) if token not in stop_words()]
-    if kind == "where" and scope != "history":
-        found += _from_files(files, wanted)
+    if kind == "where":
+        found = [
+            one for one in found if one.kind in _WEIGHTS[kind]
+        ]  # what holds, not what was once noted of it
+        found += _from_files(files, wanted) if scope != "history" else ()
     found = _news(found) if mode == "changes" else found
     scored = ((*_score(candidate, wanted, kind, now), candidate) for candidate in found)
     ranked = sorted(scored, key=partial(_newest_first, now) if mode == "changes" else _best_first)
-    shortlist = [row for row in ranked[:SHORTLIST] if row[0] > 0]
+    once = {row[2].summary: row for row in reversed(ranked)}  # what two places say alike is told once
+    shortlist = [row for row in ranked if row[0] > 0 and once[row[2].summary] is row][:SHORTLIST]
     if any(words and candidate.kind in _OWN[kind] for _, words, candidate in shortlist):
         shortlist = [row for row in shortlist if row[1]]
     matched = {word for _, words, _ in shortlist for word in words}
