@@ -406,6 +406,21 @@ def test_another_programs_database_is_set_aside_whole(tmp_path):
         assert db.execute("SELECT path FROM md_change_state").fetchall() == [("theirs",)]
 
 
+def test_a_newer_schema_makes_the_file_anew_without_a_warning(tmp_path, caplog):
+    """A new version of ours is no trouble that a person has to read of; a damaged file is."""
+    path = tmp_path / "a.db"
+    for version in (7, 8):
+        made = Database(path, "CREATE TABLE said (words TEXT)", version=version)
+        assert made.read(lambda db: db.execute("SELECT * FROM said").fetchall()) == []
+        made.close()
+    assert [one for one in caplog.records if one.levelname == "WARNING"] == []
+    path.write_bytes(b"garbage" * 1000)
+    made = Database(path, "CREATE TABLE said (words TEXT)", version=8)
+    assert made.read(lambda db: db.execute("SELECT * FROM said").fetchall()) == []
+    made.close()
+    assert "a.db was set aside as a.db.damaged" in caplog.text
+
+
 def test_a_job_queue_made_anew_says_so_until_its_work_is_found(tmp_path):
     """Also to a process that did not make it; the mark is in the file."""
     maker, other = SqliteJobs(tmp_path), SqliteJobs(tmp_path)

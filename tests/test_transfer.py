@@ -22,7 +22,9 @@ from cairn.notes.conflicts import merged
 from cairn.notes.kinds import KINDS, place_of
 from cairn.notes.notebook import Draft, Notebook
 from cairn.seams import Locator
+from cairn.surfaces.cli import main
 from cairn.types import Scope, Space
+from tests.surfaces.served import serving_here
 
 ALICE = Scope(Space(), "user", "alice")
 NOTE = KINDS["episode"].locator(ALICE, "2026-06-01")
@@ -240,6 +242,60 @@ def test_a_root_that_everos_served_opens_with_its_buffer_as_inbox(tmp_path, capl
         assert {"system.db.taken", "ome.db.foreign"} <= names
         memory.forget_session("kitchen")
     assert not [one for one in (root / ".index/sqlite").iterdir() if b"boiler" in one.read_bytes()]
+
+
+@pytest.mark.parametrize("damage", ["a page", "its end", "all of it"])
+def test_a_damaged_buffer_is_told_and_kept(tmp_path, damage, capsys, caplog):
+    """E2, E20: what can be read of it comes in; that there may be more is said once, then by `status` and `doctor` until the
+    file is gone, from Python, by command and over HTTP.
+    """
+    root = tmp_path / "root"
+    everos_root(root).close()
+    path = root / ".index/sqlite/system.db"
+    data = bytearray(path.read_bytes())
+    if damage == "a page":  # the one with the queue of requests
+        at = data.index(b"The valve is red.") // 4096 * 4096
+        data[at : at + 4096] = b"\x55" * 4096
+    path.write_bytes(
+        data[:5000] if damage == "its end" else b"no database" * 99 if damage == "all of it" else data
+    )
+    with opened(root) as memory:
+        assert len(memory.unprocessed("kitchen")) == (3 if damage == "a page" else 0)
+        memory.index_status()
+        assert [one for one in memory.status()["warnings"] if "EverOS" in one]
+        (told,) = [one for one in memory.doctor() if "EverOS" in one["what"]]
+        assert (told["level"], "sqlite3" in told["next"]) == ("warn", True)
+    assert caplog.text.count("system.db was set aside") == 1
+    caplog.clear()
+    run = ["--root", str(root)]
+    capsys.readouterr()
+    assert main([*run, "status"]) == 1
+    assert "may be in there alone" in capsys.readouterr().out
+    assert main([*run, "doctor"]) == 0
+    assert "may be in there alone" in capsys.readouterr().out
+    assert caplog.text == "", "the log said it once"
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
+        assert "may be in there alone" in str(server.call("GET", "/api/v1/status")[1]["data"]["warnings"])
+    kept = next(one for one in path.parent.iterdir() if one.suffix in {".unread", ".damaged"})
+    assert kept.stat().st_size > 900
+    kept.unlink()
+    assert main([*run, "status"]) == 0
+
+
+def test_a_damaged_buffer_elsewhere_is_named_by_the_import(tmp_path, capsys):
+    """What can be read of another root's buffer comes in, and the answer says that it is not all."""
+    source = tmp_path / "theirs"
+    everos_root(source).close()
+    path = source / ".index/sqlite/system.db"
+    data = bytearray(path.read_bytes())
+    at = data.index(b"The valve is red.") // 4096 * 4096
+    data[at : at + 4096] = b"\x55" * 4096
+    path.write_bytes(data)
+    assert main(["--root", str(tmp_path / "root"), "import", str(source)]) == 1
+    told = capsys.readouterr().out
+    assert "3 messages" in told
+    assert "system.db cannot be read whole" in told
+    assert path.read_bytes() == data
 
 
 def test_an_import_takes_the_buffer_of_another_program_along(tmp_path):

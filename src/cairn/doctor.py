@@ -271,6 +271,14 @@ def _strays(parts: Parts) -> Finds:
 
 
 def _index(parts: Parts) -> Finds:
+    from cairn.engines import everos
+
+    if unread := everos.unread(parts.index_dir):
+        yield finding(
+            "warn",
+            unread,
+            "take what it holds with `sqlite3 FILE .recover`, or delete it; ours was made anew",
+        )
     for row in parts.state.failures():
         try:
             path = parts.linked.path_of(Locator(row["path"])) or row["path"]

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from cairn.timetravel.runs import Runs
 
 log = logging.getLogger("cairn")
+_carried = logging.getLogger("cairn.carried")  # what was found of another program, for people
 _MANY_EDITS = 64  # from so many on a folder is listed rather than asked for each
 
 T = TypeVar("T")
@@ -634,27 +635,34 @@ class Parts:
         """Where EverOS served this root: what it had not extracted comes in as inbox, once, and is said once."""
         from cairn.engines import everos
 
-        if not everos.is_there(self.index_dir):
-            return
-        with self.locks.hold("take over"):
-            self.state.counts()  # sets a file that is not ours aside
-            try:
-                count, problems = self.take_buffer(self.index_dir)
-                everos.done_with(self.index_dir)
-            except (CairnError, OSError) as error:  # what came in already is known again by its keys
-                log.warning("what EverOS had not extracted waits for the next open: %s", error)
-                return
-        for problem in problems:
-            log.warning("%s", problem)
-        if count:
-            log.warning("%d messages that EverOS had not extracted are in the inbox.", count)
+        was_unread = everos.unread(self.index_dir)
+        if everos.is_there(self.index_dir):
+            with self.locks.hold("take over"):
+                self.state.counts()  # sets a file that is not ours aside
+                try:
+                    count, problems, trouble = self._buffered(self.index_dir)
+                    everos.done_with(self.index_dir, whole=not trouble)
+                except (CairnError, OSError) as error:  # what came in already is known again by its keys
+                    _carried.warning("what EverOS had not extracted waits for the next open: %s", error)
+                    return
+            for problem in problems:
+                _carried.warning("%s", problem)
+            if count:
+                _carried.warning("%d messages that EverOS had not extracted are in the inbox.", count)
+        if (unread := everos.unread(self.index_dir)) and not was_unread:
+            _carried.warning("%s; `cairn doctor` has the next step.", unread)
 
     def take_buffer(self, directory: Path) -> tuple[int, list[str]]:
         """The messages of EverOS's buffer, from an index directory of its, as inbox; how many, and what was refused."""
+        count, problems, trouble = self._buffered(directory)
+        return count, [*problems, *([f"{trouble}: what else waited there is not here."] if trouble else ())]
+
+    def _buffered(self, directory: Path) -> tuple[int, list[str], str]:
         from cairn.engines import everos
         from cairn.talk.carried import take_in
 
-        return take_in(self.capture, everos.buffered(directory))
+        waiting, trouble = everos.buffered(directory)
+        return *take_in(self.capture, waiting), trouble
 
     def close(self) -> None:
         """Stop what runs, then close what is open, in reverse order."""

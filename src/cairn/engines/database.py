@@ -32,7 +32,7 @@ _VANISHING_SECONDS = 1.0
 _GIVEN_UP_SECONDS = 5.0
 _LOGS = ("-wal", "-shm")
 _SIDE_FILES = (*_LOGS, "-journal")
-_ASIDE = ("damaged", "foreign", "taken")  # what files are called that were set aside
+_ASIDE = ("damaged", "foreign", "taken", "unread")  # what files are called that were set aside
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _LOST = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_INTERRUPT}
@@ -466,21 +466,29 @@ class Database:
             with contextlib.suppress(OSError), self._guarded():
                 if mine not in {None, self._found()} or (mine is None and not self._unreadable()):
                     return
-                theirs = self._is_of_others()
+                theirs, is_ours = self._is_of_others(), self._is_of_another_version()
                 aside = f"{self.path}.{'foreign' if theirs else 'damaged'}"
                 os.replace(self.path, aside)
                 for suffix in _SIDE_FILES if theirs else ():  # what is still in its log belongs to it
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")
                 self._unlink()
-                log.warning(
-                    "%s was set aside as %s; it is made anew.", self.path.name, os.path.basename(aside)
+                level = logging.INFO if is_ours else logging.WARNING  # a new version of ours is no trouble
+                log.log(
+                    level, "%s was set aside as %s; it is made anew.", self.path.name, os.path.basename(aside)
                 )
 
     def _is_of_others(self) -> bool:
         """Whether the file is a sound database without our mark: another program's, or an old version's."""
         with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(self.path)) as db:
             return _is_foreign(db)
+        return False
+
+    def _is_of_another_version(self) -> bool:
+        """Whether the file is a sound database of ours with another schema."""
+        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(self.path)) as db:
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            return bool(version) and version != self._version and not _is_foreign(db)
         return False
 
     def _unlink(self) -> None:

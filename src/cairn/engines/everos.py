@@ -22,7 +22,10 @@ from cairn.types import Space
 
 FOREIGN = "foreign"  # the ending under which `Database` sets another program's file aside
 TAKEN = "taken"  # and the one it has once its messages are in the inbox
+UNREAD = "unread"  # or the one it has where they could not all be read
+DAMAGED = "damaged"  # what `Database` calls a file that cannot be read at all, ours or not
 _VERSION_AT = slice(60, 64)  # of the schema, in the header of every SQLite file
+Waiting = tuple[Space, str, dict[str, Any], str]
 _FIELDS = ("sender_id", "sender_name", "role", "timestamp", "content", "tool_calls", "tool_call_id")
 
 
@@ -39,14 +42,16 @@ def is_there(directory: Path) -> bool:
     return False
 
 
-def buffered(directory: Path) -> list[tuple[Space, str, dict[str, Any], str]]:
-    """Every message that was accepted and not extracted, in order: space, session, message, readable words.
+def buffered(directory: Path) -> tuple[list[Waiting], str]:
+    """Every message that was accepted and not extracted, in order: space, session, message, readable words; and why it is
+    not all of them, "" where it is.
 
-    [] for another database. It is looked for where it was made, and where it was set aside.
+    None for another database. It is looked for where it was made, and where it was set aside.
     """
     path = _path(directory)
     aside = Path(f"{path}.{FOREIGN}")
     found_at = aside if _is_plain(aside) else path
+    found: list[Waiting] = []
     with tempfile.TemporaryDirectory(prefix="cairn-buffer-") as scratch:
         copy = Path(scratch) / "system.db"
         for suffix in ("", "-wal"):
@@ -56,18 +61,42 @@ def buffered(directory: Path) -> list[tuple[Space, str, dict[str, Any], str]]:
             with closing(sqlite3.connect(copy)) as db:
                 db.row_factory = sqlite3.Row
                 names = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master")}
-                found = list(_buffer(db)) if "unprocessed_buffer" in names else []
-                return found + (list(_queue(db)) if "memorize_inbox" in names else [])
-        except (sqlite3.Error, IndexError):
-            return []
+                for table, read in (("unprocessed_buffer", _buffer), ("memorize_inbox", _queue)):
+                    found.extend(read(db) if table in names else ())
+        except (sqlite3.Error, IndexError) as error:
+            return found, f"system.db cannot be read whole ({error})"
+    return found, ""
 
 
-def done_with(directory: Path) -> None:
-    """Give the file that was set aside the name of one that was looked through; it is kept."""
+def done_with(directory: Path, *, whole: bool) -> None:
+    """Give the file that was set aside the name of one that was looked through, or could not be; it is kept."""
     path = _path(directory)
+    was = FOREIGN if whole or _is_plain(f"{path}.{FOREIGN}") else DAMAGED
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
-            Path(f"{path}.{FOREIGN}{suffix}").replace(f"{path}.{TAKEN}{suffix}")
+            Path(f"{path}.{was}{suffix}").replace(f"{path}.{TAKEN if whole else UNREAD}{suffix}")
+
+
+def unread(directory: Path) -> str:
+    """What is to be said of a `system.db` that could not be read and is not known to be ours; "" for none.
+
+    Ours is made anew from the files, and nothing of it is missed.
+    """
+    for ending in (UNREAD, DAMAGED):
+        aside = Path(f"{_path(directory)}.{ending}")
+        if _is_plain(aside) and not _is_ours(aside):
+            return (
+                f"a database that cannot be read whole was set aside as .index/sqlite/{aside.name}: if EverOS made it, "
+                "messages that it had not extracted may be in there alone"
+            )
+    return ""
+
+
+def _is_ours(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        head = file.read(_VERSION_AT.stop)
+        return head.startswith(b"SQLite format 3\0") and any(head[_VERSION_AT])
+    return False
 
 
 def _is_plain(path: str | Path) -> bool:
@@ -82,7 +111,7 @@ def _path(directory: Path) -> Path:
     return directory / "sqlite" / "system.db"
 
 
-def _buffer(db: sqlite3.Connection) -> Iterator[tuple[Space, str, dict[str, Any], str]]:
+def _buffer(db: sqlite3.Connection) -> Iterator[Waiting]:
     for row in db.execute("SELECT * FROM unprocessed_buffer ORDER BY timestamp, message_id"):
         fields = dict(row) | {
             "timestamp": _milliseconds(row["timestamp"]),
@@ -92,7 +121,7 @@ def _buffer(db: sqlite3.Connection) -> Iterator[tuple[Space, str, dict[str, Any]
         yield from _told(row, fields, row["text"])
 
 
-def _queue(db: sqlite3.Connection) -> Iterator[tuple[Space, str, dict[str, Any], str]]:
+def _queue(db: sqlite3.Connection) -> Iterator[Waiting]:
     """Requests that were accepted and not carried out."""
     for row in db.execute("SELECT * FROM memorize_inbox WHERE status <> 'success' ORDER BY id"):
         body = _json(row["payload_json"])
@@ -102,9 +131,7 @@ def _queue(db: sqlite3.Connection) -> Iterator[tuple[Space, str, dict[str, Any],
                 yield from _told(row, fields, said if isinstance(said, str) else "")
 
 
-def _told(
-    row: sqlite3.Row, fields: Mapping[str, Any], words: str
-) -> Iterator[tuple[Space, str, dict[str, Any], str]]:
+def _told(row: sqlite3.Row, fields: Mapping[str, Any], words: str) -> Iterator[Waiting]:
     message = {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
     if isinstance(message.get("content"), list):
         message["content"] = [

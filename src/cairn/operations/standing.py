@@ -128,6 +128,7 @@ def _server(parts: Parts) -> dict[str, Any]:
 
 def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
     """What a person should look at, each with its next step."""
+    from cairn.engines import everos
     from cairn.engines.tree import trouble_writing
 
     for name, place in (("the memory root", parts.settings.root), ("the index", parts.settings.index_dir)):
@@ -141,6 +142,8 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
         yield f"{told['index']['failed']} files could not be indexed: `cairn cascade fix` names them."
     for one in parts.state.set_aside()[:20]:
         yield f"{one['path']}: {one['trouble']} (set aside; `cairn doctor` has the line)."
+    if unread := everos.unread(parts.index_dir):
+        yield f"{unread}. `cairn doctor` has the next step."
     for waiting in parts.capture.waiting[:20]:
         yield f"{waiting}. It is tried again by itself."
     if parts.engine.trouble:

@@ -102,6 +102,8 @@ HOMES = {
     "agents_cli": ("mcp", "integrate"),
 }  # fmt: skip
 # Words that people type, and the command that does it: they are taken as if that had been typed.
+# Loggers whose warnings a person reads at once: settings that were not taken, another program's files, databases set aside.
+_FOR_PEOPLE = ("cairn.settings", "cairn.carried", "cairn.index")
 SAME = {
     "health": "doctor",
     "list": "memories list",
@@ -224,9 +226,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(args, name, default)
     output = Output(as_json=args.json)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("cairn.settings").setLevel(
-        logging.WARNING
-    )  # what was not taken, and why, is for people
+    for name in _FOR_PEOPLE:
+        logging.getLogger(name).setLevel(logging.WARNING)
     return _run(lambda out: args.run(args, out), output)
 
 
