@@ -15,7 +15,7 @@ searches, and is ended by SIGKILL in one of these ways:
 - `folding`: while a process of its own brings rows into the tables of LanceDB, both at once.
 
 Before a call a victim tells its intent, after it the acknowledgement. What was not acknowledged is tried again, with the same
-key, by the next. After each round of three the files are compared with what was told; every hundred kills all is looked up
+key, by the next. After every fifteen the files are compared with what was told; every hundred kills all is looked up
 through the product by a process of its own:
 
 - each acknowledged message stands in one episode of its sender, once; each that was not, at most once;
@@ -50,6 +50,7 @@ from typing import Any, NamedTuple
 CHILDREN = 3
 PATIENCE = 60.0  # seconds until one that does not come up is killed anyway
 COUNTED_SECONDS = 1.5  # for one who ends by its own hand; then it is killed at that instant
+KILLS_A_GLANCE = 15
 KILLS_A_LOOK = 100
 KILLS_A_ROOT = 500
 MEMORIES = 300  # so many remembered things a root: from then on the old ones are edited and forgotten
@@ -220,7 +221,10 @@ class Victim:
         self.memory.flush(self.rng.choice(["shared", f"own{self.number % 7}", f"n{self.number}"]))
 
     def sweep(self) -> None:
-        self.memory.memories.sweep()
+        from cairn.errors import Unavailable
+
+        with suppress(Unavailable):  # two at once: the second is refused by name
+            self.memory.memories.sweep()
 
     def strategies(self) -> None:
         self.memory.quiesce(timeout=1.0)
@@ -634,37 +638,69 @@ def _counted(space: Path, pattern: str) -> Counter[tuple[str, str]]:
 
 
 def kill(seconds: float, seed: int, wanted: int, *, counting: bool) -> dict[str, int]:
-    """Roots of some hundred kills each until `wanted` are done or the time is up."""
+    """Roots of some hundred kills each, `ROOTS_AT_ONCE` side by side, until `wanted` are done or the time is up."""
     warm_up()
     until = time.monotonic() + seconds
+    beside = max(1, int(os.environ.get("ROOTS_AT_ONCE") or 1))
+    planned = [min(KILLS_A_ROOT, wanted - done) for done in range(0, wanted, KILLS_A_ROOT)]
     total: Counter[str] = Counter()
-    number = 0
-    while (total["kills"] < wanted and time.monotonic() < until) or not number:
-        folder = Path(tempfile.mkdtemp(prefix="cairn-kills-", dir=quick_place()))
-        killer = Killer(folder / "root", seed + number, counting=counting)
-        seen, begun = 0, time.monotonic()
-        most = min(KILLS_A_ROOT, wanted - total["kills"])
-        while killer.kills < most and time.monotonic() < until:
+    alive: dict[int, int] = {}
+    while alive or (total["begun"] < len(planned) and (time.monotonic() < until or not total["begun"])):
+        while len(alive) < beside and total["begun"] < len(planned):
+            back, out = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                os._exit(
+                    _one_root(out, seed + total["begun"], planned[total["begun"]], until, counting=counting)
+                )
+            os.close(out)
+            alive[pid] = back
+            total["begun"] += 1
+        pid, status = os.wait()
+        with os.fdopen(alive.pop(pid), "rb") as told:
+            report = told.read()
+        for other in alive if status else ():
+            os.kill(other, signal.SIGKILL)
+        assert status == 0, (
+            f"a root lost something or was damaged; see above ({total['kills']} kills in whole roots before)"
+        )
+        total.update(json.loads(report))
+        print(f"product: {total['kills']} kills in {total['roots']} whole roots", file=sys.stderr, flush=True)
+    return {**{name: count for name, count in total.items() if name != "begun"}, "seed": seed}
+
+
+def _one_root(out: int, seed: int, most: int, until: float, *, counting: bool) -> int:
+    """Kill on one root, look, and tell the counts; 1 where something was lost."""
+    folder = Path(tempfile.mkdtemp(prefix="cairn-kills-", dir=quick_place()))
+    killer = Killer(folder / "root", seed, counting=counting)
+    seen, begun = 0, time.monotonic()
+    try:
+        while killer.kills < most and (time.monotonic() < until or not killer.kills):
             killer.round()
-            killer.glance()
+            if killer.kills % KILLS_A_GLANCE < CHILDREN:
+                killer.glance()
             if killer.kills - seen >= KILLS_A_LOOK:
                 killer.look()
                 seen = killer.kills
-                print(f"product: seed {killer.seed}: {killer.kills} kills", file=sys.stderr, flush=True)
         killer.look()
-        shutil.rmtree(folder)  # kept where something was lost
-        total.update({"kills": killer.kills, "calls": len(killer.intents), "acknowledged": len(killer.acked)})
-        total.update({"at work": killer.opened, "index removed": killer.removed})
-        total["refused"] += killer.refused
-        total.update({f"by {how}": n for how, n in sorted(killer.kinds.items())})
-        number += 1
-        told = f"seed {killer.seed}: {killer.kills} kills, {len(killer.acked)} acknowledged, {dict(killer.kinds)}"
-        print(
-            f"product: {told}, {time.monotonic() - begun:.0f} s; {total['kills']} in all",
-            file=sys.stderr,
-            flush=True,
-        )
-    return {**total, "roots": number, "seed": seed}
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        print(f"product: seed {seed}: broke after {killer.kills} kills; {folder} is kept", file=sys.stderr)
+        return 1
+    shutil.rmtree(folder)  # kept where something was lost
+    told = {
+        "roots": 1,
+        "kills": killer.kills,
+        "calls": len(killer.intents),
+        "acknowledged": len(killer.acked),
+    }
+    told |= {"at work": killer.opened, "index removed": killer.removed, "refused": killer.refused}
+    told |= {f"by {how}": n for how, n in sorted(killer.kinds.items())}
+    print(f"product: seed {seed}: {told}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    os.write(out, json.dumps(told).encode())
+    return 0
 
 
 def quick_place() -> str | None:
