@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -314,6 +315,7 @@ _SETS = {
     "upper": UPPER,
     "lower": string.ascii_lowercase + string.digits,
     "digit": string.digits,
+    "letter": string.ascii_lowercase,
     "b64": ALNUM + "+/",
     "url": B64URL,
     "base32": string.ascii_uppercase + "234567",
@@ -423,6 +425,10 @@ SPOKEN = [
     "A senha é {}", "senha: {}", "A palavra-passe é {}",
     "Пароль: {}", "пароль от сервера это {}", "Мой пароль {}".replace(" {}", " это {}"),
     "密码是{}", "密码：{}", "口令：{}", "パスワードは{}です", "パスワード：{}", "비밀번호는 {}",
+    "mdp: {}", "Kennwort ist jetzt {}", "salasana on {}", "heslo je {}", "parola este {}", "parola: {}", "паролата е {}",
+    "ο κωδικός είναι {}", "κωδικός πρόσβασης: {}", "كلمة السر: {}", "הסיסמה היא {}", "mật khẩu là {}", "mật khẩu: {}",
+    "kata sandi: {}", "passwordnya {}", "รหัสผ่าน: {}", "رمز عبور: {}", "lozinka je {}", "geslo: {}", "slaptažodis: {}",
+    "parool: {}", "nenosiri: {}", "kata laluan: {}",
     "wachtwoord: {}", "hasło: {}", "lösenord: {}", "şifre: {}",
     "the password for the staging router is {}", "Password of the admin account is {}",
 ]  # fmt: skip
@@ -452,11 +458,25 @@ _HIDDEN = {
     "zero width": lambda text: "\u200b".join(text[n : n + 7] for n in range(0, len(text), 7)),
     "soft hyphens": lambda text: "\u00ad".join(text[n : n + 9] for n in range(0, len(text), 9)),
     "base64": lambda text: f"data: {base64.b64encode(text.encode()).decode()}",
+    "base64 of base64": lambda text: f"data: {base64.b64encode(base64.b64encode(text.encode())).decode()}",
+    "hex": lambda text: f"data: {text.encode().hex()}",
+    "every letter in html escapes": lambda text: "".join(f"&#{ord(ch)};" for ch in text),
+    "url twice": lambda text: quote(quote(text, safe=""), safe=""),
     "wide letters": lambda text: "".join(chr(ord(ch) + 0xFEE0) if "!" <= ch <= "~" else ch for ch in text),
     "byte order marks": lambda text: "\ufeff".join(text[n : n + 11] for n in range(0, len(text), 11)),
 }
 
 STRAY = [
+    "la contrasenya és {}", "пароль от сервера: {}", "Mein Passwort ist übrigens {}", "utente: bob / psw: {}", "아이디 bob 비번: {}",
+    "echo {} | sudo -S ls", "smbclient //x/y -U bob%{}", "lftp -u bob,{} ftp.x", "username bob password 0 {}",
+    'command: ["redis-server", "--requirepass", "{}"]', "reset it to {}, that's the new password",
+    "use {} as the password", "it is {} (the password)", "The root password on that box? {}", "admin:{} works on the router",
+    "echo 'root:{}' | chpasswd", "net user bob {} /add", "sqlplus scott/{}@orcl", "jdbc:oracle:thin:system/{}@//db:1521/x",
+    "requirepass {}", "bindpw {}", "user default on >{} ~* +@all", "WIFI:T:WPA;S:Home;P:{};;", "Wi-Fi key: {}",
+    "<key>password</key>\n<string>{}</string>", '{{"name": "DB_PASSWORD", "value": "{}"}}', "ENV DB_PASSWORD {}",
+    "| user | password |\n|---|---|\n| bob | {} |", "| Host | API token | Note |\n| :--- | --- | ---: |\n| a | `{}` | - |",
+    'ConvertTo-SecureString "{}" -AsPlainText', "gh secret set DB_PASSWORD --body {}", "auth=('admin', '{}')",
+    '#define WIFI_PASS "{}"', "\U0001f511 password \U0001f449 {}", "set -x DB_PASSWORD {}",
     "| password | {} |", "**Password:** `{}`", "<password>{}</password>", '<add key="Password" value="{}"/>',
     '<input type="password" value="{}">', "&quot;password&quot;:&quot;{}&quot;", "password\t{}", "password -> {}",
     "login: admin / {}", "creds admin:{}", "pass: {}", "ansible_ssh_pass: {}", 'psk="{}"', "password:\u00a0{}",
@@ -516,6 +536,46 @@ def test_a_credential_broken_over_lines_or_literals_is_found() -> None:
             left = redact(text).text
             assert token[:17] not in left, text
             assert token[-10:] not in left, text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "ZORBIFY={}", "export QUARK_LIVE={}", "zorb.Client('{}')", "Zorbmail key: {}", "https://x.example/go?key={}",
+        "rzp_live_Ab3dEf6hIj9kLm:{}", "zorb api secret {}", "VAULT_ADDR_TOKEN=s.{}",
+    ],
+)  # fmt: skip
+def test_a_run_drawn_by_lot_is_known_by_where_it_stands(form: str) -> None:
+    """Secrets: in a line of an environment, as a client's only word, after an id of a key: 90 of 100 go."""
+    rng = random.Random(form)
+    kept = sum((run := _pick(rng, ALNUM, 28))[4:20] in redact(form.format(run)).text for _ in range(100))
+    assert kept <= 10
+    commit = _pick(rng, HEX, 40)
+    for line in (f"COMMIT={commit}", f"GIT_SHA256={commit}", f"cache key: {commit}", f"Page(key='{commit}')"):
+        assert redact(line).findings == ()
+
+
+def test_keys_in_other_wrappings_are_cut() -> None:
+    """Secrets: private parts of web keys, static keys, keys of coins and sealed vaults, by what stands beside them."""
+    rng = random.Random(13)
+    for form, alphabet, size in (
+        ('{{"kty":"EC","crv":"P-256","x":"abc","d":"{}"}}', B64URL, 43),
+        ('{{"kty":"oct","k":"{}"}}', B64URL, 43),
+        ("-----BEGIN OpenVPN Static key V1-----\n{}\n-----END OpenVPN Static key V1-----", HEX, 32),
+        ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: x\n{}\n---- END SSH2", ALNUM, 64),
+        ("PresharedKey = {}=", ALNUM, 43),
+        ("Unseal Key 1: {}", ALNUM + "+/", 44),
+        ("app-specific password is {0}-{0}-{0}-{0}", string.ascii_lowercase, 4),
+        ("WLAN-Schlüssel: {}", string.digits, 20),
+        ("PUK: {}", string.digits, 8),
+        ("le code PIN de la carte est {}", string.digits, 4),
+        ("BitLocker-Wiederherstellungsschlüssel: {0}-{0}-{0}-{0}-{0}-{0}-{0}-{0}", string.digits, 6),
+        ("Backup-Codes für GitHub: {0}-{0}", string.digits, 4),
+        ("mnemonic: {}", "", 12),
+    ):
+        for _ in range(10):
+            value = ", ".join(rng.sample(_WALLET, size)) if not alphabet else _pick(rng, alphabet, size)
+            assert value not in redact(form.format(value)).text, form
 
 
 def test_a_value_beside_a_key_id_is_found_and_a_hash_is_not() -> None:

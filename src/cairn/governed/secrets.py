@@ -17,6 +17,7 @@ import binascii
 import itertools
 import math
 import re
+import sys
 import tomllib
 from bisect import bisect_right
 from collections import Counter
@@ -213,6 +214,17 @@ def _is_strong(value: str) -> bool:
     return bool(has) and not any(one.now.match(value[:128]) for one in (_PLACEHOLDER, _REFERENCE, _ALGORITHM))
 
 
+def _is_marked(value: str) -> bool:
+    """The same with a sign in it that is neither letter nor digit."""
+    return bool(_MARKS.search(value)) and _is_strong(value)
+
+
+def _is_made(value: str) -> bool:
+    """Whether a word has signs of all four kinds, as hardly any word but a password has; an escape of an address is none."""
+    marks = len(_MARKS.findall(value))
+    return _kinds(value) == 4 and 1 <= marks <= 3 and not _IN_HEX.search(value) and _is_strong(value)
+
+
 def _is_mixed(value: str) -> bool:
     """Whether a run looks drawn by lot: both cases, digits all over it, and no words as a name has."""
     return _turns(value) >= 3 and _is_drawn(value)
@@ -246,7 +258,7 @@ _NO_SEED = frozenset({
 
 
 def _is_seed(value: str) -> bool:
-    words = value.split()
+    words = re.findall(r"[a-z]+", value)
     return any(
         len(words) >= size and not _NO_SEED & set(words[:size]) and len(set(words[:size])) >= size - 3
         for size in (12, 15, 18, 21, 24)
@@ -263,6 +275,9 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "drawn": _is_drawn,
     "random": _is_random,
     "strong": _is_strong,
+    "made": _is_made,
+    "marked": _is_marked,
+    "hex": lambda value: _turns(value) >= len(value) // 8 and is_dense(value),
     "digits": lambda value: any(map(str.isdigit, value)),
     "seed": _is_seed,
 }
@@ -288,28 +303,32 @@ SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
 _ORDER = {shape: n for n, shape in enumerate(SHAPES)}
 
 
-_Anchors = list[tuple[str | None, list[tuple[str, bool, list[Shape]]]]]
+_Anchors = dict[int, list[tuple[str, bool, list[Shape]]]]
+_COMMON = b"qzxjkvbpygfwmucldrhsnioate "  # the last are the letters that texts have most of
+_SINGLE = -1
 
 
 def _anchors(shapes: Iterable[Shape]) -> _Anchors:
-    """Every anchor once with its shapes, behind a character that all anchors of its group have: most texts have
-    no `_`, and so are not searched for what has one. None guards what is not ASCII.
+    """Every anchor once with its shapes, folded or not, under the two neighbours in it that are rarest: which pairs of
+    bytes a text has is told once, and only the anchors of those are looked for. A single character is under `_SINGLE`.
     """
     by_anchor: dict[tuple[str, bool], list[Shape]] = {}
     for shape in shapes:
         for anchor in shape.anchors:
             by_anchor.setdefault((anchor, shape.folded), []).append(shape)
-    groups: dict[str | None, list[tuple[str, bool, list[Shape]]]] = {}
+    groups: _Anchors = {}
     for (anchor, folded), those in by_anchor.items():
-        guard = next((ch for ch in "_-=:'\"~$" if ch in anchor), "") if anchor.isascii() else None
-        groups.setdefault(guard, []).append((anchor, folded, those))
-    return list(groups.items())
+        pairs = list(map(bytes, itertools.pairwise(anchor.lower().encode())))
+        rarest = min(pairs, key=lambda pair: sum(map(_COMMON.find, pair)), default=b"")
+        place = int.from_bytes(rarest, sys.byteorder) if rarest else _SINGLE
+        groups.setdefault(place, []).append((anchor, folded, those))
+    return groups
 
 
-# Those of shapes that are one long word with their anchor in it, of such words with their anchor elsewhere, all others.
+# Of shapes that are one long word with their anchor in it, of all, of those that may hold a blank.
 _APART = frozenset(shape for shape in SHAPES if shape.is_solid and not shape.holds_anchor)
 _ANCHORS_IN_WORDS = _anchors(shape for shape in SHAPES if shape.holds_anchor)
-_ANCHORS_APART = _anchors(_APART)
+_ALL_ANCHORS = _anchors(SHAPES)
 _ANCHORS = _anchors(shape for shape in SHAPES if not shape.is_solid)
 
 # What may stand before the `=` or `:` of an assignment. The name may go on (`password_prod`, `tokenValue`), but
@@ -324,12 +343,12 @@ _ASSIGNMENT = _Later(
     rf"(?:(?P<pw>(?i:{_PASSWORD_WORDS}))|(?P<tok>(?i:{_TOKEN_WORDS})))"
     r"(?P<more>[_\-.][A-Za-z0-9_\-.]{0,40}|(?-i:[A-Z0-9])[A-Za-z0-9_]{0,40})?"
     r"[\"'`\]]{0,3}"
-    r"(?P<op>[ \t]{0,4}(?:=>|:=|==?|:|：)[ \t]{0,4}(?:\n[ \t]{0,8})?"
+    r"(?P<op>,[ \t]{1,3}(?=[\"'])|[ \t]{0,4}(?:=>|:=|==?|:|：)[ \t]{0,4}(?:\n[ \t]{0,8})?"
     rf"|[ \t]{{0,2}}(?:{'|'.join(_WORDS['says_unspaced'])})[ \t]{{0,2}}"
     rf"|(?:[ \t]{{1,3}}(?:{'|'.join(_WORDS['for'])})[ \t]{{1,3}}[^\n.:;=,!?]{{1,40}}?)?"
     rf"[ \t]{{1,3}}(?:{'|'.join(_WORDS['says'])})[ \t]{{1,3}}(?:(?:now|set to)[ \t]{{1,3}})?)"
     rf"(?!(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})[ \t]{{0,4}}[=:])"  # that is an assignment of its own
-    r"(?:(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
+    r"(?:[bru]?(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
 )
 _ABOUT = _Later(
     r"(?i)[_\-.]?(?:length|len|min|max|size|count|policy|hash|file|path|name|url|uri|id|field|type|expiry|expires|expired|"
@@ -338,13 +357,18 @@ _ABOUT = _Later(
     r"enabled|required|strength|issuer|audience)s?\Z"
 )
 _WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
+_IN_HEX = re.compile(r"%[2-7][0-9A-F]")
 _MARKS = re.compile(r"[!@#$%^&*+?~=§€]")
 _ASCII_RUN = re.compile(r"[!-~]*")
 _ESCAPED = re.compile(r"\\{1,15}[nrt\"']")
 _DIGIT, _LOWER, _UPPER, _SIGN = map(re.compile, (r"\d", r"[a-zà-öø-ÿа-я]", r"[A-ZÀ-ÖØ-ÞА-Я]", r"[\W_]"))
-_KEY_BEGINS = _Later(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BEGINS = _Later(r"-----BEGIN (?:[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V\d)-----")
 _KEY_LINES = _Later(r"(?:\s{1,4}(?:[A-Za-z0-9+/=]{8,4000}|[A-Z][A-Za-z-]{2,30}: [^\n]{1,200})){0,400}")
 _KEY_CHARS = 20_000
+_RULE = _Later(r"[ \t>]{0,8}\|?[ \t]{0,8}:?-{2,200}[-:| \t]{0,400}\r?\n?\Z")
+_HEADING = _Later(
+    rf"[ \t*_`]{{0,8}}(?:[^\W\d_]{{1,20}}[ _-])?(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})s?[ \t*_`\r\n]{{0,8}}"
+)
 
 
 # ---------------------------------------------------------------- looking
@@ -366,6 +390,8 @@ def redact(text: str) -> Redaction:
         spans += _look_inside(text)
     if "\\" in text or "%" in text or ("&" in text and ";" in text) or not text.isascii():
         spans += _look_behind(text, (_HIDING_ASCII if text.isascii() else _HIDING).now)
+        if "%" in text and "\\" in text:  # a percent sign of a password is no escape
+            spans += _look_behind(text, _HIDING_ASCII.now, but="p")
     if words is not text or any(shape.may_be_broken for shape in shapes):
         spans += _look_behind(text, _BROKEN.now, is_broken=True)
     if not spans:
@@ -389,34 +415,58 @@ def _present(text: str, lowered: str, words: str) -> list[Shape]:
     """The shapes of which an anchor occurs, in their order; of a long text only those that may stand in its long words."""
     is_long = words is not text
     found: set[Shape] = set()
-    in_words = (_ANCHORS_IN_WORDS, words, words.lower() if is_long else lowered)
-    for groups, seen, small in (
-        in_words,
-        (_ANCHORS_APART if not is_long else (), text, lowered),
-        (_ANCHORS, text, lowered),
-    ):
-        is_ascii = seen.isascii()
-        for guard, anchors in groups:
-            if is_ascii if guard is None else guard not in seen:
-                continue
-            for anchor, folded, shapes in anchors:
-                if anchor in (small if folded else seen):
-                    found.update(shapes)
+    pairs = _pairs(lowered)
+    _find_anchors(_ANCHORS if is_long else _ALL_ANCHORS, pairs, text, lowered, found)
+    if is_long:
+        _find_anchors(_ANCHORS_IN_WORDS, pairs, words, words.lower(), found)
     if is_long:
         found = {one for one in (*found, *_APART) if not one.is_solid or one.pattern.search(words)}
         found -= {one for one in found & _APART if not one.is_named(text, lowered)}
     return sorted(found, key=_ORDER.__getitem__) if found else []
 
 
+def _pairs(text: str) -> set[int]:
+    """Which two bytes stand beside each other in `text`, as numbers; and `_SINGLE`."""
+    data = memoryview(text.encode("utf-8", "surrogatepass"))
+    size = len(data)
+    return {_SINGLE, *data[: size & -2].cast("H"), *data[1 : size - 1 | 1].cast("H")}
+
+
+def _find_anchors(anchors: _Anchors, pairs: set[int], text: str, lowered: str, found: set[Shape]) -> None:
+    for pair in anchors.keys() & pairs:
+        for anchor, folded, shapes in anchors[pair]:
+            if anchor in (lowered if folded else text):
+                found.update(shapes)
+
+
 def _look(text: str, lowered: str, shapes: Iterable[Shape], *, assigned: bool = True) -> list[Credential]:
     spans = [one for shape in shapes for one in shape.find(text, lowered)] if shapes else []
     if "-----BEGIN" in text:
         spans += _private_keys(text)
+    if "|" in text and "|-" in text.replace(" ", "").replace(":", ""):
+        spans += _columns(text)
     for anchor in _ASSIGN_ANCHORS if assigned else ():
         if anchor in lowered:
             spans += _assignments(text, lowered)
             break
     return spans
+
+
+def _columns(text: str) -> Iterator[Credential]:
+    """What stands below a heading such as "password" in a table of Markdown."""
+    place, wanted = 0, list[int]()
+    for before, line in itertools.pairwise(["", *text.splitlines(keepends=True)]):
+        if _RULE.now.match(line):
+            wanted = [n for n, cell in enumerate(before.split("|")) if _HEADING.now.fullmatch(cell)]
+        elif "|" not in line:
+            wanted = []
+        cells = line.split("|")
+        for n in wanted if not _RULE.now.match(line) else ():
+            value = cells[n].strip(" \t\r\n`*") if n < len(cells) else ""
+            if value and " " not in value and (_is_strong(value) or (len(value) >= 16 and is_dense(value))):
+                start = place + sum(len(cell) + 1 for cell in cells[:n]) + cells[n].index(value)
+                yield Credential("password", start, start + len(value))
+        place += len(line)
 
 
 def _private_keys(text: str) -> Iterator[Credential]:
@@ -440,7 +490,8 @@ def _private_keys(text: str) -> Iterator[Credential]:
 # What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
 # quotes in HTML, blanks that are none, letters of another script among Latin ones, invisible characters.
 _HIDING_ASCII = _Later(
-    r"&(?P<h>quot|apos|#34|#39|#x22|#x27);|\\\\{0,14}(?:u(?P<u>[0-9a-fA-F]{4})|(?P<c>[nrtbf\"'/]))|%(?P<p>[0-9a-fA-F]{2})"
+    r"&(?:(?P<h>quot|apos)|#(?P<d>\d{2,3})|#[xX](?P<x>[0-9a-fA-F]{2}));"
+    r"|\\\\{0,14}(?:u(?P<u>[0-9a-fA-F]{4})|x(?P<y>[0-9a-fA-F]{2})|(?P<c>[nrtbf\"'/]))|%(?:25){0,2}(?P<p>[0-9a-fA-F]{2})"
 )
 _HIDING = _Later(
     _HIDING_ASCII.written + r"|(?P<s>[\u00a0\u2000-\u200a\u202f\u3000])"
@@ -450,7 +501,7 @@ _HIDING = _Later(
 # What breaks one in two: a line's end, or a string literal that goes on in the next. Each way begins with a character of
 # its own, and what stands before that is looked at after it: the places where none of them stands cost next to nothing.
 _GOES_ON = "[A-Za-z0-9_+/=-]"
-_BREAKS = {"\\\\": r"\r?\n[ \t>]{0,8}", r"\r": r"\n[ \t>]{0,8}", r"\n": r"[ \t>]{0,8}"} | {
+_BREAKS = {"=": r"\r?\n", "\\\\": r"\r?\n[ \t>]{0,8}", r"\r": r"\n[ \t>]{0,8}", r"\n": r"[ \t>]{0,8}"} | {
     quote: rf"[ \t]{{0,4}}[+.&]?[ \t]{{0,4}}(?:\r?\n)?[ \t]{{0,16}}{quote}" for quote in "\"'"
 }
 _BROKEN = _Later(
@@ -459,32 +510,49 @@ _BROKEN = _Later(
 _BASE64 = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4}){6,1000}(?:[A-Za-z0-9+/]{2,3}={0,2})?(?![A-Za-z0-9+/])"
 )
+_HEX = re.compile(r"(?:[0-9a-f]{2})+|(?:[0-9A-F]{2})+")
+_MOST_WRAPS = 3  # base64 of base64 of base64
 _LOOKS = dict(zip("аеорсухі", "aeopcyxi", strict=True))
 _CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
 def _look_inside(text: str) -> list[Credential]:
-    """Runs of base64 that hold a credential, as a secret of Kubernetes does: the whole run is one."""
+    """Runs of base64 or hex that hold a credential, as a secret of Kubernetes does: the whole run is one."""
     found = []
     for run in _BASE64.finditer(text):
-        try:
-            inner = base64.b64decode(run[0] + "=" * (-len(run[0]) % 4)).decode("ascii")
-        except (binascii.Error, ValueError):
-            continue
-        if inner.replace("\n", "").isprintable():
+        inner = run[0]
+        for _ in range(_MOST_WRAPS):
+            inner = _unwrapped(inner)
             lowered = inner.lower()
             if held := _look(inner, lowered, _present(inner, lowered, inner)):
                 found.append(Credential(held[0].kind, run.start(), run.end()))
+                break
+            if not _BASE64.fullmatch(inner):
+                break
     return found
 
 
-def _look_behind(text: str, hiding: re.Pattern[str], *, is_broken: bool = False) -> list[Credential]:
+def _unwrapped(run: str) -> str:
+    """What a run of hex or base64 says, where that is plain text; else nothing."""
+    try:
+        data = bytes.fromhex(run) if _HEX.fullmatch(run) else base64.b64decode(run + "=" * (-len(run) % 4))
+        inner = data.decode("ascii")
+    except (binascii.Error, ValueError):
+        return ""
+    return inner if inner.replace("\n", "").isprintable() else ""
+
+
+def _look_behind(
+    text: str, hiding: re.Pattern[str], *, is_broken: bool = False, but: str = ""
+) -> list[Credential]:
     """The findings in `text` as it reads without what hides them, at their places in the text as it stands."""
     parts: list[str] = []
     starts: list[int] = []  # where in the shown text a piece begins, and where in the given one
     origins: list[int] = []
     shown = last = 0
     for match in hiding.finditer(text):
+        if but and match[but]:
+            continue
         for piece, origin in ((text[last : match.start()], last), (_shown(match), match.start())):
             if piece:
                 parts.append(piece)
@@ -515,9 +583,10 @@ def _shown(match: re.Match[str]) -> str:
     groups = match.re.groupindex
     if "u" not in groups:
         return ""
-    if code := match["u"] or match["p"]:
-        letter = chr(int(code, 16))
-        return letter if letter.isprintable() else " "
+    if code := match["u"] or match["p"] or match["x"] or match["y"]:
+        return _printed(int(code, 16))
+    if code := match["d"]:
+        return _printed(int(code))
     if match["h"]:
         return '"'
     if letter := match["c"]:
@@ -531,6 +600,10 @@ def _shown(match: re.Match[str]) -> str:
     if wide := match["w"]:
         return chr(ord(wide) - 0xFEE0)
     return ""
+
+
+def _printed(code: int) -> str:
+    return letter if (letter := chr(code)).isprintable() else " "
 
 
 def _assignments(text: str, lowered: str) -> list[Credential]:
@@ -585,6 +658,9 @@ def _value(match: re.Match[str]) -> tuple[int, int]:
 def _is_value(match: re.Match[str], given: str, *, is_password: bool) -> bool:
     value = given.strip().rstrip(".:!?")
     is_quoted = match["quoted"] is not None
+    if match["op"].startswith(","):  # two words of a list: only what was drawn by lot is the other's value
+        is_drawn = bool(_DIGIT.search(value)) and is_dense(value)
+        return not is_password and len(value) >= 16 and " " not in value and is_drawn
     spoken = match["op"].strip(" \t\n") not in _WRITTEN
     has_digit = _DIGIT.search(value) is not None
     kinds = _kinds(value)
@@ -593,7 +669,8 @@ def _is_value(match: re.Match[str], given: str, *, is_password: bool) -> bool:
     if not is_password and (len(value) < (16 if spoken else 10) or kinds < 2):
         return spoken and len(value) >= 10 and bool(_MARKS.search(value)) and _is_strong(value)
     head = value[:128]
-    if _PLACEHOLDER.now.match(head) or (_REFERENCE.now.match(head) and not (is_password and is_quoted)):
+    is_named = _REFERENCE.now.match(head) and not _has_drawn(head) and not (is_password and is_quoted)
+    if _PLACEHOLDER.now.match(head) or is_named:
         return is_password and _is_bare_word(match, value, spoken=spoken)
     if " " in value and is_quoted and not (is_password and has_digit):
         return False
@@ -635,11 +712,19 @@ def is_dense(value: str) -> bool:
     upper, lower = _UPPER.search(body), _LOWER.search(body)
     if not (upper or lower) or not (_DIGIT.search(body) or (upper and lower and len(body) >= 20)):
         return False
-    if _PLACEHOLDER.now.match(body) or (_REFERENCE.now.match(body) and len(body) < 40):
+    if _PLACEHOLDER.now.match(body) or (
+        _REFERENCE.now.match(body) and len(body) < 40 and not _has_drawn(body)
+    ):
         return False
     counts = Counter(body)
     entropy = -sum(n / len(body) * math.log2(n / len(body)) for n in counts.values())
     return entropy >= (2.6 if len(body) < 16 else 3.0)
+
+
+def _has_drawn(value: str) -> bool:
+    """Whether a part of a dotted name was drawn by lot: `s.` and 24 characters are a token, no attribute."""
+    _, dot, last = value.rpartition(".")
+    return bool(dot) and len(last) >= 16 and _turns(last) >= 3 and _is_drawn(last)
 
 
 def _apart(spans: list[Credential]) -> tuple[Credential, ...]:
