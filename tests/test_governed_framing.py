@@ -7,8 +7,10 @@ import gzip
 import html
 import json
 import quopri
+import re
 import textwrap
 import unicodedata
+import zlib
 from urllib.parse import quote
 
 import pytest
@@ -88,6 +90,17 @@ FORMS = {
     "base64 of base64": base64.b64encode(base64.b64encode(FRAMED.encode())).decode(),
     "base64 of sixteen bits": base64.b64encode(FRAMED.encode("utf-16-le")).decode(),
     "base64 of a packed text": base64.b64encode(gzip.compress(FRAMED.encode())).decode(),
+    "base64 of a text packed otherwise": base64.b64encode(zlib.compress(FRAMED.encode())).decode(),
+    "bytes one by one": FRAMED.encode().hex(" "),
+    "bytes of a C program": ", ".join(f"0x{one:02x}" for one in FRAMED.encode()),
+    "bytes as numbers": str(list(frame(["Dana aime le café."]).encode())),
+    "bytes of Python": repr(frame(["Dana aime le café."]).encode()),
+    "letters of JavaScript": "".join(f"\\u{{{ord(ch):x}}}" for ch in FRAMED),
+    "bytes taken for letters": frame(["Dana aime le café."]).encode().decode("latin-1"),
+    "another stroke": FRAMED.replace("-", "\u2011"),
+    "a dash": FRAMED.replace("-", "\u2013"),
+    "marks as an attribute": re.sub(r"sum=(\w+)", r'sum="\1"', FRAMED),
+    "marks as an attribute in json": json.dumps(re.sub(r"sum=(\w+)", r'sum = "\1"', FRAMED)),
     "accents taken apart": unicodedata.normalize("NFD", frame(["Dana aime le café crème à Zürich."])),
 }
 

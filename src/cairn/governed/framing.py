@@ -19,6 +19,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote
@@ -34,10 +35,11 @@ _LESS = r"(?:<|&lt;|&#0*60;|&#x0*3c;|%(?:25){0,2}3c|\\{1,15}u003c)"
 _MORE = r"(?:>|&gt;|&#0*62;|&#x0*3e;|%(?:25){0,2}3e|\\{1,15}u003e)"
 _SLASH = r"(?:\\{0,15}/|%2f|&#0*47;|&#x0*2f;|\\{1,15}u002f)"
 _GAP = r"(?:\s|\\{1,15}[nrt]|%(?:25){0,2}(?:20|0a)|\+|&nbsp;|&#32;|[>|#*/-])*"
-_IS = r"(?:=3d(?=[0-9a-f]{12})|=|%(?:25){0,2}3d|&#0*61;|&#x0*3d;|\\{1,15}u003d)"
+_IS = r"\s{0,2}(?:=3d(?=[0-9a-f]{12})|=|%(?:25){0,2}3d|&#0*61;|&#x0*3d;|\\{1,15}u003d)\s{0,2}"
+_QUOTE = r"(?:\\{0,15}[\"']|&(?:amp;)?(?:quot|apos|#34|#39|#x22|#x27);|%(?:25){0,2}2[27])?"
 _HINTED = r"cairn\\{0,3}-recall"
 _MARK = re.compile(
-    rf"(?:{_LESS}(?P<close>{_GAP}{_SLASH})?)?{_HINTED}{_GAP}sum{_IS}(?P<sum>[0-9a-f]{{12}}){_MORE}?",
+    rf"(?:{_LESS}(?P<close>{_GAP}{_SLASH})?)?{_HINTED}{_GAP}sum{_IS}{_QUOTE}(?P<sum>[0-9a-f]{{12}}){_QUOTE}{_MORE}?",
     re.IGNORECASE,
 )
 _LINE_END = re.compile(
@@ -56,15 +58,23 @@ _BLOB = re.compile(
 _LONG_RUN = re.compile(r"(?:[A-Za-z0-9+/_-]{0,59}+[^A-Za-z0-9+/_-])*+[A-Za-z0-9+/_-]{60}")
 # What a reader does not see: colours of a terminal, and characters without a width.
 _UNSEEN = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+# Strokes that a typesetter puts in the place of the one in our mark.
+_STROKES = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2212, 0xFE58, 0xFE63, 0xFF0D), "-")
 _TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}(?:\s[^<>]{0,200})?/?>", re.IGNORECASE)
 # What stands before each line of a frame that was numbered, quoted, logged or said by somebody is known from the line of
 # the notice: the same before the others, but for figures and blanks.
 _BEFORE = re.compile(r"\d+|\s+|[^\d\s]+")
 _LONGEST_BEFORE = 120
 _ESCAPES = re.compile(
-    r"(?:%[0-9a-fA-F]{2}){60,}|(?:\\{1,15}[ux][0-9a-fA-F]{2,4}){60,}|(?:&#x?[0-9a-fA-F]{1,6};){60,}"
+    r"(?:%[0-9a-fA-F]{2}){60,}|(?:\\{1,15}(?:[ux][0-9a-fA-F]{2,4}|u\{[0-9a-fA-F]{1,6}\})){60,}"
+    r"|(?:&#x?[0-9a-fA-F]{1,6};){60,}"
+    r"|(?:(?:0x)?[0-9a-fA-F]{2}[ \t\r\n,:;-]{1,3}){60,}(?:0x)?[0-9a-fA-F]{2}"  # bytes, one by one
+    r"|(?:[0-9]{1,3}[ \t\r\n,:;]{1,3}){60,}[0-9]{1,3}"
 )
-_ESCAPED = re.compile(r"(?:%[0-9a-fA-F]{2}){60}|\\[ux][0-9a-fA-F]{2,4}\\|&#x?[0-9a-fA-F]{1,6};&#")
+_ESCAPED = re.compile(
+    r"(?:%[0-9a-fA-F]{2}){60}|\\(?:[ux][0-9a-fA-F]{2,4}|u\{[0-9a-fA-F]{1,6}\})\\|&#x?[0-9a-fA-F]{1,6};&#"
+    r"|(?:(?:0x)?[0-9a-fA-F]{1,3}[ \t\r\n,:;-]{1,3}){60}"
+)
 _SHORTEST_BLOB = 120
 _LARGEST_FRAME = 200_000  # characters between two marks that are looked at
 _MOST_LINES = 400  # lines that are looked at after an opening mark without its end
@@ -100,7 +110,10 @@ def take_out(text: str) -> tuple[str, int]:
     if _is_own_answer(text):
         return "", 1
     if not text.isascii() or "\x1b" in text:
-        seen, plain = _UNSEEN.sub("", text), unicodedata.normalize("NFKC", text)  # wide letters among them
+        seen, plain = (
+            _UNSEEN.sub("", text),
+            unicodedata.normalize("NFKC", text.translate(_STROKES)),
+        )  # wide letters among them
         for other in (seen, plain if _HINT in plain else text):
             if other != text and (found := take_out(other))[1]:
                 return found
@@ -232,18 +245,23 @@ def _unescaped(text: str) -> Iterator[str]:
         yield html.unescape(text)
     if "%" in text:
         yield unquote(text)
+    if not text.isascii():  # bytes that were taken for letters
+        with suppress(ValueError):
+            yield text.encode("latin-1").decode("utf-8")
     if "=" in text:
         yield quopri.decodestring(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
 
-_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_JSON_ESCAPE = re.compile(
+    r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|u\{(0{0,3}[0-9a-fA-F]{1,5})\}|(.))", re.DOTALL
+)
 _SHORT = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
 def _plain(found: re.Match[str]) -> str:
-    if code := found[1] or found[2]:
+    if code := found[1] or found[2] or found[3]:
         return chr(int(code, 16))
-    return _SHORT.get(found[3], found[3])
+    return _SHORT.get(found[4], found[4])
 
 
 def _without_blobs(text: str, blob: re.Pattern[str]) -> tuple[str, int]:
@@ -264,7 +282,7 @@ def _without_blobs(text: str, blob: re.Pattern[str]) -> tuple[str, int]:
 
 def _holds_frame(run: str) -> bool:
     """Whether a run is a text with a whole frame in it, in some writing of writings."""
-    ring = {"".join(run.split())[:_LARGEST_RUN]}
+    ring = {run[:_LARGEST_RUN] if " " in run else "".join(run.split())[:_LARGEST_RUN]}
     for _ in range(_MOST_ROUNDS):
         ring = {inner for one in ring for inner in _written(one)}
         if any(_HINT in inner and any(True for _ in _frames(inner)) for inner in ring):
@@ -275,6 +293,10 @@ def _holds_frame(run: str) -> bool:
 def _written(run: str) -> Iterator[str]:
     """What a run of letters, figures and escapes may say, in each way of writing bytes that it has the form of."""
     yield from _unescaped(run) if run[:1] in "%\\&" else ()
+    if not _LONG_RUN.match(run) and (listed := _BYTE.findall(run)):
+        for base in (16, 10):
+            with suppress(ValueError):
+                yield bytes(int(one, base) for one in listed).decode()
     bare = run.rstrip("=").replace("-", "+").replace("_", "/")
     for decode, padded in (
         (bytes.fromhex, bare),
@@ -283,11 +305,14 @@ def _written(run: str) -> Iterator[str]:
     ):
         try:
             data = decode(padded)
-            if data[:2] == b"\x1f\x8b":
-                data = zlib.decompressobj(31).decompress(data, _LARGEST_RUN)
+            if data[:2] == b"\x1f\x8b" or data[:1] == b"\x78":
+                data = zlib.decompressobj(47).decompress(data, _LARGEST_RUN)
             yield data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-8")
         except (binascii.Error, zlib.error, ValueError):
             continue
+
+
+_BYTE = re.compile(r"[0-9a-fA-F]{1,3}(?![xX])")
 
 
 def _one_line(text: str) -> str:
