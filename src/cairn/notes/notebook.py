@@ -48,7 +48,7 @@ OnChange = Callable[[Sequence[tuple[Locator, ChangeType]]], int]
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 50
-_MOST_RECENT = 4096  # notes whose hash and highest sequence are kept, some 200 bytes each
+_MOST_RECENT = 1024  # notes whose hash and highest sequence are kept, some 400 bytes each
 _FIRST_EIGHT = itemgetter(slice(0, 8))
 _COUNT = re.compile(r"^entry_count:[ ]+([0-9]{1,9})[ ]*(?=\r?$)", re.MULTILINE)
 _APPENDED = re.compile(r"^last_appended_at:[ ]+(?:'[^'\n]*'|null)[ ]*(?=\r?$)", re.MULTILINE)
