@@ -1,6 +1,7 @@
 """The files in deploy/ fit the product, and docs/operating.md names what a running server really tells."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from tests.surfaces.served import serving
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
+HADOLINT = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 UNITS = ("cairn.service", "cairn-user.service")
 PAGE = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
 
@@ -136,10 +138,10 @@ def test_the_image_asks_for_tokens_and_writes_only_where_it_may(tmp_path):
     assert refused.returncode == 6 and "without a token" in refused.stderr
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed here")
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed here")
 def test_hadolint_has_nothing_to_say():
     """The usual faults of Dockerfiles are not in ours."""
-    told = subprocess.run(["hadolint", str(DEPLOY / "Dockerfile")], capture_output=True, text=True)
+    told = subprocess.run([str(HADOLINT), str(DEPLOY / "Dockerfile")], capture_output=True, text=True)
     assert told.returncode == 0, told.stdout
 
 
