@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cairn.errors import CairnError, Invalid
@@ -339,9 +340,12 @@ class Daemon:
         while not self._stop.wait(max(min(due.values()) - time.monotonic(), 0.0)):
             for chore in self._chores:
                 if time.monotonic() >= due[chore.name] and not self._stop.is_set():
-                    self._step_aside()
-                    self._run(chore.name, chore.run)
+                    self._run(chore.name, partial(self._do_chore, chore.run))
                     due[chore.name] = time.monotonic() + chore.every_seconds
+
+    def _do_chore(self, run: Callable[[], object]) -> None:
+        self._step_aside()
+        run()
 
     # ---- the watch thread ---------------------------------------------------------------------------------------
 

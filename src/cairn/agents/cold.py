@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cairn.engines import plain
 from cairn.engines.glance import glance
 from cairn.governed.framing import frame
 from cairn.language.words import stop_words, tokens
@@ -20,7 +21,7 @@ _LONGEST = 400
 def brief(root: Path) -> str:
     """The lines of the general MEMORY.md, framed; "" where there is none."""
     try:
-        text = (root / _PAGE).read_text("utf-8")
+        text = plain.read(root / _PAGE).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
     return frame([line[2:] for line in text.splitlines() if line.startswith("- ")])

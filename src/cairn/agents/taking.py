@@ -20,7 +20,7 @@ from typing import Any
 
 from cairn.agents.hosts import HookEvent
 from cairn.canonical import from_json
-from cairn.engines import spool
+from cairn.engines import plain, spool
 from cairn.errors import Invalid
 from cairn.governed.secrets import redact
 from cairn.memory import Memory
@@ -86,7 +86,7 @@ class _Cursor:
         self.early: list[str] = []
         self.seen: list[str] = []
         try:
-            data: Any = from_json(self._path.read_bytes())
+            data: Any = from_json(plain.read(self._path))
             self.at, self.early = int(data["at"]), [str(one) for one in data["early"]]
             self.seen = [str(one) for one in data.get("seen", ())]
         except (OSError, ValueError, KeyError, TypeError):

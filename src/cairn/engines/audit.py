@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from cairn.canonical import from_json
+from cairn.engines import plain
 
 log = logging.getLogger("cairn.audit")
 
 FILES = 4
 _NAME = "audit.jsonl"
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class AuditLog:
@@ -62,13 +63,25 @@ class AuditLog:
         else:
             self.trouble = ""
 
+    def blocked(self) -> str:
+        """Why no line can be appended, "" where one can: a server or whoever asks beside it sees the same."""
+        if not self._each:
+            return ""
+        try:
+            os.close(plain.opened(self._newest, os.O_WRONLY | os.O_APPEND))
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            return f"calls are not in the audit log: {self._newest}: {error.strerror}. Take away what stands there."
+        return ""
+
     def _append(self, data: bytes) -> None:
         path = self._newest
         try:
-            file = os.open(path, _APPEND, 0o600)
+            file = plain.opened(path, _APPEND)
         except FileNotFoundError:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(path, _APPEND, 0o600)
+            file = plain.opened(path, _APPEND)
         try:
             os.write(file, data)
             if os.lseek(file, 0, os.SEEK_END) > self._each and _is_at(file, path):
@@ -89,7 +102,7 @@ class AuditLog:
         """Every line, newest first; one that is no line of ours is passed over."""
         for path in self.files:
             try:
-                lines = path.read_bytes().splitlines()
+                lines = plain.read(path).splitlines()
             except OSError:
                 continue
             for raw in reversed(lines):
@@ -112,7 +125,7 @@ class AuditLog:
 
 def _rewritten(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
     try:
-        raw = path.read_bytes()
+        raw = plain.read(path)
     except OSError:
         return 0
     out, changed = [], 0

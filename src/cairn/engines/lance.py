@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn.canonical import from_json
+from cairn.engines import plain
 from cairn.engines.database import clear, own_folder
 from cairn.engines.lance_import import imported
 from cairn.engines.rows import SqliteIndex
@@ -166,7 +167,7 @@ class LanceTables:
         try:
             if not (self._folder / _STATE).is_file():
                 return {}
-            found = from_json((self._folder / _STATE).read_text("utf-8"))
+            found = from_json(plain.read(self._folder / _STATE))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

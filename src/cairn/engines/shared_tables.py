@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from cairn.config import StorageSettings
+from cairn.engines import plain
 from cairn.engines.lance import LanceTables, OpenTable, Wish, folding
 from cairn.engines.lance import arrow as arrow_table
 from cairn.engines.lance import fits as fits_stamp
@@ -442,7 +443,7 @@ class SharedTables(LanceTables):
             return False
         path = self._folder / "scrubbed.json"
         try:
-            seen = json.loads(path.read_text("utf-8"))
+            seen = json.loads(plain.read(path))
         except (OSError, ValueError):
             seen = {}
         if seen.get("scrub") != scrub:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.canonical import from_json
+from cairn.engines import plain
 from cairn.engines.bytescan import size_of
 
 _NAME = "sizes.jsonl"
@@ -35,7 +36,7 @@ def note(place: Path, root: Path, index: Path, day: str) -> bool:
 def days(place: Path) -> list[dict[str, Any]]:
     """The sizes of each day that was noted, the oldest first; a broken line is passed over."""
     try:
-        lines = (place / _NAME).read_text("utf-8").splitlines()
+        lines = plain.read(place / _NAME).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return []
     found = []

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.canonical import from_json
+from cairn.engines import plain
 
 LOCK = "hooks"
 _MOST_TROUBLE_BYTES = 65_536
@@ -98,7 +99,7 @@ def kept(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def read(path: Path) -> dict[str, Any] | None:
     """What a file here holds, as `kept` gives it; None for a folder, and for what was taken in meanwhile."""
     try:
-        raw = path.read_bytes()
+        raw = plain.read(path)
     except OSError:
         return None
     try:
@@ -130,7 +131,7 @@ def forget_marks(root: Path, session: str) -> None:
     """Keep how far the transcript of a session was read, so that it is not read again, and no hash of its words."""
     path = cursor(root, session)
     try:
-        at = int(from_json(path.read_bytes())["at"])
+        at = int(from_json(plain.read(path))["at"])
     except (OSError, ValueError, KeyError, TypeError):
         return
     _write(path, {"at": at, "early": [], "seen": []})
@@ -143,7 +144,7 @@ def waiting(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for name in names:
         path = at / name
         try:
-            event = from_json(path.read_bytes())
+            event = from_json(plain.read(path))
         except FileNotFoundError:
             continue
         except (OSError, ValueError):
@@ -164,7 +165,7 @@ def trouble(root: Path, words: str) -> None:
         if path.exists() and path.stat().st_size > _MOST_TROUBLE_BYTES:
             return
         line = json.dumps({"at": int(time.time()), "trouble": words[:500]}) + "\n"
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        handle = plain.opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(handle, line.encode())
         finally:
@@ -194,8 +195,10 @@ def take_troubles(root: Path) -> list[str]:
     try:
         aside = path.with_suffix(f".{os.getpid()}")
         os.rename(path, aside)
-        lines = aside.read_text("utf-8", "replace").splitlines()
-        aside.unlink()
+        try:
+            lines = plain.read(aside).decode("utf-8", "replace").splitlines()
+        finally:
+            aside.unlink()
     except OSError:
         return []
     found = []

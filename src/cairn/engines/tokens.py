@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn.canonical import from_json
+from cairn.engines import plain
 from cairn.engines.tree import Tree
 from cairn.errors import CairnError, Conflict, Misconfigured, NotFound
 from cairn.rights import Grant, check_name, digest_of, end_of, grant_of
@@ -36,7 +37,6 @@ PREFIX = "cairn_"
 _FILE = Locator("tokens.json")
 _DIGEST = 64
 _MAX_BYTES = 16 * 1024 * 1024
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class TokenFile:
             Misconfigured: the file is broken.
         """
         try:
-            with open(os.open(self._path, _READ), "rb") as file:
+            with open(plain.opened(self._path), "rb") as file:
                 raw = file.read(_MAX_BYTES)
         except FileNotFoundError:
             return []

@@ -129,11 +129,14 @@ def _server(parts: Parts) -> dict[str, Any]:
 def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
     """What a person should look at, each with its next step."""
     from cairn.engines import everos
+    from cairn.engines.audit import AuditLog
     from cairn.engines.tree import trouble_writing
 
     for name, place in (("the memory root", parts.settings.root), ("the index", parts.settings.index_dir)):
         if trouble := trouble_writing(place):
             yield f"{name} cannot be written: {trouble}. Make room, or make it writable."
+    if trouble := AuditLog(parts.settings.server_dir, parts.settings.server.audit_bytes).blocked():
+        yield trouble
     if trouble := parts.storage.trouble():
         yield f"{trouble}. Searches go on; start it again."
     if parts.daemon is not None:
