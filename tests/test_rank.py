@@ -393,6 +393,23 @@ def test_priors_of_talk_among_people_are_silent_where_a_machine_speaks(world):
     assert parts["person"][mixed].tolist() != [0.0, 0.0]
 
 
+def test_notes_of_one_person_borrow_nothing_from_each_other(world):
+    """Where one person alone speaks there are no replies: a note is not lifted by the one before it, nor by its length."""
+    notes = [
+        "The exhibition lasts for four weeks",
+        "Its main content is a long walk through the history of printing, with guided tours and a shop",
+        "The exhibition is in Shanghai",
+    ]
+    world.say("alone", [("alice", text) for text in notes])
+    found = world.ask("How many weeks does the exhibition last?", evidence=3, method="keyword").evidence
+    assert [item.text for item in found][:2] == [notes[0], notes[2]]
+    talk = talk_of(world.index.corpus(ALICE))
+    assert not talk.in_dialogue.any() and talk.among_people.all()
+    world.say("two", [("alice", "Where is it?"), ("bob", "In Shanghai")])
+    talk = talk_of(world.index.corpus(ALICE))
+    assert talk.in_dialogue.tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
+
+
 def test_a_message_that_also_states_something_is_not_only_a_question():
     """The penalty for asking is for messages that do nothing else."""
     asks, states = (

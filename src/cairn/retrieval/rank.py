@@ -275,6 +275,10 @@ class TalkOrder:
         mixed[self.segment[self.machine]] = True
         self.is_mixed = bool(mixed.any())
         self.among_people = (~mixed[self.segment]).astype(np.float32) if len(session) else self.question
+        # Where one person alone speaks, nothing is a reply: what stands next to a note says nothing about it.
+        shared = np.zeros(len(self.starts), bool)
+        shared[self.segment[1:][(follows) & (self.sender[1:] != self.sender[:-1])]] = True
+        self.in_dialogue = self.among_people * shared[self.segment] if len(session) else self.question
         self.time = ((flags & TIME_WORDS) > 0).astype(np.float32)
         self.number = ((flags & NUMBERS) > 0).astype(np.float32)
         # Long tool output is not better for being long: beyond a point length says nothing.
@@ -343,7 +347,7 @@ def message_scores(
     if not len(talk):
         return zero, {}
     parts: dict[str, np.ndarray] = {}
-    people = talk.among_people
+    people, dialogue = talk.among_people, talk.in_dialogue
     if talk.is_cut:
         # The best of many passages is better by chance alone.
         parts["many"] = WEIGHTS["many"] * talk.many
@@ -351,7 +355,7 @@ def message_scores(
         cosine = _meaning(corpus, legs, talk.at)
         before = talk.before(cosine)
         parts["cosine"] = WEIGHTS["cosine"] * cosine
-        parts["neighbours"] = people * (
+        parts["neighbours"] = dialogue * (
             WEIGHTS["cosine_after"] * talk.after(cosine)
             + WEIGHTS["answers"] * before * talk.before(talk.question)
         )
@@ -360,7 +364,7 @@ def message_scores(
         bm25 = standout(legs.bm25[talk.at], 0.0, 1.0, corpus.standing_at(talk.at))
         # Alone, the words carry what the two legs carry together.
         parts["bm25"] = bm25 * (WEIGHTS["bm25"] if legs.cosine is not None else WEIGHTS["cosine"])
-        parts["before"] = people * WEIGHTS["bm25_before"] * talk.before(bm25)
+        parts["before"] = dialogue * WEIGHTS["bm25_before"] * talk.before(bm25)
         # What a whole talk is about tells talks of people apart; a long run of one is not about one thing.
         if len(talk.episodes) and len(talk.starts) > 1:
             told = corpus.standing_at(talk.episodes)
@@ -368,7 +372,7 @@ def message_scores(
             parts["talk"] = people * WEIGHTS["talk_bm25"] * whole[talk.episode]
         elif not len(talk.episodes):
             parts["talk"] = 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
-    parts["length"] = people * WEIGHTS["length"] * talk.length
+    parts["length"] = dialogue * WEIGHTS["length"] * talk.length
     parts["form"] = people * WEIGHTS["question"] * talk.only_asks
     if question.author >= 0:
         parts["author"] = WEIGHTS["author"] * (talk.sender == question.author).astype(np.float32)
