@@ -90,3 +90,31 @@ def test_what_is_about_the_question_comes_first(memory, number):
             if not texts or wanted.casefold() not in texts[0].casefold()
         ]
     assert not wrong
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_name_alone_is_no_answer(tmp_path, size):
+    """Whom a question is about does not say what is asked of them: a note that shares the name only is not told."""
+    if minilm.installed(config.models_dir()) is None:
+        pytest.skip("the local model is not installed: run `make setup`")
+    notes = [
+        "Alice drinks her coffee black.",
+        "Bob is allergic to nuts.",
+        "The printer is on the second floor.",
+    ]
+    with cairn.open_blocking(tmp_path, background=False) as memory:
+        for note in notes[:size]:
+            memory.remember(note)
+
+        def score(query):
+            items = memory.recall(query, min_score=0.0).items
+            return max((item.score for item in items if "Alice" in item.text), default=0.0)
+
+        others = (
+            "where does Alice live",
+            "Who is Alice's dentist?",
+            "What car does Alice drive?",
+        )
+        assert max(score(query) for query in others) <= 0.5
+        assert score("what does Alice drink") > 0.8 > score("How old is Alice?")
+        assert score("how does Alice take her coffee") > 0.8

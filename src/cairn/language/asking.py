@@ -31,6 +31,7 @@ class Asking:
     to_me: re.Pattern[str]
     general: re.Pattern[str]
     fillers: frozenset[str]
+    names_by_capital: bool
 
 
 @functools.cache
@@ -55,6 +56,7 @@ def of_language(code: str) -> Asking:
         pattern("to_me"),
         pattern("general"),
         frozenset(words.tokens(str(table.get("fillers", "")))),
+        table.get("capitals") == "names",
     )
 
 
@@ -72,6 +74,20 @@ def tongue_of(query: str) -> tongues.Tongue:
 def read(query: str) -> Asking:
     """The words of the language `query` is in."""
     return of_language(tongue_of(query).code)
+
+
+_CAPITAL = re.compile(r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+")
+
+
+def named_in(query: str) -> frozenset[str]:
+    """The words of a question that say whom or what it names, where its language tells that by a capital.
+
+    >>> sorted(named_in("Where does Alice live?")), sorted(named_in("Wo ist der Schlüssel?"))
+    (['alice'], [])
+    """
+    if not read(query).names_by_capital:
+        return frozenset()
+    return frozenset(words.tokens(" ".join(_CAPITAL.findall(query[:_QUERY_CHARS]))))
 
 
 def asks_when(query: str) -> bool:

@@ -55,6 +55,7 @@ def fits_of(
     is_for_anyone: bool = False,
     ease: float = 0.0,
     doubt: float = 0.0,
+    by_name: np.ndarray | None = None,
 ) -> np.ndarray:
     """How surely rows answer, 0 to 1, from everything that is known of each: one calibration for every kind of row.
 
@@ -69,9 +70,12 @@ def fits_of(
         trust: How far nearness is believed, 0 to 1: at 0 only words count.
         ease: How much sooner a row is believed because there are few of them (`ease_of`); below 0 the later.
         doubt: How much later nearness is believed because the question's words are not this memory's (`doubt_of`).
+        by_name: How far each row is near by the name of whom is asked about and by nothing else, 0 to 1 (`by_name_alone`).
     """
     import numpy as np
 
+    if by_name is not None:
+        covered = covered * (1.0 - by_name)
     # By words alone, half of a question's words is little, the less the fewer there are, and all of them is enough.
     few = max(0.0, ease)
     # The name of who speaks is said with all their words; where there are few rows it counts as one of the words. The
@@ -97,6 +101,8 @@ def fits_of(
         np.float32((_NAMED + 0.4 * sooner) * is_named + sooner - _FOR_ANYONE * is_for_anyone)
         - np.float32(_PER_LENGTH) * excess
     )
+    if by_name is not None:
+        lean = lean - np.float32(_NAME_ALONE) * by_name
     known = _sure(_CLOSE, lean, cosine, share)
     if late is not None:
         matched = _sure(_MATCHED, lean, cosine, share, late)
@@ -119,6 +125,8 @@ _MANY_ROWS, _PER_SIZE = 80, 0.5
 # In a large memory something is near to whatever is asked all day; a question about nobody here must do this much better,
 # and this much more if none of its words was ever said here.
 _UNMEANT, _UNHEARD = 0.5, 2.0
+# How much later nearness is believed that comes from a name alone: about what the name makes of it.
+_NAME_ALONE = 2.5
 
 
 def ease_of(rows: int, *, is_meant: bool) -> float:
@@ -144,6 +152,18 @@ def doubt_of(rows: int, unheard: float) -> float:
     True
     """
     return _UNHEARD * unheard * _crowd(rows)
+
+
+def by_name_alone(rows: int) -> float:
+    """How far a row that shares a name with the question and no other word is near by that alone, for `fits_of`.
+
+    A name tells whom it is about, not what of them is asked; among few rows it is all that makes one near. Among many, few
+    hold it, and it tells much.
+
+    >>> 1 == by_name_alone(1) > by_name_alone(10) > by_name_alone(80) == 0
+    True
+    """
+    return 1.0 - _crowd(rows)
 
 
 def _crowd(rows: int) -> float:

@@ -382,6 +382,7 @@ class Lists:
             is_for_anyone=self.asked.question.is_for_anyone,
             ease=self.asked.ease,
             doubt=self.asked.doubt,
+            by_name=self.asked.by_name[at],
         )
 
     def _explained(

@@ -27,11 +27,11 @@ from cairn.index.corpus import (
     SearchIndex,
 )
 from cairn.index.rows import TOKEN_DIMENSIONS
-from cairn.language import tongues, words
+from cairn.language import asking, tongues, words
 from cairn.language.asking import fillers, tongue_of
 from cairn.retrieval import rank
 from cairn.retrieval.answers import SearchRequest
-from cairn.retrieval.fitting import doubt_of, ease_of, rarity, says_nothing
+from cairn.retrieval.fitting import by_name_alone, doubt_of, ease_of, rarity, says_nothing
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder
 from cairn.seams.models import TokenVectors
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 _SOLE_ROWS = 6
+# What a plain word that one message has to itself counts less than a number or a path, where its meaning is known too.
+_PLAIN = 0.5
 # Below the first share of words it knows, a model's nearness is chance; from the second on it is fully believed when
 # something is to be let through. In order to rank, any meaning is better than none.
 _GRASPED, _UNSURE, _SURE = 0.02, 0.45, 0.65
@@ -72,6 +74,7 @@ class ScopeQuestion:
     late: np.ndarray
     ease: float
     doubt: float
+    by_name: np.ndarray
 
     @property
     def by_cosine(self) -> np.ndarray | None:
@@ -160,13 +163,15 @@ class Questions:
             kept = set(sorted(known, key=lambda term: counts[term])[:limit])
             question = replace(question, terms=tuple(term for term in question.terms if term in kept))
         rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
+        named = asking.named_in(request.query)
+        names = [term for term in weights if term in named and term in counts]
         until = None if request.as_of is None else aware(request.as_of, self._settings.zone)
         found = index.legs(
             scope,
             Ask(
                 terms=question.terms,
                 weights={term: weights[term] for term in question.terms if term in weights},
-                rare=rare,
+                rare=list(dict.fromkeys([*rare, *names])),
                 plain=meant.plain,
                 voiced=meant.voiced,
                 where=where,
@@ -184,7 +189,9 @@ class Questions:
         legs = Legs(
             None if cosine is None else corpus.folded(cosine),
             None if bm25 is None else corpus.folded(bm25),
-            None if bm25 is None else _sole_words(found, question, counts, about.rows),
+            None
+            if bm25 is None
+            else _sole_words(found, question, counts, about.rows, trust if cosine is not None else 0.0),
         )
         allowed = found.passing
         if request.limited_to is not None:
@@ -196,6 +203,7 @@ class Questions:
             request, scope, method, count_of(request, self._settings), where, index, corpus, question,
             legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
             *self._leaning(request, about, question, sum(term not in held for term in weights) / max(1, len(weights))),
+            by_name_alone(self._size(request, about)) * _only_named(found, weights, names if len(names) < len(question.terms) else ()),
         )  # fmt: skip
 
     def _leaning(
@@ -205,11 +213,17 @@ class Questions:
 
         Documents are asked about nobody.
         """
+        rows = self._size(request, about)
         if about.scope.track == KNOWLEDGE:
-            return max(0.0, ease_of(size_of(about), is_meant=question.is_meant)), 0.0
-        rows = size_of(about) if request.among is None else request.among
+            return max(0.0, ease_of(rows, is_meant=question.is_meant)), 0.0
         doubt = 0.0 if question.is_meant else doubt_of(rows, unheard)
         return ease_of(rows, is_meant=question.is_meant), doubt
+
+    @staticmethod
+    def _size(request: SearchRequest, about: About) -> int:
+        """Among how many rows one is judged: those of all that is asked together; documents by their own number."""
+        together = request.among if about.scope.track != KNOWLEDGE else None
+        return size_of(about) if together is None else together
 
     def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
         """All rows but the open messages of sessions that hold words of others than `owners`."""
@@ -370,10 +384,25 @@ def _without_parts(terms: Sequence[str], counts: Mapping[str, int]) -> tuple[str
     return tuple(term for term in terms if term not in parts) if parts else tuple(terms)
 
 
-def _sole_words(found: Found, question: Question, counts: Mapping[str, int], rows: int) -> np.ndarray | None:
+def _only_named(found: Found, weights: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
+    """Which rows share nothing with the question but a name in it (1.0)."""
+    import numpy as np
+
+    held = np.zeros(len(found.corpus), np.float32)
+    for name in names:
+        held[found.holding.get(name, [])] += np.float32(weights[name])
+    alone = (held > 0) & (found.corpus.folded(found.covered) - found.corpus.folded(held) < 1e-4)
+    return np.asarray(alone, np.float32)
+
+
+def _sole_words(
+    found: Found, question: Question, counts: Mapping[str, int], rows: int, known: float
+) -> np.ndarray | None:
     """What share of the question each message has to itself: words that no other message holds, rare ones for more.
 
-    One message with the very number, name or path that is asked for is the answer, however alike the others are.
+    One message with the very number, name or path that is asked for is the answer, however alike the others are. Where
+    meaning is `known` (0 to 1), plain words are judged by it as well and count for less: in a small memory most words
+    are in one message only, and what answers may say them otherwise.
     """
     import numpy as np
 
@@ -387,7 +416,8 @@ def _sole_words(found: Found, question: Question, counts: Mapping[str, int], row
         wholes = np.unique(corpus.places(corpus.whole[places]))
         wholes = wholes[said[wholes]]
         if len(wholes) == 1:
-            out[wholes[0]] += weight[term]
+            is_plain = term.replace("_", "0").isalpha()
+            out[wholes[0]] += weight[term] * (1.0 - _PLAIN * known * is_plain)
     total = sum(weight.values())
     return out / np.float32(total) if out.any() else None
 

@@ -80,6 +80,8 @@ CANDIDATES = 100
 _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
 # How many turns of one session a list takes as they are, and what each further one counts less than the one before.
 _OF_ONE_TALK, _SAID_TOGETHER = 3, 0.5
+# What a message scores that says little to the question; a note that nobody said is taken for as much.
+_USUAL_MESSAGE = 1.0
 _AUTHOR_MIN_SHARE = 0.1
 _AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
@@ -365,11 +367,12 @@ def message_scores(
         # Alone, the words carry what the two legs carry together.
         parts["bm25"] = bm25 * (WEIGHTS["bm25"] if legs.cosine is not None else WEIGHTS["cosine"])
         parts["before"] = dialogue * WEIGHTS["bm25_before"] * talk.before(bm25)
-        # What a whole talk is about tells talks of people apart; a long run of one is not about one thing.
+        # What a whole talk is about tells talks of people apart; a long run of one is not about one thing, and of a
+        # single note it is the note once more.
         if len(talk.episodes) and len(talk.starts) > 1:
             told = corpus.standing_at(talk.episodes)
             whole = np.append(standout(legs.bm25[talk.episodes], 0.0, 1.0, told), np.float32(0))
-            parts["talk"] = people * WEIGHTS["talk_bm25"] * whole[talk.episode]
+            parts["talk"] = dialogue * WEIGHTS["talk_bm25"] * whole[talk.episode]
         elif not len(talk.episodes):
             parts["talk"] = 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
     parts["length"] = dialogue * WEIGHTS["length"] * talk.length
@@ -506,7 +509,7 @@ def episode_scores(
     if linked.any():
         parts["messages"] = 0.8 * standout(
             _best_by_group(messages[linked], talk.episode[linked], count),
-            1.0,
+            _USUAL_MESSAGE,
             2.0,
             corpus.standing_at(talk.episodes),
         )
@@ -660,14 +663,14 @@ def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: floa
 
 
 def _best_by_group(values: np.ndarray, group: np.ndarray, count: int) -> np.ndarray:
-    """Per group half its best value and half the mean of its best few; the overall lowest where it is empty."""
+    """Per group half its best value and half the mean of its best few; what is usual, or the lowest, where it is empty."""
     import numpy as np
 
     order = np.argsort(group, kind="stable")
     ordered, groups = values[order], group[order]
     starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
     segment = np.cumsum(np.r_[0, groups[1:] != groups[:-1]])
-    out = np.full(count, float(values.min()), np.float32)
+    out = np.full(count, max(_USUAL_MESSAGE, float(values.min())), np.float32)
     out[groups[starts]] = 0.5 * np.maximum.reduceat(ordered, starts) + 0.5 * mean_of_best(
         ordered, starts, segment
     )
