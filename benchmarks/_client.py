@@ -119,10 +119,10 @@ class Server(Running):
         client.close()
 
     @classmethod
-    def cairn(cls, root: Path) -> Server:
+    def cairn(cls, root: Path, **environ: str) -> Server:
         port = free_port()
         command = [str(Path(sys.executable).parent / "cairn"), "server", "start", "--root", str(root)]
-        return cls([*command, "--port", str(port), "--log-level", "warning"], port)
+        return cls([*command, "--port", str(port), "--log-level", "warning"], port, **environ)
 
     @classmethod
     def echo(cls) -> Server:

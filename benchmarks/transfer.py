@@ -1,16 +1,18 @@
 """Ranking and gate on memories of other kinds, over HTTP, beside plain baselines: `python -m benchmarks transfer`.
 
     memories ─> a real server (add, flush, search) ┐
-             ─> BM25 and cosine over the same units ┴─> one table for each kind
+             ─> BM25, cosine, both fused, same units ┴─> one table for each kind
 
-`--data FOLDER` reads memories of your own: one file for each kind, `<kind>.jsonl`, a memory in each line,
+`--data PATH` reads LoCoMo, BEAM, QMSum and MemDaily as they are published (`_sets.py`), and memories of your own: one
+file for each kind, `<kind>.jsonl`, a memory in each line,
 
     {"id": "m1", "owner": "Sam",
      "units": [{"id": "1", "session": "s1", "speaker": "Sam", "role": "user", "ts": 1760000000000, "text": "..."}],
      "questions": [{"text": "...", "gold": ["1"], "cat": "single"}]}
 
-where `gold` names the units that answer and no gold means that nothing does. Without data the small made-up sets of
-`_variety_sets.py` and identifiers among near-identical lines stand in. Beside the ranking stand the gate (questions of
+where `gold` names the units that answer and no gold means that nothing does. Without data the memories of `_kinds.toml`, the
+made-up sets of `_variety_sets.py` and identifiers among near-identical lines stand in; a kind with one memory is asked what
+the other kinds are asked. Beside the ranking stand the gate (questions of
 another memory of the same kind, unrelated prompts in six languages, memories of one, three and ten notes) and prompts of
 800 tokens.
 """
@@ -18,15 +20,16 @@ another memory of the same kind, unrelated prompts in six languages, memories of
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import re
 import statistics
 import tempfile
 import time
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,7 @@ import numpy as np
 
 from benchmarks._client import Client, Server
 from benchmarks._gate_sets import EVERY, FIRST
+from benchmarks._sets import Memory, Question, Unit, load
 from benchmarks._variety_sets import assistant, coding, group, tongues
 from cairn import config
 from cairn.engines.embedders import choose
@@ -45,60 +49,22 @@ from cairn.retrieval.answers import tokens_of
 ASKED, BUDGET = 20, 500
 PROMPT_TOKENS = 800
 FOREIGN = 40  # questions of other memories that each memory is asked
+KEPT = Path(__file__).parent.parent / "docs" / "benchmarks" / "transfer.json"
+COSTED = 200  # searches whose processor time is taken, at most
 UNRELATED = 2  # memories of each kind that are asked what has nothing to do with them
-MEASURES = ("R@5", "R@10", "hit@10", "MRR", "R@500t")
+MEASURES = ("R@5", "R@10", "R@20", "hit@10", "P@10", "MRR", "tok@10", "R@500t")
+BASELINES = ("bm25", "cosine", "fused")
 _START = 1_760_000_000_000
-
-
-@dataclass
-class Unit:
-    id: str
-    session: str
-    speaker: str
-    role: str
-    ts: int
-    text: str
-
-
-@dataclass
-class Question:
-    text: str
-    gold: tuple[str, ...]
-    cat: str = ""
-
-
-@dataclass
-class Memory:
-    id: str
-    owner: str
-    units: list[Unit]
-    questions: list[Question] = field(default_factory=list)
 
 
 # ---- memories ---------------------------------------------------------------------------------------------------
 
 
-def load(folder: Path) -> dict[str, list[Memory]]:
-    """The memories of every `<kind>.jsonl` in a folder."""
-    found: dict[str, list[Memory]] = {}
-    for path in sorted(folder.glob("*.jsonl")):
-        with path.open(encoding="utf-8") as lines:
-            found[path.stem] = [_memory(json.loads(line)) for line in lines if line.strip()]
-    return found
-
-
-def _memory(data: Mapping[str, Any]) -> Memory:
-    return Memory(
-        str(data["id"]),
-        str(data["owner"]),
-        [Unit(**unit) for unit in data["units"]],
-        [Question(q["text"], tuple(q["gold"]), str(q.get("cat", ""))) for q in data["questions"]],
-    )
-
-
 def shipped() -> dict[str, list[Memory]]:
     """Small memories of our own: other seeds of the sets of `variety`, and identifiers."""
-    out = {f"{count} identifiers": [needles(count)] for count in (31, 200)}
+    out = identifiers()
+    for memory, kind in written():
+        out[kind] = [memory]
     for make in (coding, assistant, group, tongues):
         for number, seed in enumerate((11, 12)):
             chosen = make(seed)
@@ -120,6 +86,28 @@ def shipped() -> dict[str, list[Memory]]:
             asked = [Question(text, tuple(places[answer])) for text, answer in chosen.questions]
             out.setdefault(chosen.name, []).append(Memory(f"{number}", chosen.owner, units, asked))
     return out
+
+
+def written() -> Iterator[tuple[Memory, str]]:
+    """The memories of `_kinds.toml`, each with its kind."""
+    for one in tomllib.loads((Path(__file__).parent / "_kinds.toml").read_text("utf-8"))["memory"]:
+        units = []
+        for number, session in enumerate(one["session"]):
+            began = int(datetime.fromisoformat(f"{session['day']}T09:00:00+00:00").timestamp() * 1000)
+            for place, (speaker, role, text) in enumerate(session["said"]):
+                units.append(
+                    Unit(f"{number}-{place}", f"s{number}", speaker, role, began + 40_000 * place, text)
+                )
+        asked = []
+        for question in one["questions"]:
+            gold = tuple(unit.id for unit in units if any(words in unit.text for words in question["gold"]))
+            asked.append(Question(question["ask"], gold))
+        yield Memory("1", one["owner"], units, asked), one["kind"]
+
+
+def identifiers() -> dict[str, list[Memory]]:
+    """Exact names in a new memory and in one of some size."""
+    return {f"{count} identifiers": [needles(count)] for count in (31, 200)}
 
 
 def needles(count: int, seed: int = 3) -> Memory:
@@ -178,6 +166,7 @@ class Served:
                     "role": unit.role,
                     "timestamp": unit.ts,
                     "content": unit.text,
+                    **({"tool_call_id": f"call-{unit.id}"} if unit.role == "tool" else {}),
                 }
                 for unit in said
             ]
@@ -225,6 +214,15 @@ class Plain:
         near = self.vectors @ self.embedder.embed([query])[0]
         return [self.memory.units[int(i)].id for i in np.argsort(-near, kind="stable")[:ASKED]]
 
+    def answers(self, query: str) -> dict[str, list[str]]:
+        """What each baseline finds; `fused` adds 1 / (60 + rank) of the other two, as LanceDB's hybrid does."""
+        out = {"bm25": self.bm25(query), "cosine": self.cosine(query)}
+        worth: dict[str, float] = defaultdict(float)
+        for found in out.values():
+            for rank, unit in enumerate(found):
+                worth[unit] += 1 / (60 + rank)
+        return {**out, "fused": sorted(worth, key=lambda unit: -worth[unit])[:ASKED]}
+
 
 def _id(name: str) -> str:
     return re.sub(r"[^a-z0-9_.@+-]", "_", name.lower()) or "someone"
@@ -245,18 +243,14 @@ def judged(found: Sequence[str], gold: Sequence[str], cost: Mapping[str, int]) -
     """
     right = set(gold)
     ranks = [place for place, unit in enumerate(found[:ASKED], 1) if unit in right]
-    spent, within = 0, 0
-    for unit in found[:ASKED]:
-        spent += cost.get(unit, 0)
-        if spent > BUDGET:
-            break
-        within += unit in right
+    spent = list(itertools.accumulate(cost.get(unit, 0) for unit in found[:ASKED]))
     return {
-        "R@5": sum(rank <= 5 for rank in ranks) / len(right),
-        "R@10": sum(rank <= 10 for rank in ranks) / len(right),
+        **{f"R@{cut}": sum(rank <= cut for rank in ranks) / len(right) for cut in (5, 10, 20)},
         "hit@10": float(any(rank <= 10 for rank in ranks)),
+        "P@10": sum(rank <= 10 for rank in ranks) / 10,
         "MRR": 1 / ranks[0] if ranks else 0.0,
-        "R@500t": within / len(right),
+        "tok@10": float(spent[min(10, len(spent)) - 1]) if spent else 0.0,
+        f"R@{BUDGET}t": sum(spent[rank - 1] <= BUDGET for rank in ranks) / len(right),
     }
 
 
@@ -264,8 +258,16 @@ def means(judgements: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: statistics.fmean(one[name] for one in judgements) for name in MEASURES}
 
 
-def measure(kind: str, memories: Sequence[Memory], client: Client, embedder: Any) -> dict[str, Any]:
-    """One kind of memory: ranking beside the baselines, the gate, and bounded prompts."""
+def best_of(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Of each measure what the best of the baselines has."""
+    return {name: max(table[one][name] for one in BASELINES) for name in MEASURES}
+
+
+def measure(
+    kind: str, memories: Sequence[Memory], server: Server, embedder: Any, elsewhere: Sequence[Memory] = ()
+) -> dict[str, Any]:
+    """One kind of memory: ranking beside the baselines, the gate, bounded prompts, and what a search costs."""
+    client = server.client()
     served = Served(client, kind)
     for memory in memories:
         served.ingest(memory)
@@ -282,8 +284,7 @@ def measure(kind: str, memories: Sequence[Memory], client: Client, embedder: Any
             if not question.gold:
                 continue
             systems = {"cairn": served.search(memory, question.text)}
-            systems |= {"bm25": plain.bm25(question.text), "cosine": plain.cosine(question.text)}
-            for name, found in systems.items():
+            for name, found in (systems | plain.answers(question.text)).items():
                 scored[name].append(judged(found, question.gold, cost))
             by_cat[question.cat].append(scored["cairn"][-1])
             let_in.append(answered(served, memory, question.text))
@@ -291,8 +292,11 @@ def measure(kind: str, memories: Sequence[Memory], client: Client, embedder: Any
                 memory, question.text, evidence=5, token_budget=PROMPT_TOKENS, for_injection=True
             )
             empty.append(not bounded["prompt"])
-    foreign = [answered(served, memory, text) for memory, text in other_peoples_questions(memories)]
+    foreign = [
+        answered(served, memory, text) for memory, text in other_peoples_questions(memories, elsewhere)
+    ]
     out: dict[str, Any] = {name: means(ones) for name, ones in scored.items()}
+    out["best"] = best_of(out)
     out["questions"] = len(let_in)
     out["categories"] = {cat: means(ones) for cat, ones in by_cat.items() if cat}
     out["gate"] = {"answerable": statistics.fmean(let_in), "foreign_asked": len(foreign)}
@@ -305,6 +309,13 @@ def measure(kind: str, memories: Sequence[Memory], client: Client, embedder: Any
         for language, kept in EVERY.items()
     }
     out["empty_prompts"] = statistics.fmean(empty)
+    again = [(memory, question.text) for memory in memories for question in memory.questions][-COSTED:]
+    for memory, text in again:
+        served.search(memory, text)
+    before = server.cpu_seconds()
+    for memory, text in again:  # its vectors are known by now: what is left is the search
+        served.search(memory, text)
+    out["search_cpu_ms"] = 1e3 * (server.cpu_seconds() - before) / len(again)
     return out
 
 
@@ -314,12 +325,14 @@ def answered(served: Served, memory: Memory, query: str) -> bool:
     return bool(data["prompt"])
 
 
-def other_peoples_questions(memories: Sequence[Memory]) -> Iterator[tuple[Memory, str]]:
-    """For each memory an even choice of what the others of its kind are asked."""
+def other_peoples_questions(
+    memories: Sequence[Memory], elsewhere: Sequence[Memory] = ()
+) -> Iterator[tuple[Memory, str]]:
+    """For each memory an even choice of what the others of its kind are asked; of one that is alone, what others are."""
     for memory in memories:
         others = [
             question.text
-            for other in memories
+            for other in (memories if len(memories) > 1 else elsewhere)
             if other is not memory
             for question in other.questions
             if question.gold
@@ -389,10 +402,18 @@ def first_steps(client: Client, sizes: Sequence[int] = (1, 3, 10)) -> dict[str, 
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    kinds = load(Path(args.data)) if args.data else shipped()
+    parser = argparse.ArgumentParser(prog="benchmarks transfer")
+    parser.add_argument("--kinds", help="only these, divided by commas")
+    parser.add_argument("--add", action="store_true", help="keep the figures of other kinds that are there")
+    more = parser.parse_args(args.rest)
+    chosen = more.kinds
+    kinds = {**load(Path(args.data)), **identifiers()} if args.data else shipped()
+    if chosen:
+        kinds = {name: kinds[name] for name in chosen.split(",")}
     if args.quick:
         kinds = {name: memories[:1] for name, memories in list(kinds.items())[:1]}
-    table: dict[str, Any] = {}
+    kept = json.loads(KEPT.read_text("utf-8"))["figures"] if more.add and KEPT.exists() else {}
+    table: dict[str, Any] = dict(kept.get("kinds", {}))
     with tempfile.TemporaryDirectory(prefix="cairn-transfer-") as folder:
         root = Path(folder) / "root"
         embedder = choose(config.load(root, environ={}))
@@ -401,10 +422,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         with Server.cairn(root) as server:
             client = server.client()
             for kind, memories in kinds.items():
-                table[kind] = measure(kind, memories, client, embedder)
+                others = (
+                    [] if args.data else [one for name, ones in kinds.items() if name != kind for one in ones]
+                )
+                table[kind] = measure(kind, memories, server, embedder, others)
                 _tell(kind, table[kind])
-            quiet = {} if args.quick else silence(client)
-            small = {} if args.quick else first_steps(client)
+            quiet = kept.get("silence", {}) if args.quick or chosen else silence(client)
+            small = kept.get("first", {}) if args.quick or chosen else first_steps(client)
     for language, shares in quiet.items():
         print(f"{language}: answered {shares['answered']:.3f}, unrelated {shares['unrelated_answered']:.3f}")
     for key, shares in small.items():
@@ -416,9 +440,7 @@ def worst(table: Mapping[str, Any], quiet: Mapping[str, Any]) -> dict[str, float
     """The least favourable figure over all kinds, for the lines that hold for each of them."""
     out = {}
     for name in ("MRR", "R@10", "hit@10"):
-        gains = [
-            row["cairn"][name] - max(row[one][name] for one in ("bm25", "cosine")) for row in table.values()
-        ]
+        gains = [row["cairn"][name] - row["best"][name] for row in table.values()]
         out[f"{name} above the best baseline"] = min(gains)
     out["answerable let through"] = min(row["gate"]["answerable"] for row in table.values())
     foreign = [row["gate"]["foreign"] for row in table.values() if "foreign" in row["gate"]]
@@ -432,16 +454,24 @@ def worst(table: Mapping[str, Any], quiet: Mapping[str, Any]) -> dict[str, float
     return out
 
 
+def print_measures(shown: Mapping[str, Mapping[str, float]]) -> None:
+    """A line for each name, a column for each measure."""
+    print(f"{'':26}" + "".join(f"{name:>8}" for name in MEASURES))
+    for name, one in shown.items():
+        print(
+            f"{name:26}" + "".join(f"{one[m]:>8.0f}" if "tok@" in m else f"{one[m]:>8.3f}" for m in MEASURES)
+        )
+
+
 def _tell(kind: str, row: Mapping[str, Any]) -> None:
     print(f"\n{kind}: {row['questions']} questions")
-    for name in ("cairn", "bm25", "cosine"):
-        print(f"  {name:8}" + "".join(f"{measure:>9} {row[name][measure]:.3f}" for measure in MEASURES))
-    for cat, one in row["categories"].items():
-        print(f"    {cat:24}" + "".join(f"{measure:>9} {one[measure]:.3f}" for measure in MEASURES))
+    shown = {**{name: row[name] for name in ("cairn", *BASELINES)}, **row["categories"]}
+    print_measures({name if name in row else f"  {name}": one for name, one in shown.items()})
     gate = row["gate"]
     print(
         f"  gate: answerable {gate['answerable']:.3f}, of another memory {gate.get('foreign', float('nan')):.3f} of"
-        f" {gate['foreign_asked']}; prompts of {PROMPT_TOKENS} tokens empty {row['empty_prompts']:.3f}; unrelated"
+        f" {gate['foreign_asked']}; prompts of {PROMPT_TOKENS} tokens empty {row['empty_prompts']:.3f};"
+        f" {row['search_cpu_ms']:.1f} ms of the server's processor time for a search; unrelated"
         + "".join(f" {language} {share:.3f}" for language, share in gate["unrelated"].items()),
         flush=True,
     )

@@ -4,14 +4,15 @@ import json
 import re
 import sys
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from benchmarks import __main__ as bench
 from benchmarks import extraction, transfer
 from benchmarks._client import Client, Server, milliseconds, together
+from benchmarks._sets import load
 from benchmarks._targets import TARGETS, rows, summary
-from benchmarks.locomo import judge
 
 from cairn.engines.embedders import HashingEmbedder
 from tests.fake_model import FakeModel
@@ -110,7 +111,7 @@ def test_quantiles_and_recall_are_what_they_say():
     """Small cases by hand."""
     assert milliseconds([0.001, 0.002, 0.009]) == 2.0
     assert milliseconds([0.001, 0.002, 0.009], 1.0) == 9.0
-    told = judge([["a"], ["b"], ["c"]], {"b", "z"}, {"a": 300, "b": 150, "c": 100})
+    told = transfer.judged(["a", "b", "c"], ["b", "z"], {"a": 300, "b": 150, "c": 100})
     assert (told["MRR"], told["R@5"], told["R@500t"], told["tok@10"]) == (0.5, 0.5, 0.5, 550)
 
 
@@ -154,15 +155,86 @@ def test_a_memory_of_ones_own_is_read_and_judged(tmp_path):
         "questions": [{"text": "When is tea?", "gold": ["1"]}],
     }
     (tmp_path / "chats.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    [memory] = transfer.load(tmp_path)["chats"]
+    [memory] = load(tmp_path)["chats"]
     assert memory.units[0].text == "Tea is at four." and memory.questions[0].gold == ("1",)
     plain = transfer.Plain(memory, HashingEmbedder())
     assert plain.bm25("When is tea?") == ["1"] == plain.cosine("tea") and plain.bm25("sandals") == []
+    assert plain.answers("When is tea?") == {"bm25": ["1"], "cosine": ["1"], "fused": ["1"]}
     cost = {"a": 300, "b": 250, "c": 10}
     found = transfer.judged(["a", "b", "c"], ["b", "c"], cost)
     assert (found["MRR"], found["R@5"], found["R@500t"]) == (0.5, 1.0, 0.0)
     small = transfer.needles(31)
     assert len(small.units) == 31 == len(small.questions) == len({q.text for q in small.questions})
     assert set(transfer.shipped()) == {
-        "31 identifiers", "200 identifiers", "coding agent", "user and assistant", "group of six", "four languages"
+        "31 identifiers", "200 identifiers", "coding agent", "user and assistant", "group of six", "four languages",
+        "a diary", "support tickets", "a code agent's log", "a household in four languages", "long documents"
     }  # fmt: skip
+    assert all(question.gold for memory, _ in transfer.written() for question in memory.questions)
+
+
+def test_published_sets_are_read_as_they_are(tmp_path):
+    """LoCoMo, BEAM, QMSum and MemDaily: who spoke, when, and which messages answer; what cannot be scored stays out."""
+    talk = {
+        "speaker_a": "Ann", "speaker_b": "Ben", "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"dia_id": "D1:1", "speaker": "Ann", "text": "Look!", "blip_caption": "a red kite"},
+            {"dia_id": "D1:2", "speaker": "Ben", "text": "Lovely."},
+        ],
+    }  # fmt: skip
+    asked = [
+        {"question": "What did Ann show?", "evidence": ["D1:1; D9:9"], "category": 4},
+        {"question": "Who?", "evidence": ["D1:2"], "category": 5},
+    ]
+    said = [
+        {"role": role, "id": n, "time_anchor": day, "content": text}
+        for role, n, day, text in (
+            ("user", 0, "March-15-2024", "I use Flask. ->-> 1,2"),
+            ("assistant", 1, None, "Good."),
+        )
+    ]
+    probes = {
+        "knowledge_update": [{"question": "What do I use?", "source_chat_ids": {"old": [0], "new": [1]}}],
+        "abstention": [{"question": "Who is my boss?"}],
+        "summarization": [{"question": "Sum up.", "source_chat_ids": [0]}],
+    }
+    meeting = {
+        "meeting_transcripts": [{"speaker": "PM", "content": "So {vocalsound} the cost ."}] * 3,
+        "specific_query_list": [{"query": "What of the cost?", "relevant_text_span": [["1", "2"]]}],
+    }
+    diary = {
+        "tid": 4,
+        "message_list": [{"mid": 0, "time": "2024年04月07日08:01", "message": "地点是上海。"}],
+        "question_list": [{"question": "在哪里？", "target_step_id": [0]}],
+    }
+    files = {
+        "talk.json": [{"sample_id": "conv-1", "conversation": talk, "qa": asked}],
+        "100K-1-chat.json": [{"turns": [said]}],
+        "100K-1-q.json": probes,
+        "notes/01.json": [diary],
+    }
+    (tmp_path / "notes").mkdir()
+    for name, data in files.items():
+        (tmp_path / name).write_text(json.dumps(data), encoding="utf-8")
+    (tmp_path / "val.jsonl").write_text(json.dumps(meeting) + "\n", encoding="utf-8")
+    found = {kind: one for kind, [one] in load(tmp_path).items()}
+    assert set(found) == {"locomo", "assistant", "meetings", "notes_zh"}
+    assert [unit.text for unit in found["locomo"].units] == ["Look! [shared image: a red kite]", "Lovely."]
+    assert [(q.text, q.gold, q.cat) for q in found["locomo"].questions] == [
+        ("What did Ann show?", ("D1:1",), "single-hop")
+    ]
+    chat = found["assistant"]
+    assert [(unit.speaker, unit.text) for unit in chat.units] == [
+        ("Sam", "I use Flask."),
+        ("assistant", "Good."),
+    ]
+    assert [(q.text, q.gold) for q in chat.questions] == [
+        ("What do I use?", ("0", "1")),
+        ("Who is my boss?", ()),
+    ]
+    assert datetime.fromtimestamp(chat.units[0].ts / 1000, UTC).isoformat() == "2024-03-15T09:00:00+00:00"
+    assert (
+        found["meetings"].questions[0].gold == ("1", "2")
+        and found["meetings"].units[0].text == "So the cost ."
+    )
+    assert found["notes_zh"].questions[0].gold == ("0",) and found["notes_zh"].owner == "小王"
+    assert all(len({u.ts for u in one.units}) == len(one.units) for one in found.values())
