@@ -18,7 +18,7 @@ from cairn.errors import CairnError
 from cairn.governed import gate
 from cairn.language import dates, sentences, traits, words
 from cairn.strategies.phrases import spoken
-from cairn.strategies.statements import stated_part
+from cairn.strategies.statements import LONGEST_SENTENCE, stated_part
 from cairn.types import Message
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def _first(name: str) -> str:
 
 def _is_stated(sentence: str, claim: str) -> bool:
     """Whether a sentence states something; a doubt or a condition in it must be in the claim as well."""
+    if len(sentence) > LONGEST_SENTENCE:
+        return False  # no sentence anyone said
     phrases = spoken(sentence)
     is_bare = phrases.is_question(sentence) and not stated_part(sentence, phrases)
     if is_bare and not any(traits.traits_of(sentence, to_agent=True)):

@@ -270,10 +270,8 @@ def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trai
         if not setting.to_agent and phrases.second.search(clause):
             continue  # said for the listener's sake
         # A wish is worth having though a word in it points elsewhere, where it says enough besides.
-        wish = (
-            trait.category in {traits.INSTRUCTION, "Preference"}
-            and len(phrases.telling(lowered(clause))) >= 3
-        )
+        enough = {traits.INSTRUCTION: 2, "Preference": 3}.get(trait.category)
+        wish = enough is not None and len(phrases.telling(lowered(clause))) >= enough
         if wish or not phrases.leans(clause):
             yield trait
 
