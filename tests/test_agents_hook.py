@@ -113,6 +113,48 @@ def test_a_hook_always_ends_with_zero_and_prints_nothing_it_does_not_know(
     assert capsys.readouterr().out == ""
 
 
+def test_a_real_hook_bears_whatever_a_host_sends(root: Path, tmp_path: Path) -> None:
+    """Real processes: what is too large, torn, nested, of the wrong kind or leads to a pipe costs nothing but itself."""
+    os.mkfifo(tmp_path / "pipe")
+    odd = tmp_path / "a\nb"
+    odd.mkdir()
+    (tmp_path / "linked").symlink_to("/etc/passwd")
+    hostile: list[bytes] = [
+        b"\0" * 1000,
+        b'{"hook_event_name":"Stop","session_id":"\xff\xfe"}',
+        b'{"hook_event_name":"Stop","session_id":"s","x":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        json.dumps(PROMPT).encode("utf-16"),
+        *(
+            json.dumps({**STOP, **more}).encode()
+            for more in (
+                {"session_id": "a\0b", "cwd": "/tmp/\0x", "transcript_path": "/tmp/\0"},
+                {"session_id": "\ud800", "cwd": "\udfff"},
+                {"session_id": "../../../../etc/x", "cwd": "/" + "x" * 5000},
+                {"cwd": str(odd), "transcript_path": str(odd / "x")},
+                *(
+                    {"transcript_path": at}
+                    for at in (str(tmp_path / "pipe"), str(tmp_path / "linked"), "/dev/zero")
+                ),
+            )
+        ),
+        json.dumps({**PROMPT, "prompt": "lantern " * 700_000}).encode(),
+    ]
+    command = [sys.executable, "-m", "cairn.surfaces.cli", "hook", "--root", str(root)]
+    env = {**os.environ, "CAIRN_EMBEDDING__PROVIDER": "none"}
+    for sent in hostile:
+        done = subprocess.run(command, input=sent, capture_output=True, env=env, check=False, timeout=LONG)
+        assert (done.returncode, done.stderr) == (0, b""), sent[:80]
+        assert not done.stdout or isinstance(json.loads(done.stdout), dict)
+    said = {**STOP, "session_id": "last", "last_assistant_message": "The walrus sleeps."}
+    assert call(root, said, CAIRN_EMBEDDING__PROVIDER="none").returncode == 0
+    try:
+        assert until(lambda: any("walrus" in log.read_text() for log in root.rglob("sessions/*.jsonl")))
+        assert not any("root:x:" in log.read_text() for log in root.rglob("sessions/*.jsonl"))
+    finally:
+        assert until(lambda: link.ask(root, {"op": "end"}, LONG))
+    assert not (tmp_path / "etc").exists()
+
+
 def test_a_hook_is_switched_off_by_the_environment_and_by_a_repository(root: Path, tmp_path: Path) -> None:
     """CAIRN_DISABLE=1, or a file in the repository: nothing is read, nothing is kept."""
     assert call(root, STOP, CAIRN_DISABLE="1").returncode == 0
