@@ -467,6 +467,8 @@ _HIDDEN = {
 }
 
 STRAY = [
+    "logged in with demo / {} just fine", "the password's {}", "new password -> {}", "Das Kennwort für Ann heißt {}", "lösen: {}",
+    "WLAN-Passwort lautet: {}", "la password del wifi è: {}", "wifi şifresi {}", "密码改成{}了", "ww is {}", "Zugang: ann / {}",
     "la contrasenya és {}", "пароль от сервера: {}", "Mein Passwort ist übrigens {}", "utente: bob / psw: {}", "아이디 bob 비번: {}",
     "echo {} | sudo -S ls", "smbclient //x/y -U bob%{}", "lftp -u bob,{} ftp.x", "username bob password 0 {}",
     'command: ["redis-server", "--requirepass", "{}"]', "reset it to {}, that's the new password",
@@ -566,6 +568,12 @@ def test_keys_in_other_wrappings_are_cut() -> None:
         ("PresharedKey = {}=", ALNUM, 43),
         ("Unseal Key 1: {}", ALNUM + "+/", 44),
         ("app-specific password is {0}-{0}-{0}-{0}", string.ascii_lowercase, 4),
+        ("bsky app password {0}-{0}-{0}-{0}", string.ascii_lowercase + string.digits, 4),
+        ("vimeo token {}", HEX, 32),
+        ("sonarr ApiKey {}", HEX, 32),
+        ("consumer secret cs_{}", HEX, 40),
+        ("the vpn pw is {0}-{0}-407", string.ascii_lowercase, 5),
+        ("new password → {0}-{0}-407", string.ascii_lowercase, 5),
         ("WLAN-Schlüssel: {}", string.digits, 20),
         ("PUK: {}", string.digits, 8),
         ("le code PIN de la carte est {}", string.digits, 4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+import stat
 import tarfile
 import threading
 from contextlib import closing
@@ -69,20 +70,34 @@ def test_an_archive_cannot_write_outside(tmp_path, evil):
 
 
 def test_links_and_devices_in_an_archive_are_passed_over(tmp_path):
-    """P6: only regular files come in."""
-    archive = tmp_path / "links.tar.gz"
-    with tarfile.open(archive, "w:gz") as made:
-        for kind, name in (
-            (tarfile.SYMTYPE, "link.md"),
-            (tarfile.CHRTYPE, "device.md"),
-            (tarfile.FIFOTYPE, "pipe.md"),
-        ):
-            member = tarfile.TarInfo(f"default_app/default_project/users/alice/{name}")
-            member.type, member.linkname = kind, "/etc/passwd"
-            made.addfile(member)
-    with opened(tmp_path / "root") as memory:
-        with pytest.raises(Invalid, match="memory root"):
-            memory.import_from(str(archive))
+    """P6: only regular files come in, and nothing beside a link, through it or by its name."""
+    archive, home = tmp_path / "links.tar.gz", "default_app/default_project/users/alice"
+    odd = (
+        (tarfile.SYMTYPE, "link.md"),
+        (tarfile.LNKTYPE, "hard.md"),
+        (tarfile.CHRTYPE, "device.md"),
+        (tarfile.FIFOTYPE, "pipe.md"),
+        (tarfile.SYMTYPE, "episodes"),
+    )
+    for good in (False, True):
+        with tarfile.open(archive, "w:gz") as made:
+            for kind, name in odd:
+                member = tarfile.TarInfo(f"{home}/{name}")
+                member.type, member.linkname = kind, "/etc/passwd"
+                made.addfile(member)
+            if good:
+                member = tarfile.TarInfo(f"{home}/user.md")
+                member.size, member.mode = 8, 0o6777
+                made.addfile(member, io.BytesIO(b"---\n---\n"))
+        with opened(tmp_path / "root") as memory:
+            if good:
+                assert memory.import_from(str(archive))["imported"] == 1
+            else:
+                with pytest.raises(Invalid, match="memory root"):
+                    memory.import_from(str(archive))
+    found = sorted((tmp_path / "root" / home).iterdir())
+    assert [one.name for one in found] == ["user.md"]
+    assert stat.S_ISREG(found[0].lstat().st_mode) and found[0].lstat().st_mode & 0o7077 == 0
 
 
 def test_an_import_beside_writers_loses_nothing_of_theirs(tmp_path):

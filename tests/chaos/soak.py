@@ -38,6 +38,7 @@ FLAT_AFTER = 1000  # cycles; from there on memory has to stay level
 FLAT_CYCLES = 1000  # so many more are needed to tell
 MAX_SLOPE = 1024.0  # bytes a cycle
 SAMPLE_EVERY = 50
+TELL_EVERY = 250
 BLOCK = 20  # calls
 MAX_HANDLE_GROWTH = 48  # every thread of the pools opens its SQLite files once, when its turn first comes
 MAX_THREAD_GROWTH = 6
@@ -258,6 +259,9 @@ def soak(
             if work.cycles % SAMPLE_EVERY == 0:
                 allocator.trim()
                 samples.append((work.cycles, rss()))
+                if work.cycles % TELL_EVERY == 0:
+                    print(f"soak: {work.cycles} cycles, {samples[-1][1]} bytes", file=sys.stderr, flush=True)
+                    draw(samples)
             late = work.cycles >= WARM_CYCLES or time.monotonic() > until - seconds * 0.4
             if not warm and ((late and work.cycles >= 2 * WINDOW) or work.cycles >= min_cycles - WINDOW // 2):
                 warm = work.measure(memory)

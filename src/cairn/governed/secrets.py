@@ -276,6 +276,7 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "random": _is_random,
     "strong": _is_strong,
     "made": _is_made,
+    "handmade": lambda value: _is_strong(value) or bool(_HANDMADE.fullmatch(value)),
     "marked": _is_marked,
     "hex": lambda value: _turns(value) >= len(value) // 8 and is_dense(value),
     "digits": lambda value: any(map(str.isdigit, value)),
@@ -346,7 +347,7 @@ _ASSIGNMENT = _Later(
     r"(?P<op>,[ \t]{1,3}(?=[\"'])|[ \t]{0,4}(?:=>|:=|==?|:|：)[ \t]{0,4}(?:\n[ \t]{0,8})?"
     rf"|[ \t]{{0,2}}(?:{'|'.join(_WORDS['says_unspaced'])})[ \t]{{0,2}}"
     rf"|(?:[ \t]{{1,3}}(?:{'|'.join(_WORDS['for'])})[ \t]{{1,3}}[^\n.:;=,!?]{{1,40}}?)?"
-    rf"[ \t]{{1,3}}(?:{'|'.join(_WORDS['says'])})[ \t]{{1,3}}(?:(?:now|set to)[ \t]{{1,3}})?)"
+    rf"(?:[ \t]{{1,3}}(?:{'|'.join(_WORDS['says'])}):?|'s|[ \t]{{0,3}}(?:->|→))[ \t]{{1,3}}(?:(?:now|set to)[ \t]{{1,3}})?)"
     rf"(?!(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})[ \t]{{0,4}}[=:])"  # that is an assignment of its own
     r"(?:[bru]?(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
 )
@@ -357,6 +358,7 @@ _ABOUT = _Later(
     r"enabled|required|strength|issuer|audience)s?\Z"
 )
 _WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
+_HANDMADE = re.compile(r"[a-z]{3,12}(?:[-_.][a-z]{3,12}){0,3}[-_.]?\d{2,6}")
 _IN_HEX = re.compile(r"%[2-7][0-9A-F]")
 _MARKS = re.compile(r"[!@#$%^&*+?~=§€]")
 _ASCII_RUN = re.compile(r"[!-~]*")
