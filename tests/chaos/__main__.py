@@ -1,7 +1,7 @@
 """Run every chaos part with its share of the time: `make chaos`, CHAOS_SECONDS=300 SEED=... PART=notes.
 
 SOAK=1 is short for PART=soak: one process at steady work, watched for anything that creeps; CYCLES=10000 for so many cycles,
-PICTURE=docs/soak.svg to draw its memory. KILLS=10000 goes round the parts that kill processes (capture, strategies, governed
+PICTURE=docs/soak.svg to draw its memory, SHRINK=10 to divide the bounds of all caches by ten. KILLS=10000 goes round the parts that kill processes (capture, strategies, governed
 memories, project history, the index, storage, many processes at once) until that many were killed or the time is up; with
 PART=product all of them fall on one product in use, several times a second on a quiet machine; ROOTS_AT_ONCE=3 lets three
 roots have it side by side.

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import cairn
+from tests.chaos import _shrunk
 from tests.chaos.world import DAY_MS, FIRST_DAY, Violation, _words
 
 WINDOW = 12
@@ -247,6 +248,8 @@ def soak(
     """Work for `seconds`, and at least until the oldest days have been deleted for a while."""
     from cairn.engines import allocator
 
+    if shrunk_by := int(os.environ.get("SHRINK") or 0):
+        _shrunk.shrink(shrunk_by)
     allocator.settle()  # as a server does
     work = Soak(root, seed)
     until = time.monotonic() + seconds
