@@ -219,6 +219,11 @@ def _is_marked(value: str) -> bool:
     return bool(_MARKS.search(value)) and _is_strong(value)
 
 
+def _is_handmade(value: str) -> bool:
+    """Whether a word is one a person made up with less care: small words and a number."""
+    return bool(_HANDMADE.fullmatch(value)) or _is_strong(value)
+
+
 def _is_made(value: str) -> bool:
     """Whether a word has signs of all four kinds, as hardly any word but a password has; an escape of an address is none."""
     marks = len(_MARKS.findall(value))
@@ -276,7 +281,7 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "random": _is_random,
     "strong": _is_strong,
     "made": _is_made,
-    "handmade": lambda value: _is_strong(value) or bool(_HANDMADE.fullmatch(value)),
+    "handmade": _is_handmade,
     "marked": _is_marked,
     "hex": lambda value: _turns(value) >= len(value) // 8 and is_dense(value),
     "digits": lambda value: any(map(str.isdigit, value)),
