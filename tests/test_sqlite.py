@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import shutil
@@ -429,3 +430,17 @@ def test_a_job_queue_made_anew_says_so_until_its_work_is_found(tmp_path):
     assert not maker.is_new and not other.is_new
     maker.close()
     other.close()
+
+
+def test_a_database_that_the_system_refuses_says_what_to_do(tmp_path, monkeypatch):
+    """On a read-only file system, for one: the file, the trouble and the next step, not the number of an error."""
+    counter = _counter(tmp_path / "sqlite" / "told.db")
+
+    def refused(*_given):
+        raise OSError(errno.EROFS, "Read-only file system", "x/.opening")
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(
+        Unavailable, match=r"told\.db cannot be used: the file system is read-only; make it writable"
+    ):
+        counter.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))

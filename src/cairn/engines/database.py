@@ -24,6 +24,7 @@ from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cairn.engines.tree import trouble_of
 from cairn.errors import Unavailable
 
 _BUSY_SECONDS = 15.0
@@ -284,7 +285,7 @@ class Database:
                 passing = isinstance(error, FileNotFoundError | FileExistsError)
                 if not passing or time.monotonic() > min(deadline, began + self._hope()):
                     self._gave_up_at = time.monotonic()
-                    raise Unavailable(f"{self.path.name} cannot be used: {error}.") from error
+                    raise Unavailable(f"{self.path.name} cannot be used: {trouble_of(error)}.") from error
             time.sleep(pause)
             pause = min(pause * 2, 0.1)
 

@@ -51,9 +51,14 @@ _TROUBLE = {
 }
 
 
+def trouble_of(error: OSError) -> str:
+    """What the system says is wrong, and what to do about it."""
+    return _TROUBLE.get(error.errno or 0) or f"{os.strerror(error.errno or 0).lower()}; try again"
+
+
 def failed(key: str, error: OSError) -> StorageFailed:
     """Translate an error of the system into one that names the key and the trouble."""
-    trouble = _TROUBLE.get(error.errno or 0) or f"{os.strerror(error.errno or 0).lower()}; try again"
+    trouble = trouble_of(error)
     name = errno.errorcode.get(error.errno or 0, "unknown")
     translated = StorageFailed(f"{key or 'the root'}: {trouble} ({name}).", key=key, trouble=name)
     translated.errno = error.errno
