@@ -6,6 +6,7 @@ from pathlib import Path
 from cairn import budget
 from cairn.budget import CACHES, SHARES, TOTAL, Memoized, kept, weight
 from cairn.index import embedding_text
+from cairn.index.postings import word_mark
 from cairn.language import tongues
 from cairn.language.words import _pieces, stem, tokens
 from cairn.operations import doors  # noqa: F401 -- its cache is in the list
@@ -54,6 +55,8 @@ def test_the_product_stays_within_its_budget():
         <= SHARES["pieces of words"]
     )
     assert stem.cache_info().maxsize * weight("x" * 64) <= SHARES["stems of words"]
+    mark = weight("x" * 64) + weight(word_mark("x" * 64))
+    assert word_mark.cache_info().maxsize * mark <= SHARES["marks of words"]
 
 
 def test_a_new_cache_of_texts_cannot_forget_to_count():
@@ -68,6 +71,7 @@ def test_a_new_cache_of_texts_cannot_forget_to_count():
         "_known_sender",
         "_pattern",
         "_field_name",
+        "word_mark",
     }
     found = set()
     for path in SOURCE.rglob("*.py"):
