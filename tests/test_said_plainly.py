@@ -106,3 +106,20 @@ def test_a_change_told_beside_something_ends_the_earlier_fact(tmp_path: Path):
         "Ann: My manager is Petra.": "2026-04-23",
         "Ann: Petra left, my manager is Olaf now.": None,
     }
+
+
+def test_what_an_agent_did_for_whom_it_speaks_to_is_a_fact():
+    """A report names its numbers; what is said about code shown below is none."""
+    talk = [
+        Message("p", "user", 1776850200000, "Could you raise the limit?", "P", id="m1"),
+        Message(
+            "a",
+            "assistant",
+            1776850201000,
+            "I have raised your daily limit to 2,000 euros until 30 April. I have added 3 comments to your code below.",
+            "Agent",
+            id="m2",
+        ),
+    ]
+    told_of_agent = [one.text for one in statements_of(talk, UTC)]
+    assert told_of_agent == ["Agent: I have raised your daily limit to 2,000 euros until 30 April."]

@@ -51,6 +51,7 @@ class Phrases:
             "torn",
             "speech",
             "handed",
+            "reported",
             "life",
             "possessive",
             "tasks",
@@ -131,6 +132,7 @@ class Phrases:
     torn: re.Pattern[str]
     speech: re.Pattern[str]
     handed: re.Pattern[str]
+    reported: re.Pattern[str]
     life: re.Pattern[str]
     possessive: re.Pattern[str]
     tasks: re.Pattern[str]

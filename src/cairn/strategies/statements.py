@@ -434,7 +434,8 @@ def _assistants(told: Told, said: Sequence[Spoken], asker: str) -> Iterator[Stat
     for one in said:
         phrases = spoken(one.text)
         begin = one.begin
-        is_report = phrases.result.search(one.text) and not phrases.second.search(one.text)
+        to_them = phrases.second.search(one.text) and not phrases.reported.match(one.text)
+        is_report = (phrases.result.search(one.text) or phrases.reported.match(one.text)) and not to_them
         moves = message.tool_calls and phrases.next_move.match(one.text)
         quiet = phrases.is_question(one.text) or phrases.hedged.search(one.text) or len(one.text) > 300
         past = bool(message.tool_calls) and _SPECIFIC.search(one.text) and phrases.is_claim(one.text)
