@@ -230,7 +230,7 @@ def test_a_turn_is_read_with_the_two_before_it(world):
     every = np.arange(len(talk))
     matches = np.random.default_rng(7).random((len(talk), 3)).astype(np.float32)
     weights = np.array([0.5, 0.3, 0.2], np.float32)
-    found = LateMatches(every, matches, weights).features(talk, every)["late_context"]
+    found = LateMatches(every, matches, weights, np.full(len(every), 9)).features(talk, every)["late_context"]
     for place in every:
         heard = matches[place]
         for back, share in ((1, 0.9), (2, 0.8)):
@@ -241,6 +241,13 @@ def test_a_turn_is_read_with_the_two_before_it(world):
     assert 0 < talk.among_people.sum() < len(talk)
     last = np.array([2, 3])
     assert with_before(talk, last).tolist() == [0, 1, 2, 3]
+    long = LateMatches(every, matches, weights, np.full(len(every), 200)).features(talk, every)[
+        "late_context"
+    ]
+    assert (long[talk.in_dialogue > 0] == found[talk.in_dialogue > 0]).all()
+    assert (long[talk.in_dialogue == 0] < found[talk.in_dialogue == 0]).all(), (
+        "by chance a long text holds more"
+    )
 
 
 def test_days_match_softly():

@@ -105,7 +105,8 @@ class Lists:
         matches = self._late(talk.at[places], pieces)
         if not matches.any():
             return scores, parts
-        late = rank.LateMatches(places, matches, pieces.weights / pieces.weights.sum())
+        length = self.asked.corpus.length[self.asked.part[talk.at[places]]]
+        late = rank.LateMatches(places, matches, pieces.weights / pieces.weights.sum(), length)
         return rank.reranked(scores, parts, talk, chosen, late)
 
     def _late(self, at: np.ndarray, pieces: TokenVectors) -> np.ndarray:

@@ -163,7 +163,8 @@ class Questions:
             kept = set(sorted(known, key=lambda term: counts[term])[:limit])
             question = replace(question, terms=tuple(term for term in question.terms if term in kept))
         rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
-        named = asking.named_in(request.query)
+        near_by_name = by_name_alone(self._size(request, about))
+        named = asking.named_in(request.query) if near_by_name else frozenset[str]()
         names = [term for term in weights if term in named and term in counts]
         until = None if request.as_of is None else aware(request.as_of, self._settings.zone)
         found = index.legs(
@@ -203,7 +204,7 @@ class Questions:
             request, scope, method, count_of(request, self._settings), where, index, corpus, question,
             legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
             *self._leaning(request, about, question, sum(term not in held for term in weights) / max(1, len(weights))),
-            by_name_alone(self._size(request, about)) * _only_named(found, weights, names if len(names) < len(question.terms) else ()),
+            near_by_name * _only_named(found, weights, names if len(names) < len(question.terms) else ()),
         )  # fmt: skip
 
     def _leaning(
@@ -389,6 +390,8 @@ def _only_named(found: Found, weights: Mapping[str, float], names: Sequence[str]
     import numpy as np
 
     held = np.zeros(len(found.corpus), np.float32)
+    if not names:
+        return held
     for name in names:
         held[found.holding.get(name, [])] += np.float32(weights[name])
     alone = (held > 0) & (found.corpus.folded(found.covered) - found.corpus.folded(held) < 1e-4)

@@ -75,6 +75,9 @@ _LATE_USUAL, _LATE_SPREAD = 0.35, 0.08
 # A turn is read with the two before it: what those said counts nearly as if it were said again. "Super good! It was so
 # creamy" answers "How was it?", and what "it" is was said before that.
 _LATE_BEFORE = (0.9, 0.8)
+# Above so many words a text matches more of anything by chance, so much for each factor of e. Turns of a dialogue do not:
+# who says more there tells more.
+_SHORT_WORDS, _LATE_PER_LENGTH = 20, 0.02
 CANDIDATES = 100
 # From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same.
 _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
@@ -447,28 +450,35 @@ def reranked(
 
 @dataclass(frozen=True, slots=True)
 class LateMatches:
-    """How well each piece of the question is matched (columns) at some places of the talk (rows, ascending)."""
+    """How well each piece of the question is matched (columns) at some places of the talk (rows, ascending).
+
+    `length` are the words of the passage that matches best, at each place.
+    """
 
     places: np.ndarray
     matches: np.ndarray
     weights: np.ndarray
+    length: np.ndarray
 
     def features(self, talk: TalkOrder, chosen: np.ndarray) -> dict[str, np.ndarray]:
         """For each chosen place how well it matches alone, read with the turns before it, and its talk at its best."""
         import numpy as np
 
-        own = self.matches[np.searchsorted(self.places, chosen)]
+        at = np.searchsorted(self.places, chosen)
+        own = self.matches[at]
         heard = own.copy()
         for share, (places, reads) in zip(_LATE_BEFORE, _walked_back(talk, chosen), strict=True):
             before = self.matches[np.searchsorted(self.places, places[reads])]
             heard[reads] = np.maximum(heard[reads], np.float32(share) * before)
-        alone = own @ self.weights
+        excess = np.log(np.maximum(self.length[at], _SHORT_WORDS) / np.float32(_SHORT_WORDS))
+        by_chance = np.float32(_LATE_PER_LENGTH) * excess * (1 - talk.in_dialogue[chosen])
+        alone = own @ self.weights - by_chance
         segment = talk.segment[chosen]
         starts = np.flatnonzero(np.r_[True, segment[1:] != segment[:-1]])
         groups = np.cumsum(np.r_[0, segment[1:] != segment[:-1]])
         return {
             "late": alone,
-            "late_context": heard @ self.weights,
+            "late_context": heard @ self.weights - by_chance,
             "late_talk": mean_of_best(alone, starts, groups)[groups],
         }
 
