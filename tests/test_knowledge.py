@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import zipfile
 
 import pytest
 
 import cairn
 from cairn.language.documents import html_lines, plain_lines, topics
 from cairn.surfaces.cli import main
+from tests.surfaces.served import serving_here
 from tests.waiting import until
 
 HARBOUR = (
@@ -228,6 +231,79 @@ def test_what_cannot_be_taken_in_is_named_and_harms_nothing(tmp_path, notes, cap
     (root / "default_app" / "default_project" / "knowledge" / "links.toml").write_text("[links\n")
     assert run(root, "knowledge", "links") == 2
     assert "links.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("empty.md", b"", "no text"),
+        ("blank.txt", b" \n\n", "no text"),
+        ("head.md", b"---\ntitle: T\n---\n", "no text"),
+        ("script.html", b"<html><script>alert(1)</script></html>", "no text"),
+        ("program.md", b"\x7fELF\0\1\2", "byte 4 is NUL"),
+        ("wide.txt", "Harbour".encode("utf-16"), "UTF-8"),
+        ("no.docx", b"PK\3\4 nothing", "cannot be read as DOCX"),
+        ("odd.docx", None, "cannot be read as DOCX: it is damaged"),
+        ("no.pdf", b"hello", "cannot be read as PDF"),
+    ],
+)
+def test_what_holds_no_text_is_refused_by_every_surface(tmp_path, capsys, name, data, why):
+    """By the command and over HTTP: the file and the reason are named, nothing is written, and what an earlier version of
+    the file said is still found.
+    """
+    if name.endswith((".docx", ".pdf")):
+        pytest.importorskip("docx" if name.endswith("docx") else "pypdf")
+    if data is None:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as made:
+            made.writestr("[Content_Types].xml", "<Types/>")
+            made.writestr("word/document.xml", "<a/>")
+        data = packed.getvalue()
+    root, file = tmp_path / "root", tmp_path / name
+    if name.endswith((".md", ".txt")):
+        file.write_text("The bell of the harbour rings at noon.\n")
+        told(capsys, root, "knowledge", "add", str(file))
+    file.write_bytes(data)
+    (refused,) = told(capsys, root, "knowledge", "add", str(file), code=1)["refused"]
+    assert refused["path"] == str(file)
+    assert why in refused["reason"]
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
+        before = server.call("GET", "/api/v1/knowledge/documents")[1]["data"]["total"]
+        head = f'--e\r\nContent-Disposition: form-data; name="title"\r\n\r\nT\r\n--e\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        raw = head.encode() + data + b"\r\n--e--\r\n"
+        kind = {"Content-Type": "multipart/form-data; boundary=e"}
+        status, answer = server.call("POST", "/api/v1/knowledge/documents", raw=raw, headers=kind)
+        assert status == 422, answer
+        assert why in answer["error"]["message"] or not data
+        assert server.call("GET", "/api/v1/knowledge/documents")[1]["data"]["total"] == before
+    if name.endswith((".md", ".txt")):
+        assert told(capsys, root, "knowledge", "search", "harbour bell")["hits"]
+
+
+def test_a_linked_folder_that_may_not_be_read_is_named_and_kept(tmp_path, notes, capsys, monkeypatch):
+    """What was known of it is answered, links and doctor name it, and once it is open again nothing was lost."""
+    root = tmp_path / "root"
+    (notes / "closed").mkdir()
+    (notes / "closed" / "bell.md").write_text("# Bell\n\nThe bell of the harbour rings at noon.\n")
+    told(capsys, root, "knowledge", "link", str(notes))
+    real = os.scandir
+
+    def refusing(path="."):
+        if str(path) == str(notes / "closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    with monkeypatch.context() as patch:  # whoever runs the tests may be somebody who may read everything
+        patch.setattr("cairn.engines.links.os.scandir", refusing)
+        assert told(capsys, root, "knowledge", "search", "harbour bell")["hits"]
+        assert str(notes / "closed") in str(told(capsys, root, "knowledge", "links")["notes"])
+        found = [
+            one for one in told(capsys, root, "doctor")["findings"] if str(notes / "closed") in one["what"]
+        ]
+        assert [one["level"] for one in found] == ["warn"]
+        assert "Permission denied" in found[0]["what"]
+    assert told(capsys, root, "knowledge", "search", "harbour bell")["hits"]
+    assert told(capsys, root, "doctor")["findings"] == []
 
 
 def test_doctor_names_a_linked_folder_that_is_away(tmp_path, notes, capsys):

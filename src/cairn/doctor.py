@@ -172,7 +172,7 @@ def _notes(parts: Parts) -> Finds:
 
 
 def _links(parts: Parts) -> Finds:
-    """Linked folders of documents that are away: what is known of them is still searched, and gets older."""
+    """Linked folders of documents that are away or closed: what is known of them is still searched, and gets older."""
     for space in parts.root.spaces():
         try:
             links = parts.linked.links(parts.root.knowledge(space).child(LINKS))
@@ -189,6 +189,13 @@ def _links(parts: Parts) -> Finds:
                     f'the folder {link.folder}, linked as "{link.name}" in {space.app}/{space.project}, is not there; '
                     "what was known of it is kept",
                     f"bring it back, or run `cairn {here}knowledge unlink {link.name}`",
+                )
+                continue
+            for trouble in parts.linked.closed(link.folder, parts.root.knowledge(space).child(link.name)):
+                yield finding(
+                    "warn",
+                    f"{trouble}; what was known of it is kept",
+                    "let it be read; the next look takes it in",
                 )
 
 

@@ -52,6 +52,8 @@ def text_of(name: str, data: bytes) -> str:
     if ending not in TEXTS:
         kinds = ", ".join(sorted(TEXTS | CONVERTED))
         raise Invalid(f"{name} is no document that can be read; those are {kinds}.", file=name)
+    if b"\0" in data:  # valid UTF-8, and in no text that a person wrote
+        raise Invalid(f"{name} is no text (byte {data.index(0)} is NUL): save it as UTF-8.", file=name)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -63,8 +65,10 @@ def _converted(name: str, ending: str, data: bytes) -> str:
     level.setLevel(logging.CRITICAL)  # what it has to say of a file is in the error, or of no use to anybody
     try:
         text = _pdf(data) if ending == ".pdf" else _docx(data)
+    except (AttributeError, KeyError, TypeError, IndexError):  # a converter that met what it did not expect
+        raise Invalid(f"{name} cannot be read as {ending[1:].upper()}: it is damaged.", file=name) from None
     except Exception as error:
-        why = " ".join(str(error).split())[:200] or type(error).__name__
+        why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise Invalid(f"{name} cannot be read as {ending[1:].upper()}: {why}.", file=name) from None
     if not text.strip():
         raise Invalid(f"{name} holds no text (scanned pages?): add it as text instead.", file=name)

@@ -244,6 +244,13 @@ class LinkedStorage(StorageBackend):
                     raise
                 passed_over(place, error)
 
+    def closed(self, folder: Path, at: Locator) -> Iterator[str]:
+        """What of a linked folder cannot be looked into, each with the reason."""
+        found: dict[str, None] = {}
+        for _ in self._walk(folder, at, lambda _place, error: found.setdefault(str(error).rstrip("."))):
+            pass
+        yield from found
+
     # ------------------------------------------------------------ what the root alone has
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:

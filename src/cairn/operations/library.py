@@ -85,19 +85,22 @@ class Library:
         refused: list[tuple[str, str]] = []
         for given in paths:
             path = Path(given).expanduser().absolute()
+            if not path.exists():
+                why = "it is a link to nothing" if path.is_symlink() else "there is no such file or folder"
+                refused.append((str(path), why))
+                continue
             if path.is_symlink():
                 path = Path(os.path.realpath(path))
-            if not path.exists():
-                refused.append((str(path), "there is no such file or folder"))
-                continue
             files = list(_documents_in(path)) if path.is_dir() else [(path, "")]
             if not files:
                 refused.append((str(path), "there is no document in this folder"))
             for file, folder in files:
                 try:
                     done.append(self._add_file(file, category or folder, title))
-                except (CairnError, OSError) as error:
+                except CairnError as error:
                     refused.append((str(file), str(error)))
+                except OSError as error:
+                    refused.append((str(file), f"it cannot be read: {error.strerror or error}"))
         return done, refused
 
     def _add_file(self, path: Path, category: str, title: str) -> StoredDocument:
@@ -153,6 +156,8 @@ class Library:
         """Write a document, unless the very same is there already."""
         text = text_of(name, data)
         own, body = _taken_apart(name, text)
+        if not body.strip():
+            raise Invalid(f"{name} holds no text: there is nothing to take in.", file=name)
         old = self._stored.get(doc_id)
         before = self._read(old) if old is not None else None
         digest = hashlib.sha256(data).hexdigest()
