@@ -170,3 +170,45 @@ def test_a_model_proposes_the_bundle_where_one_is_set(
             run("consolidate", "--yes")
             assert titles(tree, "gotchas").split()[-1] == found
             assert f"expire in UTC ({always})" in model.requests[-1]["messages"][1]["content"]
+
+
+def test_a_memory_of_a_repository_from_its_first_day(tree: Path, run: Run) -> None:
+    """M1, M19, M22, M26, M28, M39, M44, M45, M48, M49, M54, M55, M56: its files, pages and block; what is new is folded in once
+    and told; answers cite, status suggests, an update without news writes nothing.
+    """
+    run("init")
+    assert {"config.json", "state.json", "history"} <= {one.name for one in (tree / ".cairn").iterdir()}
+    pages = sorted(one.name for one in (tree / "docs/cairn").glob("*.md"))
+    assert pages == ["README.md", "current-focus.md", "gotchas.md", "next-steps.md", "project-map.md"]
+    assert "docs/cairn/README.md" in (tree / "README.md").read_text(), "the entry file leads to the pages"
+    config = json.loads((tree / ".cairn/config.json").read_text())
+    assert {"automation", "query", "recall", "retention"} <= config.keys()
+    before = (tree / ".cairn/state.json").read_bytes()
+    assert run("consolidate", "--yes")["noop"]
+    run("update")
+    assert (tree / ".cairn/state.json").read_bytes() == before, "nothing new changes not a byte"
+    run(
+        "record",
+        "Traced the login",
+        "--gotcha",
+        "Sessions: they expire in UTC",
+        "--next",
+        "Renew them in time",
+    )
+    status = run("status")
+    assert [status["backlog"][name]["count"] for name in ("all", "local", "imports")] == [1, 1, 0]
+    assert "consolidate" in json.dumps(status["suggestedAction"])
+    assert not run("consolidate", "--dry-run")["applied"]
+    assert run("status")["backlog"]["all"]["count"] == 1, "a look folds nothing in"
+    done = run("consolidate", "--yes")
+    assert (len(done["summary"]["addedGotchas"]), len(done["summary"]["addedNextSteps"])) == (1, 1)
+    assert run("consolidate", "--yes")["noop"]
+    assert "expire in UTC" in (tree / "docs/cairn/gotchas.md").read_text()
+    told = run("query", "when do sessions expire?")
+    assert {one["sourceType"] for one in told["citations"]} & {"bundle", "event"}
+    assert "not enough evidence" in run("query", "who painted the ceiling?", code=1)["answer"]
+    (tree / "tool.py").write_text("print(1)\n")
+    git(tree, "add", "tool.py")
+    git(tree, "commit", "-q", "-m", "Add a tool")
+    assert run("update")["changedSections"]
+    assert run("validate")["ok"]

@@ -11,6 +11,7 @@ import pytest
 
 import cairn
 from cairn.notes.frontmatter import find_head, read_head
+from cairn.surfaces.cli import main
 from cairn.talk.lines import message_to
 from tests.surfaces.served import serving_here
 from tests.waiting import until
@@ -243,3 +244,119 @@ def test_what_grows_by_use_is_reached_over_http(tmp_path: Path) -> None:
         call("POST", "daily", {"text": "Released 2.0."})
         assert "Released 2.0." in str(call("GET", "daily")["days"])
         call("POST", f"memories/{mine}/outcome", {"success": True, "scope": "agent", "owner": "coder"}, 422)
+
+
+def test_governed_rows_as_a_program_meets_them(tmp_path: Path) -> None:
+    """A12, A16, A20, A22, A30, A38, A42, A43, A44, A45, A49, A50, A51, A53, A54, A68, A71, A77, A78, A80, A86, A88, A92, A93: the
+    gate, missions, pages, core memory and skills, by requests alone.
+    """
+    root = tmp_path / "root"
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
+
+        def call(method: str, path: str, body: Any = None, expect: int = 200) -> Any:
+            status, answer = server.call(method, f"/api/v1/{path}", body)
+            assert status == expect, (path, answer)
+            return answer.get("data", answer)
+
+        def kept(content: str, **more: Any) -> dict[str, Any]:
+            memory: dict[str, Any] = call("POST", "memories", {"content": content, **more})["memory"]
+            return memory
+
+        fresh = kept("The gate sticks in winter.", origin="agent")
+        assert (fresh["status"], fresh["confidence"], fresh["tier"]) == ("candidate", 0.6, 3)
+        again = call("POST", "memories", {"content": "  the GATE sticks in winter. ", "origin": "agent"})
+        assert (again["deduped"], again["memory"]["observation_count"]) == (True, 2)
+        strict = kept("Deploys wait for the migration job.", category="gotcha", mode="strict", origin="agent")
+        assert strict["status"] == "promoted"
+        refused = call(
+            "POST", "memories", {"content": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b"}
+        )
+        assert (refused["accepted"], bool(refused["reason"])) == (False, True)
+        unknown = call("POST", "memories", {"content": "A poem of tides.", "category": "poem"})
+        assert (unknown["accepted"], unknown["reason"]) == (False, "category")
+
+        found = call(
+            "POST",
+            "memories/search",
+            {"query": "migration job", "consistency": "strong", "for_injection": True},
+        )
+        assert found["memories"][0]["content"] == strict["content"]
+        until(lambda: call("GET", f"memories/{strict['id']}")["access_count"] == 1, "a hit is counted")
+        call("GET", "memories")
+        shown = call("GET", f"memories/{strict['id']}")
+        assert shown["access_count"] == 1, "a list is no access"
+        assert shown["created_at"] <= shown["updated_at"] <= shown["last_accessed_at"]
+
+        trees = ("alder", "birch", "cedar", "dogwood", "elm", "fir", "ginkgo", "hazel", "ivy", "juniper")
+        for number, word in enumerate(trees):
+            kept(f"The {word} tower has bells of bronze.", category="fact", pinned=number < 9)
+            kept(f"The {word} team merges on Tuesdays only.", category="convention", mode="strict")
+        assert call("POST", "refresh", {})["written"]
+        pages = root / "default_app/default_project/shared/pages"
+        first = (pages / "MEMORY.md").read_text(encoding="utf-8")
+        assert first.count("tower has bells") == 6 + 2, "six pinned, and two for their topic"
+        assert first.count("team merges") == 2, "two for a topic"
+        assert (pages / "conventions.md").read_text(encoding="utf-8").count("team merges") == len(trees)
+        assert call("POST", "refresh", {})["written"] == [], "the same memories give the same bytes"
+
+        call("PUT", "core", {"projectSummary": "A tide parser."})
+        call("PUT", "core?agent=coder", {"notes": ["Prefers short answers."]})
+        assert call("GET", "core")["version"] == 1
+        assert (call("GET", "core?agent=coder")["notes"], call("GET", "core")["notes"]) == (
+            ["Prefers short answers."],
+            [],
+        )
+
+        for run, success in (("run-1", True), ("run-2", False)):
+            for text in (f"Seeding of {run} needs the network.", f"The cache of {run} is cold at start."):
+                kept(text, category="gotcha", scope="mission", owner=run, mode="strict")
+            done = call("POST", f"missions/{run}/end", {"success": success})
+            assert (
+                len(done["promoted"]),
+                call("POST", f"missions/{run}/end", {"success": success})["promoted"],
+            ) == (
+                2 if success else 0,
+                [],
+            )
+        told = [one["content"] for one in call("GET", "memories?scope=project&limit=200")["memories"]]
+        assert [text for text in told if "run-1" in text] and not [text for text in told if "run-2" in text]
+        call("POST", "memories/sweep", {})
+        swept = call("GET", "memories/runs")["last_sweep"]
+        assert (swept["trigger_reason"], swept["started_at"] <= swept["completed_at"]) == ("manual", True)
+
+        way = kept(
+            "Roll back a deploy.", category="procedure", trigger="a deploy fails", procedure="1. Roll back."
+        )
+        shown = call("GET", f"memories/{way['id']}/procedure")
+        assert (shown["trigger"], shown["procedure"]) == ("a deploy fails", "1. Roll back.")
+        call("POST", f"memories/{way['id']}/skill")
+        assert [one for one in root.rglob("SKILL.md") if "a deploy fails" in one.read_text(encoding="utf-8")]
+
+
+def test_strategies_of_another_program_are_named_and_cost_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """E25, E82: an `ome.toml` that names strategies we do not have is a warning of `ome list`, `status` and `doctor`; the
+    others work, and what the file switches off is off.
+    """
+
+    def run(*words: str, code: int = 0) -> str:
+        assert main(["--root", str(tmp_path), *words]) == code
+        return capsys.readouterr().out
+
+    run("init")
+    switches = "[strategies.trigger_profile_clustering]\nenabled = true\n[strategies.extract_foresight]\nenabled = false\n"
+    (tmp_path / "ome.toml").write_text(switches)
+    for words, code in ((("ome", "list"), 0), (("status",), 1), (("doctor",), 0)):
+        assert 'there is no strategy "trigger_profile_clustering"' in run(*words, code=code), words
+    run(
+        "add",
+        "--session",
+        "s1",
+        "--user",
+        "alice",
+        "I live in Lisbon. I visit my aunt in Oslo on 5 June 2099.",
+    )
+    run("flush", "--session", "s1")
+    home = tmp_path / "default_app/default_project/users/alice"
+    assert (home / ".atomic_facts").is_dir() and not (home / ".foresights").exists()
