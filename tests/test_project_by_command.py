@@ -200,6 +200,12 @@ def test_a_memory_of_a_repository_from_its_first_day(tree: Path, run: Run) -> No
     assert "consolidate" in json.dumps(status["suggestedAction"])
     assert not run("consolidate", "--dry-run")["applied"]
     assert run("status")["backlog"]["all"]["count"] == 1, "a look folds nothing in"
+    assert run("query", "what should I do next?")["answer"].startswith("Renew them in time"), (
+        "what waits is told, too"
+    )
+    assert "expire in UTC" in run("query", "which gotchas are there?")["answer"]
+    run("record", "Painted it", "--next", "DONE: Paint the shed")
+    assert "shed" not in run("query", "what should I do next?")["answer"], "what is done is no step"
     done = run("consolidate", "--yes")
     assert (len(done["summary"]["addedGotchas"]), len(done["summary"]["addedNextSteps"])) == (1, 1)
     assert run("consolidate", "--yes")["noop"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -360,3 +361,46 @@ def test_strategies_of_another_program_are_named_and_cost_nothing(
     run("flush", "--session", "s1")
     home = tmp_path / "default_app/default_project/users/alice"
     assert (home / ".atomic_facts").is_dir() and not (home / ".foresights").exists()
+
+
+def test_a_filter_loses_nothing_on_any_surface(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """E6: one long message of the session that is asked for, among thousands of another that hold the word better."""
+    root, rare = tmp_path / "root", {"session_id": "rare"}
+    with cairn.open_blocking(root, background=False, embedding__provider="none") as memory:
+        for batch in range(9):
+            said = [
+                {
+                    "sender_id": "alice",
+                    "role": "user",
+                    "timestamp": AT + batch * 500 + n,
+                    "content": "apple pie",
+                }
+                for n in range(480)
+            ]
+            memory.add("crowd", said)
+        long = "At length, of an apple " + "and more " * 150
+        memory.add(
+            "rare", [{"sender_id": "alice", "role": "user", "timestamp": AT + 10_000, "content": long}]
+        )
+        memory.flush("crowd")
+        memory.flush("rare")
+        memory.sync()
+        found = memory.search("apple", user_id="alice", method="keyword", filters=rare, evidence=5)
+        assert [one.session_id for one in found.evidence] == ["rare"]
+    asked = [
+        "search",
+        "--user",
+        "alice",
+        "--method",
+        "keyword",
+        "--filters",
+        json.dumps(rare),
+        "--evidence",
+        "5",
+    ]
+    assert main(["--root", str(root), *asked, "apple", "--json"]) == 0
+    assert [one["session_id"] for one in json.loads(capsys.readouterr().out)["evidence"]] == ["rare"]
+    with serving_here(root, env={"CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
+        body = {"query": "apple", "user_id": "alice", "method": "keyword", "filters": rare, "evidence": 5}
+        data = server.post("memory/search", {**body, "consistency": "strong"})[1]["data"]
+        assert [one["session_id"] for one in data["evidence"]] == ["rare"]

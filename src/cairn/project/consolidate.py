@@ -34,7 +34,7 @@ _LABEL = re.compile(
     r"(?: here| too| again)?\s*[:\u2013\u2014-]+\s+)+",
     re.IGNORECASE,
 )
-_DONE = re.compile(r"^\s*DONE\s*:", re.IGNORECASE)
+DONE = re.compile(r"^\s*DONE\s*:", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
 
 
@@ -93,7 +93,7 @@ def _one_thing(line: str, other: str, key: str) -> bool:
     if line.casefold() == other.casefold():
         return True
     # DONE and NEXT about one topic are different news: neither may swallow the other.
-    if key not in {"gotchas", "nextStepHints"} or bool(_DONE.match(line)) != bool(_DONE.match(other)):
+    if key not in {"gotchas", "nextStepHints"} or bool(DONE.match(line)) != bool(DONE.match(other)):
         return False
     if topic(line) != topic(other):
         return False
@@ -229,7 +229,7 @@ def proposed(bundle: Bundle, groups: Sequence[EventGroup], exists: Callable[[str
             for line, event in group.told("gotchas")
         ]
         for line, event in group.told("nextStepHints"):
-            if _DONE.match(line):
+            if DONE.match(line):
                 done.append(_PREFIX.sub("", line))
             else:
                 steps.append(_step(line, event, exists))

@@ -478,6 +478,7 @@ class ProjectMemory:
             commits=git.recent_commits(self.tree, asking.COMMITS_READ) if changes else (),
             files=git.tracked_files(self.tree) or () if where else (),
             evidence=view.story.checkpoint.evidence,
+            waiting=view.story.backlog("all"),
         )
 
     def status(self, *, checkpoint: str | None = None) -> dict[str, Any]:

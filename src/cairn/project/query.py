@@ -21,6 +21,7 @@ from cairn.language import tongues
 from cairn.language.words import stop_words, tokens
 from cairn.project.bundle import Bundle
 from cairn.project.checkpoints import Checkpoint, changed_sections
+from cairn.project.consolidate import DONE
 from cairn.project.events import SIGNAL_KEYS, Event
 from cairn.project.git import Commit
 from cairn.project.options import ProjectOptions
@@ -48,6 +49,7 @@ _SETUP = "cairn:init"
 _WEIGHTS: dict[str, dict[str, float]] = {
     "next": {
         "ownSteps": 40,
+        "ownHints": 38,
         "nextSteps": 30,
         "nextStepHints": 20,
         "currentFocus": 12,
@@ -71,7 +73,7 @@ _WEIGHTS: dict[str, dict[str, float]] = {
 }
 # Kinds that answer a mode by being what they are, without a word in common with the question.
 _OWN = {
-    "next": {"ownSteps", "nextSteps", "nextStepHints"},
+    "next": {"ownSteps", "ownHints", "nextSteps", "nextStepHints"},
     "traps": {"gotchas", "trapSignals"},
     "changes": {"event", "commit"},
     "about": {"project", "currentFocus"},
@@ -162,10 +164,12 @@ def query(
     commits: Sequence[Commit] = (),
     files: Sequence[str] = (),
     evidence: Bundle | None = None,
+    waiting: Sequence[Event] = (),
 ) -> QueryResult:
     """Answer `question` from what is given: a bundle, the newest checkpoints first, the active events, and what git
     tells: the newest commits first, and the names of the files. `evidence` is what the repository alone says: a next
-    step that is neither in it nor from an imported session is a person's own, and comes first.
+    step that is neither in it nor from an imported session is a person's own, and comes first. What `waiting` events say
+    of steps and traps counts, too: the bundle does not hold it yet.
     """
     if not isinstance(question, str) or not question.strip():
         raise Invalid("A question needs some words.", field="question")
@@ -186,6 +190,8 @@ def query(
         found += [_commit(commit) for commit in commits[:COMMITS_READ]]
     if scope == "history":
         found += _from_signals(latest)  # elsewhere the bundle says what became of them
+    elif scope == "all" and mode in {"next", "traps"}:
+        found += _from_signals(waiting)
     # The words that picked the mode have done their work: "next" is not what a next step is about.
     kind = _sort_of(question) if mode == "answer" else mode
     subject = question if kind == "answer" else _wording(kind).sub(" ", question)
@@ -287,10 +293,14 @@ def _singular(word: str) -> str:
 def _from_signals(events: Sequence[Event]) -> Iterator[Candidate]:
     """What single events say of traps and next steps."""
     for event in reversed(events):
-        for key, kind in (("gotchas", "trapSignals"), ("nextStepHints", "nextStepHints")):
+        hints = "nextStepHints" if event.is_import else "ownHints"
+        at = moment(event.happened_at)
+        for key, kind, asked in (("gotchas", "trapSignals", "gotcha"), ("nextStepHints", hints, "next step")):
             for number, line in enumerate(getattr(event.signals, key)):
-                place = f"{event.id}:{key}:{number}"
-                yield Candidate(kind, place, event.sourceRef, line, event.summary, moment(event.happened_at))
+                if DONE.match(line):
+                    continue
+                place, text = f"{event.id}:{key}:{number}", f"{asked} {event.summary}"
+                yield Candidate(kind, place, event.sourceRef, line, text, at)
 
 
 def _score(

@@ -205,7 +205,7 @@ def export(call: CommandCall) -> int:
     with call.opened() as memory:
         done = memory.export_sqlite(call.fields["target"])
     call.output.value(done)
-    call.output.line(f"{done['memories']} memories are in {done['target']} ({done['bytes']} bytes).")
+    call.output.line(f"{done['target']} holds the memories: {done['memories']}, in {done['bytes']} bytes.")
     return 0
 
 
