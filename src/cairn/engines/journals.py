@@ -88,29 +88,31 @@ class FileJournals:
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
         # Held to the end of the rename: an append that waits here then sees that its file is another.
-        with translating(at.key), self._locked(at) as (file, _):
-            data = journal_made_anew(at, lines, os.fstat(file).st_size)
+        with translating(at.key), self._locked(at) as (_, _, size):
+            data = journal_made_anew(at, lines, size)
             self._tree.replace(at, data)
         return len(data)
 
     def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
         if not self.size(at):
             return False
-        with translating(at.key), self._locked(at) as (file, _):
+        with translating(at.key), self._locked(at) as (_, _, size):
             lines = change(self.read(at).lines)
             if lines is None:
                 return False
-            self._tree.replace(at, journal_made_anew(at, lines, os.fstat(file).st_size))
+            self._tree.replace(at, journal_made_anew(at, lines, size))
         return True
 
     def _commit(self, at: Locator, batch: list[_Waiting]) -> None:
         """Write a batch as one piece; every waiter learns its end or the error."""
         try:
             with translating(at.key):
-                with self._locked(at) as (file, directory):
-                    end = self._mended_end(file)
+                with self._locked(at) as (file, directory, size):
+                    # Whoever expects this end has read up to it: it is the end of a whole unit.
+                    is_whole = any(one.expect == size for one in batch)
+                    end = size if is_whole else self._mended_end(file, size)
                     batch = _expected(at, batch, end)
-                    if end == 0:
+                    if size == 0 and directory is not None:
                         # Before the first byte: a journal with content is one whose name is durable.
                         flush(directory)
                     try:
@@ -144,27 +146,29 @@ class FileJournals:
                 self._tree.note_new(fd, name)
 
     @contextmanager
-    def _locked(self, at: Locator) -> Iterator[tuple[int, int]]:
-        """The journal's descriptor under its lock, and its directory's."""
-        file, directory = self._open_locked(at)
+    def _locked(self, at: Locator) -> Iterator[tuple[int, int | None, int]]:
+        """The journal's descriptor under its lock, its directory's where it is empty, and its size."""
+        file, directory, size = self._open_locked(at)
         try:
-            yield file, directory
+            yield file, directory, size
         finally:
             # A forked child may share the descriptor: unlock, then close.
             fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
-            os.close(directory)
+            if directory is not None:
+                os.close(directory)
 
-    def _open_locked(self, at: Locator) -> tuple[int, int]:
+    def _open_locked(self, at: Locator) -> tuple[int, int | None, int]:
         """Open and lock the journal, making it first if need be; never a file that was replaced meanwhile."""
 
-        def opened() -> tuple[int, int] | None:
+        def opened() -> tuple[int, int | None, int] | None:
             with self._tree.parent(at) as (fd, name):
                 file = self._tree.open_file(fd, name, at.key, os.O_RDWR | os.O_APPEND)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX)
-                    if _is_at(file, fd, name):
-                        return file, os.dup(fd)
+                    found = os.fstat(file)
+                    if _is_at(found, fd, name):
+                        return file, None if found.st_size else os.dup(fd), found.st_size
                 except BaseException:
                     os.close(file)
                     raise
@@ -214,9 +218,8 @@ class FileJournals:
                     os.close(guard)
         return bool(ours)
 
-    def _mended_end(self, file: int) -> int:
+    def _mended_end(self, file: int, size: int) -> int:
         """Where the next unit begins, after cutting off one that was never completed."""
-        size = os.fstat(file).st_size
         tail = os.pread(file, 2, max(size - 2, 0))
         if size == 0 or (tail.endswith(b"\n") and tail != _CONTINUED):
             return size
@@ -281,8 +284,7 @@ def _flush(file: int) -> None:
     (os.fdatasync if hasattr(os, "fdatasync") else flush)(file)
 
 
-def _is_at(file: int, directory: int, name: str) -> bool:
-    opened = os.fstat(file)
+def _is_at(opened: os.stat_result, directory: int, name: str) -> bool:
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
