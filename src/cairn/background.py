@@ -1,6 +1,6 @@
 """Background life, in one table: every thread and every chore, when it runs, who waits for it and how it gives way.
 
-    start(parts)   opens every part and begins: Daemon (index, embed, watch, chores), strategies, history, recovery
+    start(parts)   opens every part and begins: Daemon (index, embed, watch, chores), strategies, recovery
 
 People are served first: what somebody may be waiting for (the index thread) never gives way; all else does, before each
 piece of its work (`Engine.step_aside`: while calls are served, for a tenth of a second at most, so that work goes on
@@ -46,7 +46,8 @@ class Worker:
 class Task:
     """A chore: what is done every so many seconds in the thread `cairn-chores`, and who waits for it.
 
-    What concerns the whole root is done by one of its machines, whose turn it is.
+    What concerns the whole root is done by one of its machines, whose turn it is; what concerns this process alone is done
+    `everywhere`, also where another process looks after the index.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Task:
     run: Callable[[Parts], object]
     waits: str = "nobody"
     of_root: bool = False
+    everywhere: bool = False
 
     def of(self, parts: Parts) -> Chore:
         """The chore as the daemon runs it."""
@@ -62,7 +64,7 @@ class Task:
             if not self.of_root or parts.storage.turn(self.name, _TURN * self.every_seconds):
                 self.run(parts)
 
-        return Chore(self.name, self.every_seconds, run)
+        return Chore(self.name, self.every_seconds, run, self.everywhere)
 
 
 def sweep_due(parts: Parts) -> int:
@@ -142,12 +144,6 @@ WORKERS = (
         "between two jobs, and inside long ones",
     ),
     Worker(
-        "history",
-        "records what each change made of an entry, for `log`, `diff` and `restore`",
-        "a second after a change",
-        "those three, which have it record at once",
-    ),
-    Worker(
         "recover",
         "settles core memory, and finishes cells that a killed process left",
         "once, at the start",
@@ -159,6 +155,13 @@ WORKERS = (
 )
 CHORES = (
     Task("write episodes that wait", 1.0, lambda parts: parts.capture.retry(), "whoever reads that episode"),
+    Task(
+        "record changes",
+        1.0,
+        lambda parts: parts.observer.settle(),
+        "`log`, `diff` and `restore`, which have it record at once",
+        everywhere=True,
+    ),
     Task("follow tokens", 1.0, _follow_tokens, "whoever was given one at another server"),
     Task("close silent sessions", 30.0, lambda parts: parts.capture.close_silent(), of_root=True),
     Task("sweep memories", 30.0, sweep_due, of_root=True),
@@ -192,7 +195,6 @@ def start(parts: Parts) -> None:
     thinking = _Thinking(parts.engine)
     thinking.start()
     parts.closing.callback(thinking.stop)
-    parts.observer.start()
 
 
 def _watch(parts: Parts) -> Watch:

@@ -51,11 +51,12 @@ Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something the holder of the lease does now and then, in the thread for chores."""
+    """Something the holder of the lease does now and then, in the thread for chores; or every process, `everywhere`."""
 
     name: str
     every_seconds: float
     run: Callable[[], object]
+    everywhere: bool = False
 
 
 class TroubleLog:
@@ -134,8 +135,10 @@ class Daemon:
             raise Invalid("This daemon is running already.")
         self._signals.on_enqueue = self._queued
         self._indexer.on_wanted = self._wanted
-        for name, run in (("index", self._index_life), ("embed", self._embed_life)):
-            self._spawn(name, run)
+        self._spawn("index", self._index_life)
+        self._spawn("embed", self._embed_life)
+        if self._chores:
+            self._spawn("chores", self._chores_life)
 
     def stop(self, timeout: float = 10.0) -> None:
         """End all threads; the lease is free when this returns."""
@@ -197,8 +200,6 @@ class Daemon:
                 return
             if self._watch is not None:
                 self._spawn("watch", self._watch_life)
-            if self._chores:
-                self._spawn("chores", self._chores_life)
             scanned = maintained = time.monotonic()
             pause = 0.0
             version: tuple[int, int] | None = None
@@ -340,7 +341,8 @@ class Daemon:
         while not self._stop.wait(max(min(due.values()) - time.monotonic(), 0.0)):
             for chore in self._chores:
                 if time.monotonic() >= due[chore.name] and not self._stop.is_set():
-                    self._run(chore.name, partial(self._do_chore, chore.run))
+                    if chore.everywhere or self._holding:
+                        self._run(chore.name, partial(self._do_chore, chore.run))
                     due[chore.name] = time.monotonic() + chore.every_seconds
 
     def _do_chore(self, run: Callable[[], object]) -> None:

@@ -228,7 +228,7 @@ class Parts:
     def observer(self) -> Observer:
         """Records what entries were before they changed."""
         made = Observer(self.storage, self._travel, self._changed_since)
-        self.closing.callback(made.stop)
+        self.closing.callback(made.settle)
         return made
 
     @Stage

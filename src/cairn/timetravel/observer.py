@@ -1,7 +1,7 @@
 """Tells time travel of changed notes, beside the write path: a write never waits for its own history.
 
-Writes that come close together are looked at once, so what is recorded is what stood there when the dust had
-settled. Edits by hand are found by their time when someone looks around.
+Changes are recorded a second's worth together (a chore of `background.py`), so what is recorded is what stood there when
+the dust had settled. Edits by hand are found by their time when someone looks around.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from cairn.timetravel.changes import TimeTravel
 
 _log = logging.getLogger(__name__)
-SETTLE_SECONDS = 1.0
 _GRAIN_SECONDS = 5.0
 
 
 class Observer:
-    """Collects changed notes and has them recorded, by a thread or when asked.
+    """Collects changed notes and has them recorded when asked.
 
     Args:
         storage: Where the notes are.
@@ -49,9 +48,6 @@ class Observer:
         self._waiting: dict[Locator, None] = {}
         self._lock = threading.Lock()
         self._working = threading.Lock()
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
         self._looked_at = 0.0
 
     def of(self, space: Space) -> TimeTravel:
@@ -65,7 +61,6 @@ class Observer:
         """Note that these files changed. Never raises, never waits for a disk."""
         with self._lock:
             self._waiting.update((at, None) for at, _ in changes if at.name.endswith(".md"))
-        self._wake.set()
 
     def settle(self) -> int:
         """Record what was told so far; how many entries changed."""
@@ -95,27 +90,6 @@ class Observer:
         # A file that is gone has no time to be found by.
         found += [at for travel in made for at in travel.notes() if self._is_gone(at)]
         return self._observe(found, "edit")
-
-    def start(self) -> None:
-        """Begin to record in a thread of its own."""
-        self._thread = threading.Thread(target=self._live, name="cairn-history", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Record what still waits and end."""
-        self._stopping.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(10.0)
-            self._thread = None
-        self.settle()
-
-    def _live(self) -> None:
-        while not self._stopping.is_set():
-            self._wake.wait()
-            self._stopping.wait(SETTLE_SECONDS)
-            self._wake.clear()
-            self.settle()
 
     def _observe(self, notes: Iterable[Locator], cause: str) -> int:
         count = 0
