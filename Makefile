@@ -64,7 +64,7 @@ format: $(VENV)/.ready ## format and mend what ruff can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup     ## benchmarks; DATA=PATH for locomo and transfer; PART=notes|capture|indexing|search|http|strategies|extraction|keeping|agents|project|page|locomo|transfer for one
+bench: setup     ## benchmarks; DATA=PATH for locomo and transfer; PART=notes|capture|indexing|search|http|strategies|extraction|keeping|agents|project|page|locomo|transfer|walk for one
 	@$(BIN)/python -m benchmarks $(PART) $(if $(DATA),--data $(DATA)) $(if $(MODEL),--model $(MODEL))
 
 chaos: setup     ## real kills, faults and fuzzing; CHAOS_SECONDS=300 SEED=... PART=... SOAK=1 KILLS=...

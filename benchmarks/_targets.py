@@ -227,6 +227,21 @@ TARGETS: dict[str, list[Line]] = {
         Line("a day of 1,000 entries: frame, p95", ["long day", "frame p95 ms"], "ms", 50),
     ],
     "variety": [],  # its table has columns of its own
+    "walk": [
+        *(
+            Line(f"{words}: {of}", [leg, of], "")
+            for leg, words in (
+                ("add", "`POST /add`, one message"),
+                ("flush", "`POST /flush`, until answered"),
+                ("behind", "behind it, 3 s"),
+                ("search", "`POST /search` that finds it"),
+            )
+            for of in ("functions", "modules", "threads")
+        ),
+        Line("together: functions", ["together", "functions"], "", 350),
+        Line("together: modules", ["together", "modules"], "", 45),
+        Line("together: threads", ["together", "threads"], "", 5),
+    ],
     "transfer": [
         # Of data of one's own (`--data`), under the names of these files.
         *(
