@@ -24,7 +24,7 @@ LOCOMO_PEERS = {
 }
 # What a picture of targets says in one line; the names are those of the lines it rests on.
 FINDINGS = {
-    "walk": "One message passes {together: functions} functions in {together: modules} modules on {together: threads} threads",
+    "walk": "One message passes {together: functions} in {together: modules} on {together: threads}",
     "notes": "Parsing is {parse 5,000 entries, faster than markdown-it-py} faster than a library; an append costs {append to a note of 5,000 entries} a bare rewrite",
     "indexing": "A write is found within {write to searchable, p95}, an edit within {edit to searchable, p95} (p95)",
     "strategies": "{queued events drained} events drained; an episode's facts are there {flush to facts and profile, p95} after the flush",

@@ -229,7 +229,7 @@ TARGETS: dict[str, list[Line]] = {
     "variety": [],  # its table has columns of its own
     "walk": [
         *(
-            Line(f"{words}: {of}", [leg, of], "")
+            Line(f"{words}: {of}", [leg, of], of)
             for leg, words in (
                 ("add", "`POST /add`, one message"),
                 ("flush", "`POST /flush`, until answered"),
@@ -238,9 +238,9 @@ TARGETS: dict[str, list[Line]] = {
             )
             for of in ("functions", "modules", "threads")
         ),
-        Line("together: functions", ["together", "functions"], "", 350),
-        Line("together: modules", ["together", "modules"], "", 45),
-        Line("together: threads", ["together", "threads"], "", 5),
+        Line("together: functions", ["together", "functions"], "functions", 350),
+        Line("together: modules", ["together", "modules"], "modules", 45),
+        Line("together: threads", ["together", "threads"], "threads", 5),
     ],
     "transfer": [
         # Of data of one's own (`--data`), under the names of these files.

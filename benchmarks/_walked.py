@@ -37,10 +37,11 @@ class Passed:
         return called
 
     def told(self) -> dict[str, dict[str, list[str]]]:
+        self.begin("")  # other threads go on, and are not counted any more
         found: dict[str, dict[str, list[str]]] = {}
         for leg, passed in self.legs.items():
             threads: dict[str, set[str]] = {}
-            for code, thread in passed:
+            for code, thread in list(passed):
                 if not code.co_name.startswith("<"):
                     module = code.co_filename.rpartition(_HERE)[2].removesuffix(".py").replace("/", ".")
                     name = f"{module}:{code.co_qualname}"
