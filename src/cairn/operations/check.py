@@ -109,10 +109,9 @@ def _fits(kind: Any, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind in {str, bool, bytes}:
         return isinstance(value, kind)
-    if origin in {list, Sequence}:
-        return isinstance(value, list) and all(
-            any(_fits(one, item) for one in options_of(get_args(kind)[0])) or get_args(kind)[0] is not str
-            for item in value
+    if origin in {list, Sequence}:  # of texts, or of what is judged where it goes to
+        return isinstance(value, list) and (
+            get_args(kind)[0] is not str or all(isinstance(item, str) for item in value)
         )
     return origin in {dict, Mapping} and isinstance(value, dict)
 

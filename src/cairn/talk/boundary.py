@@ -130,7 +130,8 @@ class Stretch:
         new: frozenset[str] = frozenset().union(*(one.vocabulary for one in after))
         if len(old) < _MIN_WORDS or len(new) < _MIN_WORDS:
             return []
-        likeness = len(old & new) / len(old | new)
+        shared = len(old & new)
+        likeness = shared / (len(old) + len(new) - shared)
         if not self._has_shifted(likeness, before, after):
             return []
         upto = after[0].ordinal
