@@ -102,3 +102,15 @@ def test_rows_that_come_together_are_kept_as_those_that_come_one_by_one(tmp_path
         world.close()
     assert kept[0] == kept[1]
     assert kept[0][:2] == (3, 3)
+
+
+def test_maintenance_ends_when_there_is_nothing_left_to_merge(tmp_path):
+    """The full-text tables are merged until none of them has anything to merge, not until the time for it is over."""
+    index = SqliteIndex(tmp_path)
+    scope = Scope(Space(), "user", "alice")
+    for n in range(40):
+        row = Row(0, "episode", scope, f"e{n}", "p", f"word{n} heron", n + 1)
+        index.apply([NewRow(row, bytes([n]))])
+    index.maintain(budget_seconds=60.0)
+    assert index.maintain(budget_seconds=5.0)["merges"] == 0
+    index.close()

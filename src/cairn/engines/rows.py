@@ -357,11 +357,8 @@ class SqliteIndex(RowVectors):
         """Merge full-text segments, drop vectors nobody needs, trim the list of removals. Bounded in time."""
         until = time.monotonic() + budget_seconds
         merged = 0
-        while time.monotonic() < until:
-            before, after = self._db.write(merge_step)
+        while time.monotonic() < until and self._db.write(merge_step):
             merged += 1
-            if after - before < 2:
-                break
         done = {"merges": merged, "gone": self._db.write(trim_gone), "vectors": self._drop_unused()}
         self._db.shrink()
         self._vectors.shrink()
