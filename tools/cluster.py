@@ -281,8 +281,10 @@ class Link:
 class Machine:
     """One Cairn server with a folder of its own, on the shared engines; `program` is the module it runs."""
 
-    def __init__(self, folder: Path, env: dict[str, str], program: str = "cairn.surfaces.cli") -> None:
-        self.folder, self._env, self.port, self._program = folder, env, free_port(), program
+    def __init__(
+        self, folder: Path, env: dict[str, str], program: str = "cairn.surfaces.cli", port: int = 0
+    ) -> None:
+        self.folder, self._env, self.port, self._program = folder, env, port or free_port(), program
         self.links: dict[str, Link] = {}
         self.start()
 
@@ -359,15 +361,21 @@ class Cluster:
         }
 
     def add(self, program: str = "cairn.surfaces.cli", *, linked: bool = False, **env: str) -> Machine:
-        """Another server, with an index of its own; `linked` to the engines by wires that can be cut."""
+        """Another server, with an index of its own; `linked` to the engines, and to the others, by wires that can be cut."""
         links: dict[str, Link] = {}
+        port = free_port()
         if linked:
-            links = {"database": Link(self.database.port), "store": Link(self.store.port)}
+            links = {
+                "database": Link(self.database.port),
+                "store": Link(self.store.port),
+                "servers": Link(port),
+            }
+            env.setdefault("CAIRN_SERVER__ADVERTISE", f"127.0.0.1:{links['servers'].port}")
             env["CAIRN_STORAGE__ENDPOINT"] = f"http://127.0.0.1:{links['store'].port}"
             env["CAIRN_STORAGE__DATABASE"] = self.database.url.replace(
                 f":{self.database.port}/", f":{links['database'].port}/"
             )
-        made = Machine(self.folder / f"machine{len(self.machines)}", {**self.env, **env}, program)
+        made = Machine(self.folder / f"machine{len(self.machines)}", {**self.env, **env}, program, port)
         made.links = links
         self.machines.append(made)
         made.wait()
@@ -621,7 +629,7 @@ def faults(
 def _break_something(chance: random.Random, world: Cluster) -> None:
     what = chance.choice(
         ["kill", "kill", "kill", "stall", "late", "late", "pause store", "restart database", "cut database", "cut store", "slow database",
-         "slow store", "503 store", "500 store"]
+         "slow store", "503 store", "500 store", "cut servers", "slow servers"]
     )  # fmt: skip
     machine = chance.choice(world.machines)
     state, _, engine = what.partition(" ")

@@ -1,8 +1,8 @@
 """What many machines cost, beside one, in one run: `python -m tools.cluster_speed [durable] [rates] [found] [search]`.
 
 durable  a bare INSERT and commit, an `add` on PostgreSQL and one on a folder, in turn, so that a busy machine is busy for all
-rates    clients add and search through one server and through two, each call at another server, both at once so that a busy
-         machine is busy for both. What is told is the processor time of all servers from the first call until the chores of
+rates    clients add and search through one server and through two, eight for each server, each call at another server, both
+         at once so that a busy machine is busy for both, after some calls that nobody counts. What is told is the processor time of all servers from the first call until the chores of
          the next minute are done, so the background is in it, without what they use when nobody asks them anything. On cores
          that are free, two servers take 2 * (time with one) / (time with two) times as much as one. `--model` makes vectors, too
 found    one server is asked until it finds what the other was told
@@ -28,7 +28,7 @@ from tools import cluster as many
 
 ROUNDS = 200
 CLIENTS = 8
-CALLS = 1600
+CALLS, WARM = 1600, 400
 FOUND = 40
 BEGIN_SECONDS, REST_SECONDS, AFTER_SECONDS = 60.0, 30.0, 75.0
 QUESTIONS = 60
@@ -119,31 +119,37 @@ def used_during(machines: list[many.Machine], do: Callable[[], object]) -> tuple
     return sum(map(processor, machines)) - before, time.perf_counter() - begun
 
 
-def rate(
-    machines: list[many.Machine], what: str, body: Callable[[int, int], object], at_rest: float
-) -> float:
-    """Calls of eight clients, each at the next server; the processor time of one in milliseconds, with what follows it and
-    without what the servers use `at_rest`.
-    """
+def called(machines: list[many.Machine], what: str, body: Callable[[int, int], object], calls: int) -> None:
+    """So many calls for each server, of eight clients for each, every call at the next server."""
 
     def client(number: int) -> None:
-        for n in range(CALLS // CLIENTS):
+        for n in range(calls // CLIENTS):
             machine = machines[(number + n) % len(machines)]
             status, _ = machine.call("POST", f"/api/v1/memory/{what}", body(number, n))
             assert status == 200, status
 
+    clients = range(CLIENTS * len(machines))
+    threads = [threading.Thread(target=client, args=(number,)) for number in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def rate(
+    machines: list[many.Machine], what: str, body: Callable[[int, int], object], at_rest: float
+) -> float:
+    """The processor time of a call in milliseconds, with what follows it and without what the servers use `at_rest`."""
+    count = CALLS * len(machines)
+
     def calls() -> None:
-        threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
         begun = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        print(f"{what}, servers: {len(machines)}: {CALLS / (time.perf_counter() - begun):.0f} a second")
+        called(machines, what, body, CALLS)
+        print(f"{what}, servers: {len(machines)}: {count / (time.perf_counter() - begun):.0f} a second")
         time.sleep(AFTER_SECONDS)
 
     used, seconds = used_during(machines, calls)
-    return 1000 * (used - at_rest * seconds) / CALLS
+    return 1000 * (used - at_rest * seconds) / count
 
 
 def rates(database: many.Database, store: many.Store, folder: Path, *, model: bool) -> None:
@@ -155,6 +161,8 @@ def rates(database: many.Database, store: many.Store, folder: Path, *, model: bo
             world.env["CAIRN_EMBEDDING__PROVIDER"] = "auto" if model else "none"
             for _ in range(count):
                 world.add()
+            for what, body in (("add", added), ("search", asked)):
+                called(world.machines, what, body, WARM)
             time.sleep(BEGIN_SECONDS)
             used, seconds = used_during(world.machines, lambda: time.sleep(REST_SECONDS))
             print(f"servers: {count}: {100 * used / seconds:.1f} % of a core when nobody asks")

@@ -189,6 +189,8 @@ def start(parts: Parts) -> None:
         is_busy=parts.engine.is_busy,
         chores=[task.of(parts) for task in CHORES],
     )
+    # The tables of LanceDB have all there is, if every scope is answered from them.
+    parts.indexer.leaves_talk = parts.settings.index.engine != "lancedb"
     parts.daemon.start()
     threading.Thread(target=_recover, args=(parts,), name="cairn-recover", daemon=True).start()
     parts.closing.callback(parts.daemon.stop)

@@ -175,7 +175,8 @@ class ServerSettings:
     more than `max_connections` the longest idle makes room. The repositories below `project_roots` may be asked about over HTTP; none may without it.
     The page at / changes nothing unless `page_writes` says so (`cairn server start --write`) or `cairn open` opened it.
     Told to end (SIGTERM), it says for `drain_seconds` that it is not ready and still takes calls, so that a balancer turns away
-    first; told twice, it ends at once.
+    first; told twice, it ends at once. Where several servers share a root, each sends calls about an owner to the one that is
+    home to that owner, at the address that one tells: `advertise` ("host:port"; "" finds it out, "none" leaves the server out).
     """
 
     host: str = "127.0.0.1"
@@ -192,6 +193,7 @@ class ServerSettings:
     header_timeout_seconds: float = 10.0
     body_timeout_seconds: float = 20.0
     drain_seconds: float = 0.0
+    advertise: str = ""
     audit_bytes: int = 64 * 1024 * 1024
 
 

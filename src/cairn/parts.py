@@ -45,7 +45,7 @@ from cairn.seams import (
     Tier,
     Writer,
 )
-from cairn.talk.sessions import SessionLog
+from cairn.talk.sessions import SessionLog, place_of_session
 from cairn.timetravel.observer import Observer
 from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
 
@@ -173,6 +173,7 @@ class Parts:
         self.daemon: Daemon | None = None
         self.swept = False
         self.storage: StorageBackend = select_backend(settings)
+        self.storage.learn_people(_people_in)
         self.root = MemoryRoot(self.storage)
         try:
             self.root.ensure((files("cairn.strategies") / "ome.toml").read_text("utf-8"))
@@ -355,7 +356,7 @@ class Parts:
         """The tables of LanceDB, one for each kind: on this machine, or in the bucket that several share."""
         from cairn.engines.lance import LanceTables
 
-        if self._database() is None:
+        if self.database() is None:
             return LanceTables(self.index_dir)
         from cairn.engines.postgres import PostgresLocks
         from cairn.engines.shared_tables import SharedTables
@@ -437,6 +438,7 @@ class Parts:
             fallback=self.scan.of,
             on_hits=self._count_hits,
             past=self._known_at,
+            on_asked=self.indexer.asked,
             on_behind=lambda: self.indexer.on_wanted(True),
             one_look=self.index.one_look,
             generation=lambda: self.index.generation,
@@ -490,7 +492,7 @@ class Parts:
         self.closing.callback(made.close)
         return made
 
-    def _database(self) -> Postgres | None:
+    def database(self) -> Postgres | None:
         """The database that the machines of this root share; None where there is one machine, or no database."""
         if not self.storage.is_shared or not self.settings.storage.database:
             return None
@@ -501,7 +503,7 @@ class Parts:
 
     def token_file(self) -> TokenFile:
         """The tokens of the HTTP server; those of all servers, where there are several."""
-        if (database := self._database()) is not None:
+        if (database := self.database()) is not None:
             from cairn.engines.shared_tokens import SharedTokens
 
             return SharedTokens(self.settings.server_dir, database)
@@ -511,7 +513,7 @@ class Parts:
 
     def _jobs(self) -> Jobs:
         """The queue of the strategies: this machine's, or that of all machines."""
-        if (database := self._database()) is not None:
+        if (database := self.database()) is not None:
             from cairn.engines.postgres_jobs import PostgresJobs
 
             return PostgresJobs(database, self.clock)
@@ -521,7 +523,7 @@ class Parts:
 
     def _indexing_embedder(self) -> Callable[[], Embedder | None]:
         """Gives what makes the vectors of rows: the embedding model, once for all machines."""
-        if (database := self._database()) is None:
+        if (database := self.database()) is None:
             return self.embedder
         from cairn.engines.shared_vectors import SharedVectors
 
@@ -667,6 +669,13 @@ class Parts:
     def close(self) -> None:
         """Stop what runs, then close what is open, in reverse order."""
         self.closing.close()
+
+
+def _people_in(at: Locator, lines: Sequence[str]) -> Collection[str] | None:
+    """Who is in lines of a session's log; of other journals nobody asks."""
+    from cairn.talk.lines import people_in
+
+    return people_in(lines) if place_of_session(at) is not None else None
 
 
 def edits_of(rows: Sequence[Row]) -> list[EditEvent]:

@@ -196,10 +196,15 @@ def test_machines_take_turns_and_tell_each_other(options, tmp_path):
 def test_a_read_anywhere_sees_a_write_anywhere_or_says_that_it_cannot(engines):
     """Strong, or by the change that another server gave: found at once. With the store away it is refused, not guessed."""
     database, store, folder = engines
-    with many.cluster(database, store, folder, 1) as world:
-        one = world.machines[0]
+    with many.cluster(database, store, folder, 0) as world:
+        one = world.add(CAIRN_SERVER__ADVERTISE="none")
         # It hears of nothing by itself: what it finds, the question made it look for.
-        two = world.add(linked=True, CAIRN_INDEX__WATCH="false", CAIRN_INDEX__SCAN_SECONDS="3600")
+        two = world.add(
+            linked=True,
+            CAIRN_INDEX__WATCH="false",
+            CAIRN_INDEX__SCAN_SECONDS="3600",
+            CAIRN_SERVER__ADVERTISE="none",
+        )
 
         def ask(machine, what, **body):
             return machine.call("POST", f"/api/v1/memory/{what}", body)

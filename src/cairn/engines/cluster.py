@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -306,6 +306,12 @@ class ClusterBackend(ObjectBackend):
 
     def tell(self, keys: Iterable[str]) -> None:
         self.database.tell(*keys)
+
+    def learn_people(self, people_in: Callable[[Locator, Sequence[str]], Collection[str] | None]) -> None:
+        self._rows.people_in = people_in
+
+    def people_in(self, keys: Collection[str]) -> Mapping[str, Collection[str]]:
+        return self._rows.people([key for key in keys if key.endswith(_LINES)])
 
     def watch(self) -> Watch | None:
         return self.database.watch

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +88,9 @@ class LinkedStorage(StorageBackend):
     def turn(self, name: str, seconds: float) -> bool:
         # Nobody else looks through the folders of this machine.
         return bool(self.folders()) or self._base.turn(name, seconds)
+
+    def people_in(self, keys: Collection[str]) -> Mapping[str, Collection[str]]:
+        return self._base.people_in(keys)
 
     def tell(self, keys: Iterable[str]) -> None:
         self._base.tell(keys)

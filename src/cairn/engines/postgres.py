@@ -12,7 +12,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -73,29 +73,45 @@ CREATE TABLE IF NOT EXISTS cairn_seen (
     root text NOT NULL, session text NOT NULL, size bigint NOT NULL, PRIMARY KEY (root, session));
 CREATE TABLE IF NOT EXISTS cairn_tokens (
     root text NOT NULL, name text NOT NULL, data text NOT NULL, PRIMARY KEY (root, name));
+CREATE TABLE IF NOT EXISTS cairn_servers (
+    root text NOT NULL, name text NOT NULL, address text NOT NULL, place text NOT NULL, until timestamptz NOT NULL,
+    PRIMARY KEY (root, name));
 CREATE TABLE IF NOT EXISTS cairn_archives (
     root text PRIMARY KEY, number bigint NOT NULL, read_back text NOT NULL DEFAULT '');
 INSERT INTO cairn_schema SELECT 1 WHERE NOT EXISTS (SELECT FROM cairn_schema);
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'cairn_journals'::regclass AND attname = 'people') THEN
+        ALTER TABLE cairn_journals ADD COLUMN people text[], ADD COLUMN known bigint NOT NULL DEFAULT -1;
+    END IF;
+END $$;
 """
-_APPEND = """
+_PEOPLE = """people = CASE WHEN %(people)s::text[] IS NULL OR j.people @> %(people)s::text[] THEN j.people
+        ELSE (SELECT array_agg(DISTINCT one) FROM unnest(j.people || %(people)s::text[]) AS one) END,
+    known = CASE WHEN j.known = j.size AND %(people)s::text[] IS NOT NULL THEN j.size + %(more)s ELSE -1 END"""
+"""Who is in a journal, known as far as `known`: a server of before does not note it, so less than all of it may be."""
+_NEW = """INSERT INTO cairn_journals AS j (root, key, size, writer, people, known)
+    VALUES (%(root)s, %(key)s, %(more)s, %(writer)s, %(people)s::text[],
+        CASE WHEN %(people)s::text[] IS NULL THEN -1 ELSE %(more)s END)"""
+_APPEND = f"""
 WITH j AS (
-    INSERT INTO cairn_journals AS j (root, key, size, writer)
-        VALUES (%(root)s, %(key)s, %(more)s, %(writer)s)
-    ON CONFLICT (root, key) DO UPDATE SET size = j.size + %(more)s, writer = %(writer)s, changed = clock_timestamp()
+    {_NEW}
+    ON CONFLICT (root, key) DO UPDATE SET size = j.size + %(more)s, writer = %(writer)s, changed = clock_timestamp(),
+    {_PEOPLE}
     RETURNING size)
 INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
 """
-_APPEND_AT = """
+_APPEND_AT = f"""
 WITH j AS (
-    UPDATE cairn_journals SET size = size + %(more)s, writer = %(writer)s, changed = clock_timestamp()
+    UPDATE cairn_journals AS j SET size = size + %(more)s, writer = %(writer)s, changed = clock_timestamp(),
+    {_PEOPLE}
     WHERE root = %(root)s AND key = %(key)s AND size = %(expect)s RETURNING size)
 INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
 """
-_APPEND_FIRST = """
+_APPEND_FIRST = f"""
 WITH j AS (
-    INSERT INTO cairn_journals AS j (root, key, size, writer)
-        VALUES (%(root)s, %(key)s, %(more)s, %(writer)s)
-    ON CONFLICT (root, key) DO UPDATE SET size = %(more)s, writer = %(writer)s, changed = clock_timestamp()
+    {_NEW}
+    ON CONFLICT (root, key) DO UPDATE SET size = %(more)s, writer = %(writer)s, changed = clock_timestamp(),
+    people = excluded.people, known = excluded.known
     WHERE j.size = 0
     RETURNING size)
 INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
@@ -305,6 +321,8 @@ class PostgresJournals:
         on_rewrite: Callable[[Locator], object] = lambda _: None,
         beginning: Callable[[Locator, int, int], bytes] = _nowhere,
     ) -> None:
+        self.people_in: Callable[[Locator, Sequence[str]], Collection[str] | None] = lambda _at, _lines: None
+        """Who is in lines that are appended; None where nobody can say."""
         self._database = database
         self._on_rewrite = on_rewrite
         self._beginning = beginning
@@ -317,7 +335,15 @@ class PostgresJournals:
         if not data:
             return self.size(at)
         query = _APPEND if expect is None else _APPEND_AT if expect else _APPEND_FIRST
-        found = self._database.ask(query, key=at.key, more=len(data), data=data, expect=expect)
+        people = self.people_in(at, lines)
+        found = self._database.ask(
+            query,
+            key=at.key,
+            more=len(data),
+            data=data,
+            expect=expect,
+            people=None if people is None else sorted(people),
+        )
         if not found:
             raise journal_moved(at, expect or 0, self.size(at))
         return int(found[0][0])
@@ -382,6 +408,14 @@ class PostgresJournals:
             key=at.key,
         )
         return (int(rows[0][0]), float(rows[0][1])) if rows else None
+
+    def people(self, keys: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Who is in each of these journals; those of which it is not known are left out."""
+        rows = self._database.ask(
+            "SELECT key, people FROM cairn_journals WHERE root = %(root)s AND key = ANY(%(keys)s) AND known = size",
+            keys=list(keys),
+        )
+        return {key: frozenset(people or ()) for key, people in rows}
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
         return len(self._rewrite(at, lambda old: journal_made_anew(at, lines, len(old))) or b"")
@@ -458,7 +492,8 @@ class PostgresJournals:
             one.execute(
                 "INSERT INTO cairn_journals (root, key, size, writer) VALUES (%(root)s, %(key)s, %(size)s, %(writer)s)"
                 " ON CONFLICT (root, key)"
-                " DO UPDATE SET size = %(size)s, writer = %(writer)s, changed = clock_timestamp()",
+                " DO UPDATE SET size = %(size)s, writer = %(writer)s, changed = clock_timestamp(), people = NULL,"
+                " known = -1",
                 values,
             )
             if new:

@@ -67,6 +67,8 @@ _REMOVED_KEPT = 1000
 # Of several machines each scans what is its turn, and everything at every tenth time: it may have missed a word.
 _TURN, _EVERYTHING = 0.9, 10
 _LEFT_SECONDS = 0.5
+_FIRST_ASK_SECONDS = 5.0
+_MOST_ASKED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,10 @@ class Indexer(DerivedMaintenance):
         self._wanted: Counter[str] = Counter()
         self._unreadable: dict[str, str] = {}
         self._scans = 0
-        self._left: set[str] = set()
-        self._left_until = 0.0
+        self.leaves_talk = False
+        """Whether talk that other machines wrote is left until somebody asks here for one of those who are in it."""
+        self._left = LeftTalk()
+        self._asked: dict[Scope, float] = {}
         self.on_wanted: Callable[[bool], None] = lambda _vectors: None
         """Told when somebody asks for what is queued, and whether for its vectors, too: whoever indexes need not poll."""
 
@@ -159,23 +163,51 @@ class Indexer(DerivedMaintenance):
         kinds = {key: kind for key in keys if (kind := kind_of(Locator(key))) is not None}
         logs = {key for key, kind in kinds.items() if kind == "session"}
         if self._storage.is_shared:
-            with self._progress:
-                self._left |= logs
+            self._leave(logs)
         return self._queue_news({key: kind for key, kind in kinds.items() if key not in logs})
 
-    def _take_left(self, within: Sequence[str]) -> None:
-        """Queue the logs of other machines below these places, a moment's worth together."""
-        with self._progress:
-            mine = {key for key in self._left if key.startswith(tuple(within))}
-            if not mine or time.monotonic() < self._left_until:
-                return
-            self._left -= mine
-            self._left_until = time.monotonic() + _LEFT_SECONDS
+    def _leave(self, logs: Collection[str]) -> None:
+        """Leave logs of other machines until somebody is asked for who is in them."""
+        if not logs:
+            return
         try:
-            self._queue_news(dict.fromkeys(mine, "session"))
+            people = self._storage.people_in(logs)
+        except CairnError:
+            people = {}  # they may be anybody's
+        with self._progress:
+            for key in logs:
+                self._left.put(key, people.get(key))
+
+    def asked(self, scope: Scope) -> None:
+        """Take in the talk of a scope's owner that was left, since somebody asks for it.
+
+        Where that is the first time for long, the answer waits for it, for some seconds at most: what it lacks then is
+        told as what waits.
+        """
+        if not self._left:
+            return
+        if self._take_left(scope, first := scope not in self._asked) and first:
+            self.wait(None, _FIRST_ASK_SECONDS, scope)
+
+    def _take_left(self, scope: Scope, at_once: bool = False) -> bool:
+        """Queue the logs of other machines that an owner is in, a moment's worth together; whether there were any."""
+        now = time.monotonic()
+        with self._progress:
+            if now < self._asked.get(scope, 0.0) and not at_once:
+                return False
+            if len(self._asked) >= _MOST_ASKED:
+                self._asked.clear()
+            self._asked[scope] = now + _LEFT_SECONDS
+            mine = self._left.take(scope)
+        if not mine:
+            return False
+        try:
+            return bool(self._queue_news(dict.fromkeys(mine, "session")))
         except CairnError:
             with self._progress:
-                self._left |= mine
+                for key in mine:
+                    self._left.put(key, None)
+            return True
 
     def _queue_news(self, kinds: Mapping[str, str]) -> int:
         """Queue those of these files, by kind, that differ from what the queue knows; how many."""
@@ -256,6 +288,8 @@ class Indexer(DerivedMaintenance):
             change = self._missing(path, known.get(path), hidden, again=scope is not None)
             if change is not None:
                 news.append(Noticed(path, kind_of(Locator(path)) or "unknown", change))
+        if self.leaves_talk and self._storage.is_shared:
+            news = self._without_left(news, known, scope)
         if self._storage.is_shared and not self._rebuilding:
             self._storage.tell(
                 one.path for one in news if one.kind != "session" and not is_linked(Locator(one.path))
@@ -264,6 +298,22 @@ class Indexer(DerivedMaintenance):
         self._note_unreadable(within, hidden)
         lsn = self._queue.enqueue(news) if news else self._queue.last_lsn()
         return Scanned(len(present), len(news), lsn)
+
+    def _without_left(
+        self, news: Sequence[Noticed], known: Mapping[str, Known], scope: Scope | None
+    ) -> list[Noticed]:
+        """What is to be queued of what a scan found: not the talk that this machine has nothing of, and is not asked for.
+
+        Of what it has, all of it; for a scope, only what its owner is in.
+        """
+        logs = [one.path for one in news if one.kind == "session" and one.change_type != "deleted"]
+        if scope is None:
+            left = {key for key in logs if key not in known}
+        else:
+            people = self._storage.people_in(logs) if logs else {}
+            left = {key for key in logs if key in people and scope.owner not in people[key]}
+        self._leave(left)
+        return [one for one in news if one.path not in left]
 
     def _missing(
         self, path: str, old: Known | None, hidden: Mapping[str, str], *, again: bool
@@ -573,8 +623,8 @@ class Indexer(DerivedMaintenance):
         of it before.
         """
         within = places_of(scope) if scope is not None else ()
-        if self._left and within:
-            self._take_left(within)
+        if self._left and scope is not None:
+            self._take_left(scope)
         try:
             now = self._queue.glance(within)
             generation = self._index.generation
@@ -720,6 +770,45 @@ class Indexer(DerivedMaintenance):
         return sorted(
             Locator(key) for key, _, at in self._files((), {}) if at > mtime and kind_of(Locator(key))
         )
+
+
+class LeftTalk:
+    """Logs of sessions that were left for later, by the owners who are in them."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, Collection[str] | None] = {}
+        self._logs: dict[tuple[str, str | None], set[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def put(self, key: str, owners: Collection[str] | None) -> None:
+        """Leave a log that these are in, or nobody knows who."""
+        self._drop(key)
+        self._owners[key] = owners
+        for name in self._names(key):
+            self._logs.setdefault(name, set()).add(key)
+
+    def take(self, scope: Scope) -> set[str]:
+        """The logs that the owner of a scope may be in; they are left no longer."""
+        _, *talk = places_of(scope)
+        found = {key for at in talk for who in (scope.owner, None) for key in self._logs.get((at, who), ())}
+        for key in found:
+            self._drop(key)
+        return found
+
+    def _drop(self, key: str) -> None:
+        for name in self._names(key) if key in self._owners else ():
+            logs = self._logs[name]
+            logs.discard(key)
+            if not logs:
+                del self._logs[name]
+        self._owners.pop(key, None)
+
+    def _names(self, key: str) -> list[tuple[str, str | None]]:
+        owners = self._owners[key]
+        at = "/".join(key.split("/", 3)[:3]) + "/"
+        return [(at, None)] if owners is None else [(at, owner) for owner in owners]
 
 
 class _Batch:

@@ -69,6 +69,7 @@ class Searcher:
         fallback: An index scanned from the notes, for the time the real one is being rebuilt.
         on_hits: Told which governed memories were returned.
         past: An index of what a scope held at a time; None where nothing was recorded by then.
+        on_asked: Told whose memory is asked, before anything is looked at.
         on_behind: Told that somebody asks by meaning where rows wait for their vector.
         one_look: Inside of it, what is asked of the index is answered from one state of it.
         generation: Which index this is, as `freshness` tells it.
@@ -88,12 +89,14 @@ class Searcher:
         fallback: Callable[[Scope], ScannedScope | None] | None = None,
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
         past: Callable[[Scope, datetime], SearchIndex | None] | None = None,
+        on_asked: Callable[[Scope], None] = lambda _: None,
         on_behind: Callable[[], None] = lambda: None,
         one_look: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         generation: Callable[[], str] = str,
     ) -> None:
         self._one_look = one_look
         self._generation = generation
+        self._on_asked = on_asked
         self._on_behind = on_behind
         self._index: Callable[[Scope], SearchIndex] = index if callable(index) else lambda _: index
         self._settings = settings
@@ -118,6 +121,7 @@ class Searcher:
         scope, method, _ = checked(request, self._settings)
         if request.consistency == "strong" or request.min_lsn is not None:
             self._until_seen(request, scope, method)
+        self._on_asked(scope)
         if method == "agentic":
             from cairn.retrieval import agentic
 

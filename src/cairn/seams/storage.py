@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -309,6 +309,16 @@ class StorageBackend(ABC):
 
     def tell(self, keys: Iterable[str]) -> None:  # noqa: B027 -- a default
         """Let other machines know of files that changed otherwise than through this storage."""
+
+    def learn_people(self, people_in: Callable[[Locator, Sequence[str]], Collection[str] | None]) -> None:  # noqa: B027
+        """Say who is in lines that are appended, for `people_in` to tell; None where nobody can say."""
+
+    def people_in(self, keys: Collection[str]) -> Mapping[str, Collection[str]]:  # noqa: ARG002 -- a default
+        """Who is in each of these files of lines, so that a machine need not take in what it is not asked about.
+
+        Those of which it is not known are left out: they may be about anybody.
+        """
+        return {}
 
     def scrub(self) -> bool:
         """Drop what was made of notes and is kept for a while for other machines; False where it could not be."""

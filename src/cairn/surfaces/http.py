@@ -31,6 +31,7 @@ from cairn.memory import Memory
 from cairn.operations.table import Asked, Operation
 from cairn.surfaces import stream
 from cairn.surfaces.connections import Connections, share_of_handles
+from cairn.surfaces.forwarding import FORWARDED, Forwarding
 from cairn.surfaces.guard import (
     App,
     ASGIScope,
@@ -49,6 +50,7 @@ from cairn.types import Space
 from cairn.web.visitors import Visitors
 
 if TYPE_CHECKING:
+    from cairn.engines.postgres_servers import Servers
     from cairn.web.pages import WebPages
 
 log = logging.getLogger("cairn.http")
@@ -288,8 +290,10 @@ def build_app(
     # Redirects to a path with a slash would hide a wrong address behind a 307.
     inner.router.redirect_slashes = False
     place, server = memory.settings.server_dir, memory.settings.server
+    direct = _Direct(inner, {at: one for at, one in routes.operations.items() if "{" not in at[1]})
+    paths = {prefix + path: path for prefix in VERSIONS for path in FORWARDED}
     return Guard(
-        _Direct(inner, {at: one for at, one in routes.operations.items() if "{" not in at[1]}),
+        Forwarding(direct, paths, memory.settings.memory.person),
         server,
         observe=metrics.observe,
         tokens=tokens_of(memory.settings),
@@ -339,6 +343,26 @@ async def _quiet(memory: AsyncMemory) -> None:
     while engine.is_busy(_QUIET_SECONDS) and left > 0:
         await asyncio.sleep(_QUIET_SECONDS)
         left -= _QUIET_SECONDS
+
+
+def _join_servers(memory: Memory, is_up: Callable[[], bool]) -> Servers | None:
+    """Take part in the servers of a root that several share, once the index is there; None where there are none."""
+    settings = memory.settings.server
+    database = memory.parts.database()
+    if database is None or settings.advertise == "none":
+        return None
+    from cairn.engines.postgres_servers import Servers, reached_at
+
+    address, place = (
+        (settings.advertise, "")
+        if settings.advertise
+        else reached_at(settings.host, settings.port, database.url)
+    )
+    made = Servers(
+        database, address, place, lambda: is_up() and memory.parts.indexer.status().state != "rebuilding"
+    )
+    made.start()
+    return made
 
 
 def _import_what_calls_need() -> None:
@@ -431,6 +455,9 @@ def serve(
                 app.visitors.announce(address)
             if ready is not None:
                 ready(address)
+        joined = await asyncio.to_thread(_join_servers, memory.memory, lambda: not server.is_ending())
+        forwarding = cast("Forwarding", app.app)
+        forwarding.homes = joined
         await asyncio.sleep(_QUIET_SECONDS)
         await _quiet(memory)
         await asyncio.to_thread(_import_what_calls_need)
@@ -438,6 +465,9 @@ def serve(
         try:
             await task
         finally:
+            forwarding.close()
+            if joined is not None:
+                await asyncio.to_thread(joined.stop)
             if app.visitors is not None:
                 app.visitors.leave()
 

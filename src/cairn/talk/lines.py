@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -164,6 +164,26 @@ def read_line(text: str) -> Event:
     if sort == "merged":
         return Merged(CellRecord(_cell_id(line), 0, 0, _day(line), _owners(line)))
     raise Invalid('its "t" names no sort of line (add, cut, told, done, corrected, followed, again, merged)')
+
+
+def people_in(lines: Iterable[str]) -> frozenset[str] | None:
+    """Everyone whom these lines are by or about; None where one of them does not say.
+
+    >>> sorted(people_in(['{"t": "told", "cell": "mc_1", "owners": [["user", "u1"], ["agent", "a"]]}']))
+    ['a', 'u1']
+    """
+    found: set[str] = set()
+    try:
+        for line in map(from_json, lines):
+            owner = line.get("owner")
+            for _, name in (*line.get("owners", ()), *([owner] if owner else ())):
+                found.add(name)
+            for message in line.get("messages", ()) if line["t"] == "add" else ():
+                if message is not None:
+                    found.add(message["sender_id"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return frozenset(found) if all(isinstance(one, str) and "\0" not in one for one in found) else None
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
