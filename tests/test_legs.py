@@ -53,13 +53,34 @@ def test_a_filter_finds_by_meaning_however_large_the_scope(
     world.index.use_model(world.model.id)
     if engine == "lancedb":
         # As in a table of millions: more parts than are looked through.
-        monkeypatch.setattr(lance, "_PARTITION_ROWS", 20)
+        monkeypatch.setattr(lance, "_PARTITION_ROWS", 15)
         monkeypatch.setattr(lance, "_FLAT_ROWS", compared)
         world.asked = from_tables(world.index, tmp_path, index_rows=100)
         assert lance._partitions(world.asked._tables.state()["kinds"]["message"]["trained"]) > lance._PROBES
     result = world.ask("the harbour at night", method="vector", filters=RARE, evidence=5)
     assert [one.session_id for one in result.evidence] == ["rare"]
     assert [hit.session_id for hit in result.episodes] == ["rare"]
+    world.close()
+
+
+@pytest.mark.xdist_group("lance")
+@pytest.mark.parametrize("share", [1 / 3, 2.0], ids=["the nearest first", "those that pass first"])
+def test_a_filter_that_half_of_the_rows_pass_finds_what_lies_behind_the_other_half(
+    tmp_path, monkeypatch, share
+):
+    """E6: where many rows pass, the nearest are asked first whether they do; none of them does here."""
+    world = SearchWorld(tmp_path)
+    world.say("crowd", [("alice", "the harbour at night")] * 700)
+    world.say("rare", [("alice", f"some boat number{n} in a harbour") for n in range(600)])
+    monkeypatch.setattr(lance, "_PARTITION_ROWS", 15)
+    monkeypatch.setattr(lance, "_FLAT_ROWS", 0)
+    monkeypatch.setattr(lance, "_COMMON_SHARE", share)
+    world.asked = from_tables(world.index, tmp_path, index_rows=100)
+    result = world.ask("the harbour at night", method="vector", filters=RARE, evidence=50)
+    world.asked = None
+    exact = world.ask("the harbour at night", method="vector", filters=RARE, evidence=50)
+    assert {one.session_id for one in result.evidence} == {"rare"} and len(result.evidence) == 50
+    assert result.evidence[0].score == pytest.approx(exact.evidence[0].score, abs=1e-3)
     world.close()
 
 

@@ -12,6 +12,7 @@ import asyncio
 import fcntl
 import json
 import logging
+import math
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,9 +50,11 @@ _OPTIMIZE_ROWS = 2000
 _OPTIMIZE_FRAGMENTS = 20
 # Old versions live this long: a reader in another process may still be in one of them.
 _KEEP_SECONDS = 60.0
-# So many parts of the index over vectors are looked through. Where there are more, so few rows that pass are all
-# compared: the index would look for them in vain among the many that do not.
-_PROBES = 24
+# So many parts of the index over vectors are looked through, and more of them where less than half of the rows pass.
+# So few rows that pass are all compared: the index would look for them in vain among the many that do not.
+_PROBES = 40
+_COMMON_SHARE = 1 / 3
+_COUNTS_KEPT = 256
 # Words whose weights differ by less are asked for together.
 _ALIKE = 1.1
 # Tables with more rows are asked for ids, which cost four bytes a row to hold.
@@ -102,6 +105,16 @@ class OpenTable:
     held: Mapping[str, Any]
     table: Any
     ids: Mapping[int, np.ndarray] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    async def count(self, where: str) -> int:
+        """How many rows pass a filter; many questions have the same."""
+        found = self.counts.get(where)
+        if found is None:
+            if len(self.counts) >= _COUNTS_KEPT:
+                self.counts.clear()
+            found = self.counts[where] = int(await self.table.count_rows(where))
+        return found
 
     def named(self, places: np.ndarray) -> list[int]:
         """The ids of the rows at these places, in their order."""
@@ -231,15 +244,34 @@ class LanceTables:
         return await self._ids_of(opened, query, wish, "_score")
 
     async def _by_meaning(self, opened: OpenTable, wish: Wish) -> list[Any]:
-        query = opened.table.query().nearest_to(wish.vector).column("vector").distance_type("cosine")
-        trained = opened.held["trained"]
-        flat = not trained
-        if _partitions(trained) > _PROBES:
-            flat = wish.rows <= _FLAT_ROWS or (
-                wish.filtered and await opened.table.count_rows(wish.where) <= _FLAT_ROWS
-            )
-        query = query.bypass_vector_index() if flat else query.maximum_nprobes(0).minimum_nprobes(_PROBES)
-        return await self._ids_of(opened, query, wish, "_distance")
+        def near() -> Any:
+            return opened.table.query().nearest_to(wish.vector).column("vector").distance_type("cosine")
+
+        def within(parts: int) -> Any:
+            return near().maximum_nprobes(0).minimum_nprobes(parts).maximum_nprobes(parts)
+
+        trained, passing = opened.held["trained"], wish.rows
+        parts = _partitions(trained) if trained else 0
+        if parts <= _PROBES:
+            query = within(_PROBES) if trained else near().bypass_vector_index()
+            return await self._ids_of(opened, query, wish, "_distance")
+        if wish.filtered:
+            passing = await opened.count(wish.where)
+        if passing <= _FLAT_ROWS:
+            return await self._ids_of(opened, near().bypass_vector_index(), wish, "_distance")
+        share = passing / max(1, int(opened.held["rows"]))
+        if wish.where and share >= _COMMON_SHARE:
+            # Asking each row whether it passes costs more than comparing it: where many do, the nearest are asked alone.
+            deeper = replace(wish, limit=int(1.25 * wish.limit / share))
+            found = await self._ids_of(opened, within(_PROBES).postfilter(), deeper, "_distance")
+            if len(found) >= wish.limit:
+                return found[: wish.limit]
+        # However few pass, as many that do are compared.
+        probes = math.ceil(_PROBES * max(1.0, 0.5 / share))
+        found = await self._ids_of(opened, within(min(probes, parts)), wish, "_distance")
+        if len(found) < min(wish.limit, passing) and probes < parts:
+            found = await self._ids_of(opened, within(parts), wish, "_distance")
+        return found
 
     async def _ids_of(self, opened: OpenTable, query: Any, wish: Wish, score: str) -> list[Any]:
         query = query.where(wish.where) if wish.where else query

@@ -46,8 +46,8 @@ _log = logging.getLogger(__name__)
 
 # How many messages are asked for by words, and as many by meaning; of entries fewer, but more than an answer may show.
 _BEST, _BEST_ENTRIES = 200, 110
-# The messages next to the best few of these are looked at, too.
-_BESIDE = 100
+# What stands around the best few of these is looked at, too.
+_BESIDE, _BESIDE_ENTRIES = 100, 60
 # Kinds with fewer rows than this are looked at whole, without asking a table.
 _WHOLE_ROWS = 300
 _SAMPLE_ROWS, _SAMPLES_KEPT = 64, 1000
@@ -215,7 +215,7 @@ class LargeIndex:
         wishes = [self._wish(scope, state, kind, words, ask) for kind in large if kind in marks]
         lists = self._proposed(state, wishes)
         found = {rowid for _, ids in lists for rowid in ids}
-        first = {rowid for kind, ids in lists if kind == "message" for rowid in ids[:_BESIDE]}
+        lead = {rowid for kind, ids in lists for rowid in ids[: _BESIDE if kind in SAID else _BESIDE_ENTRIES]}
 
         def read(db: sqlite3.Connection) -> tuple[Columns, np.ndarray, Corpus, np.ndarray]:
             few = [kind for kind in held.rows if kind not in large]
@@ -226,7 +226,7 @@ class LargeIndex:
             model = model_number(db, self._rows.model)
             kept = self._held.current(db, (self._rows.generation, held.number, model))
             rows = kept.read(db, found | beside)
-            rows |= kept.read(db, _around(db, held.number, kept, rows, first | beside) - rows.keys())
+            rows |= kept.read(db, _around(db, held.number, kept, rows, lead | beside) - rows.keys())
             more = {kind: kept.read(db, self._sample(db, held, kind) - rows.keys()) for kind in large}
             at, standing = _standing(kept.columns, rows, more, held.rows)
             corpus = _corpus(about, kept.columns, at, standing)
@@ -483,33 +483,37 @@ _NEAR = (
 
 
 def _around(
-    db: sqlite3.Connection, number: int, kept: HeldRows, rows: Mapping[int, int], first: AbstractSet[int]
+    db: sqlite3.Connection, number: int, kept: HeldRows, rows: Mapping[int, int], lead: AbstractSet[int]
 ) -> set[int]:
-    """Ids of what ranking looks at beside the rows that were found: their episodes and wholes, and the messages next to `first`."""
+    """Ids of what ranking looks at beside the rows that were found: what passages are parts of, and of those that lead their
+    episodes and the messages next to them.
+    """
     import numpy as np
 
     columns = kept.columns
     if not rows:
         return set()
     at = np.fromiter(rows.values(), np.int64, len(rows))
+    leading = np.array([rows[rowid] for rowid in lead if rowid in rows], np.int64)
     message, passage = KIND_CODES["message"], KIND_CODES[PASSAGE]
 
     def said(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         spoken = places[(columns["kind"][places] == message) & (columns["session"][places] >= 0)]
         return columns["session"][spoken].astype(np.int64) << 32, columns["ordinal"][spoken]
 
-    session, ordinal = said(np.array([rows[rowid] for rowid in first if rowid in rows], np.int64))
+    session, ordinal = said(leading)
     here = np.add(*said(at))
     wanted = np.setdiff1d(np.concatenate([session + ordinal - 1, session + ordinal + 1]), here)
     names = columns.sessions.names
     near = [(names[one >> 32], one & 0xFFFFFFFF) for one in wanted[(wanted & 0xFFFFFFFF) < 2**31].tolist()]
     found = {row[0] for row in db.execute(_NEAR, (json.dumps(near), number))} if near else set()
 
-    cells = np.unique(columns["cell"][at])
+    cells = np.unique(columns["cell"][leading])
     named = [columns.cells.names[cell] for cell in cells[cells >= 0].tolist()]
     found |= found_by(db, kept.episodes, named, _EPISODES, number)
 
-    parts = at[columns["from_episode"][at] | (columns["kind"][at] == passage)]
+    cut = at[columns["kind"][at] == passage]
+    parts = np.concatenate([cut, leading[columns["from_episode"][leading]]])
     parents = {parent for place in parts.tolist() if (parent := columns.entries[place][2])}
     return found | found_by(db, kept.wholes, parents, _WHOLES, number)
 
