@@ -633,3 +633,20 @@ def test_versions_of_an_object_in_one_second_are_told_apart():
     known = [Known("done", "modified", at, 10, at + 1, False, False) for at in times]
     taken_for = [[n for n, at in enumerate(times) if indexer._same(old, 10, at)] for old in known]
     assert taken_for == [[n] for n in range(200)]
+
+
+def test_what_is_known_of_one_place_is_told_without_all_the_others(tmp_path):
+    """A strong read of one owner asks for his files alone, however many owners there are."""
+    world = Indexed(tmp_path)
+    for scope in (ALICE, BOB):
+        world.episode("a lantern", scope)
+    world.indexer.catch_up(20)
+    everything = world.index.known_paths()
+    users = sorted({path.rpartition("/episodes")[0] + "/" for path in everything})
+    assert len(users) == 2
+    for own in users:
+        mine = [path for path in everything if path.startswith(own)]
+        assert mine and world.index.known_paths([own]) == mine
+    assert sorted(world.index.known_paths(users)) == sorted(everything)
+    assert world.index.known_paths([f"{users[0]}x"]) == []
+    world.close()

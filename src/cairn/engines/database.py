@@ -20,7 +20,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -574,3 +574,11 @@ def _is_open(connection: sqlite3.Connection) -> bool:
     except sqlite3.ProgrammingError:
         return False
     return True
+
+
+def beginning_with(column: str, starts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """A further condition on a column and its values: it begins with one of `starts`; none where there are none."""
+    if not starts:
+        return "", ()
+    bounds = [bound for start in starts for bound in (start, start[:-1] + chr(ord(start[-1]) + 1))]
+    return f" AND ({' OR '.join([f'({column} >= ? AND {column} < ?)'] * len(starts))})", tuple(bounds)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.database import Database
+from cairn.engines.database import Database, beginning_with
 from cairn.engines.row_tables import (
     COUNTS,
     FULL_TEXT,
@@ -328,9 +328,11 @@ class SqliteIndex(RowVectors):
             )
         )
 
-    def known_paths(self) -> list[str]:
-        """Every file that has rows or a cursor."""
-        return [row[0] for row in self._db.read(lambda db: db.execute("SELECT path FROM paths").fetchall())]
+    def known_paths(self, within: Sequence[str] = ()) -> list[str]:
+        """Every file that has rows or a cursor; with `within`, those alone that begin with one of these."""
+        inside, bounds = beginning_with("path", within)
+        query = f"SELECT path FROM paths WHERE 1{inside}"
+        return [row[0] for row in self._db.read(lambda db: db.execute(query, bounds).fetchall())]
 
     def clear(self) -> None:
         """Drop every row for a rebuild; vectors stay, since they are named by what was embedded.

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from cairn.engines.database import Database, Unchanged
+from cairn.engines.database import Database, Unchanged, beginning_with
 from cairn.errors import Unavailable
 from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
@@ -54,14 +54,6 @@ _GLANCES_KEPT = 256
 MAX_RETRIES = 12
 BACKOFF_SECONDS = 2.0
 _MAX_BACKOFF_SECONDS = 60.0
-
-
-def _inside(within: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """A condition on paths and its values: those that begin with one of `within`; none where that is empty."""
-    if not within:
-        return "", ()
-    bounds = [bound for start in within for bound in (start, start[:-1] + chr(ord(start[-1]) + 1))]
-    return f" AND ({' OR '.join(['(md_path >= ? AND md_path < ?)'] * len(within))})", tuple(bounds)
 
 
 class SqliteState:
@@ -157,7 +149,7 @@ class SqliteState:
 
     def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
         now = self._clock.now()
-        inside, bounds = _inside(within)
+        inside, bounds = beginning_with("md_path", within)
         due = f"{_DUE} AND not_before <= ?{inside}"
 
         def take(db: sqlite3.Connection) -> list[Change]:
@@ -348,7 +340,7 @@ class SqliteState:
 
         With `within`, only of places that begin with one of these.
         """
-        inside, bounds = _inside(within)
+        inside, bounds = beginning_with("md_path", within)
         query = (
             "SELECT count(*) FROM md_change_state WHERE status IN ('pending', 'processing') AND since <= ?"
             f"{inside}"
@@ -377,7 +369,7 @@ class SqliteState:
         alone: under steady work these are far more than what is there.
         """
         query = "SELECT md_path, status, change_type, mtime, size, seen_at, retryable, unread FROM md_change_state"
-        inside, bounds = _inside(within)
+        inside, bounds = beginning_with("md_path", within)
 
         def ask(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             if paths is None:
@@ -405,7 +397,7 @@ class SqliteState:
         return glance
 
     def _glance(self, within: Sequence[str]) -> Glance:
-        inside, bounds = _inside(within)
+        inside, bounds = beginning_with("md_path", within)
         busy = "status IN ('pending', 'processing')"
 
         def ask(db: sqlite3.Connection) -> Glance:

@@ -283,7 +283,7 @@ class Indexer(DerivedMaintenance):
                     # Read so soon after it was written that a later write may carry the same time.
                     unsure.append((key, kind))
         gone = {path for path, old in known.items() if old.change_type != "deleted" or old.status != "done"}
-        gone.update(path for path in self._index.known_paths() if not within or path.startswith(within))
+        gone.update(self._index.known_paths(within))
         for path in gone - present:
             change = self._missing(path, known.get(path), hidden, again=scope is not None)
             if change is not None:
