@@ -11,6 +11,8 @@ together. Nothing fits, so nothing is returned: lists are never padded.
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -95,6 +97,8 @@ class Searcher:
         generation: Callable[[], str] = str,
     ) -> None:
         self._one_look = one_look
+        # More threads than cores only take the interpreter from each other, at every row that is read.
+        self._turns = threading.Semaphore(max(2, os.cpu_count() or 2))
         self._generation = generation
         self._on_asked = on_asked
         self._on_behind = on_behind
@@ -199,18 +203,10 @@ class Searcher:
                 index, request = then, replace(request, as_of=None)
                 notes.append("this answer comes from what was recorded by then, by its words")
         asked = self._questions.ready(request, scope, method, where, index, notes)
-        made = Lists(asked, self._zone, self._settings.search.injection_min_score)
-        messages, message_parts = made.message_scores()
-        episodes = made.episodes(messages)
-        lists: dict[str, Any] = {"episodes": episodes}
-        for kind in ("agent_case", "agent_skill", "memory", KNOWLEDGE, *request.kinds):
-            lists[_ARRAYS[kind]] = made.entries(kind)
-        lists |= made.verbatim(messages, message_parts)
-        if request.include_profile:
-            lists["agent_documents"] = made.whole_documents(AGENT_DOCUMENTS)
+        with self._turns:
+            lists = self._lists(asked)
         result = SearchResult(
             **lists,
-            profiles=made.whole_documents(("profile",)) if request.include_profile else (),
             unprocessed_messages=self._open_messages(asked),
             freshness=replace(fresh, notes=tuple(dict.fromkeys(notes))),
             method=method,
@@ -220,6 +216,19 @@ class Searcher:
         if request.token_budget is not None:
             result = within_budget(result, request.token_budget)
         return result, None if fresh.state == "rebuilding" else fresh.generation
+
+    def _lists(self, asked: ScopeQuestion) -> dict[str, Any]:
+        """What the question finds, list by list."""
+        made, request = Lists(asked, self._zone, self._settings.search.injection_min_score), asked.request
+        messages, message_parts = made.message_scores()
+        lists: dict[str, Any] = {"episodes": made.episodes(messages)}
+        for kind in ("agent_case", "agent_skill", "memory", KNOWLEDGE, *request.kinds):
+            lists[_ARRAYS[kind]] = made.entries(kind)
+        lists |= made.verbatim(messages, message_parts)
+        lists["profiles"] = made.whole_documents(("profile",)) if request.include_profile else ()
+        if request.include_profile:
+            lists["agent_documents"] = made.whole_documents(AGENT_DOCUMENTS)
+        return lists
 
     def _behind(self, fresh: Freshness, index: SearchIndex, scope: Scope, method: str) -> Freshness:
         """What is said of an answer by meaning: rows that wait for their vector are behind as well."""
