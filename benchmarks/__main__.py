@@ -24,7 +24,7 @@ from typing import Any
 
 import benchmarks as package
 from benchmarks import _plots
-from benchmarks._targets import headline, rows, summary
+from benchmarks._targets import by_size, headline, rows, summary
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "benchmarks"
@@ -145,6 +145,8 @@ def with_table(page: str, kept: Mapping[str, Any]) -> str:
         "",
         picture,
     ]
+    if part == "search":
+        page = between(page, "search-sizes", markdown(by_size(kept["figures"])))
     return between(page, str(part), lines)
 
 
