@@ -30,7 +30,7 @@ ROUNDS = 200
 CLIENTS = 8
 CALLS, WARM = 1600, 400
 FOUND = 40
-BEGIN_SECONDS, REST_SECONDS, AFTER_SECONDS = 60.0, 30.0, 75.0
+BEGIN_SECONDS, REST_SECONDS, AFTER_SECONDS = 30.0, 30.0, 65.0
 QUESTIONS = 60
 _numbers = itertools.count()
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -161,11 +161,12 @@ def rates(database: many.Database, store: many.Store, folder: Path, *, model: bo
             world.env["CAIRN_EMBEDDING__PROVIDER"] = "auto" if model else "none"
             for _ in range(count):
                 world.add()
-            for what, body in (("add", added), ("search", asked)):
-                called(world.machines, what, body, WARM)
             time.sleep(BEGIN_SECONDS)
             used, seconds = used_during(world.machines, lambda: time.sleep(REST_SECONDS))
             print(f"servers: {count}: {100 * used / seconds:.1f} % of a core when nobody asks")
+            for what, body in (("add", added), ("search", asked)):
+                called(world.machines, what, body, WARM)
+            time.sleep(AFTER_SECONDS)
             for what, body in (("add", added), ("search", asked)):
                 each[what, count] = rate(world.machines, what, body, used / seconds)
 
