@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import bz2
 import gzip
 import html
 import json
@@ -91,6 +92,11 @@ FORMS = {
     "base64 of sixteen bits": base64.b64encode(FRAMED.encode("utf-16-le")).decode(),
     "base64 of a packed text": base64.b64encode(gzip.compress(FRAMED.encode())).decode(),
     "base64 of a text packed otherwise": base64.b64encode(zlib.compress(FRAMED.encode())).decode(),
+    "base64 of a text packed a third way": base64.b64encode(bz2.compress(FRAMED.encode())).decode(),
+    "base64 of a mail, quoted": "\n".join(
+        f"> {one}" for one in textwrap.wrap(base64.b64encode(FRAMED.encode()).decode(), 64)
+    ),
+    "bytes in octal": "".join(f"\\{one:03o}" for one in frame(["Dana aime le café."]).encode()),
     "bytes one by one": FRAMED.encode().hex(" "),
     "bytes of a C program": ", ".join(f"0x{one:02x}" for one in FRAMED.encode()),
     "bytes as numbers": str(list(frame(["Dana aime le café."]).encode())),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import bz2
 import hashlib
 import html
 import quopri
@@ -51,7 +52,8 @@ _NO_LETTER = re.compile(r"[\W_]+")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _BLOB = re.compile(
     r"[A-Za-z0-9+/_-]{120,}={0,2}"
-    r"|[A-Za-z0-9+/_-]{60,80}(?:\r?\n[A-Za-z0-9+/_-]{60,80})+(?:\r?\n[A-Za-z0-9+/_-]{1,80})?={0,2}"  # as a mail wraps it
+    # as a mail wraps it, and quotes it
+    r"|[A-Za-z0-9+/_-]{60,80}(?:\r?\n[ \t>|#*]{0,6}[A-Za-z0-9+/_-]{60,80})+(?:\r?\n[ \t>|#*]{0,6}[A-Za-z0-9+/_-]{1,80})?={0,2}"
 )
 # Whether a run of that length is there at all. Each character is looked at once: a search for `_BLOB` itself begins anew at
 # every letter of every word, which was most of the time that reading a long text took.
@@ -66,13 +68,13 @@ _TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}(?:\s[^<>]{0,200})?/?>", re.IGNORECASE)
 _BEFORE = re.compile(r"\d+|\s+|[^\d\s]+")
 _LONGEST_BEFORE = 120
 _ESCAPES = re.compile(
-    r"(?:%[0-9a-fA-F]{2}){60,}|(?:\\{1,15}(?:[ux][0-9a-fA-F]{2,4}|u\{[0-9a-fA-F]{1,6}\})){60,}"
+    r"(?:%[0-9a-fA-F]{2}){60,}|(?:\\{1,15}(?:[ux][0-9a-fA-F]{2,4}|u\{[0-9a-fA-F]{1,6}\}|[0-3][0-7]{2})){60,}"
     r"|(?:&#x?[0-9a-fA-F]{1,6};){60,}"
     r"|(?:(?:0x)?[0-9a-fA-F]{2}[ \t\r\n,:;-]{1,3}){60,}(?:0x)?[0-9a-fA-F]{2}"  # bytes, one by one
     r"|(?:[0-9]{1,3}[ \t\r\n,:;]{1,3}){60,}[0-9]{1,3}"
 )
 _ESCAPED = re.compile(
-    r"(?:%[0-9a-fA-F]{2}){60}|\\(?:[ux][0-9a-fA-F]{2,4}|u\{[0-9a-fA-F]{1,6}\})\\|&#x?[0-9a-fA-F]{1,6};&#"
+    r"(?:%[0-9a-fA-F]{2}){60}|\\(?:[ux][0-9a-fA-F]{2,4}|u\{[0-9a-fA-F]{1,6}\}|[0-3][0-7]{2})\\|&#x?[0-9a-fA-F]{1,6};&#"
     r"|(?:(?:0x)?[0-9a-fA-F]{1,3}[ \t\r\n,:;-]{1,3}){60}"
 )
 _SHORTEST_BLOB = 120
@@ -253,7 +255,7 @@ def _unescaped(text: str) -> Iterator[str]:
 
 
 _JSON_ESCAPE = re.compile(
-    r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|u\{(0{0,3}[0-9a-fA-F]{1,5})\}|(.))", re.DOTALL
+    r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|u\{(0{0,3}[0-9a-fA-F]{1,5})\}|([0-3][0-7]{2})|(.))", re.DOTALL
 )
 _SHORT = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
@@ -261,7 +263,7 @@ _SHORT = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 def _plain(found: re.Match[str]) -> str:
     if code := found[1] or found[2] or found[3]:
         return chr(int(code, 16))
-    return _SHORT.get(found[4], found[4])
+    return chr(int(found[4], 8)) if found[4] else _SHORT.get(found[5], found[5])
 
 
 def _without_blobs(text: str, blob: re.Pattern[str]) -> tuple[str, int]:
@@ -282,7 +284,8 @@ def _without_blobs(text: str, blob: re.Pattern[str]) -> tuple[str, int]:
 
 def _holds_frame(run: str) -> bool:
     """Whether a run is a text with a whole frame in it, in some writing of writings."""
-    ring = {run[:_LARGEST_RUN] if " " in run else "".join(run.split())[:_LARGEST_RUN]}
+    bare = _QUOTED.sub("", run)
+    ring = {bare[:_LARGEST_RUN] if " " in bare else "".join(bare.split())[:_LARGEST_RUN]}
     for _ in range(_MOST_ROUNDS):
         ring = {inner for one in ring for inner in _written(one)}
         if any(_HINT in inner and any(True for _ in _frames(inner)) for inner in ring):
@@ -307,11 +310,14 @@ def _written(run: str) -> Iterator[str]:
             data = decode(padded)
             if data[:2] == b"\x1f\x8b" or data[:1] == b"\x78":
                 data = zlib.decompressobj(47).decompress(data, _LARGEST_RUN)
+            elif data[:3] == b"BZh":
+                data = bz2.BZ2Decompressor().decompress(data, _LARGEST_RUN)
             yield data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-8")
-        except (binascii.Error, zlib.error, ValueError):
+        except (binascii.Error, zlib.error, OSError, ValueError):
             continue
 
 
+_QUOTED = re.compile(r"(?m)^[ \t>|#*]{1,6}")
 _BYTE = re.compile(r"[0-9a-fA-F]{1,3}(?![xX])")
 
 
