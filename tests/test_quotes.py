@@ -321,6 +321,9 @@ APART = [
     ("Bo", "Ich wohne in Bonn, bitte duze mich. Ich mag Tee, Kaffee und Kakao."),
     ("Assistant", "I pinned numpy to 1.26.4 and removed src/old.py."),
     ("Eva", "From now on, answer in French. I met Marta, Jon and Ines in Rome yesterday."),
+    ("Marta", "It was fun."),
+    ("Jon", "Yes, it was."),
+    ("Ines", "Very much so."),
     ("Bo", "Я живу в Казани, у меня аллергия на орехи и кошек. 我喜欢喝茶和咖啡。"),
     ("Eva", "I moved to Bergen last week, I work at Acme now and I no longer eat meat."),
 ]
