@@ -265,7 +265,7 @@ def why(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = N
         )
     if stat.count:
         lines.append(
-            f"Uses: {stat.count}, the last on {stat.last.date().isoformat() if stat.last else 'an unknown day'}."
+            f"It was used {stat.count} time{'s' if stat.count != 1 else ''}, last on {stat.last.date().isoformat() if stat.last else 'an unknown day'}."
         )
     else:
         lines.append("It has not been recalled yet.")
