@@ -404,8 +404,8 @@ def _sole_words(
     """What share of the question each message has to itself: words that no other message holds, rare ones for more.
 
     One message with the very number, name or path that is asked for is the answer, however alike the others are. Where
-    meaning is `known` (0 to 1), plain words are judged by it as well and count for less: in a small memory most words
-    are in one message only, and what answers may say them otherwise.
+    meaning is `known` (0 to 1), plain words are judged by it as well and count for less, the less of the question they
+    are: in a small memory most words are in one message only, and what answers may say one of them otherwise, not all.
     """
     import numpy as np
 
@@ -414,15 +414,15 @@ def _sole_words(
     if not found.holding or int(said.sum()) < 2:
         return None
     weight = {term: float(np.log(1 + rows / (1 + counts.get(term, 0)))) for term in question.terms}
-    out = np.zeros(len(corpus), np.float32)
+    total = sum(weight.values())
+    out, plain = np.zeros(len(corpus), np.float32), np.zeros(len(corpus), np.float32)
     for term, places in found.holding.items():
         wholes = np.unique(corpus.places(corpus.whole[places]))
         wholes = wholes[said[wholes]]
         if len(wholes) == 1:
-            is_plain = term.replace("_", "0").isalpha()
-            out[wholes[0]] += weight[term] * (1.0 - _PLAIN * known * is_plain)
-    total = sum(weight.values())
-    return out / np.float32(total) if out.any() else None
+            out[wholes[0]] += weight[term] / total
+            plain[wholes[0]] += term.replace("_", "0").isalpha() * weight[term] / total
+    return out - np.float32(_PLAIN * known) * plain * (1 - out) if out.any() else None
 
 
 def aware(moment: datetime, zone: tzinfo) -> datetime:
