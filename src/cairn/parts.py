@@ -15,6 +15,7 @@ index, the strategies nor a model. `background.start` opens all and begins backg
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
@@ -441,6 +442,7 @@ class Parts:
             on_asked=self.indexer.asked,
             on_behind=lambda: self.indexer.on_wanted(True),
             one_look=self.index.one_look,
+            at_once=max(2, os.cpu_count() or 2),
             generation=lambda: self.index.generation,
         )
 

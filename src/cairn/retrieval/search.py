@@ -11,7 +11,6 @@ together. Nothing fits, so nothing is returned: lists are never padded.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -75,6 +74,7 @@ class Searcher:
         on_behind: Told that somebody asks by meaning where rows wait for their vector.
         one_look: Inside of it, what is asked of the index is answered from one state of it.
         generation: Which index this is, as `freshness` tells it.
+        at_once: How many threads rank at the same time.
     """
 
     def __init__(
@@ -95,10 +95,11 @@ class Searcher:
         on_behind: Callable[[], None] = lambda: None,
         one_look: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         generation: Callable[[], str] = str,
+        at_once: int = 2,
     ) -> None:
         self._one_look = one_look
         # More threads than cores only take the interpreter from each other, at every row that is read.
-        self._turns = threading.Semaphore(max(2, os.cpu_count() or 2))
+        self._turns = threading.Semaphore(at_once)
         self._generation = generation
         self._on_asked = on_asked
         self._on_behind = on_behind

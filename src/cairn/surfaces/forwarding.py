@@ -10,7 +10,6 @@ calls may be made twice, but for messages that say neither when they were said n
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from cairn.canonical import from_json
 from cairn.surfaces.guard import App, ASGIScope, Receive, Refusal, Send
 
 FORWARDED = ("/memory/add", "/memory/flush", "/memory/search", "/memory/get", "/recall", "/brief")
@@ -295,8 +295,8 @@ def _unknown() -> Refusal:
 def _read(body: bytes) -> dict[str, Any] | None:
     """What a call says; None where it cannot be read: whoever answers says what is wrong with it."""
     try:
-        given = json.loads(body)
-    except (ValueError, RecursionError):
+        given = from_json(body)
+    except ValueError:
         return None
     return given if isinstance(given, dict) else None
 
