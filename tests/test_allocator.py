@@ -1,4 +1,4 @@
-"""The allocator of a server gives memory back."""
+"""The allocator of a server gives memory back, and its products take one thread each."""
 
 from __future__ import annotations
 
@@ -38,3 +38,17 @@ def test_large_texts_of_many_threads_are_given_back():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 5
+
+
+@pytest.mark.parametrize(("wish", "threads"), [(None, "1"), ("3", "3")])
+def test_products_of_a_command_run_on_the_thread_that_asks(monkeypatch, wish, threads):
+    """Shared out, small products cost twice the processor time; whoever wants it otherwise says so."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if wish:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", wish)
+    ask = (
+        "import contextlib, os\nfrom cairn.surfaces.cli import main\n"
+        "with contextlib.suppress(SystemExit):\n    main(['--version'])\nprint(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == threads

@@ -186,6 +186,7 @@ def _unknown(word: str) -> Invalid:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     quiet.hush()
+    quiet.alone()
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["hook"] or (given[:1] == ["--root"] and given[2:3] == ["hook"]):
         from cairn.agents import quick
