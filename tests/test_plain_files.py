@@ -15,6 +15,7 @@ from cairn.engines.audit import AuditLog
 from cairn.engines.tokens import TokenFile
 from cairn.errors import Misconfigured
 from tests.surfaces.served import serving_here
+from tests.waiting import until
 
 LINE = {"at": "2026-06-01T10:00:00Z", "operation": "search"}
 
@@ -86,15 +87,19 @@ def test_a_server_goes_on_when_its_audit_log_is_a_pipe(tmp_path: Path) -> None:
             assert status == 200
             return json.dumps(answer)
 
-        told()
         log = tmp_path / "root" / ".server" / "audit.jsonl"
+
+        def is_logged() -> bool:  # a call is logged once it is answered
+            return log.exists() and log.stat().st_size > 0
+
+        told()
+        until(is_logged)
         log.unlink()
         os.mkfifo(log)
-        told()
-        assert "audit log" in told()
+        until(lambda: "audit log" in told())
         log.unlink()
         told()
-        assert log.stat().st_size > 0
+        until(is_logged)
 
 
 @pytest.mark.timeout(20)
