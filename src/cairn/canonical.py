@@ -55,8 +55,8 @@ def _no_number(word: str) -> NoReturn:
 _STRICT = json.JSONDecoder(parse_constant=_no_number)
 
 
-def object_in(line: str) -> dict[str, Any] | None:
-    """The JSON object a journal's line holds; None where it is damaged, or holds something else."""
+def object_in(line: str | bytes) -> dict[str, Any] | None:
+    """The JSON object a journal's line, or the body of a call, holds; None where it is damaged, or holds something else."""
     try:
         value = from_json(line)
     except ValueError:

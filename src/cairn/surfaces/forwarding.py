@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from cairn.canonical import from_json
+from cairn.canonical import object_in
 from cairn.surfaces.guard import App, ASGIScope, Receive, Refusal, Send
 
 FORWARDED = ("/memory/add", "/memory/flush", "/memory/search", "/memory/get", "/recall", "/brief")
@@ -98,7 +98,7 @@ class Forwarding:
             await self._app(scope, receive, send)
             return
         body = await _whole(receive)
-        given = _read(body)
+        given = object_in(body)  # where it cannot be read, whoever answers says what is wrong with it
         home = homes.home(self._name(path, given)) if given is not None else None
         if home is not None and given is not None:
             answer = await self._asked(
@@ -290,15 +290,6 @@ def _unknown() -> Refusal:
         "timestamps or with an idempotency_key, which can be sent again without being kept twice.",
         headers={"retry-after": "1"},
     )
-
-
-def _read(body: bytes) -> dict[str, Any] | None:
-    """What a call says; None where it cannot be read: whoever answers says what is wrong with it."""
-    try:
-        given = from_json(body)
-    except ValueError:
-        return None
-    return given if isinstance(given, dict) else None
 
 
 def _is_told_apart(given: Mapping[str, Any]) -> bool:
