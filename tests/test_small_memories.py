@@ -9,6 +9,7 @@ import pytest
 import cairn
 from cairn import config
 from cairn.engines import minilm
+from cairn.language.asking import may_name_in_small
 
 BEGAN = datetime(2025, 11, 3, 9, tzinfo=UTC)
 MEMORIES = tomllib.loads((Path(__file__).parent / "small_memories.toml").read_text(encoding="utf-8"))[
@@ -118,3 +119,28 @@ def test_a_name_alone_is_no_answer(tmp_path, size):
         assert max(score(query) for query in others) <= 0.5
         assert score("what does Alice drink") > 0.8 > score("How old is Alice?")
         assert score("how does Alice take her coffee") > 0.8
+        in_small = ("what is alice's phone number", *(query.lower() for query in others))
+        assert max(score(query) for query in in_small) <= 0.5, (
+            "typed without a capital it is a name all the same"
+        )
+        assert score("what does alice drink") > 0.8 < score("how does alice take her coffee")
+
+
+def test_how_a_memory_writes_a_word_tells_whether_it_is_a_name(tmp_path):
+    """A question without capitals: a thing that begins a note is no name behind an article, nor what is written small."""
+    if minilm.installed(config.models_dir()) is None:
+        pytest.skip("the local model is not installed: run `make setup`")
+    notes = ["Dentist on Friday at three.", "Lunch is at noon in the canteen.", "We met Bob at the harbour."]
+    with cairn.open_blocking(tmp_path, background=False) as memory:
+        for note in notes:
+            memory.remember(note)
+
+        def first(query):
+            items = memory.recall(query, min_score=0.5).items
+            return items[0].text if items else ""
+
+        assert first("when is my dentist appointment") == notes[0]
+        assert first("where is lunch") == notes[1]
+        assert first("where did we meet bob") == notes[2]
+        assert first("what is bob's shoe size") == ""
+        assert not may_name_in_small("wo ist die katze"), "a language of capitals tells nothing by them"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cairn.language import tongues, words
@@ -32,6 +33,7 @@ class Asking:
     general: re.Pattern[str]
     fillers: frozenset[str]
     names_by_capital: bool
+    articles: frozenset[str]
 
 
 @functools.cache
@@ -57,6 +59,7 @@ def of_language(code: str) -> Asking:
         pattern("general"),
         frozenset(words.tokens(str(table.get("fillers", "")))),
         table.get("capitals") == "names",
+        frozenset(str(table.get("articles", "")).split()),
     )
 
 
@@ -76,18 +79,66 @@ def read(query: str) -> Asking:
     return of_language(tongue_of(query).code)
 
 
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+_WORD_OR_STOP = re.compile(r"\w+(?:['’-]\w+)*|[.!?:;\n•\"“„«(*#>-]")
+_TEXT_CHARS = 2000
 _CAPITAL = re.compile(r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
 def named_in(query: str) -> frozenset[str]:
     """The words of a question that say whom or what it names, where its language tells that by a capital.
 
-    >>> sorted(named_in("Where does Alice live?")), sorted(named_in("Wo ist der Schlüssel?"))
-    (['alice'], [])
+    >>> sorted(named_in("Where does Ann live?")), sorted(named_in("Wo ist der Schlüssel?"))
+    (['ann'], [])
     """
     if not read(query).names_by_capital:
         return frozenset()
     return frozenset(words.tokens(" ".join(_CAPITAL.findall(query[:_QUERY_CHARS]))))
+
+
+def may_name_in_small(query: str) -> bool:
+    """Whether a question is typed without capitals, in a language that tells names by them: any word may be a name.
+
+    >>> may_name_in_small("where does alice live"), may_name_in_small("Where is lunch?")
+    (True, False)
+    """
+    return not any(letter.isupper() for letter in query[:_QUERY_CHARS]) and read(query).names_by_capital
+
+
+def names_as_written(query: str, terms: Iterable[str], texts: Iterable[str]) -> frozenset[str]:
+    """Those of a question's words that are names by how `texts` write them: with a capital wherever they stand.
+
+    A sentence begins with a capital whatever its first word is. A word that is seen nowhere else counts as a name unless the
+    question has an article or "my" before it.
+
+    >>> notes = ["Ann drinks tea.", "Dentist on Friday."]
+    >>> sorted(names_as_written("where does ann drink tea", ["ann", "drink", "tea"], notes))
+    ['ann']
+    >>> sorted(names_as_written("when is my dentist there", ["dentist"], notes))
+    []
+    """
+    wanted = set(terms)
+    first, inside, small = set[str](), set[str](), set[str]()
+    for text in texts:
+        begins = True
+        for found in _WORD_OR_STOP.finditer(text[:_TEXT_CHARS]):
+            if not found[0][0].isalnum():
+                begins = True
+                continue
+            for token in wanted.intersection(words.tokens(found[0])):
+                if not found[0][0].isupper():
+                    small.add(token)
+                else:
+                    (first if begins else inside).add(token)
+            begins = False
+    return frozenset((first - _words_behind(query, read(query).articles) | inside) - small)
+
+
+def _words_behind(query: str, articles: frozenset[str]) -> frozenset[str]:
+    """The tokens of a query that stand right behind one of these words, or one word further on."""
+    said = [found[0] for found in _WORD.finditer(query[:_QUERY_CHARS].casefold())]
+    close = [n for n, word in enumerate(said) if articles.intersection(said[max(0, n - 2) : n])]
+    return frozenset(token for n in close for token in words.tokens(said[n]))
 
 
 def asks_when(query: str) -> bool:

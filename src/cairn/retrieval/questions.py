@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
@@ -164,8 +164,10 @@ class Questions:
             question = replace(question, terms=tuple(term for term in question.terms if term in kept))
         rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
         near_by_name = by_name_alone(self._size(request, about))
-        named = asking.named_in(request.query) if near_by_name else frozenset[str]()
-        names = [term for term in weights if term in named and term in counts]
+        # Typed without capitals, any word may be a name: how the memory writes it tells.
+        in_small = bool(near_by_name) and asking.may_name_in_small(request.query)
+        named = asking.named_in(request.query) if near_by_name and not in_small else frozenset[str]()
+        names = [term for term in weights if term in counts and (in_small or term in named)]
         until = None if request.as_of is None else aware(request.as_of, self._settings.zone)
         found = index.legs(
             scope,
@@ -181,6 +183,11 @@ class Questions:
             ),
         )
         corpus, cosine = found.corpus, found.cosine
+        if in_small and names:
+            written = asking.names_as_written(
+                request.query, names, _texts_holding(index, scope, found, names)
+            )
+            names = [term for term in names if term in written]
         bm25 = None
         if method != "vector" or cosine is None:
             # A match counts as one, however common its word is among a handful of rows.
@@ -383,6 +390,12 @@ def _without_parts(terms: Sequence[str], counts: Mapping[str, int]) -> tuple[str
     known = [term for term in terms if "_" in term and counts.get(term) and any(ch.isdigit() for ch in term)]
     parts = {part for term in known for part in term.split("_")}
     return tuple(term for term in terms if term not in parts) if parts else tuple(terms)
+
+
+def _texts_holding(index: SearchIndex, scope: Scope, found: Found, terms: Sequence[str]) -> Iterator[str]:
+    """The texts of the rows that hold one of these words."""
+    places = sorted({int(place) for term in terms for place in found.holding.get(term, ())})
+    return (row.text for row in index.rows(scope, found.corpus.rowid[places].tolist()))
 
 
 def _only_named(found: Found, weights: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
