@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from cairn.engines import objects
+from cairn.engines import objects, row_tables, row_vectors
 from cairn.engines.database import Database
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
@@ -335,6 +335,27 @@ def test_index_deleted_while_running_is_made_anew_by_itself(world):
     assert world.indexer.status().state == "fresh"
     assert world.hits("row") == sorted([*ids, late])
     assert world.index.generation != generation
+
+
+def test_what_is_kept_of_removed_rows_has_a_bound(world, monkeypatch):
+    """Rows that come and go leave neither a list of removals nor vectors that grow with them, while others wait."""
+    monkeypatch.setattr(row_tables, "_GONE_KEPT", 40)
+    monkeypatch.setattr(row_vectors, "_UNUSED_KEPT", 10)
+    for n in range(60):
+        world.episode(f"the boat of morning {n} is blue", day="2026-06-09")
+        world.indexer.catch_up(10, embed=True)
+        world.note_path(day="2026-06-09").unlink()
+        world.indexer.scan()
+        world.sync()
+    last = world.episode("the last boat is green")
+    world.sync()  # it has no vector yet
+    world.indexer.maintain()
+    gone = world.index._db.read(lambda db: db.execute("SELECT count(*) FROM gone").fetchone()[0])
+    held = world.index._vectors.read(lambda db: db.execute("SELECT count(*) FROM vectors").fetchone()[0])
+    assert 20 <= gone <= 41
+    assert held <= 12
+    assert world.hits("boat") == [last]
+    assert world.index.trimmed_version() < world.index.version()
 
 
 @pytest.mark.parametrize("lost", ["system.db", "index.db", "vectors.db"])

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cairn.engines import sqlite
 from cairn.engines.database import Database, _Connection
 from cairn.engines.jobs import SqliteJobs
 from cairn.engines.sqlite import MAX_RETRIES, SqliteState
@@ -206,6 +207,17 @@ def test_removed_files_are_forgotten_after_a_day(state, clock):
     state.maintain()
     assert set(state.known(both)) == {"kept.md"}
     assert state.last_lsn() == 2
+
+
+def test_of_many_removed_files_the_earliest_are_forgotten_at_once(state, monkeypatch):
+    """A queue that sees thousands of removals an hour stays small without waiting for their day."""
+    monkeypatch.setattr(sqlite, "_TOMBSTONES_KEPT", 3)
+    names = [f"gone-{n}.md" for n in range(5)]
+    state.enqueue(noticed(*names, change_type="deleted") + noticed("kept.md"))
+    state.finish(state.claim(10, holder="me"), holder="me", seen=dict.fromkeys(names) | {"kept.md": (1.0, 1)})
+    state.enqueue(noticed("waits.md", change_type="deleted"))
+    state.maintain()
+    assert set(state.known([*names, "kept.md", "waits.md"])) == {*names[2:], "kept.md", "waits.md"}
 
 
 def _counter(path: Path) -> Database:

@@ -231,12 +231,15 @@ class SqliteJobs:
             )
         )
 
-    def prune(self, before: float) -> int:
-        """Drop records of runs that ended before `before`; the notes and the journal know of them."""
+    def prune(self, before: float, most: int) -> int:
+        """Drop records of runs that ended before `before`, and all but the latest `most`; the journal knows of them."""
+        ended = "status IN ('done', 'skipped')"
+        later = f"SELECT id FROM runs WHERE {ended} ORDER BY id DESC LIMIT 1 OFFSET ?"
         return self._database.write(
             lambda db: (
                 db.execute(
-                    "DELETE FROM runs WHERE status IN ('done', 'skipped') AND finished_at < ?", (before,)
+                    f"DELETE FROM runs WHERE {ended} AND (finished_at < ? OR id <= coalesce(({later}), -1))",
+                    (before, most),
                 ).rowcount
             )
         )

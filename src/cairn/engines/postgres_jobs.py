@@ -279,10 +279,13 @@ class PostgresJobs:
 
         return self._work(work)
 
-    def prune(self, before: float) -> int:
+    def prune(self, before: float, most: int) -> int:
+        ended = "root = %(root)s AND status IN ('done', 'skipped')"
+        later = f"SELECT id FROM cairn_jobs WHERE {ended} ORDER BY id DESC LIMIT 1 OFFSET %(most)s"
         return self._do(
-            "DELETE FROM cairn_jobs WHERE root = %(root)s AND status IN ('done', 'skipped') AND finished_at < %(before)s",
+            f"DELETE FROM cairn_jobs WHERE {ended} AND (finished_at < %(before)s OR id <= coalesce(({later}), -1))",
             before=self._there(before),
+            most=most,
         )
 
     # -- schedules and watermarks

@@ -71,7 +71,8 @@ CREATE TABLE tokens(model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NUL
 """
 COUNTS = ("tallies", "terms", "speakers")
 SAID = frozenset({"message", PASSAGE})
-_GONE_KEPT = 200_000
+_GONE_KEPT = 20_000
+_GONE_KEPT_AT_MOST = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
 SCHEMA_VERSION = 11
 VECTORS_VERSION = 2
@@ -267,12 +268,20 @@ def merge_step(db: sqlite3.Connection) -> bool:
 
 
 def trim_gone(db: sqlite3.Connection) -> int:
-    """Keep the list of removals short; readers older than what was trimmed load their scope anew."""
-    if int(db.execute("SELECT count(*) FROM gone").fetchone()[0]) <= _GONE_KEPT:
+    """Keep the list of removals short against the rows there are; the later half of it stays.
+
+    A reader older than what was trimmed loads its scope anew, which costs the less the fewer rows there are.
+    """
+    gone, rows = (
+        int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in ("gone", "rows")
+    )
+    most = min(_GONE_KEPT + rows, _GONE_KEPT_AT_MOST)
+    if gone <= most:
         return 0
-    edge = int(db.execute("SELECT max(version) FROM gone").fetchone()[0])
+    latest = "SELECT version FROM gone ORDER BY version DESC LIMIT 1 OFFSET ?"
+    edge = int(db.execute(latest, (most // 2,)).fetchone()[0])
     db.execute("UPDATE meta SET value = ? WHERE key = 'trimmed'", (edge,))
-    return db.execute("DELETE FROM gone").rowcount
+    return db.execute("DELETE FROM gone WHERE version <= ?", (edge,)).rowcount
 
 
 def scope_number(db: sqlite3.Connection, scope: Scope) -> int | None:

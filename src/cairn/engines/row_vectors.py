@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _BLOCK_ROWS = 8192
+_UNUSED_KEPT = 1000
 _OPEN_TALK = "cell_id IS NULL AND session_id IS NOT NULL AND kind IN ('message', 'passage')"
 
 
@@ -157,18 +158,22 @@ class RowVectors:
         return self._db.read(ask)
 
     def _drop_unused(self) -> int:
-        """Remove vectors without a row, once every row has its own; a margin is kept for undone edits."""
+        """Remove vectors without a row; a margin is kept for undone edits.
+
+        Those of another model go once every row has its own: until then they are what is compared.
+        """
 
         def unused(db: sqlite3.Connection) -> list[tuple[int]]:
             rows, held = (
                 int(db.execute(query).fetchone()[0])
                 for query in ("SELECT count(*) FROM rows", "SELECT count(*) FROM v.vectors")
             )
-            waiting = db.execute("SELECT 1 FROM rows WHERE pending = 1 LIMIT 1").fetchone()
-            if waiting or not rows or held <= rows * 1.25 + 1000:
+            if not rows or held <= rows * 1.25 + _UNUSED_KEPT:
                 return []
+            waiting = db.execute("SELECT 1 FROM rows WHERE pending = 1 LIMIT 1").fetchone()
+            whose = "e.model IS ? AND" if waiting else "e.model IS NOT ? OR"
             return db.execute(
-                "SELECT e.id FROM v.vectors e WHERE e.model IS NOT ? OR e.key NOT IN (SELECT embed_key FROM rows)",
+                f"SELECT e.id FROM v.vectors e WHERE {whose} e.key NOT IN (SELECT embed_key FROM rows)",
                 (model_number(db, self._model),),
             ).fetchall()
 

@@ -19,7 +19,8 @@ from cairn.errors import Unavailable
 from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
-_TOMBSTONES_KEPT = timedelta(days=1)
+_TOMBSTONES_KEPT_FOR = timedelta(days=1)
+_TOMBSTONES_KEPT = 5_000
 _STANDING = "NOT (change_type = 'deleted' AND status = 'done')"
 _SCHEMA = """
 CREATE TABLE md_change_state(
@@ -477,13 +478,15 @@ class SqliteState:
         )
 
     def maintain(self) -> None:
-        """Keep the file small: files that were removed a day ago and are indexed as such are forgotten."""
-        before = (self._clock.now() - _TOMBSTONES_KEPT).isoformat()
+        """Keep the file small: files that are gone and indexed as such are forgotten after a day, or after many others."""
+        before = (self._clock.now() - _TOMBSTONES_KEPT_FOR).isoformat()
+        gone = "change_type = 'deleted' AND status = 'done'"
+        later = f"SELECT lsn FROM md_change_state WHERE {gone} ORDER BY lsn DESC LIMIT 1 OFFSET ?"
         self._db.write(
             lambda db: db.execute(
-                "DELETE FROM md_change_state WHERE change_type = 'deleted' AND status = 'done'"
-                " AND last_changed_at < ?",
-                (before,),
+                f"DELETE FROM md_change_state WHERE {gone}"
+                f" AND (last_changed_at < ? OR lsn <= coalesce(({later}), -1))",
+                (before, _TOMBSTONES_KEPT),
             )
         )
         self._db.shrink()

@@ -237,8 +237,8 @@ class Jobs(Protocol):
         """Return every running job to the queue that nobody alive works on. Only the holder of the engine's lease calls it."""
         ...
 
-    def prune(self, before: float) -> int:
-        """Drop records of runs that ended before `before`."""
+    def prune(self, before: float, most: int) -> int:
+        """Drop records of runs that ended before `before`, and all but the latest `most` of those that ended."""
         ...
 
     def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:

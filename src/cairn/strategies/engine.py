@@ -46,6 +46,9 @@ LOOK_AROUND_SECONDS = 30.0
 MOST_LATELY = 200_000
 LONGEST_PAUSE_MS = 100
 KEEP_RECORDS_SECONDS = 30 * 86400.0
+KEEP_RECORDS = 10_000  # some 4 MB
+KEEP_RECORDS_SHARED = 1_000_000
+PRUNE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class Engine:
         self._looked_upto: dict[Space, int] = {}
         self._lately: set[tuple[Space, str, str]] = set()
         self._last_look = float("inf")
-        self._looked_around = time.monotonic()
+        self._looked_around = self._pruned = time.monotonic()
         self._look_again = False
         self._work = threading.Event()
         self._one_at_a_time = threading.Lock()
@@ -449,6 +452,8 @@ class Engine:
     def _turn_clocks(self) -> None:
         """Queue what schedules, scans and opened gates make due. One late cron time counts, not every missed one."""
         now = self._now()
+        if time.monotonic() - self._pruned >= PRUNE_SECONDS:
+            self._prune()
         if self._look_around_due:
             # One of them looks for what a machine did not live to queue.
             self._looked_around = time.monotonic()
@@ -504,8 +509,14 @@ class Engine:
             if not mine:
                 return 0
             back = self.jobs.revive()
-            self.jobs.prune(self._now() - KEEP_RECORDS_SECONDS)
+            self._prune()
             return back + self._discover(everything=self.jobs.is_new)
+
+    def _prune(self) -> None:
+        """Drop old records of runs. Where many servers share a queue more stay: they are looked up in it, not in a journal."""
+        self._pruned = time.monotonic()
+        most = KEEP_RECORDS_SHARED if self._notebook.storage.is_shared else KEEP_RECORDS
+        self.jobs.prune(self._now() - KEEP_RECORDS_SECONDS, most)
 
     def _discover(self, *, only: str = "", everything: bool) -> int:
         if self.jobs.is_new:

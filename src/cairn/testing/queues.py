@@ -191,7 +191,15 @@ def check_jobs_outcome(jobs: Jobs) -> None:
     told = {run.input: run for run in jobs.runs()}
     require(told["a"].status == "done" and told["a"].outputs == ("af_1",), "what has ended stays as it ended")
     require(jobs.revive() == 2 and jobs.due(["facts"], now=60, far=FAR), "what ran is queued again")
-    require(jobs.prune(10) == 1 and not jobs.known("facts", ["a"]), "old records go")
+    require(jobs.prune(10, most=9) == 1 and not jobs.known("facts", ["a"]), "old records go")
+    jobs.enqueue(_queued("d", "e"), now=61)
+    jobs.finish([(job.id, "done", "", []) for job in jobs.claim(["facts"], 9, now=61, far=FAR)], now=62)
+    ended = jobs.counts()["facts"]["done"]
+    require(jobs.prune(10, most=ended) == 0, "a record that is not one too many stays")
+    require(jobs.prune(10, most=1) == ended - 1, "of too many records the earliest go")
+    require(
+        jobs.known("facts", ["d", "e"]) == {"e"}, f"the latest stays, got {jobs.known('facts', ['d', 'e'])}"
+    )
 
 
 def check_jobs_clock_set_back(jobs: Jobs) -> None:
