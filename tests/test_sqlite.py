@@ -211,7 +211,7 @@ def test_removed_files_are_forgotten_after_a_day(state, clock):
 
 def test_of_many_removed_files_the_earliest_are_forgotten_at_once(state, monkeypatch):
     """A queue that sees thousands of removals an hour stays small without waiting for their day."""
-    monkeypatch.setattr(sqlite, "_TOMBSTONES_KEPT", 3)
+    monkeypatch.setattr(sqlite, "TOMBSTONES_KEPT", 3)
     names = [f"gone-{n}.md" for n in range(5)]
     state.enqueue(noticed(*names, change_type="deleted") + noticed("kept.md"))
     state.finish(state.claim(10, holder="me"), holder="me", seen=dict.fromkeys(names) | {"kept.md": (1.0, 1)})

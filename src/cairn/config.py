@@ -47,6 +47,7 @@ class StorageSettings:
     credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. `memory.root` is then this machine's own
     folder, for its index. `database` ("postgresql://user@host/name") keeps session logs, journals and locks for
     several machines on one bucket; what is silent for `keep_days` leaves it and is read from its copy in the bucket (0: never).
+    The `queue` of changes that wait for this machine's index lies beside it ("local") or in that database ("database").
     A file of more than `max_note_bytes` is neither read nor written, an entry of more than `max_entry_bytes` is not
     indexed, and an archive that unpacks to more than `max_import_bytes` is not brought in; each is named. 0 means no limit.
     """
@@ -59,6 +60,7 @@ class StorageSettings:
     timeout_seconds: float = 10.0
     database: str = ""
     keep_days: float = 7.0
+    queue: str = "local"
     max_note_bytes: int = 32 * 1024 * 1024
     max_entry_bytes: int = 1024 * 1024
     max_import_bytes: int = 4 * 1024 * 1024 * 1024
@@ -375,6 +377,7 @@ def _check(settings: Settings) -> None:
         "keeping.secrets": ("redact", "refuse", "allow"),
         "logging.format": ("text", "json"),
         "logging.level": ("debug", "info", "warning", "error"),
+        "storage.queue": ("local", "database"),
     }
     for dotted, allowed in choices.items():
         section, _, key = dotted.partition(".")
@@ -405,6 +408,14 @@ def _check(settings: Settings) -> None:
             f'{origin}: memory.timezone = "{settings.memory.timezone}" is not a time zone; use a name like Europe/Berlin.',
             setting="memory.timezone",
         ) from None
+    if settings.storage.queue == "database" and not (
+        settings.storage.backend == "s3" and settings.storage.database
+    ):
+        raise Misconfigured(
+            f'{settings.origins.get("storage.queue", "default")}: storage.queue = "database" needs the database of a bucket: '
+            'set storage.backend = "s3" and storage.database, or leave the queue "local".',
+            setting="storage.queue",
+        )
     if settings.storage.backend == "vault":
         inside = settings.root.resolve()
         for dotted, place in (("index.dir", settings.index_dir), ("storage.cache", settings.cache_dir)):

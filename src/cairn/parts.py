@@ -213,6 +213,10 @@ class Parts:
     @Stage
     def state(self) -> State:
         """The queue of changes that wait to be indexed."""
+        if self.settings.storage.queue == "database" and (database := self.database()) is not None:
+            from cairn.engines.postgres_state import PostgresState
+
+            return PostgresState(database, self.index_dir, self.clock)
         from cairn.engines.sqlite import SqliteState
 
         made = SqliteState(self.index_dir, clock=self.clock)

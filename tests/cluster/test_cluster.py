@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
+import shutil
 import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
@@ -27,12 +29,20 @@ from cairn.engines.locks import FileLocks
 from cairn.engines.objects import ObjectBackend
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
 from cairn.engines.postgres_jobs import PostgresJobs
+from cairn.engines.postgres_state import PostgresState
 from cairn.engines.shared_vectors import SharedVectors
 from cairn.errors import Misconfigured, StorageFailed, StorageSelectionError, Unavailable
-from cairn.seams import Locator, SystemClock
+from cairn.seams import Locator, Noticed, SystemClock
 from cairn.strategies import engine as strategies
 from cairn.surfaces.cli import main
-from cairn.testing import EMBEDDER_CHECKS, JOBS_CHECKS, JOURNAL_CHECKS, LOCK_CHECKS, run_conformance
+from cairn.testing import (
+    EMBEDDER_CHECKS,
+    JOBS_CHECKS,
+    JOURNAL_CHECKS,
+    LOCK_CHECKS,
+    STATE_CHECKS,
+    run_conformance,
+)
 from cairn.testing.suite import in_threads, run_checks
 from cairn.types import Queued, Scope, Space, StrategyAsk
 from tests.cluster import planted
@@ -90,7 +100,7 @@ def bucket(store):
 
 
 def test_the_shipped_suites_pass_over_both_engines(engines, tmp_path):
-    """Storage on objects alone, storage with journals in PostgreSQL, journals, locks, and the jobs of the strategies."""
+    """Storage on objects alone, storage with journals in PostgreSQL, journals, locks, and both queues."""
     database, store, _ = engines
     opened = []
 
@@ -113,8 +123,65 @@ def test_the_shipped_suites_pass_over_both_engines(engines, tmp_path):
         return opened[-1]
 
     run_checks(JOBS_CHECKS, jobs)
+    queues = itertools.count()
+    run_checks(STATE_CHECKS, lambda: PostgresState(rows(), tmp_path / f"index{next(queues)}"))
     for one in reversed(opened):
         one.close()
+
+
+def test_whoever_claims_a_change_keeps_nobody_waiting_and_a_queue_that_nobody_uses_is_dropped(
+    engines, tmp_path
+):
+    """Two processes on one index and another index on the same root, with a claim that is not committed yet."""
+    database, _, _ = engines
+    with closing(Postgres(database.url, f"root-{random.randrange(10**9)}", connections=4)) as rows:
+        one, other = PostgresState(rows, tmp_path / "index"), PostgresState(rows, tmp_path / "index")
+        elsewhere = PostgresState(rows, tmp_path / "elsewhere")
+        changes = [Noticed(path, "episode", "modified", 1.0) for path in ("a", "b", "a")]
+        assert one.enqueue(changes) == elsewhere.enqueue(changes) == 2, (
+            "a path is in it once, an index has its own"
+        )
+        with rows.connection() as held, held.transaction():
+            held.execute("SELECT FROM cairn_changes WHERE root = %s AND path = 'a' FOR UPDATE", [rows.root])
+            assert [change.path for change in other.claim(9, holder="other")] == ["b"]
+        assert [change.path for change in one.claim(9, holder="one")] == ["a"]
+        assert elsewhere.waiting() == 2, "what is done here is not done there"
+        shutil.rmtree(tmp_path / "elsewhere")
+        assert elsewhere.counts().pending == 0, "with the folder of an index its queue is another"
+        kept = "SELECT count(DISTINCT queue) FROM cairn_changes WHERE root = %(root)s"
+        assert rows.ask(kept) == [(2,)]
+        rows.ask(
+            "UPDATE cairn_queues SET used = used - interval '8 days' WHERE root = %(root)s RETURNING true"
+        )
+        one.maintain()
+        assert rows.ask(kept) == [(1,)], "its own is used, whatever it said before"
+
+
+def test_servers_work_with_their_queues_in_the_database(engines, options, tmp_path):
+    """What one says the other finds; an index that vanishes is made anew; what waits is seen in one place."""
+    database, _, _ = engines
+    chosen = options | {"storage__queue": "database"}
+    with (
+        cairn.open_blocking(tmp_path / "one", **chosen) as one,
+        cairn.open_blocking(tmp_path / "other", **chosen) as other,
+    ):
+        one.add("s", [message("I adopted a heron called Zaphodine.")])
+        lsn = one.flush("s").lsn
+        assert finds(one, "Zaphodine", min_lsn=lsn) and finds(other, "Zaphodine", consistency="strong")
+        assert other.status()["engines"]["queue"] == "PostgresState"
+        with closing(Postgres(database.url, options["storage__url"], connections=1)) as rows:
+            told = rows.ask("SELECT queue, count(*) FROM cairn_changes WHERE root = %(root)s GROUP BY 1")
+        assert len(told) == 2 and all(count for _, count in told)
+        shutil.rmtree(tmp_path / "other" / ".index")
+        assert finds(other, "Zaphodine", consistency="strong")
+        other.add("t", [message("The quokka is called Mirabella.", 1)])
+        other.flush("t")
+        assert finds(other, "Mirabella", consistency="strong") and finds(
+            one, "Mirabella", consistency="strong"
+        )
+        until(lambda: other.status()["index"]["state"] == "fresh")
+    with pytest.raises(Misconfigured, match=r"storage\.queue"):
+        cairn.open_blocking(tmp_path / "three", storage__queue="database", embedding__provider="none")
 
 
 def message(text: str, n: int = 0) -> dict[str, object]:

@@ -78,6 +78,17 @@ CREATE TABLE IF NOT EXISTS cairn_servers (
     PRIMARY KEY (root, name));
 CREATE TABLE IF NOT EXISTS cairn_archives (
     root text PRIMARY KEY, number bigint NOT NULL, read_back text NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS cairn_queues (
+    root text NOT NULL, queue text NOT NULL, birth text NOT NULL DEFAULT gen_random_uuid(), lsn bigint NOT NULL DEFAULT 0,
+    version bigint NOT NULL DEFAULT 0, ready_for text NOT NULL DEFAULT '', scan_of text NOT NULL DEFAULT '',
+    scan_lsn bigint NOT NULL DEFAULT 0, used timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (root, queue));
+CREATE TABLE IF NOT EXISTS cairn_changes (
+    root text NOT NULL, queue text NOT NULL, path text COLLATE "C" NOT NULL, kind text NOT NULL, change_type text NOT NULL,
+    mtime float8, size bigint, seen_at float8, last_changed_at float8 NOT NULL, last_attempt_at text, lsn bigint NOT NULL,
+    since bigint NOT NULL, claimed bigint, later bigint, status text NOT NULL, holder text, error text,
+    retryable boolean NOT NULL DEFAULT true, unread boolean NOT NULL DEFAULT false, retry_count integer NOT NULL DEFAULT 0,
+    not_before float8 NOT NULL DEFAULT 0, PRIMARY KEY (root, queue, path));
+CREATE INDEX IF NOT EXISTS cairn_changes_due ON cairn_changes (root, queue, status, lsn);
 INSERT INTO cairn_schema SELECT 1 WHERE NOT EXISTS (SELECT FROM cairn_schema);
 DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'cairn_journals'::regclass AND attname = 'people') THEN

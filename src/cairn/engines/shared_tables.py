@@ -535,14 +535,15 @@ def main(argv: Sequence[str]) -> int:
     """Write or compare once, at low priority."""
     from cairn.engines.inmemory import InMemoryLocks
     from cairn.engines.postgres import Postgres, PostgresLocks
+    from cairn.engines.postgres_state import PostgresState
     from cairn.engines.sqlite import SqliteState
 
     os.umask(0o077)
     with suppress(OSError):
         os.nice(10)
     directory, place = Path(argv[1]), StorageSettings(**json.loads(os.environ[_GIVEN]))
-    index, queue = SqliteIndex(directory), SqliteState(directory)
-    database = Postgres(place.database, place.url, connections=2)
+    index, database = SqliteIndex(directory), Postgres(place.database, place.url, connections=2)
+    queue = PostgresState(database, directory) if place.queue == "database" else SqliteState(directory)
     locks = PostgresLocks(database, InMemoryLocks())
     try:
         tables = SharedTables(
@@ -550,7 +551,7 @@ def main(argv: Sequence[str]) -> int:
         )
         tables.fold(index, write=argv[2] == "write")
     finally:
-        for one in (locks, database, queue, index):
+        for one in (queue, locks, database, index):
             one.close()
     return 0
 

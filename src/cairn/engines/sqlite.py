@@ -19,8 +19,8 @@ from cairn.errors import Unavailable
 from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
-_TOMBSTONES_KEPT_FOR = timedelta(days=1)
-_TOMBSTONES_KEPT = 5_000
+TOMBSTONES_KEPT_FOR = timedelta(days=1)
+TOMBSTONES_KEPT = 5_000
 _STANDING = "NOT (change_type = 'deleted' AND status = 'done')"
 _SCHEMA = """
 CREATE TABLE md_change_state(
@@ -50,11 +50,22 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('lsn', 0), ('ready_for', '')
 """
 _DUE = "(status = 'pending' OR (status = 'failed' AND unread = 1 AND retryable = 1))"
-_FAILURES_TOLD = 20
+FAILURES_TOLD = 20
 _GLANCES_KEPT = 256
 MAX_RETRIES = 12
 BACKOFF_SECONDS = 2.0
 _MAX_BACKOFF_SECONDS = 60.0
+
+
+def failed_as(attempts: int, *, retryable: bool, unread: bool) -> tuple[str, float]:
+    """The status of a change that failed for so many times, and for how long it is left alone; 0 where nothing is tried again.
+
+    >>> failed_as(1, retryable=True, unread=False)
+    ('pending', 2.0)
+    """
+    again = retryable and (attempts < MAX_RETRIES or unread)
+    pause = min(BACKOFF_SECONDS * attempts, _MAX_BACKOFF_SECONDS) if again else 0.0
+    return "pending" if again and not unread else "failed", pause
 
 
 class SqliteState:
@@ -239,9 +250,8 @@ class SqliteState:
         pass, it is tried again as long as it is there.
         """
         attempts = change.retry_count + 1
-        again = retryable and (attempts < MAX_RETRIES or unread)
         now = self._clock.now().timestamp()
-        pause = min(BACKOFF_SECONDS * attempts, _MAX_BACKOFF_SECONDS)
+        status, pause = failed_as(attempts, retryable=retryable, unread=unread)
 
         def note(db: sqlite3.Connection) -> None:
             mtime, size = seen or (None, None)
@@ -250,12 +260,12 @@ class SqliteState:
                 " holder = NULL, claimed = NULL, mtime = coalesce(?, mtime), size = coalesce(?, size), seen_at = ?"
                 " WHERE md_path = ? AND lsn = ? AND status = 'processing' AND holder = ?",
                 (
-                    "pending" if again and not unread else "failed",
+                    status,
                     retryable,
                     unread,
                     attempts,
                     reason[:500],
-                    now + pause if again else 0,
+                    now + pause if pause else 0,
                     mtime,
                     size,
                     now,
@@ -407,7 +417,7 @@ class SqliteState:
             waiting = db.execute(f"SELECT count(*) FROM md_change_state WHERE {busy}{inside}", bounds)
             failed = db.execute(
                 f"SELECT md_path, error FROM md_change_state WHERE status = 'failed'{inside} ORDER BY md_path LIMIT ?",
-                (*bounds, _FAILURES_TOLD),
+                (*bounds, FAILURES_TOLD),
             )
             return Glance(
                 int(meta["lsn"]) if oldest is None else int(oldest) - 1,
@@ -479,14 +489,14 @@ class SqliteState:
 
     def maintain(self) -> None:
         """Keep the file small: files that are gone and indexed as such are forgotten after a day, or after many others."""
-        before = (self._clock.now() - _TOMBSTONES_KEPT_FOR).isoformat()
+        before = (self._clock.now() - TOMBSTONES_KEPT_FOR).isoformat()
         gone = "change_type = 'deleted' AND status = 'done'"
         later = f"SELECT lsn FROM md_change_state WHERE {gone} ORDER BY lsn DESC LIMIT 1 OFFSET ?"
         self._db.write(
             lambda db: db.execute(
                 f"DELETE FROM md_change_state WHERE {gone}"
                 f" AND (last_changed_at < ? OR lsn <= coalesce(({later}), -1))",
-                (before, _TOMBSTONES_KEPT),
+                (before, TOMBSTONES_KEPT),
             )
         )
         self._db.shrink()
