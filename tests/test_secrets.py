@@ -586,6 +586,13 @@ def test_keys_in_other_wrappings_are_cut() -> None:
             assert value not in redact(form.format(value)).text, form
 
 
+@pytest.mark.parametrize("name", ["write_key", "master-key", "server_key", "access-key", "oauth"])
+def test_a_name_says_it_whatever_else_stands_in_the_text(name: str) -> None:
+    """Secrets: hex after a name that says it is a secret is one, also where no other word of the rule occurs."""
+    value = _made("<hex:32>", random.Random(3))
+    assert value not in redact(f"it is {name} {value} there").text
+
+
 def test_a_value_beside_a_key_id_is_found_and_a_hash_is_not() -> None:
     """Secrets: 40 characters beside an AWS key id are its secret; 40 hex digits there are a commit."""
     rng = random.Random(6)

@@ -73,9 +73,14 @@ _ESCAPES = re.compile(
     r"|(?:(?:0x)?[0-9a-fA-F]{2}[ \t\r\n,:;-]{1,3}){60,}(?:0x)?[0-9a-fA-F]{2}"  # bytes, one by one
     r"|(?:[0-9]{1,3}[ \t\r\n,:;]{1,3}){60,}[0-9]{1,3}"
 )
+# Whether there may be one: escapes beside each other, or bytes one by one. Of those, too, each character is looked at once,
+# and a run is counted from the first of its words on that is a byte as a whole.
 _ESCAPED = re.compile(
     r"(?:%[0-9a-fA-F]{2}){60}|\\(?:[ux][0-9a-fA-F]{2,4}|u\{[0-9a-fA-F]{1,6}\}|[0-3][0-7]{2})\\|&#x?[0-9a-fA-F]{1,6};&#"
-    r"|(?:(?:0x)?[0-9a-fA-F]{1,3}[ \t\r\n,:;-]{1,3}){60}"
+)
+_ONE_BYTE = r"(?:(?:0x)?[0-9a-fA-F]{1,3}[ \t\r\n,:;-]{1,3})"
+_BYTES = re.compile(
+    rf"(?:{_ONE_BYTE}{{0,58}}+(?!{_ONE_BYTE})[^ \t\r\n,:;-]*+[ \t\r\n,:;-]++)*+{_ONE_BYTE}{{59}}"
 )
 _SHORTEST_BLOB = 120
 _LARGEST_FRAME = 200_000  # characters between two marks that are looked at
@@ -122,7 +127,7 @@ def take_out(text: str) -> tuple[str, int]:
     hidden = 0
     if len(text) >= _SHORTEST_BLOB and _LONG_RUN.match(text):
         text, hidden = _without_blobs(text, _BLOB)
-    if len(text) >= _SHORTEST_BLOB and _ESCAPED.search(text):
+    if len(text) >= _SHORTEST_BLOB and _may_be_escaped(text):
         text, more = _without_blobs(text, _ESCAPES)
         hidden += more
     if _HINT not in text.casefold().replace("\\", ""):
@@ -136,6 +141,11 @@ def take_out(text: str) -> tuple[str, int]:
         out.append(text[at:start])
         at = end
     return _BLANK_LINES.sub("\n\n", "".join((*out, text[at:]))), hidden + len(spans)
+
+
+def _may_be_escaped(text: str) -> bool:
+    is_marked = "\\" in text or "%" in text or "&#" in text
+    return bool((is_marked and _ESCAPED.search(text)) or _BYTES.match(text))
 
 
 def _is_own_answer(text: str) -> bool:

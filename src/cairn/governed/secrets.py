@@ -2,7 +2,8 @@
 
 What a credential looks like stands in `credentials.toml`; here is how a text is looked at. `redact` is pure and
 quick: a rule's pattern is tried only where one of its anchors (a plain substring) occurs, so ordinary talk costs a
-few microseconds. In a long text, what can hold no blank is first looked for among the long words, which are few. Two families of rules: shapes that are a credential wherever they occur, and assignments
+few microseconds. A long text is first looked at as its different words, of which it has few: for anchors, and the long
+ones for what can hold no blank. Two families of rules: shapes that are a credential wherever they occur, and assignments
 (`password: ...`, `the token is ...`) whose value must look like a secret rather than like prose, a placeholder or a
 reference to one.
 
@@ -314,14 +315,16 @@ _COMMON = b"qzxjkvbpygfwmucldrhsnioate "  # the last are the letters that texts 
 _SINGLE = -1
 
 
-def _anchors(shapes: Iterable[Shape]) -> _Anchors:
-    """Every anchor once with its shapes, folded or not, under the two neighbours in it that are rarest: which pairs of
-    bytes a text has is told once, and only the anchors of those are looked for. A single character is under `_SINGLE`.
+def _anchors(shapes: Iterable[Shape], *, spaced: bool | None = None) -> _Anchors:
+    """Every anchor (all, or those with a blank or without) once with its shapes, folded or not, under the two neighbours
+    in it that are rarest: which pairs of bytes a text has is told once, and only the anchors of those are looked for. A
+    single character is under `_SINGLE`.
     """
     by_anchor: dict[tuple[str, bool], list[Shape]] = {}
     for shape in shapes:
         for anchor in shape.anchors:
-            by_anchor.setdefault((anchor, shape.folded), []).append(shape)
+            if spaced is None or spaced == (anchor.split() != [anchor]):
+                by_anchor.setdefault((anchor, shape.folded), []).append(shape)
     groups: _Anchors = {}
     for (anchor, folded), those in by_anchor.items():
         pairs = list(map(bytes, itertools.pairwise(anchor.lower().encode())))
@@ -331,11 +334,13 @@ def _anchors(shapes: Iterable[Shape]) -> _Anchors:
     return groups
 
 
-# Of shapes that are one long word with their anchor in it, of all, of those that may hold a blank.
+# Of shapes that are one long word with their anchor in it, of all, of those that may hold a blank: in words, across them.
 _APART = frozenset(shape for shape in SHAPES if shape.is_solid and not shape.holds_anchor)
 _ANCHORS_IN_WORDS = _anchors(shape for shape in SHAPES if shape.holds_anchor)
 _ALL_ANCHORS = _anchors(SHAPES)
-_ANCHORS = _anchors(shape for shape in SHAPES if not shape.is_solid)
+_ANCHORS, _SPACED_ANCHORS = (
+    _anchors((shape for shape in SHAPES if not shape.is_solid), spaced=spaced) for spaced in (False, True)
+)
 
 # What may stand before the `=` or `:` of an assignment. The name may go on (`password_prod`, `tokenValue`), but
 # not into another word (`passwordless`, `tokenizer`), nor into what is merely about a secret (`token_count`).
@@ -390,16 +395,18 @@ def redact(text: str) -> Redaction:
     >>> redact("nothing to hide").findings
     ()
     """
-    lowered, words = text.lower(), _long_words(text)
+    lowered, words = text.lower(), _words(text)
     shapes = _present(text, lowered, words)
     spans = _look(text, lowered, shapes)
-    if ("=" in text or ":" in text) and _BASE64.search(words):  # one ends in it, or stands after a name
+    if ("=" in text or ":" in text) and _BASE64.search(
+        " ".join(_long(words)) if words else text
+    ):  # one ends in it, or stands after a name
         spans += _look_inside(text)
     if "\\" in text or "%" in text or ("&" in text and ";" in text) or not text.isascii():
         spans += _look_behind(text, (_HIDING_ASCII if text.isascii() else _HIDING).now)
         if "%" in text and "\\" in text:  # a percent sign of a password is no escape
             spans += _look_behind(text, _HIDING_ASCII.now, but="p")
-    if words is not text or any(shape.may_be_broken for shape in shapes):
+    if words or any(shape.may_be_broken for shape in shapes):
         spans += _look_behind(text, _BROKEN.now, is_broken=True)
     if not spans:
         return Redaction(text)
@@ -411,24 +418,30 @@ def redact(text: str) -> Redaction:
     return Redaction("".join((*parts, text[last:])), findings)
 
 
-def _long_words(text: str) -> str:
-    """The words of a long text in which a credential without a blank may stand; a short text as it is."""
-    if len(text) < _LONG_TEXT:
-        return text
-    return " ".join([word for word in text.split() if word[_LONG_WORD - 1 :]])
+def _words(text: str) -> Sequence[str]:
+    """The different words of a long text; none of a short one, which is looked at as it is."""
+    return [] if len(text) < _LONG_TEXT else list(dict.fromkeys(text.split()))
 
 
-def _present(text: str, lowered: str, words: str) -> list[Shape]:
+def _long(words: Iterable[str]) -> Iterable[str]:
+    """Those in which a credential without a blank may stand."""
+    return (word for word in words if word[_LONG_WORD - 1 :])
+
+
+def _present(text: str, lowered: str, words: Sequence[str]) -> list[Shape]:
     """The shapes of which an anchor occurs, in their order; of a long text only those that may stand in its long words."""
-    is_long = words is not text
     found: set[Shape] = set()
-    pairs = _pairs(lowered)
-    _find_anchors(_ANCHORS if is_long else _ALL_ANCHORS, pairs, text, lowered, found)
-    if is_long:
-        _find_anchors(_ANCHORS_IN_WORDS, pairs, words, words.lower(), found)
-    if is_long:
-        found = {one for one in (*found, *_APART) if not one.is_solid or one.pattern.search(words)}
+    if words:
+        every, long = f" {' '.join(words)} ", " ".join(_long(words))
+        every_lowered = every.lower()
+        pairs = _pairs(every_lowered)
+        _find_anchors(_ANCHORS, pairs, every, every_lowered, found)
+        _find_anchors(_SPACED_ANCHORS, pairs, text, lowered, found)
+        _find_anchors(_ANCHORS_IN_WORDS, pairs, long, long.lower(), found)
+        found = {one for one in (*found, *_APART) if not one.is_solid or one.pattern.search(long)}
         found -= {one for one in found & _APART if not one.is_named(text, lowered)}
+    else:
+        _find_anchors(_ALL_ANCHORS, _pairs(lowered), text, lowered, found)
     return sorted(found, key=_ORDER.__getitem__) if found else []
 
 
@@ -531,7 +544,7 @@ def _look_inside(text: str) -> list[Credential]:
         for _ in range(_MOST_WRAPS):
             inner = _unwrapped(inner)
             lowered = inner.lower()
-            if held := _look(inner, lowered, _present(inner, lowered, inner)):
+            if held := _look(inner, lowered, _present(inner, lowered, ())):
                 found.append(Credential(held[0].kind, run.start(), run.end()))
                 break
             if not _BASE64.fullmatch(inner):
@@ -578,8 +591,8 @@ def _look_behind(
         return origins[piece] + at - starts[piece]
 
     whole = "".join(parts)
-    lowered, words = whole.lower(), _long_words(whole)
-    shapes = _present(whole, lowered, words)
+    lowered = whole.lower()
+    shapes = _present(whole, lowered, _words(whole))
     if is_broken:
         shapes = [shape for shape in shapes if shape.may_be_broken]
     found = _look(whole, lowered, shapes, assigned=not is_broken)
