@@ -258,8 +258,11 @@ class _Lead:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Words:
-    """What one language calls days, months, seasons and numbers, and the patterns it puts them into."""
+    """What one language calls days, months, seasons and numbers. The patterns it puts them into are many: they are made
+    when a sentence first has a word of them.
+    """
 
+    tongue: Tongue
     fixed: Mapping[str, tuple[str, int]]
     numbers: Mapping[str, int]
     units: Mapping[str, str]
@@ -273,8 +276,14 @@ class _Words:
     joins: re.Pattern[str]
     is_day_first: bool
     hint: re.Pattern[str]
-    tense: _Tense
-    rules: tuple[tuple[re.Pattern[str], _Form, bool], ...]
+
+    @property
+    def tense(self) -> _Tense:
+        return _tense(self.tongue)
+
+    @property
+    def rules(self) -> Sequence[tuple[re.Pattern[str], _Form, bool]]:
+        return _rules(self.tongue)
 
     def count(self, said: str) -> int:
         """A number as a digit or a word."""
@@ -294,35 +303,8 @@ def _words_of(tongue: Tongue) -> _Words:
     ordinals = _numbered(table.get("ordinals", ()), 1)
     ordinals |= dict.fromkeys(_spelt(table["ordinal_last"]) if "ordinal_last" in table else (), -1)
     holidays = {word: day for said, day in table.get("holidays", {}).items() for word in _spelt(said)}
-    names = {
-        "weekday": f"(?P<weekday>{choice(weekdays)})",
-        "month": f"(?P<month>{choice(months)})" + table.get("month_end", ""),
-        "season": f"(?P<season>{choice(seasons)})",
-        "unit": f"(?P<unit>{choice(units)})",
-        "count": rf"(?P<count>\d{{1,3}}|{choice(numbers)})",
-        "days": rf"(?P<day>{_DAY}|{choice(w for w in numbers if numbers[w] <= 31 and not tongue.has_blanks)})",
-        "until": rf"(?P<until>{_DAY})",
-        "relative": f"(?P<relative>{choice(years)})",
-        "year": f"(?P<year>{_YEAR})",
-        "first": f"(?P<first>{_YEAR})",
-        "last": f"(?P<last>{_YEAR})",
-        "nth": f"(?P<nth>{choice(ordinals)})",
-        "month_number": "(?P<month>0?[1-9]|1[0-2])",
-        "to_month": f"(?P<to_month>{choice(months)})" + table.get("month_end", ""),
-        "holiday": f"(?P<holiday>{choice(holidays)})",
-        "quarter": "(?P<quarter>[1-4])",
-    }
-    rules: list[tuple[re.Pattern[str], _Form, bool]] = []
-    if fixed:
-        rules.append((compiled([choice(fixed)], tongue), _fixed, False))
-    for pattern, said in table.get("patterns", {}).items():
-        step = functools.partial(spans.shifted, said.split()[0], int(said.split()[1]))
-        rules.append((compiled([pattern], tongue), _stepped(step), False))
-    for name, patterns in table.get("forms", {}).items():
-        form, absolute = _FORMS[name]
-        rules += [(compiled([pattern], tongue, names), form, absolute) for pattern in patterns]
-    rules += _NUMERIC
     return _Words(
+        tongue,
         fixed,
         numbers,
         units,
@@ -336,9 +318,42 @@ def _words_of(tongue: Tongue) -> _Words:
         re.compile(rf"\s*(?:(?:{_either(table.get('joins', ()))})\s*)?", re.IGNORECASE),
         bool(table.get("day_first")),
         _hint(tongue, fixed, weekdays, months, units, seasons, holidays),
-        _tense(table.get("tense", {}), tongue),
-        tuple(rules),
     )
+
+
+@functools.cache
+def _rules(tongue: Tongue) -> Sequence[tuple[re.Pattern[str], _Form, bool]]:
+    """Every pattern of a language, the form that reads what it matches, and whether that names its year."""
+    table, words = tongue.table("dates"), _words_of(tongue)
+    numbers, months, month_end = words.numbers, choice(words.months), table.get("month_end", "")
+    names = {
+        "weekday": f"(?P<weekday>{choice(words.weekdays)})",
+        "month": f"(?P<month>{months}){month_end}",
+        "season": f"(?P<season>{choice(words.seasons)})",
+        "unit": f"(?P<unit>{choice(words.units)})",
+        "count": rf"(?P<count>\d{{1,3}}|{choice(numbers)})",
+        "days": rf"(?P<day>{_DAY}|{choice(w for w in numbers if numbers[w] <= 31 and not tongue.has_blanks)})",
+        "until": rf"(?P<until>{_DAY})",
+        "relative": f"(?P<relative>{choice(words.years)})",
+        "year": f"(?P<year>{_YEAR})",
+        "first": f"(?P<first>{_YEAR})",
+        "last": f"(?P<last>{_YEAR})",
+        "nth": f"(?P<nth>{choice(words.ordinals)})",
+        "month_number": "(?P<month>0?[1-9]|1[0-2])",
+        "to_month": f"(?P<to_month>{months}){month_end}",
+        "holiday": f"(?P<holiday>{choice(words.holidays)})",
+        "quarter": "(?P<quarter>[1-4])",
+    }
+    rules: list[tuple[re.Pattern[str], _Form, bool]] = []
+    if words.fixed:
+        rules.append((compiled([choice(words.fixed)], tongue), _fixed, False))
+    for pattern, said in table.get("patterns", {}).items():
+        step = functools.partial(spans.shifted, said.split()[0], int(said.split()[1]))
+        rules.append((compiled([pattern], tongue), _stepped(step), False))
+    for name, patterns in table.get("forms", {}).items():
+        form, absolute = _FORMS[name]
+        rules += [(compiled([pattern], tongue, names), form, absolute) for pattern in patterns]
+    return [*rules, *_NUMERIC]
 
 
 def _hint(tongue: Tongue, *groups: Mapping[str, Any]) -> re.Pattern[str]:
@@ -352,7 +367,9 @@ def _hint(tongue: Tongue, *groups: Mapping[str, Any]) -> re.Pattern[str]:
     return re.compile(rf"\d|(?<!\w){body}" if tongue.has_blanks else rf"\d|{body}")
 
 
-def _tense(table: Mapping[str, Any], tongue: Tongue) -> _Tense:
+@functools.cache
+def _tense(tongue: Tongue) -> _Tense:
+    table: Mapping[str, Any] = tongue.table("dates").get("tense", {})
     names = table.get("names", {})
     clause = re.compile(tongues.widened(_either(table.get("clause", ("[,;:]",)))), re.IGNORECASE)
     cues = ("past", "future", "neutral", "arranged", "shifted", "recurring")
