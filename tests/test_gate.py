@@ -172,6 +172,20 @@ def test_a_question_about_nobody_here_in_words_that_nobody_said_needs_a_better_f
     assert by_words[0] == by_words[1], "the share of words that are covered says it already"
 
 
+def test_words_for_whatever_is_meant_do_not_count_as_asked(tmp_path):
+    """ "Events held in Shanghai" asks for Shanghai: what answers calls each by its own name. Another city is not told."""
+    world = SearchWorld(tmp_path)
+    for number, note in enumerate(
+        ("读书会的地点是上海。", "招聘会的地点是上海。", "音乐节的地点是成都。"), 1
+    ):
+        world.say(f"s{number}", [("alice", note)], day=f"2026-05-0{number}")
+    asked = {"evidence": 3, "for_injection": True}
+    told = world.ask("有几个活动都是在上海举行的呀？", **asked).evidence
+    assert {item.text for item in told[:2]} == {"读书会的地点是上海。", "招聘会的地点是上海。"}
+    assert not world.ask("有几个活动都是在北京举行的呀？", **asked).evidence
+    world.close()
+
+
 def test_a_long_prompt_counts_every_word_it_asks(tmp_path):
     """Of a prompt with more words than are looked for, those that nobody here said count as asked, too."""
     world = SearchWorld(tmp_path)

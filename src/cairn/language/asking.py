@@ -34,6 +34,7 @@ class Asking:
     fillers: frozenset[str]
     names_by_capital: bool
     articles: frozenset[str]
+    stand_ins: re.Pattern[str]
 
 
 @functools.cache
@@ -60,6 +61,7 @@ def of_language(code: str) -> Asking:
         frozenset(words.tokens(str(table.get("fillers", "")))),
         table.get("capitals") == "names",
         frozenset(str(table.get("articles", "")).split()),
+        pattern("stand_ins"),
     )
 
 
@@ -212,6 +214,18 @@ def is_for_anyone(query: str) -> bool:
 def fillers(query: str) -> frozenset[str]:
     """Tokens that ask nothing by themselves in the language of `query`; those of English always."""
     return _fillers(tongue_of(query).code)
+
+
+def standing_in(query: str) -> frozenset[str]:
+    """Tokens of a question that are there only for words which stand for whatever is meant: the event, what took place.
+
+    >>> sorted(standing_in("上海的活动")), sorted(standing_in("上海的运动"))
+    (['动', '活', '活动', '的活'], [])
+    """
+    stand_ins, said = read(query).stand_ins, query[:_QUERY_CHARS]
+    if stand_ins.search(said) is None:
+        return frozenset()
+    return frozenset(words.tokens(said)) - frozenset(words.tokens(stand_ins.sub(" ", said)))
 
 
 @functools.cache

@@ -153,8 +153,11 @@ class Questions:
         question = replace(question, terms=_without_parts(question.terms, counts))
         empty = fillers(request.query)
         held = counts if request.held is None else request.held
+        vague = asking.standing_in(request.query)
         telling = [
-            term for term in question.terms if not _is_empty(term, empty, is_known=term in held)
+            term
+            for term in question.terms
+            if term not in vague and not _is_empty(term, empty, is_known=term in held)
         ] or question.terms
         # However long a question is, each of its words counts as asked; only those that are held can be looked for.
         weights = {term: rarity(held.get(term, 0)) for term in telling}
