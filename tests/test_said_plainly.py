@@ -16,6 +16,7 @@ from cairn.strategies.statements import Statement, statements_of
 from cairn.types import Message
 
 SAID = tomllib.loads(Path(__file__).with_name("said_plainly.toml").read_text("utf-8"))
+STANDING = tomllib.loads(Path(__file__).with_name("said_standing.toml").read_text("utf-8"))
 AT = datetime(2026, 4, 22, 9, 30, tzinfo=UTC)
 
 
@@ -41,6 +42,26 @@ def test_a_wish_stands_in_the_profile(text: str):
 @pytest.mark.parametrize("text", each("once"))
 def test_what_is_asked_once_is_no_order(text: str):
     """A task, or what somebody else always does, binds nobody."""
+    assert not [one for one in told(text)[1] if one.category == traits.INSTRUCTION]
+
+
+@pytest.mark.parametrize("language", STANDING["wishes"])
+def test_orders_and_tastes_in_everyday_wordings(language: str):
+    """Nineteen of twenty reach the profile, and nothing that binds nobody does."""
+    wishes, others = (STANDING[name][language] for name in ("wishes", "others"))
+    missed = [text for text in wishes if not told(text)[1]]
+    taken = [
+        text
+        for text in others
+        if any(one.category in {traits.INSTRUCTION, "Preference"} for one in told(text)[1])
+    ]
+    assert not taken
+    assert len(missed) <= len(wishes) / 20, missed
+
+
+@pytest.mark.parametrize("text", ["He told me: never skip breakfast.", "The sign says: always knock."])
+def test_what_somebody_else_orders_is_no_order(text: str):
+    """What a manual or a coach says to do binds nobody here."""
     assert not [one for one in told(text)[1] if one.category == traits.INSTRUCTION]
 
 

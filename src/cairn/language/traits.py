@@ -63,6 +63,7 @@ class _Rules:
     starts: re.Pattern[str]
     ends: re.Pattern[str]
     doubt: re.Pattern[str]
+    reports: re.Pattern[str]
     beside: re.Pattern[str]
     purpose: re.Pattern[str]
     little: frozenset[str]
@@ -101,6 +102,8 @@ def doubt_of(sentence: str) -> re.Pattern[str]:
 def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
     known = _rules_of(tongues.spoken_in(sentence))
     asked = known.purpose.match(sentence)
+    # What a manual, a coach or a grandfather says to do binds nobody here.
+    is_order = to_agent and known.reports.search(sentence) is None
     found: list[Trait] = []
     first = taken = asked.end() if asked else 0
     for start in _starts(sentence, known, taken):
@@ -115,7 +118,7 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
         is_doubtful = is_asked or known.doubt.search(clause) is not None
         for rule in known.rules:
             # An order may have its condition, or be asked for: "if you are unsure, say so", "can you always ...?"
-            if not to_agent if rule.category == INSTRUCTION else is_doubtful:
+            if not is_order if rule.category == INSTRUCTION else is_doubtful:
                 continue
             whole = sentence[start:].rstrip(" .!…,;。！") if rule.category == INSTRUCTION else clause
             match = rule.pattern.match(whole) if len(whole) <= _LONGEST else None
@@ -329,6 +332,7 @@ def _rules_of(tongue: Tongue) -> _Rules:
         compiled(table.get("starts", "(?!)")),
         compiled(table.get("ends", "(?!)")),
         compiled(table.get("doubt", "(?!)")),
+        compiled(table.get("reports", "(?!)")),
         compiled(table.get("beside", "(?!)")),
         compiled(table.get("purpose", "(?!)")),
         frozenset(str(table.get("little", "")).split()),
