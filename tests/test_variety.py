@@ -62,7 +62,16 @@ def test_ranking_is_never_worse_than_the_better_plain_leg(tmp_path, model, make)
     world.close()
 
 
-@pytest.mark.parametrize("text", ["ok", "Thanks a lot!", "good morning", "danke", "好的", "Continue."])
+REMARKS = [
+    "I'm back", "can we start over please", "Wow, that was quick", "never mind, I figured it out", "are you still there?",
+    "could you say that again?", "okay, ich probiere das mal", "kannst du das noch mal sagen?", "me revoilà",
+    "hum, ce n'est pas tout à fait ça", "ладно, сейчас попробую", "ты ещё здесь?", "好的，我试试", "你还在吗？", "うーん、ちょっと違います", "まだいますか？",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["ok", "Thanks a lot!", "good morning", "danke", "好的", "Continue.", *REMARKS]
+)
 def test_small_talk_asks_nothing_of_a_memory(tmp_path, text):
     """Before a prompt, small talk is answered with nothing, even where the same small talk was said before."""
     world = SearchWorld(tmp_path)
@@ -74,3 +83,29 @@ def test_small_talk_asks_nothing_of_a_memory(tmp_path, text):
     asked = world.ask("Was the boiler repaired?", for_injection=True, evidence=5)
     assert asked.evidence and not any(says_nothing(item.text) for item in asked.evidence)
     world.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm back in Rome", "can we start the heating on Monday?", "where do I work?", "when do we start?", "what did you figure out?",
+        "are you still in Lisbon?", "that was the quick brown fox", "bist du noch in Bremen?", "wann sind wir wieder da?",
+        "tu es toujours à Nantes ?", "ты ещё в Москве?", "你还在上海吗？", "我试用了新手机", "まだ東京にいますか？",
+    ],
+)  # fmt: skip
+def test_what_names_or_asks_something_is_no_remark(text):
+    """A remark with a place, a thing or a question in it is asked of the memory."""
+    assert not says_nothing(text)
+
+
+def test_a_remark_is_read_in_time():
+    """What repeats the beginnings of remarks is read once, not in every way they could be put together."""
+    for text in (
+        "let's go on " * 13,
+        "not quite " * 16,
+        "好的" * 80,
+        "ok, " * 40 + "Rome",
+        "that's so so so so so " * 7,
+    ):
+        says_nothing(text)
+    assert not says_nothing("ok, " * 30 + "Rome")

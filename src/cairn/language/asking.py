@@ -83,7 +83,8 @@ def read(query: str) -> Asking:
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _WORD_OR_STOP = re.compile(r"\w+(?:['’-]\w+)*|[.!?:;\n•\"“„«(*#>-]")
-_TEXT_CHARS = 2000
+_TEXT_CHARS, _REMARK_CHARS, _FEW_WORDS = 2000, 160, 5
+_CLAUSE = re.compile(r"[^,;.!…。！、，；?？\n]+[?？]?")
 _CAPITAL = re.compile(r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
@@ -197,6 +198,39 @@ def is_personal(query: str) -> bool:
     """
     asking, said = read(query), query[:_QUERY_CHARS].strip()
     return asking.first_person.search(asking.to_me.sub(" ", asking.how_to.sub(" ", said))) is not None
+
+
+def is_remark(text: str) -> bool:
+    """Whether a text is nothing but remarks on the talk itself, to whoever listens: it asks nothing of a memory.
+
+    A few words hardly show a language: there a remark of any counts.
+
+    >>> is_remark("OK, I'm back"), is_remark("Can we start over, please?"), is_remark("I'm back in Rome")
+    (True, True, False)
+    """
+    if len(text) > _REMARK_CHARS:
+        return False
+    clauses = [clause.strip() for clause in _CLAUSE.findall(text)]
+    codes = [tongue_of(text).code, *(tongues.known() if len(text.split()) <= _FEW_WORDS else ())]
+    return bool(clauses) and all(any(_is_remark(clause, code) for code in codes) for clause in clauses)
+
+
+def _is_remark(clause: str, code: str) -> bool:
+    said, (remarks, opens, light) = clause.rstrip("?？").strip(), _remarks(code)
+    if remarks.fullmatch(said) is not None:
+        return True
+    if not light or opens.match(said) is not None or (said != clause and " " in said):
+        return False
+    return all(token in light or token in words.stop_words() for token in words.tokens(said))
+
+
+@functools.cache
+def _remarks(code: str) -> tuple[re.Pattern[str], re.Pattern[str], frozenset[str]]:
+    """The remarks of a language, how its questions open, and the words that say nothing where nothing is asked."""
+    tongue = tongues.known()[code]
+    table = tongue.table("asking")
+    patterns = [tongues.compiled(table.get(name, ()), tongue) for name in ("remarks", "opens")]
+    return patterns[0], patterns[1], frozenset(words.tokens(str(table.get("light", ""))))
 
 
 def is_for_anyone(query: str) -> bool:

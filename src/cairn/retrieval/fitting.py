@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cairn.budget import kept
 from cairn.index.corpus import Row
 from cairn.language import tongues, words
-from cairn.language.asking import fillers
+from cairn.language.asking import fillers, is_remark
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,12 +31,14 @@ def says_nothing(text: str) -> bool:
 
     >>> says_nothing("OK, thanks a lot!"), says_nothing("OK, port 5433")
     (True, False)
+    >>> says_nothing("Wow, that was quick"), says_nothing("Where was that?")
+    (True, False)
     >>> says_nothing("ok " * 100), says_nothing("ok " * 100 + "port 5433")
     (True, False)
     """
     # The first words of a long text nearly always say something, and then the rest need not be read.
     head = text[:_HEAD_CHARS].rpartition(" ")[0] if len(text) > _HEAD_CHARS else ""
-    return (not head or _is_small_talk(head)) and _is_small_talk(text)
+    return ((not head or _is_small_talk(head)) and _is_small_talk(text)) or is_remark(text)
 
 
 def _is_small_talk(text: str) -> bool:
