@@ -467,6 +467,7 @@ _HIDDEN = {
 }
 
 STRAY = [
+    "SSID Attic5G key {}", "p/w: {}", "mon mdp c'est {}", "мой пасс: {}", "暗証は{}", "identifiants : lea / {}", "credenciales: luis / {}",
     "logged in with demo / {} just fine", "the password's {}", "new password -> {}", "Das Kennwort für Ann heißt {}", "lösen: {}",
     "WLAN-Passwort lautet: {}", "la password del wifi è: {}", "wifi şifresi {}", "密码改成{}了", "ww is {}", "Zugang: ann / {}",
     "la contrasenya és {}", "пароль от сервера: {}", "Mein Passwort ist übrigens {}", "utente: bob / psw: {}", "아이디 bob 비번: {}",
@@ -602,6 +603,31 @@ def test_a_value_beside_a_key_id_is_found_and_a_hash_is_not() -> None:
             assert secret not in redact(text).text, text
         commit = _pick(rng, HEX, 40)
         assert commit in redact(f"{key} was removed in {commit}").text
+
+
+def test_keys_without_a_name_of_their_own_are_told_by_the_words_beside_them() -> None:
+    """Secrets: a key in an address's path or in the place of a user's name; the same run elsewhere is an id."""
+    rng = random.Random(31)
+    mixed, small = _made("<alnum:32>", rng), _made("<hex:32>", rng)
+    for form, value in (
+        ("https://tiles.example.com/key/{}/3/4", mixed), ("key: {}", mixed), ("k={}", mixed), ("username {} and no password", small),
+        ("my key for the weather service is {}", small), ("appid={}", small), ("token {}", small), ("session key {}", small),
+    ):  # fmt: skip
+        assert value not in redact(form.format(value)).text, form
+    for plain in (
+        f"commit {small}",
+        f"the user {small} signed up",
+        f"https://example.com/blog/key/{small}",
+        f"md5 {small}",
+    ):
+        assert redact(plain).text == plain
+
+
+def test_a_password_without_a_digit_is_one_by_the_sign_inside_it() -> None:
+    """Secrets: letters of both cases around a sign; words that a sentence says of passwords stay."""
+    assert "qWerT%zuIo" not in redact("the wifi password is qWerT%zuIo").text
+    plain = "The password is Case-Sensitive, and Bob's is o.k."
+    assert redact(plain).text == plain
 
 
 def test_card_and_account_numbers_are_told_by_their_check_digits() -> None:

@@ -211,7 +211,10 @@ def _is_cased(value: str) -> bool:
 
 def _is_strong(value: str) -> bool:
     """Whether a word is what people make up when a form asks for a good password: no name, no number, no algorithm."""
-    has = _DIGIT.search(value) and _LOWER.search(value) and (_UPPER.search(value) or _MARKS.search(value))
+    has = _LOWER.search(value) and (
+        (_DIGIT.search(value) and (_UPPER.search(value) or _MARKS.search(value)))
+        or (_UPPER.search(value) and _MARK_INSIDE.search(value))
+    )
     return bool(has) and not any(one.now.match(value[:128]) for one in (_PLACEHOLDER, _REFERENCE, _ALGORITHM))
 
 
@@ -371,6 +374,7 @@ _WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
 _HANDMADE = re.compile(r"[a-z]{3,12}(?:[-_.][a-z]{3,12}){0,3}[-_.]?\d{2,6}")
 _IN_HEX = re.compile(r"%[2-7][0-9A-F]")
 _MARKS = re.compile(r"[!@#$%^&*+?~=§€]")
+_MARK_INSIDE = re.compile(r"(?<=[A-Za-z])[!#$%^*~](?=[A-Za-z])")  # as no word, name or address has
 _ASCII_RUN = re.compile(r"[!-~]*")
 _ESCAPED = re.compile(r"\\{1,15}[nrt\"']")
 _DIGIT, _LOWER, _UPPER, _SIGN = map(re.compile, (r"\d", r"[a-zà-öø-ÿа-я]", r"[A-ZÀ-ÖØ-ÞА-Я]", r"[\W_]"))
@@ -697,7 +701,8 @@ def _is_value(match: re.Match[str], given: str, *, is_password: bool) -> bool:
     if not is_password:
         return is_dense(value)
     if spoken:
-        return len(value) >= 6 and kinds >= 2 and has_digit and value.isascii()
+        made = (kinds >= 2 and has_digit) or (kinds >= 3 and _MARK_INSIDE.search(value) is not None)
+        return len(value) >= 6 and made and value.isascii()
     return (
         (len(value) >= 4 and kinds >= 2 and (has_digit or kinds >= 3))
         or (is_quoted and len(value) >= 4 and " " not in value)
