@@ -31,7 +31,7 @@ from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
 from cairn.engines.postgres_jobs import PostgresJobs
 from cairn.engines.postgres_state import PostgresState
 from cairn.engines.shared_vectors import SharedVectors
-from cairn.errors import Misconfigured, StorageFailed, StorageSelectionError, Unavailable
+from cairn.errors import Invalid, Misconfigured, StorageFailed, StorageSelectionError, Unavailable
 from cairn.seams import Locator, Noticed, SystemClock
 from cairn.strategies import engine as strategies
 from cairn.surfaces.cli import main
@@ -182,6 +182,23 @@ def test_servers_work_with_their_queues_in_the_database(engines, options, tmp_pa
         until(lambda: other.status()["index"]["state"] == "fresh")
     with pytest.raises(Misconfigured, match=r"storage\.queue"):
         cairn.open_blocking(tmp_path / "three", storage__queue="database", embedding__provider="none")
+
+
+def test_machines_make_the_same_folder_at_once(engines):
+    """One that saw no folder, and finds it there a moment later, goes on: servers start together, an owner is new to both."""
+    store = bucket(engines[1])
+    other = ObjectBackend(store)
+
+    class Late(ObjectBackend):
+        def _is_folder(self, key: str) -> bool:
+            found = super()._is_folder(key)
+            if not found:
+                other.mkdir(Locator(key))
+            return found
+
+    Late(store).mkdir(Locator("default_app/default_project/users/ann"))
+    with pytest.raises(Invalid, match="a folder is there"):
+        other.write(Locator("default_app/default_project/users/ann"), "no")
 
 
 def message(text: str, n: int = 0) -> dict[str, object]:

@@ -209,6 +209,8 @@ class ObjectBackend(StorageBackend):
             ) from None
         mode = self._mode(locator, expect)
         if mode == "create" or self._head(locator.key) is None:
+            if self._is_folder(locator.key):
+                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
             self._check_new(locator)
         try:
             with self._told(locator.key):
@@ -241,7 +243,7 @@ class ObjectBackend(StorageBackend):
         import obstore
 
         if not self._is_folder(locator.key):
-            self._check_new(locator)
+            self._check_new(locator)  # another machine may make the same folder meanwhile, and that is well
             with self._told(locator.key):
                 obstore.put(self._store, f"{locator.key}/{_FOLDER}", b"")
             self._know_folder(locator.key)
@@ -298,9 +300,7 @@ class ObjectBackend(StorageBackend):
                 key = key.rpartition("/")[0]
 
     def _check_new(self, locator: Locator) -> None:
-        """Refuse a new place where a file or folder is in the way, or whose name other systems could not carry."""
-        if self._is_folder(locator.key):
-            raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+        """Refuse a new place where a file is in the way, or whose name other systems could not carry."""
         checked_new_name(locator.name, locator.key)
         above = locator.parent
         while above.key and above.key not in self._folders:
