@@ -590,6 +590,33 @@ def test_the_database_is_lost_and_read_back_from_the_bucket(engines, options, tm
         assert finds(two, "Zaphodine", consistency="strong") and finds(two, "anchovies", consistency="strong")
 
 
+def test_a_database_that_is_made_anew_below_a_server_is_named_with_what_to_do(engines, options, tmp_path):
+    """Nothing is taken in that would begin a log again, and after a restart all is there."""
+    database, _, _ = engines
+    name = f"again{random.randrange(10**9)}"
+    with psycopg.connect(database.url, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        chosen = options | {"storage__database": database.url.removesuffix("/cairn") + f"/{name}"}
+        with cairn.open_blocking(tmp_path / "one", background=False, **chosen) as one:
+            one.add("s", [message("I adopted a heron called Zaphodine.")])
+            one.flush("s")
+            one.parts.storage.archive()
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            admin.execute(f"CREATE DATABASE {name}")
+
+            def is_told() -> bool:  # first that connections ended, then what is gone
+                with pytest.raises((Unavailable, StorageFailed)) as refused:
+                    one.add("s", [message("She likes anchovies.", 1)])
+                return "cairn restore database" in str(refused.value)
+
+            until(is_told)
+        with cairn.open_blocking(tmp_path / "one", background=False, **chosen) as again:
+            again.add("s", [message("She likes anchovies.", 1)])
+            again.flush("s")
+            assert finds(again, "Zaphodine", consistency="strong")
+            assert finds(again, "anchovies", consistency="strong")
+
+
 def test_an_older_database_is_brought_up_to_the_bucket(engines, options, tmp_path):
     """One from a backup, or a replica that was behind: what the bucket has is not lost, nor what was added since."""
     database, _, _ = engines

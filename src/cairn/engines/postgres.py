@@ -206,6 +206,11 @@ class Postgres:
                     self._used[one] = time.monotonic()
             except (PoolTimeout, psycopg.OperationalError) as error:
                 raise no_answer(error) from error
+            except psycopg.errors.UndefinedTable as error:
+                raise StorageFailed(
+                    "The tables of this memory are gone from its database, so nothing is acknowledged: stop the servers, run "
+                    "`cairn restore database` on each machine, which reads them back from the bucket, and start them again."
+                ) from error
             except psycopg.Error as error:
                 raise StorageFailed(f"PostgreSQL refused: {_short(error)}") from error
 

@@ -60,9 +60,12 @@ class PendingCells:
             self._ended.extend(cells)
 
     def close(self) -> None:
-        """Note what has ended."""
+        """Note what has ended. Where that cannot be written, the next start looks at those cells."""
         if lines := self._endings():
-            self._journals.append(self._current(), lines, sync=False)
+            try:
+                self._journals.append(self._current(), lines, sync=False)
+            except CairnError as error:
+                _log.info("Which cells are done is not noted: %s", error)
 
     def _endings(self) -> list[str]:
         with self._guard:
