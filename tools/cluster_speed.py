@@ -2,7 +2,8 @@
 
 durable  a bare INSERT and commit, an `add` on PostgreSQL and one on a folder, in turn, so that a busy machine is busy for all
 rates    clients add and search through one server and through two, eight for each server, each call at another server, both
-         at once so that a busy machine is busy for both, after some calls that nobody counts. What is told is the processor time of all servers from the first call until the chores of
+         at once so that a busy machine is busy for both, after some calls that nobody counts, and at the same pace for each
+         server: what comes together is done together, so a server that gets fewer calls uses more for each. What is told is the processor time of all servers from the first call until the chores of
          the next minute are done, so the background is in it, without what they use when nobody asks them anything. On cores
          that are free, two servers take 2 * (time with one) / (time with two) times as much as one. `--model` makes vectors, too
 found    one server is asked until it finds what the other was told
@@ -29,6 +30,7 @@ from tools import cluster as many
 ROUNDS = 200
 CLIENTS = 8
 CALLS, WARM = 1600, 400
+PACE = 40.0  # calls a second for each server
 FOUND = 40
 BEGIN_SECONDS, REST_SECONDS, AFTER_SECONDS = 30.0, 30.0, 65.0
 QUESTIONS = 60
@@ -120,10 +122,13 @@ def used_during(machines: list[many.Machine], do: Callable[[], object]) -> tuple
 
 
 def called(machines: list[many.Machine], what: str, body: Callable[[int, int], object], calls: int) -> None:
-    """So many calls for each server, of eight clients for each, every call at the next server."""
+    """So many calls for each server, of eight clients for each at their pace, every call at the next server."""
+    begun = time.perf_counter()
 
     def client(number: int) -> None:
         for n in range(calls // CLIENTS):
+            at = begun + (n * CLIENTS + number % CLIENTS) / PACE
+            time.sleep(max(0.0, at - time.perf_counter()))
             machine = machines[(number + n) % len(machines)]
             status, _ = machine.call("POST", f"/api/v1/memory/{what}", body(number, n))
             assert status == 200, status
