@@ -339,6 +339,24 @@ def test_index_size_stays_bounded(tmp_path, monkeypatch):
     world.close()
 
 
+def test_a_small_table_that_is_often_written_keeps_few_versions(tmp_path, monkeypatch):
+    """Each write leaves a version with its files: by their number they are folded, however few rows were changed."""
+    monkeypatch.setattr(lance, "_KEEP_SECONDS", 0.001)
+    monkeypatch.setattr(lance, "_OPTIMIZE_WRITES", 5)
+    world = LargeWorld(tmp_path, rows=20)
+    file = world.note_path()
+    kept = []
+    for turn in range(16):
+        file.write_text(file.read_text().replace(f"and{'x' * turn} place", f"and{'x' * (turn + 1)} place", 1))
+        world.embedded()
+        world.fold()
+        kept.append(
+            len(list((world.folder / ".index" / "lancedb" / "episode.lance" / "_versions").iterdir()))
+        )
+    assert max(kept[8:]) <= 20
+    world.close()
+
+
 def test_a_reader_sees_what_another_process_folded_in(world):
     """Two processes on one root: the tables of one are the answers of the other, without opening it anew."""
     world.fold()

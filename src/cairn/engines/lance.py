@@ -48,6 +48,7 @@ _RETRAIN = 4
 _PARTITION_ROWS = 4000
 _OPTIMIZE_ROWS = 2000
 _OPTIMIZE_FRAGMENTS = 20
+_OPTIMIZE_WRITES = 60  # each leaves a version, however few rows there are
 # Old versions live this long: a reader in another process may still be in one of them.
 _KEEP_SECONDS = 60.0
 # So many parts of the index over vectors are looked through, and more of them where less than half of the rows pass.
@@ -412,6 +413,7 @@ class LanceTables:
                 "highest": max([mark["highest"], *ids]),
                 "unindexed": mark["unindexed"] + len(ids) + len(gone),
                 "written": mark["written"] + 1,
+                "versions": mark.get("versions", 0) + 1,
                 "remains": remains,
             }
             done += len(ids) + len(gone)
@@ -486,10 +488,12 @@ class LanceTables:
             mark["trained"] = count
         fragments = table.stats()["fragment_stats"]["num_fragments"]
         prune = bool(mark["prune_at"]) and time.time() >= mark["prune_at"]
-        if mark["unindexed"] >= _OPTIMIZE_ROWS or fragments >= _OPTIMIZE_FRAGMENTS or prune:
+        many = fragments >= _OPTIMIZE_FRAGMENTS or mark.get("versions", 0) >= _OPTIMIZE_WRITES
+        if mark["unindexed"] >= _OPTIMIZE_ROWS or many or prune:
             table.optimize(cleanup_older_than=timedelta(seconds=keep_seconds))
             # What this made old can be dropped only later, when no reader can be in it.
-            mark |= {"unindexed": 0, "prune_at": 0.0 if prune else time.time() + 2 * keep_seconds}
+            later = 0.0 if prune else time.time() + 2 * keep_seconds
+            mark |= {"unindexed": 0, "versions": 0, "prune_at": later}
             mark["written"] += 1
 
 
