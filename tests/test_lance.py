@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from cairn import config
 from cairn.engines import lance
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.lance import Folder, LanceTables, Wish
@@ -17,6 +18,9 @@ from cairn.engines.rows import SqliteIndex
 from cairn.index.corpus import Ask, Moved, Row
 from cairn.index.rows import NewRow
 from cairn.notes.notebook import Draft
+from cairn.retrieval.answers import SearchRequest
+from cairn.retrieval.search import Searcher
+from cairn.seams import SystemClock
 from tests.chaos import engines
 from tests.waiting import until
 from tests.world import ALICE, BOB, DAY, Indexed, by_meaning, by_words
@@ -278,6 +282,46 @@ def test_a_table_of_one_owner_is_asked_without_naming_them_until_another_comes(t
     assert put(ALICE, 600, 90, "archived") is None
     assert not {f"e{n}" for n in range(600, 690)} & set(passing())
     assert len(passing()) >= 30
+    index.close()
+
+
+def test_an_answer_that_shows_more_looks_at_more(tmp_path):
+    """And one that may show only some of what is found looks at as many as it can."""
+    index, tables = SqliteIndex(tmp_path), LanceTables(tmp_path)
+    made = [Row(0, "message", ALICE, f"m{n}", "a.jsonl", f"lantern number{n}", n) for n in range(500)]
+    index.apply([NewRow(row, bytes(2)) for row in made])
+    tables.fold(index)
+    large = LargeIndex(index, tables, whole_rows=0)
+    tables.load(wait=True)
+
+    def looked_at(count):
+        found = large.legs(ALICE, Ask(terms=("lantern",), count=count))
+        return int((found.bm25[found.passing] > 0).sum())
+
+    shallow = looked_at(10)
+    assert 50 < shallow < 200 and looked_at(1) == shallow
+    assert shallow < looked_at(12) < looked_at(100) == looked_at(None) == 200
+
+    class Noted:
+        """The rows, and what was asked of them last."""
+
+        def __getattr__(self, name):
+            return getattr(index, name)
+
+        def legs(self, scope, ask):
+            self.ask = ask
+            return index.legs(scope, ask)
+
+    noted = Noted()
+    searcher = Searcher(noted, settings=config.load(tmp_path, environ={}), clock=SystemClock())
+    for more, count in (
+        ({"top_k": 7}, 7),
+        ({"top_k": 7, "evidence": 30}, 30),
+        ({"top_k": 7, "limited_to": ["alice"]}, None),
+        ({"top_k": 7, "unheard": ["s1"]}, None),
+    ):
+        searcher.search(SearchRequest("lantern", user_id="alice", method="keyword", **more))
+        assert noted.ask.count == count
     index.close()
 
 

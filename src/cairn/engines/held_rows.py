@@ -22,7 +22,8 @@ from cairn.index.corpus import KIND_CODES
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_ROWS = 16_000
+# 2 KB each with a vector of 384 numbers.
+_MOST_ROWS = 48_000
 # Names are numbered as they come; with more of them than this all is read anew.
 _MOST_NAMES = 200_000
 _COLUMNS = (

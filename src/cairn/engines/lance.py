@@ -19,11 +19,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from cairn.canonical import from_json
@@ -209,28 +210,44 @@ class LanceTables:
         """The number that a scope has in the tables; `here` is the one that it has among the rows."""
         return here
 
-    def best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
-        """Ids of the rows that fit best, best first, of each kind by words and as many by meaning.
+    def best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> Iterator[tuple[str, list[int]]]:
+        """Ids of the rows that fit best, best first, of each kind by words and as many by meaning, as they are found.
 
         Raises:
             Exception: whatever LanceDB meets in a table that was removed or damaged under it.
         """
+        for wish, ids in self._answers(state, wishes):
+            yield wish.kind, ids
+
+    def _answers(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> Iterator[tuple[Wish, list[Any]]]:
+        """All is asked at once; whoever takes an answer works on it while the next ones are still looked for."""
         from lancedb.background_loop import LOOP
 
-        found = LOOP.run(self._best(state, wishes))
-        return [(wish.kind, ids) for wish, ids in found]
+        told: SimpleQueue[tuple[Wish, list[Any]] | None] = SimpleQueue()
+        asking = asyncio.run_coroutine_threadsafe(self._ask(state, wishes, told.put), LOOP.loop)
+        asking.add_done_callback(lambda _: told.put(None))
+        try:
+            while (found := told.get()) is not None:
+                yield found
+            asking.result()
+        finally:
+            asking.cancel()
 
-    async def _best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[Wish, list[Any]]]:
-        asking, asked = [], []
-        for wish in wishes:
-            opened = await self._open_table(state, wish.kind)
-            if wish.words:
-                asking.append(wish)
-                asked.append(self._by_words(opened, wish))
-            if wish.vector is not None:
-                asking.append(wish)
-                asked.append(self._by_meaning(opened, wish))
-        return list(zip(asking, await asyncio.gather(*asked), strict=True))
+    async def _ask(
+        self,
+        state: Mapping[str, Any],
+        wishes: Sequence[Wish],
+        tell: Callable[[tuple[Wish, list[Any]]], None],
+    ) -> None:
+        async def told(wish: Wish, asked: Coroutine[Any, Any, list[Any]]) -> None:
+            tell((wish, await asked))
+
+        opened = [(wish, await self._open_table(state, wish.kind)) for wish in wishes]
+        by_words = [told(wish, self._by_words(table, wish)) for wish, table in opened if wish.words]
+        by_meaning = [
+            told(wish, self._by_meaning(table, wish)) for wish, table in opened if wish.vector is not None
+        ]
+        await asyncio.gather(*by_words, *by_meaning)
 
     async def _by_words(self, opened: OpenTable, wish: Wish) -> list[Any]:
         """The best rows by BM25 in which a word weighs what it weighs among the owner's texts."""

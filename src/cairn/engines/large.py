@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cairn.engines.database import Unchanged
@@ -44,10 +45,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How many messages are asked for by words, and as many by meaning; of entries fewer, but more than an answer may show.
-_BEST, _BEST_ENTRIES = 200, 110
-# What stands around the best few of these is looked at, too.
-_BESIDE, _BESIDE_ENTRIES = 100, 60
+# How many messages are asked for by words, and as many by meaning, for each one that an answer shows, and how many at
+# most; of entries fewer, but more than an answer may show. What stands around the better half of these is looked at, too.
+_EACH, _BEST = 10, 200
+_EACH_ENTRY, _BEST_ENTRIES = 6, 110
+_FEWEST = 10
+_LEADING = 2
 # Kinds with fewer rows than this are looked at whole, without asking a table.
 _WHOLE_ROWS = 300
 _SAMPLE_ROWS, _SAMPLES_KEPT = 64, 1000
@@ -213,19 +216,20 @@ class LargeIndex:
         large = [kind for kind, count in held.rows.items() if count > self._whole_rows and kind in KIND_CODES]
         words = _Words(held, self._db.read(lambda db: _spread(db, held.number, [*ask.terms, *ask.weights])))
         wishes = [self._wish(scope, state, kind, words, ask) for kind in large if kind in marks]
-        lists = self._proposed(state, wishes)
-        found = {rowid for _, ids in lists for rowid in ids}
-        lead = {rowid for kind, ids in lists for rowid in ids[: _BESIDE if kind in SAID else _BESIDE_ENTRIES]}
+        kept = self._db.read(lambda db: self._current(db, held.number))
+        found: dict[int, int] = {}
+        lead: set[int] = set()
+        for kind, ids in self._proposed(state, wishes):
+            lead.update(ids[: self._limit(kind, ask.count) // _LEADING])
+            found |= self._db.read(partial(kept.read, wanted=ids))
 
-        def read(db: sqlite3.Connection) -> tuple[Columns, np.ndarray, Corpus, np.ndarray]:
+        def read(db: sqlite3.Connection) -> tuple[np.ndarray, Corpus, np.ndarray]:
             few = [kind for kind in held.rows if kind not in large]
             beside = _of_kinds(db, held.number, few) | _fresh(db, held.number, marks, large)
             beside.update(
                 rowid for kind in large if kind in marks for rowid in state["kinds"][kind].get("beside", ())
             )
-            model = model_number(db, self._rows.model)
-            kept = self._held.current(db, (self._rows.generation, held.number, model))
-            rows = kept.read(db, found | beside)
+            rows = found | kept.read(db, beside)
             rows |= kept.read(db, _around(db, held.number, kept, rows, lead | beside) - rows.keys())
             more = {kind: kept.read(db, self._sample(db, held, kind) - rows.keys()) for kind in large}
             at, standing = _standing(kept.columns, rows, more, held.rows)
@@ -234,16 +238,20 @@ class LargeIndex:
             passing[
                 corpus.places(np.array([one for sampled in more.values() for one in sampled], np.int64))
             ] = False
-            return kept.columns, at, corpus, passing
+            return at, corpus, passing
 
-        columns, at, corpus, passing = self._db.read(read)
-        return _scored(words, ask, columns, at, corpus, passing)
+        at, corpus, passing = self._db.read(read)
+        return _scored(words, ask, kept.columns, at, corpus, passing)
 
-    def _proposed(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
-        if not wishes:
-            return []
+    def _current(self, db: sqlite3.Connection, number: int) -> HeldRows:
+        """What is held of a scope's rows, with the vectors of the model that is asked."""
+        key = (self._rows.generation, number, model_number(db, self._rows.model))
+        return self._held.current(db, key)
+
+    def _proposed(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> Iterator[tuple[str, list[int]]]:
+        """What the tables propose, list by list; rows of one can be read while the next is looked for."""
         try:
-            return self._tables.best(state, wishes)
+            yield from self._tables.best(state, wishes) if wishes else ()
         except Exception as error:  # a table may be dropped or half written at any moment
             self._tables.distrust(error)
             raise Moved(str(error)) from error
@@ -260,8 +268,13 @@ class LargeIndex:
         vector = ask.voiced if kind in SAID and ask.voiced is not None else ask.plain
         weights = words.weights_in(kind, ask.terms, int(state["kinds"][kind]["rows"]), number)
         filtered = bool(ask.where) or ask.until_ms is not None
-        limit = self._best if kind in SAID else min(self._best, _BEST_ENTRIES)
+        limit = self._limit(kind, ask.count)
         return Wish(scope, kind, " AND ".join(tests), rows, filtered, weights, vector, limit)
+
+    def _limit(self, kind: str, count: int | None) -> int:
+        """How many rows of a kind are asked for, by words and by meaning each, where an answer shows `count`."""
+        each, most = (_EACH, self._best) if kind in SAID else (_EACH_ENTRY, min(self._best, _BEST_ENTRIES))
+        return most if count is None else min(most, each * max(count, _FEWEST))
 
     def _sample(self, db: sqlite3.Connection, held: _Scope, kind: str) -> set[int]:
         """Ids of some rows of a kind, evenly spread over all of them, that show what is usual and are no answer themselves.

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -95,12 +95,9 @@ class SharedTables(LanceTables):
     def number(self, scope: Scope, here: int) -> int:  # noqa: ARG002 -- what this machine counts means nothing there
         return _number(scope.space.app, scope.space.project, scope.track, scope.owner) >> 15
 
-    def best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> list[tuple[str, list[int]]]:
-        from lancedb.background_loop import LOOP
-
-        return [
-            (wish.kind, self._here(wish.scope, named)) for wish, named in LOOP.run(self._best(state, wishes))
-        ]
+    def best(self, state: Mapping[str, Any], wishes: Sequence[Wish]) -> Iterator[tuple[str, list[int]]]:
+        for wish, named in self._answers(state, wishes):
+            yield wish.kind, self._here(wish.scope, named)
 
     def _here(self, scope: Scope, entries: Sequence[str]) -> list[int]:
         """The rows of these entries on this machine, in the same order."""

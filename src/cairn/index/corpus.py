@@ -276,6 +276,8 @@ class Ask:
         where: The caller's filter.
         hidden: Whether deprecated, archived and expired rows count.
         until_ms: No row that is younger counts.
+        count: How many rows of a kind an answer shows at most: an index that does not look at all of them looks for so
+            many. None where all that fit are wanted.
     """
 
     terms: Sequence[str] = ()
@@ -286,6 +288,7 @@ class Ask:
     where: Group = NOTHING_ASKED
     hidden: bool = True
     until_ms: int | None = None
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,7 @@ class Questions:
                 where=where,
                 hidden=request.include_hidden,
                 until_ms=None if until is None else int(until.timestamp() * 1000),
+                count=self._wanted(request),
             ),
         )
         corpus, cosine = found.corpus, found.cosine
@@ -216,6 +217,12 @@ class Questions:
             *self._leaning(request, about, question, sum(term not in held for term in weights) / max(1, len(weights))),
             near_by_name * _only_named(found, weights, names if len(names) < len(question.terms) else ()),
         )  # fmt: skip
+
+    def _wanted(self, request: SearchRequest) -> int | None:
+        """How many rows of a kind the answer shows at most; None where some that are found may not be shown."""
+        if request.limited_to is not None or request.unheard:
+            return None
+        return max(count_of(request, self._settings), request.evidence)
 
     def _leaning(
         self, request: SearchRequest, about: About, question: Question, unheard: float
