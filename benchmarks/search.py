@@ -2,7 +2,7 @@
 
 Rows of one owner are put straight into an index: a twentieth episodes, half messages, the rest facts, of generated
 talk, with vectors in 256 clusters. Every query is new, so the local model embeds each (where it is installed).
-`--large` adds 100,000 and 1,000,000 rows (most of an hour); `--sizes 1000,10000` chooses the sizes, `--add` keeps what
+`--large` adds 100,000 and 1,000,000 rows (a quarter of an hour on a quiet machine); `--sizes 1000,10000` chooses the sizes, `--add` keeps what
 an earlier run found of others; `--keep FOLDER` leaves the index of the last size there, and `--again FOLDER` measures it. Filling, memory and LanceDB run in a process each.
 From `HELD` rows on only LanceDB is measured: that is what it is for.
 """
@@ -33,6 +33,7 @@ from cairn.engines.bytescan import size_of
 from cairn.engines.embedders import HashingEmbedder, choose
 from cairn.engines.lance import LanceTables
 from cairn.engines.large import LargeIndex
+from cairn.engines.quiet import alone
 from cairn.engines.rows import SqliteIndex
 from cairn.index.corpus import Ask, Row, SearchIndex
 from cairn.index.rows import NewRow
@@ -138,6 +139,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     parser.add_argument("--again", help="measure an index that --keep left in this folder")
     parser.add_argument("--add", action="store_true", help="keep the figures of sizes measured before")
     given = parser.parse_args(args.rest)
+    alone()  # for the processes that measure: they run as a server does
     figures: dict[str, Any] = {}
     if given.add and KEPT.exists():
         figures = json.loads(KEPT.read_text("utf-8"))["figures"]
@@ -328,7 +330,7 @@ def _found_after(index: SqliteIndex, large: LargeIndex, embedder: Embedder, talk
         index.apply([made[text]])
         waiting = index.pending(1)
         index.put_vectors(waiting, {waiting[0].key: vector})
-        found = large.legs(OWNER, Ask(terms=tokens(text)[:5], plain=vector))
+        found = large.legs(OWNER, Ask(terms=tokens(text)[:5], plain=vector, count=10))
         assert waiting[0].rowid in found.corpus.rowid
 
     return measured("lancedb: a row written is found", written, list(made))
@@ -350,7 +352,7 @@ def _recall(index: SqliteIndex, large: LargeIndex, talk: Talk, dimensions: int) 
             best[n] = sorted([*best[n], *pairs], reverse=True)[:10]
     hit = 0
     for vector, exact in zip(asked, best, strict=True):
-        found = set(large.legs(OWNER, Ask(plain=vector)).corpus.rowid.tolist())
+        found = set(large.legs(OWNER, Ask(plain=vector, count=10)).corpus.rowid.tolist())
         hit += sum(rowid in found for _, rowid in exact)
     return hit / (10 * len(asked))
 
