@@ -745,6 +745,18 @@ def test_what_is_looked_for_among_long_words_is_one(shape: Shape) -> None:
     assert not shape.holds_anchor or any(anchor in seen for anchor in shape.anchors)
 
 
+@pytest.mark.parametrize("shape", [one for one in SHAPES if one.is_word], ids=lambda one: one.kind)
+def test_what_is_looked_for_among_words_is_one(shape: Shape) -> None:
+    """Secrets: a form that is skipped where no word has it holds no blank, and looks no further than its neighbours."""
+    drawn = _drawn_from(shape, 40)
+    assert all(text.split() == [text] for text in drawn)
+    for text in drawn:
+        for before, after in itertools.product(("", "(", "x", "'"), ("", ")", "x", ".")):
+            word = f"{before}{text}{after}"
+            alone, among = shape.pattern.search(f" {word} "), shape.pattern.search(f"a\n{word}\tb")
+            assert (alone and alone.group()) == (among and among.group())
+
+
 def _drawn_from(shape: Shape, count: int) -> list[str]:
     """Texts as the pattern of a rule describes them, each way and each character of it at random."""
     rng, parsed = random.Random(shape.example), _parser.parse(shape.pattern.pattern)

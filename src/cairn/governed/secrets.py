@@ -90,6 +90,7 @@ class Shape:
         self._lead: int | None = rule.get("lead")
         written = "|".join(self._written) if isinstance(self._written, list) else self._written
         self.is_solid = not _BLANK.search(written) and not re.search(r"[.^]", _NO_DOT.sub("", written))
+        self.is_word: bool = rule.get("word", False)
         self.holds_anchor = self.is_solid and not self._near and not rule.get("apart", False)
 
     @property
@@ -444,6 +445,7 @@ def _present(text: str, lowered: str, words: Sequence[str]) -> list[Shape]:
         _find_anchors(_ANCHORS_IN_WORDS, pairs, long, long.lower(), found)
         found = {one for one in (*found, *_APART) if not one.is_solid or one.pattern.search(long)}
         found -= {one for one in found & _APART if not one.is_named(text, lowered)}
+        found -= {one for one in found if one.is_word and not one.pattern.search(every)}
     else:
         _find_anchors(_ALL_ANCHORS, _pairs(lowered), text, lowered, found)
     return sorted(found, key=_ORDER.__getitem__) if found else []
