@@ -18,8 +18,7 @@ from typing import Any
 from cairn.budget import kept
 from cairn.language import tongues, words
 
-_BLANKS = re.compile(r"\s+")
-_BEFORE_MARK = re.compile(r"\s+([?.!,])")
+_BEFORE_MARK = re.compile(r" ([?.!,])")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
 MAX_EMBEDDED_CHARS = 8000
 
@@ -145,4 +144,4 @@ def names_any(query: str, forms: Iterable[str]) -> bool:
 
 
 def _tidy(text: str) -> str:
-    return _BEFORE_MARK.sub(r"\1", _BLANKS.sub(" ", text)).strip()
+    return _BEFORE_MARK.sub(r"\1", " ".join(text.split()))

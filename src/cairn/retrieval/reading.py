@@ -30,6 +30,7 @@ _UPDATES = ("updated_at", "last_updated_at", "last_appended_at")
 _MAX_MS = 2**62
 MAX_ENTRY_BYTES = 1024 * 1024
 _FORM = b"4"  # part of every source hash: bump when rows are made differently
+_UNLABELLED = tuple(map(str, labels.inline_of(()).values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def in_passages(new: NewRow, names: Sequence[str] = ()) -> Iterator[NewRow]:
     row = new.row
     first, *rest = passages(row.text)
     if not rest:
-        yield replace(new, embedded=message_text(row.text, names) if row.kind == MESSAGE else None)
+        yield NewRow(row, new.source, message_text(row.text, names) if row.kind == MESSAGE else None)
         return
     of = len(row.text)
     begin = row.text[: first.end]
@@ -227,7 +228,8 @@ def _take(
         if not text.strip():
             continue
         answers = (message.tool_call_id,) if message.tool_call_id else ()
-        marked = map(str, labels.inline_of([message]).values())
+        labelled = message.tags or message.metadata
+        marked = map(str, labels.inline_of([message]).values()) if labelled else _UNLABELLED
         about = (str(message.timestamp), message.speaker, *told.names, *answers, *marked)
         source = source_hash(told.cell_id or "", message.id, text, *about)
         row = _message_row(told, message)
