@@ -7,7 +7,7 @@ from benchmarks.variety import baselines, judged
 from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM
-from cairn.retrieval.fitting import says_nothing
+from cairn.retrieval.fitting import asks_nothing, says_nothing
 from cairn.types import Scope, Space
 from tests.world import SearchWorld
 
@@ -76,7 +76,7 @@ def test_small_talk_asks_nothing_of_a_memory(tmp_path, text):
     """Before a prompt, small talk is answered with nothing, even where the same small talk was said before."""
     world = SearchWorld(tmp_path)
     world.say("s", [("alice", text), ("carol", "The boiler was repaired on Monday.")])
-    assert says_nothing(text)
+    assert asks_nothing(text)
     result = world.ask(text, for_injection=True, evidence=5)
     assert result.hits == () and result.evidence == ()
     assert world.ask(text, evidence=5, method="keyword").evidence
@@ -95,7 +95,7 @@ def test_small_talk_asks_nothing_of_a_memory(tmp_path, text):
 )  # fmt: skip
 def test_what_names_or_asks_something_is_no_remark(text):
     """A remark with a place, a thing or a question in it is asked of the memory."""
-    assert not says_nothing(text)
+    assert not asks_nothing(text)
 
 
 def test_a_remark_is_read_in_time():
@@ -107,5 +107,5 @@ def test_a_remark_is_read_in_time():
         "ok, " * 40 + "Rome",
         "that's so so so so so " * 7,
     ):
-        says_nothing(text)
-    assert not says_nothing("ok, " * 30 + "Rome")
+        asks_nothing(text)
+    assert not asks_nothing("ok, " * 30 + "Rome")

@@ -31,6 +31,7 @@ class Asking:
     how_to: re.Pattern[str]
     to_me: re.Pattern[str]
     general: re.Pattern[str]
+    states: re.Pattern[str]
     fillers: frozenset[str]
     names_by_capital: bool
     articles: frozenset[str]
@@ -58,6 +59,7 @@ def of_language(code: str) -> Asking:
         pattern("how_to"),
         pattern("to_me"),
         pattern("general"),
+        pattern("states"),
         frozenset(words.tokens(str(table.get("fillers", "")))),
         table.get("capitals") == "names",
         frozenset(str(table.get("articles", "")).split()),
@@ -84,7 +86,7 @@ def read(query: str) -> Asking:
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _WORD_OR_STOP = re.compile(r"\w+(?:['’-]\w+)*|[.!?:;\n•\"“„«(*#>-]")
 _TEXT_CHARS, _REMARK_CHARS, _FEW_WORDS = 2000, 160, 5
-_CLAUSE = re.compile(r"[^,;.!…。！、，；?？\n]+[?？]?")
+_CLAUSE = re.compile(r"[^,;.!…。！、，；?？\n]+")
 _CAPITAL = re.compile(r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
@@ -197,31 +199,43 @@ def is_personal(query: str) -> bool:
     (True, False, False)
     """
     asking, said = read(query), query[:_QUERY_CHARS].strip()
+    if _states_little(said, asking):
+        return False
     return asking.first_person.search(asking.to_me.sub(" ", asking.how_to.sub(" ", said))) is not None
 
 
-def is_remark(text: str) -> bool:
-    """Whether a text is nothing but remarks on the talk itself, to whoever listens: it asks nothing of a memory.
+def is_remark(text: str, *, by_prompt: bool = False) -> bool:
+    """Whether a text is nothing but remarks on the talk itself, to whoever listens: nothing is told or asked by it.
 
-    A few words hardly show a language: there a remark of any counts.
+    Of a prompt (`by_prompt`) it is enough that it asks nothing in words that are about nothing. What somebody said in such
+    words may still be an answer: "I love it". A few words hardly show a language: there a remark of any counts.
 
-    >>> is_remark("OK, I'm back"), is_remark("Can we start over, please?"), is_remark("I'm back in Rome")
-    (True, True, False)
+    >>> is_remark("OK, are you still there?"), is_remark("I'm back in Rome", by_prompt=True)
+    (True, False)
+    >>> is_remark("Well, I tried"), is_remark("Well, I tried", by_prompt=True)
+    (False, True)
     """
     if len(text) > _REMARK_CHARS:
         return False
     clauses = [clause.strip() for clause in _CLAUSE.findall(text)]
     codes = [tongue_of(text).code, *(tongues.known() if len(text.split()) <= _FEW_WORDS else ())]
-    return bool(clauses) and all(any(_is_remark(clause, code) for code in codes) for clause in clauses)
+    return bool(clauses) and all(
+        any(_is_remark(clause, code, by_prompt=by_prompt) for code in codes) for clause in clauses
+    )
 
 
-def _is_remark(clause: str, code: str) -> bool:
-    said, (remarks, opens, light) = clause.rstrip("?？").strip(), _remarks(code)
-    if remarks.fullmatch(said) is not None:
+def _is_remark(clause: str, code: str, *, by_prompt: bool) -> bool:
+    remarks, opens, light = _remarks(code)
+    if remarks.fullmatch(clause) is not None:
         return True
-    if not light or opens.match(said) is not None or (said != clause and " " in said):
-        return False
-    return all(token in light or token in words.stop_words() for token in words.tokens(said))
+    empty = light if by_prompt and opens.match(clause) is None else small_words()
+    return all(token in empty or token in words.stop_words() for token in words.tokens(clause))
+
+
+@functools.cache
+def small_words() -> frozenset[str]:
+    """What people say without saying anything, in every language."""
+    return frozenset(words.tokens(" ".join(tongues.every_word("words", "small"))))
 
 
 @functools.cache
@@ -230,7 +244,7 @@ def _remarks(code: str) -> tuple[re.Pattern[str], re.Pattern[str], frozenset[str
     tongue = tongues.known()[code]
     table = tongue.table("asking")
     patterns = [tongues.compiled(table.get(name, ()), tongue) for name in ("remarks", "opens")]
-    return patterns[0], patterns[1], frozenset(words.tokens(str(table.get("light", ""))))
+    return patterns[0], patterns[1], small_words() | frozenset(words.tokens(str(table.get("light", ""))))
 
 
 def is_for_anyone(query: str) -> bool:
@@ -238,11 +252,24 @@ def is_for_anyone(query: str) -> bool:
 
     >>> is_for_anyone("Translate good morning into Spanish"), is_for_anyone("Summarise what Ann said")
     (True, False)
+    >>> is_for_anyone("My head hurts"), is_for_anyone("I'm stuck"), is_for_anyone("What am I stuck on?")
+    (False, True, False)
     >>> is_for_anyone("How can I cut a mango?"), is_for_anyone("Why is the sky blue?"), is_for_anyone("Why did she go?")
     (True, True, False)
     """
     asking, said = read(query), query[:_QUERY_CHARS].strip()
-    return any(kind.search(said) for kind in (asking.orders, asking.how_to, asking.general))
+    return _states_little(said, asking) or any(
+        kind.search(said) for kind in (asking.orders, asking.how_to, asking.general)
+    )
+
+
+def _states_little(said: str, asking: Asking) -> bool:
+    """Whether a few words tell the listener something and ask nothing: "I'm stuck", "that broke it"."""
+    return (
+        len(said.split()) <= _FEW_WORDS
+        and not said.endswith(("?", "？"))
+        and asking.states.search(said) is not None
+    )
 
 
 def fillers(query: str) -> frozenset[str]:

@@ -5,7 +5,6 @@ Ranking says which row is best; only an absolute measure can say that even the b
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,25 +12,17 @@ from typing import TYPE_CHECKING
 
 from cairn.budget import kept
 from cairn.index.corpus import Row
-from cairn.language import tongues, words
-from cairn.language.asking import fillers, is_remark
+from cairn.language import words
+from cairn.language.asking import fillers, is_remark, small_words
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-@functools.cache
-def _small_talk() -> frozenset[str]:
-    """What people say without saying anything; a question of such words alone asks nothing of a memory."""
-    return frozenset(words.tokens(" ".join(tongues.every_word("words", "small"))))
 
 
 def says_nothing(text: str) -> bool:
     """Whether a text holds nothing but small talk, so that neither asking nor injecting it helps anyone.
 
     >>> says_nothing("OK, thanks a lot!"), says_nothing("OK, port 5433")
-    (True, False)
-    >>> says_nothing("Wow, that was quick"), says_nothing("Where was that?")
     (True, False)
     >>> says_nothing("ok " * 100), says_nothing("ok " * 100 + "port 5433")
     (True, False)
@@ -41,8 +32,17 @@ def says_nothing(text: str) -> bool:
     return ((not head or _is_small_talk(head)) and _is_small_talk(text)) or is_remark(text)
 
 
+def asks_nothing(prompt: str) -> bool:
+    """Whether a prompt is small talk, or a remark on the talk itself: there is nothing to look for.
+
+    >>> asks_nothing("Wow, that was quick"), asks_nothing("Where was that?")
+    (True, False)
+    """
+    return says_nothing(prompt) or is_remark(prompt, by_prompt=True)
+
+
 def _is_small_talk(text: str) -> bool:
-    return all(token in _small_talk() or token in words.stop_words() for token in _token_set(text))
+    return all(token in small_words() or token in words.stop_words() for token in _token_set(text))
 
 
 def fits_of(

@@ -31,7 +31,7 @@ from cairn.language import asking, tongues, words
 from cairn.language.asking import fillers, tongue_of
 from cairn.retrieval import rank
 from cairn.retrieval.answers import SearchRequest
-from cairn.retrieval.fitting import by_name_alone, doubt_of, ease_of, rarity, says_nothing
+from cairn.retrieval.fitting import asks_nothing, by_name_alone, doubt_of, ease_of, rarity
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder
 from cairn.seams.models import TokenVectors
@@ -84,7 +84,7 @@ class ScopeQuestion:
     @property
     def idle(self) -> bool:
         """Small talk on its way into a prompt: there is nothing to look for."""
-        return self.request.for_injection and says_nothing(self.request.query[:2000])
+        return self.request.for_injection and asks_nothing(self.request.query[:2000])
 
 
 @dataclass(frozen=True, slots=True)
