@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from cairn.engines import lance
+from cairn.engines.lance import LanceTables
+from cairn.engines.large import LargeIndex
 from cairn.engines.rows import SqliteIndex
 from cairn.index.corpus import Ask, Row
 from cairn.index.filters import parse
@@ -135,3 +138,54 @@ def test_maintenance_ends_when_there_is_nothing_left_to_merge(tmp_path):
     index.maintain(budget_seconds=60.0)
     assert index.maintain(budget_seconds=5.0)["merges"] == 0
     index.close()
+
+
+@pytest.mark.xdist_group("lance")
+def test_a_filter_by_time_is_judged_late_and_loses_nothing(tmp_path):
+    """E6: in a table of one owner the best are found first and judged by their times; all are asked where too few pass."""
+    world = SearchWorld(tmp_path)
+    random = np.random.default_rng(3)
+    # What is old fits better, by words and by meaning, than anything that is newer.
+    talk = [
+        f"lantern number{n} " + "boat " * int(random.integers(4)) + "and more " * (20 if n >= 450 else 0)
+        for n in range(900)
+    ]
+    world.index.apply([said(n, text, f"s{n % 7}") for n, text in enumerate(talk)])
+    waiting = world.index.pending(900)
+    made = random.standard_normal((900, world.model.dimensions)).astype(np.float32)
+    made[:450, 0] += 40
+    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    order = {one.rowid: place for place, one in enumerate(sorted(waiting, key=lambda one: one.rowid))}
+    world.index.put_vectors(waiting, {one.key: made[order[one.rowid]] for one in waiting})
+    tables = LanceTables(tmp_path / ".index")
+    tables.fold(world.index)
+    large = LargeIndex(world.index, tables, whole_rows=0, best=30)
+    tables.load(wait=True)
+    assert tables.state()["kinds"]["message"]["alone"] is not None
+
+    def best(index, ask, scores):
+        found = index.legs(ALICE, ask)
+        fits = found.passing & (getattr(found, scores) > (0 if scores == "bm25" else -2))
+        # An index over vectors rounds: the last of thirty may be another.
+        return sorted(getattr(found, scores)[fits].tolist(), reverse=True)[: 30 if scores == "bm25" else 20]
+
+    filters = [None, {"timestamp": {"lt": 100}}, {"timestamp": {"gte": 100}}, {"timestamp": {"in": [5, 800]}}]
+    filters += [
+        {"timestamp": {"gt": int(low), "lte": int(low) + int(wide)}}
+        for low, wide in random.integers(0, 900, (20, 2))
+    ]
+    filters += [
+        {"OR": [{"timestamp": {"lt": 50}}, {"timestamp": {"gte": 400}}]},
+        {"timestamp": {"gte": 100}, "session_id": "s3"},
+        {"timestamp": {"ne": 77}},
+    ]
+    for case in filters:
+        for until in (None, 600):
+            for ask, scores in (
+                (Ask(terms=("lantern", "boat"), where=parse(case), until_ms=until), "bm25"),
+                (Ask(plain=made[int(random.integers(450))], where=parse(case), until_ms=until), "cosine"),
+            ):
+                assert best(large, ask, scores) == pytest.approx(best(world.index, ask, scores), abs=1e-4), (
+                    case
+                )
+    world.close()

@@ -59,7 +59,7 @@ _COMMON_SHARE = 1 / 3
 _COUNTS_KEPT = 256
 # Words whose weights differ by less are asked for together.
 _ALIKE = 1.1
-# Tables with more rows are asked for ids, which cost four bytes a row to hold.
+# Tables with more rows are asked for ids and times, which cost twelve bytes a row to hold.
 _NAMED_ROWS = 8_000_000
 _FLAT_ROWS = 5000
 # Bump when a table is made differently: the tables are then made anew.
@@ -84,7 +84,7 @@ class Wish:
     """What is asked of one table: up to `limit` rows that pass `where`, best by words, and best by nearness to `vector`.
 
     `words` are words of the scope and what each weighs among its texts, `rows` says how many rows the scope has of
-    this kind.
+    this kind. `timely` tells of rows by their times which of them pass, where `where` asks for nothing else.
     """
 
     scope: Scope
@@ -95,52 +95,80 @@ class Wish:
     words: Mapping[str, float]
     vector: np.ndarray | None
     limit: int
+    timely: Callable[[np.ndarray], np.ndarray | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """For each part of a table the ids and the times of its rows, by their places.
+
+    LanceDB knows where a row lies as soon as it found it; to fetch its id takes half as long again as to find it, and to
+    ask all rows of a large table for their time longer than to find the best of them.
+    """
+
+    ids: Mapping[int, np.ndarray]
+    times: Mapping[int, np.ndarray]
+
+    @classmethod
+    async def of(cls, table: Any) -> Places:
+        import numpy as np
+
+        found = await table.query().select(["id", "timestamp_ms"]).with_row_id().to_arrow()
+        places, ids = found.column("_rowid").to_numpy(), found.column("id").to_numpy()
+        times = found.column("timestamp_ms").to_numpy()
+        if ids.max(initial=0) < 2**31:
+            ids = ids.astype(np.int32)
+        parts, out = places >> 32, cls({}, {})
+        for part in np.unique(parts).tolist():
+            here = parts == part
+            at = (places[here] & 0xFFFFFFFF).astype(np.int64)
+            for held, values in ((out.ids, ids), (out.times, times)):
+                held[part] = np.zeros(int(at.max()) + 1, values.dtype)  # type: ignore[index]
+                held[part][at] = values[here]
+        return out
+
+    @staticmethod
+    def at(held: Mapping[int, np.ndarray], places: np.ndarray) -> np.ndarray:
+        """What is held of the rows at these places, in their order."""
+        import numpy as np
+
+        parts, at = places >> 32, (places & 0xFFFFFFFF).astype(np.int64)
+        out = np.zeros(len(places), np.int64)
+        for part in np.unique(parts).tolist():
+            out[parts == part] = held[part][at[parts == part]]
+        return out
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTable:
-    """One version of a table, what is noted of it, and for each part of it the ids of its rows by their places.
-
-    LanceDB knows where a row lies as soon as it found it; to fetch its id takes half as long again as to find it.
-    """
+    """One version of a table, what is noted of it, and where its rows lie, unless that would take too much memory."""
 
     held: Mapping[str, Any]
     table: Any
-    ids: Mapping[int, np.ndarray] | None = None
+    places: Places | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
-    async def count(self, where: str) -> int:
-        """How many rows pass a filter; many questions have the same."""
-        found = self.counts.get(where)
+    async def passing(self, wish: Wish) -> int:
+        """How many rows pass, about; many questions have the same filter."""
+        if not wish.filtered:
+            return wish.rows
+        found = self.counts.get(wish.where)
         if found is None:
             if len(self.counts) >= _COUNTS_KEPT:
                 self.counts.clear()
-            found = self.counts[where] = int(await self.table.count_rows(where))
+            found = self._timely(wish)
+            if found is None:
+                found = int(await self.table.count_rows(wish.where))
+            self.counts[wish.where] = found
         return found
 
-    def named(self, places: np.ndarray) -> list[int]:
-        """The ids of the rows at these places, in their order."""
-        assert self.ids is not None
-        pairs = zip((places >> 32).tolist(), (places & 0xFFFFFFFF).tolist(), strict=True)
-        return [int(self.ids[part][at]) for part, at in pairs]
-
-
-async def _ids(table: Any, rows: int) -> dict[int, np.ndarray] | None:
-    """For each part of a table the ids of its rows by their places; None where they would take too much memory."""
-    import numpy as np
-
-    if rows > _NAMED_ROWS:
-        return None
-    found = await table.query().select(["id"]).with_row_id().to_arrow()
-    places, ids = found.column("_rowid").to_numpy(), found.column("id").to_numpy()
-    if ids.max(initial=0) < 2**31:
-        ids = ids.astype(np.int32)
-    parts, out = places >> 32, {}
-    for part in np.unique(parts).tolist():
-        at = (places[parts == part] & 0xFFFFFFFF).astype(np.int64)
-        out[part] = np.zeros(int(at.max()) + 1, ids.dtype)
-        out[part][at] = ids[parts == part]
-    return out
+    def _timely(self, wish: Wish) -> int | None:
+        """How many rows pass by their times; None where that is not all that is asked."""
+        if wish.timely is None or self.places is None:
+            return None
+        judged = [wish.timely(times) for times in self.places.times.values()]
+        known = [int(one.sum()) for one in judged if one is not None]
+        return sum(known) if len(known) == len(judged) else None
 
 
 def _of_one_weight(words: Mapping[str, float]) -> list[tuple[float, list[str]]]:
@@ -258,8 +286,13 @@ class LanceTables:
             (Occur.SHOULD, MatchQuery(" ".join(together), "tokens", boost=weight))
             for weight, together in _of_one_weight(wish.words)
         ]
-        query = opened.table.query().nearest_to_text(words[0][1] if len(words) == 1 else BooleanQuery(words))
-        return await self._ids_of(opened, query, wish, "_score")
+        asked = words[0][1] if len(words) == 1 else BooleanQuery(words)
+
+        def saying() -> Any:
+            return opened.table.query().nearest_to_text(asked)
+
+        found = await self._judged_late(opened, saying, wish, "_score", is_whole=True)
+        return await self._ids_of(opened, saying(), wish, "_score") if found is None else found
 
     async def _by_meaning(self, opened: OpenTable, wish: Wish) -> list[Any]:
         def near() -> Any:
@@ -268,13 +301,17 @@ class LanceTables:
         def within(parts: int) -> Any:
             return near().maximum_nprobes(0).minimum_nprobes(parts).maximum_nprobes(parts)
 
-        trained, passing = opened.held["trained"], wish.rows
+        def usual() -> Any:
+            return within(_PROBES) if trained else near().bypass_vector_index()
+
+        trained = opened.held["trained"]
         parts = _partitions(trained) if trained else 0
+        late = await self._judged_late(opened, usual, wish, "_distance", is_whole=False)
+        if late is not None:
+            return late
         if parts <= _PROBES:
-            query = within(_PROBES) if trained else near().bypass_vector_index()
-            return await self._ids_of(opened, query, wish, "_distance")
-        if wish.filtered:
-            passing = await opened.count(wish.where)
+            return await self._ids_of(opened, usual(), wish, "_distance")
+        passing = await opened.passing(wish)
         if passing <= _FLAT_ROWS:
             return await self._ids_of(opened, near().bypass_vector_index(), wish, "_distance")
         share = passing / max(1, int(opened.held["rows"]))
@@ -291,11 +328,36 @@ class LanceTables:
             found = await self._ids_of(opened, within(parts), wish, "_distance")
         return found
 
+    async def _judged_late(
+        self, opened: OpenTable, query: Callable[[], Any], wish: Wish, score: str, *, is_whole: bool
+    ) -> list[Any] | None:
+        """The best rows that pass a filter by time, asked for without it and judged here; None where that may miss some.
+
+        Where many pass, a few more of the best have as many among them that do. With `is_whole`, a query that
+        finds fewer than it may has found all there are.
+        """
+        if wish.timely is None or opened.places is None:
+            return None
+        share = await opened.passing(wish) / max(1, int(opened.held["rows"]))
+        if share < _COMMON_SHARE:
+            return None
+        limit = int(1.25 * wish.limit / share)
+        places = (await query().select(["_rowid", score]).limit(limit).to_arrow()).column("_rowid").to_numpy()
+        passing = wish.timely(Places.at(opened.places.times, places))
+        if passing is None:
+            return None
+        best = places[passing][: wish.limit]
+        if len(best) < wish.limit and not (is_whole and len(places) < limit):
+            return None
+        return list(Places.at(opened.places.ids, best).tolist())
+
     async def _ids_of(self, opened: OpenTable, query: Any, wish: Wish, score: str) -> list[Any]:
         query = query.where(wish.where) if wish.where else query
-        name = self._names if opened.ids is None else "_rowid"
+        name = self._names if opened.places is None else "_rowid"
         found = (await query.select([name, score]).limit(wish.limit).to_arrow()).column(name)
-        return list(found.to_pylist()) if opened.ids is None else opened.named(found.to_numpy())
+        if opened.places is None:
+            return list(found.to_pylist())
+        return list(Places.at(opened.places.ids, found.to_numpy()).tolist())
 
     async def _open_table(self, state: Mapping[str, Any], kind: str) -> OpenTable:
         """The table of a kind as `state` describes it; opened again whenever it was written."""
@@ -306,7 +368,8 @@ class LanceTables:
                 session = self._lancedb.Session(index_cache_size_bytes=self._cache_bytes)
                 self._connection = await self._lancedb.connect_async(self._folder, session=session)
             table = await self._connection.open_table(kind)
-            known = self._open[kind] = OpenTable(held, table, await _ids(table, int(held["rows"])))
+            places = await Places.of(table) if int(held["rows"]) <= _NAMED_ROWS else None
+            known = self._open[kind] = OpenTable(held, table, places)
         return known
 
     def distrust(self, error: Exception) -> None:

@@ -259,7 +259,8 @@ class LargeIndex:
     def _wish(self, scope: Scope, state: Mapping[str, Any], kind: str, words: _Words, ask: Ask) -> Wish:
         number, rows = self._tables.number(scope, words.held.number), words.held.rows[kind]
         tests = []
-        if state["kinds"][kind].get("alone") != number:
+        is_alone = state["kinds"][kind].get("alone") == number
+        if not is_alone:
             tests += [f"scope = {number}"] if ask.hidden else [f"scope = {number}", "hidden = false"]
         if ask.until_ms is not None:
             tests.append(f"timestamp_ms <= {ask.until_ms}")
@@ -269,7 +270,10 @@ class LargeIndex:
         weights = words.weights_in(kind, ask.terms, int(state["kinds"][kind]["rows"]), number)
         filtered = bool(ask.where) or ask.until_ms is not None
         limit = self._limit(kind, ask.count)
-        return Wish(scope, kind, " AND ".join(tests), rows, filtered, weights, vector, limit)
+        timely = (
+            partial(_timely, ask) if is_alone and filtered and ask.where.fields() <= {"timestamp"} else None
+        )
+        return Wish(scope, kind, " AND ".join(tests), rows, filtered, weights, vector, limit, timely)
 
     def _limit(self, kind: str, count: int | None) -> int:
         """How many rows of a kind are asked for, by words and by meaning each, where an answer shows `count`."""
@@ -468,6 +472,15 @@ def _fresh(db: sqlite3.Connection, number: int, marks: Mapping[str, int], kinds:
         for rowid, kind, version in (db.execute(query, (number, oldest)) if kinds else ())
         if kind in kinds and version > marks.get(kind, 0)
     }
+
+
+def _timely(ask: Ask, times: np.ndarray) -> np.ndarray | None:
+    """Which rows with these times pass a question's filter, which asks for nothing else; None where it cannot be told."""
+    import numpy as np
+
+    passing = np.ones(len(times), bool) if ask.until_ms is None else times <= ask.until_ms
+    asked = ask.where.over(times, np.full(len(times), -1), ()) if ask.where else passing
+    return None if asked is None else passing & asked
 
 
 def _matching(db: sqlite3.Connection, corpus: Corpus, ask: Ask) -> np.ndarray:

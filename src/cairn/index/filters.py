@@ -180,6 +180,12 @@ class Group:
             return None
         return np.asarray((np.logical_and if self.joined_by == "AND" else np.logical_or).reduce(known))
 
+    def fields(self) -> frozenset[str]:
+        """What of a row it looks at."""
+        return frozenset[str]().union(
+            *(part.fields() if isinstance(part, Group) else {part.field} for part in self.parts)
+        )
+
     def __bool__(self) -> bool:
         return bool(self.parts)
 
