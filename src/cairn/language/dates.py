@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -64,6 +64,9 @@ class _Reading:
 
 
 _Form = Callable[[re.Match[str], _Reading], "Days | None"]
+_Rules = tuple[Mapping[str, re.Pattern[str]], Sequence[tuple[frozenset[str], re.Pattern[str], _Form, bool]]]
+_NOTHING: frozenset[str] = frozenset()
+_PARTS = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\{(\w+)\}(?![?*]|\{0)|[()|]")
 
 
 def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention]:
@@ -130,8 +133,13 @@ class _Found:
 
 
 def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tuple[int, int, Days, bool]]:
+    named, rules = words.rules
+    there = {name for name, pattern in named.items() if pattern.search(sentence)}
     matches = [
-        (m, form, absolute) for pattern, form, absolute in words.rules for m in pattern.finditer(sentence)
+        (m, form, absolute)
+        for needs, pattern, form, absolute in rules
+        if needs <= there
+        for m in pattern.finditer(sentence)
     ]
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
     del matches[_MOST_MENTIONS:]
@@ -282,7 +290,7 @@ class _Words:
         return _tense(self.tongue)
 
     @property
-    def rules(self) -> Sequence[tuple[re.Pattern[str], _Form, bool]]:
+    def rules(self) -> _Rules:
         return _rules(self.tongue)
 
     def count(self, said: str) -> int:
@@ -322,8 +330,12 @@ def _words_of(tongue: Tongue) -> _Words:
 
 
 @functools.cache
-def _rules(tongue: Tongue) -> Sequence[tuple[re.Pattern[str], _Form, bool]]:
-    """Every pattern of a language, the form that reads what it matches, and whether that names its year."""
+def _rules(tongue: Tongue) -> _Rules:
+    """How a language names weekdays, months and the like, and each of its patterns: which of those it cannot do without,
+    the form that reads what it matches, and whether that names its year.
+
+    A pattern costs many times what its names cost, which most sentences with a word of time lack.
+    """
     table, words = tongue.table("dates"), _words_of(tongue)
     numbers, months, month_end = words.numbers, choice(words.months), table.get("month_end", "")
     names = {
@@ -344,16 +356,35 @@ def _rules(tongue: Tongue) -> Sequence[tuple[re.Pattern[str], _Form, bool]]:
         "holiday": f"(?P<holiday>{choice(words.holidays)})",
         "quarter": "(?P<quarter>[1-4])",
     }
-    rules: list[tuple[re.Pattern[str], _Form, bool]] = []
+    rules: list[tuple[frozenset[str], re.Pattern[str], _Form, bool]] = []
     if words.fixed:
-        rules.append((compiled([choice(words.fixed)], tongue), _fixed, False))
+        rules.append((_NOTHING, compiled([choice(words.fixed)], tongue), _fixed, False))
     for pattern, said in table.get("patterns", {}).items():
         step = functools.partial(spans.shifted, said.split()[0], int(said.split()[1]))
-        rules.append((compiled([pattern], tongue), _stepped(step), False))
+        rules.append((_NOTHING, compiled([pattern], tongue), _stepped(step), False))
     for name, patterns in table.get("forms", {}).items():
         form, absolute = _FORMS[name]
-        rules += [(compiled([pattern], tongue, names), form, absolute) for pattern in patterns]
-    return [*rules, *_NUMERIC]
+        for pattern in patterns:
+            rules.append((_needs(pattern, names), compiled([pattern], tongue, names), form, absolute))
+    rules += [(_NOTHING, *one) for one in _NUMERIC]
+    wanted = frozenset[str]().union(*(needs for needs, *_ in rules))
+    return {name: re.compile(tongues.widened(names[name]), re.IGNORECASE) for name in wanted}, rules
+
+
+def _needs(pattern: str, names: Collection[str]) -> frozenset[str]:
+    """The names in braces without which `pattern` matches nothing: those outside of any group that may not be left out.
+
+    >>> sorted(_needs("(?:on )?{month} (?:the )?{days}(?:,? {year})?", {"month", "days", "year"}))
+    ['days', 'month']
+    """
+    depth, found = 0, set[str]()
+    for part in _PARTS.finditer(pattern):
+        depth += (part[0] == "(") - (part[0] == ")")
+        if part[0] == "|" and not depth:
+            return _NOTHING
+        if part[1] in names and not depth:
+            found.add(part[1])
+    return frozenset(found)
 
 
 def _hint(tongue: Tongue, *groups: Mapping[str, Any]) -> re.Pattern[str]:
