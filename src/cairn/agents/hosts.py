@@ -29,7 +29,6 @@ _MOMENTS: dict[str, Moment] = {
     "sessionEnd": "end",
 }
 _GEMINI = {"BeforeAgent", "AfterAgent", "PreCompress"}
-HOSTS = ("claude", "codex", "gemini", "cursor")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 
@@ -93,18 +93,11 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def query_terms(
-    text: str,
-    *,
-    limit: int,
-    frequency: Callable[[Iterable[str]], Mapping[str, int]] | None = None,
-    without: Iterable[str] = (),
-) -> list[str]:
+def query_terms(text: str, *, limit: int, without: Iterable[str] = ()) -> list[str]:
     """The distinct terms worth looking up, at most `limit` of them.
 
-    Stop words and `without` are left out unless nothing else remains. When there are too many terms the
-    rarest stay (`frequency` says in how many rows each occurs; terms that occur nowhere go first), so the
-    cost of a question does not grow with its length.
+    Stop words and `without` are left out unless nothing else remains. When there are too many terms the longest stay,
+    so the cost of a question does not grow with its length.
     """
     distinct = list(dict.fromkeys(tokens(text)))
     unwanted = set(without)
@@ -112,12 +105,7 @@ def query_terms(
     kept = kept or [term for term in distinct if term not in stop_words()] or distinct
     if len(kept) <= limit:
         return kept
-    if frequency is None:
-        chosen = set(sorted(kept, key=len, reverse=True)[:limit])
-    else:
-        counts = frequency(kept)
-        present = [term for term in kept if counts.get(term, 0) > 0]
-        chosen = set(sorted(present, key=lambda term: counts[term])[:limit])
+    chosen = set(sorted(kept, key=len, reverse=True)[:limit])
     return [term for term in kept if term in chosen]
 
 

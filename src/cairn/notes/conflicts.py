@@ -112,10 +112,9 @@ class Merge:
     lsn: int = 0
 
 
-def conflict_copies(storage: StorageBackend, at: Locator | None = None) -> Iterator[ConflictCopy]:
-    """Every conflict copy below `at`, by name; files of the system's own folders are passed over."""
-    tops = [at] if at is not None else [top for top in storage.list(Locator()) if top.name[0] != "."]
-    for top in tops:
+def conflict_copies(storage: StorageBackend) -> Iterator[ConflictCopy]:
+    """Every conflict copy of a root, by name; files of the system's own folders are passed over."""
+    for top in [top for top in storage.list(Locator()) if top.name[0] != "."]:
         for key in sorted(key for key, _, _ in storage.scan(top)):
             found = conflict_copy(Locator(key))
             if found is not None and (_is_certain(found) or storage.exists(found.original)):

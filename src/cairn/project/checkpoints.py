@@ -185,9 +185,9 @@ class CheckpointStore:
         except NotFound:
             pass
 
-    def collides(self, files: Sequence[Locator] | None = None) -> bool:
+    def collides(self) -> bool:
         """Whether two files carry one number: a merge brought in another branch's checkpoints."""
-        numbers = [number_in(at) for at in (self.files() if files is None else files)]
+        numbers = [number_in(at) for at in self.files()]
         return len(numbers) != len(set(numbers))
 
 

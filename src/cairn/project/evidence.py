@@ -97,7 +97,6 @@ class Survey:
     commits: tuple[git.Commit, ...] = ()
     markers: tuple[Marker, ...] = ()
     has_git: bool = False
-    branch: str | None = None
 
     def text(self, path: str) -> str:
         """The text of a small file, or "" where it is missing, large or binary."""
@@ -150,10 +149,10 @@ def is_test(name: str) -> bool:
     return stem.startswith("test_") or stem.endswith(("_test", ".test", ".spec", "_spec"))
 
 
-def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
+def read_text(path: Path) -> str:
     """A small text file, or "" for anything else: missing, large, binary, a link out, a pipe."""
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > limit:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_TEXT_BYTES:
             return ""
         data = path.read_bytes()
     except OSError:
@@ -192,7 +191,6 @@ def survey(tree: Path) -> Survey:
         commits=tuple(git.recent_commits(tree)) if has_git else (),
         markers=tuple(_markers(tree, files, has_git=has_git)),
         has_git=has_git,
-        branch=git.branch_of(tree) if has_git else None,
     )
 
 

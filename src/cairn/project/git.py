@@ -167,12 +167,6 @@ def recent_commits(tree: Path, limit: int = 60) -> list[Commit]:
     return commits
 
 
-def branch_of(tree: Path) -> str | None:
-    """The branch checked out, or None on a detached head or without git."""
-    name = git(tree, "symbolic-ref", "--quiet", "--short", "HEAD")
-    return name.strip() or None if name else None
-
-
 # Text outside the block merges as ever; only the hash in the block's first line is taken from our side. Plain
 # shell, so that a merge works where Cairn is not on the PATH.
 _DRIVER = (

@@ -16,7 +16,6 @@ from cairn.settings_files import check_choice, laid_over
 SECTION_NAMES = ("all", *SECTIONS)
 SOURCE_SCOPES = ("all", "local", "imports")
 POLICIES = ("balanced", "imports-only", "local-only", "project-map-protected")
-MODES = ("next", "traps", "changes", "answer")
 
 DEFAULTS: Mapping[str, Any] = {
     "recall": {

@@ -340,7 +340,6 @@ class ProjectRecord:
         provider: str = "none",
         effect: Mapping[str, Any] | None = None,
         evidence: Bundle | None = None,
-        refers: str | None = None,
     ) -> Story:
         """Write a new bundle: checkpoint, state, pages, entry block, and last the event. Needs the lock."""
         bundle = checked(bundle)
@@ -349,7 +348,7 @@ class ProjectRecord:
             kind="tool_run",
             summary=summary,
             signals=signals,
-            sourceRef=refers or f"{REF_PREFIX}{command}",
+            sourceRef=f"{REF_PREFIX}{command}",
             effect={"command": command, "cursors": carried_cursors(story), **(effect or {})},
         )
         event = draft.event(story.next_number() if story else 1, self.clock.now())
