@@ -196,6 +196,29 @@ def test_remember_tells_of_another_home(tmp_path: Path):
         assert told.contradicts == (old.memory["id"],)
 
 
+@pytest.mark.parametrize(
+    ("kept", "told", "is_opposed"),
+    [
+        ("I like tea.", "I like coffee.", False),
+        ("I like tea.", "I don't like green tea.", False),
+        ("I like running.", "I don't like running in the rain.", False),
+        ("I don't like tea.", "I like herbal tea.", False),
+        ("Ich mag Tee.", "Ich mag keinen grünen Tee.", False),
+        ("I like tea.", "I don't like tea.", True),
+        ("J'aime le thé.", "Je n'aime pas le thé.", True),
+        ("I like tea, not coffee.", "I like coffee.", True),
+        ("My favourite colour is red.", "My favourite colour is blue.", True),
+    ],
+)
+def test_remember_tells_near_tastes_from_one_that_changed(
+    tmp_path: Path, kept: str, told: str, is_opposed: bool
+):
+    """Who likes tea need not like green tea; another value of the same matter is marked."""
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        memory.remember(kept, "preference", scope="user", owner="ana")
+        assert bool(memory.remember(told, "preference", scope="user", owner="ana").contradicts) is is_opposed
+
+
 def told_by_model(body: dict) -> dict:
     """A model's answers, by what it is asked for: facts with attributes, then which of them are over."""
     system, prompt = (message["content"] for message in body["messages"][:2])

@@ -120,7 +120,8 @@ class Shelf:
         """The live records of the same matter that say otherwise, the oldest first.
 
         Where several differ from each other in the same number, it tells things apart ("room 1 is locked", "room 2
-        is locked", ...) and opposes nothing. "I live in Porto" says otherwise than "I live in Lisbon".
+        is locked", ...) and opposes nothing. "I live in Porto" says otherwise than "I live in Lisbon"; "I don't like
+        green tea" says nothing against "I like tea".
         """
         gist = gate.gist(content)
         touched = Counter(key for word in gist for key in self._by_gist.get(word, ()))
@@ -130,6 +131,11 @@ class Shelf:
             if shared >= 2 and gate.of_one_thing(content, (record := self._records[key]).content)
         ]
         how = [(record, gate.opposes(gist, gate.gist(record.content))) for record in found]
+        how = [
+            (old, one)
+            for old, one in how
+            if one != "denial" or not traits.are_two_tastes(content, old.content)
+        ]
         if dates.looks_back(content):  # two visits in two years were two visits
             how = [(old, one) for old, one in how if one != "number" or not dates.looks_back(old.content)]
         are_names = sum(one == "number" for _, one in how) > _MOST_VALUES

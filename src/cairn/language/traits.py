@@ -195,6 +195,19 @@ def _is_other_taste(later: Trait, earlier: Trait) -> bool:
     return all(tastes) and mine != other and bool(set(mine) & set(other)) and len(mine) == len(other)
 
 
+def are_two_tastes(one: str, other: str) -> bool:
+    """Whether one sentence likes a thing and the other dislikes another: who likes tea need not like green tea.
+
+    >>> are_two_tastes("I like tea.", "I don't like green tea."), are_two_tastes("I like tea.", "I don't like tea.")
+    (True, False)
+    """
+    mine, theirs = only_trait(one), only_trait(other)
+    if mine is None or theirs is None:
+        return False
+    tastes = mine.slot.startswith("taste ") and theirs.slot.startswith("taste ")
+    return tastes and mine.value != theirs.value and mine.slot != theirs.slot
+
+
 _TASTES, _LIKED = frozenset({"taste", "prefer"}), frozenset({"like"})
 
 
