@@ -17,6 +17,7 @@ from cairn.types import Message
 
 SAID = tomllib.loads(Path(__file__).with_name("said_plainly.toml").read_text("utf-8"))
 STANDING = tomllib.loads(Path(__file__).with_name("said_standing.toml").read_text("utf-8"))
+OF_ONESELF = tomllib.loads(Path(__file__).with_name("said_of_oneself.toml").read_text("utf-8"))
 AT = datetime(2026, 4, 22, 9, 30, tzinfo=UTC)
 
 
@@ -70,6 +71,17 @@ def test_what_somebody_else_orders_is_no_order(text: str):
 def test_a_plain_statement_is_a_fact(text: str, word: str, to_agent: bool):
     """What a person says of themself is not lost, whoever hears it."""
     assert any(word in one.text for one in told(text, to_agent=to_agent)[0])
+
+
+@pytest.mark.parametrize("to_agent", [True, False])
+@pytest.mark.parametrize("language", OF_ONESELF["said"])
+def test_a_short_sentence_about_oneself_is_a_fact(language: str, to_agent: bool):
+    """Nineteen of twenty, however few their words are, and no passing state."""
+    said = OF_ONESELF["said"][language]
+    missed = [text for text in said if not told(text, to_agent=to_agent)[0]]
+    taken = [text for text in OF_ONESELF["empty"].get(language, ()) if told(text, to_agent=to_agent)[0]]
+    assert not taken
+    assert len(missed) <= len(said) / 20, missed
 
 
 @pytest.mark.parametrize("to_agent", [True, False])

@@ -55,6 +55,7 @@ class Phrases:
             "life",
             "possessive",
             "tasks",
+            "selves",
         ):
             setattr(self, name, pattern_in(table, name))
         for name in (
@@ -136,6 +137,7 @@ class Phrases:
     life: re.Pattern[str]
     possessive: re.Pattern[str]
     tasks: re.Pattern[str]
+    selves: re.Pattern[str]
     small_talk: re.Pattern[str]
     hedged: re.Pattern[str]
     imperative: re.Pattern[str]

@@ -243,7 +243,8 @@ def stated_part(core: str, phrases: Phrases) -> int:
 def _is_worth(text: str, phrases: Phrases, setting: Setting) -> bool:
     if phrases.small_talk.search(text) or phrases.second.search(text):
         return False
-    if any(_told(text, phrases, setting)):
+    is_plain = phrases.selves.match(text.rstrip(" .!…。！")) and not phrases.is_question(text)
+    if is_plain or any(_told(text, phrases, setting)):
         return True
     if not phrases.is_claim(text):
         return False
