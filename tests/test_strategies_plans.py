@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+import cairn
 from cairn.language import dates
 from cairn.strategies.foresight import foresights_of
 from cairn.strategies.profile import claims_of
@@ -72,6 +74,84 @@ NO_PLANS = [
     "Wir haben uns gestern getroffen.",
     "Vielleicht fliege ich morgen nach Rom.",
 ]
+
+
+NOTED = [
+    "dentist appointment next Thursday at 9",
+    "Dentist on Friday at 3pm.",
+    "Parents' evening tomorrow at 7.",
+    "Flight to Rome on 12 December.",
+    "Car inspection on Monday.",
+    "Team lunch on Friday, 12:30.",
+    "My haircut is on Saturday at 10.",
+    "Interview with Siemens next Tuesday, 14:00.",
+    "Zahnarzttermin nächsten Donnerstag um 9",
+    "Elternabend morgen um 19 Uhr.",
+    "Flug nach Rom am 12. Dezember.",
+    "TÜV am Montag.",
+    "Vorstellungsgespräch bei Siemens am Dienstag um 14 Uhr.",
+    "Vol pour Rome le 12 décembre.",
+    "Réunion des parents demain à 19 h.",
+    "Contrôle technique lundi.",
+    "Cita con el dentista el próximo jueves a las 9",
+    "Vuelo a Roma el 12 de diciembre.",
+    "Reunión de padres mañana a las 7.",
+    "Entrevista en Siemens el martes a las 14:00.",
+    "Приём у стоматолога в следующий четверг в 9",
+    "Рейс в Рим 12 декабря.",
+    "Родительское собрание завтра в 19:00.",
+    "Собеседование в Сименсе во вторник.",
+    "下周四九点看牙医",
+    "12月12日飞罗马的航班。",
+    "明天晚上七点家长会。",
+    "周二下午两点面试。",
+    "来週木曜9時に歯医者の予約",
+    "12月12日ローマ行きのフライト。",
+    "明日19時から保護者会。",
+    "火曜日14時に面接。",
+]
+NOT_NOTED = [
+    "Great game yesterday at 8.",
+    "Nice weather tomorrow.",
+    "The meeting on Monday was fine.",
+    "Is there a flight to Rome on 12 May?",
+    "Meetings on Fridays are pointless.",
+    "No appointment on Thursday.",
+    "Maybe dinner on Friday.",
+    "Das Treffen am Montag war gut.",
+    "Schönes Wetter morgen.",
+    "Kein Termin am Donnerstag.",
+    "La réunion de lundi était bien.",
+    "Beau temps demain.",
+    "La reunión del lunes fue bien.",
+    "Buen tiempo mañana.",
+    "Встреча в понедельник прошла хорошо.",
+    "Хорошая погода завтра.",
+    "昨天的会议很好。",
+    "明天天气不错。",
+    "昨日の会議はよかった。",
+    "明日はいい天気。",
+]
+
+
+@pytest.mark.parametrize("text", NOTED)
+def test_an_appointment_jotted_down_is_a_plan(text: str) -> None:
+    """Without a verb, in seven languages; a day that leaves two readings gives a window that is assumed."""
+    (plan,) = foresights_of(said(text), UTC)
+    assert plan.evidence == text
+    assert plan.end > SAID_AT.date()
+
+
+@pytest.mark.parametrize("text", NOT_NOTED)
+def test_the_weather_the_past_and_no_appointment_are_no_plans(text: str) -> None:
+    """A noun and a day alone do not make one."""
+    assert foresights_of(said(text), UTC) == []
+
+
+def test_a_far_appointment_is_ahead_until_its_day() -> None:
+    """Its year is not told, so the window is assumed; it does not end before the day it names."""
+    (plan,) = foresights_of(said("Wedding in Porto on 12 December."), UTC)
+    assert (plan.end.isoformat(), plan.is_stated) == ("2026-12-12", False)
 
 
 @pytest.mark.parametrize(("text", "start", "end"), PLANS)
@@ -298,3 +378,20 @@ def test_standing_orders_and_tastes_reach_the_profile(text: str, category: str) 
 def test_courtesies_and_questions_are_no_wishes(text: str) -> None:
     """ "Never mind" orders nothing; "ok" is no memory."""
     assert wishes(text) == []
+
+
+def test_an_appointment_jotted_down_is_coming_up(tmp_path: Path) -> None:
+    """Through the public surface: added, flushed, and told by `upcoming`."""
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        at = int(time.time() * 1000)
+        note = {
+            "sender_id": "ana",
+            "role": "user",
+            "timestamp": at,
+            "content": "Dentist appointment tomorrow at 9.",
+        }
+        memory.add("notes", [note])
+        memory.flush("notes")
+        memory.trigger("extract_foresight")
+        (plan,) = memory.upcoming(scope="user", owner="ana")["entries"]
+    assert "Dentist appointment tomorrow" in str(plan)

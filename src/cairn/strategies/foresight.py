@@ -63,6 +63,7 @@ class _Plans:
     intent: re.Pattern[str]
     commitment: re.Pattern[str]
     appointed: re.Pattern[str]
+    noted: re.Pattern[str]
     scheduled: re.Pattern[str]
     doubt: re.Pattern[str]
     not_a_plan: re.Pattern[str]
@@ -112,14 +113,15 @@ def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> 
     # "It's already 15 April", "over the past week" end today; "tonight" is ahead.
     coming = [m for m in named if m.end > today or (m.start == today and not m.is_absolute)]
     # A day that leaves two readings ("next Friday") makes a plan all the same; its window is then assumed.
-    vague = not named and any(m.end > today for m in dates.mentions(text, said.at, lean=1))
-    if not text or (named and not coming) or not _is_plan(text, coming, today, plans, vague=vague):
+    vague = [m.end for m in dates.mentions(text, said.at, lean=1) if m.end > today] if not named else []
+    if not text or (named and not coming) or not _is_plan(text, coming, today, plans, vague=bool(vague)):
         return None
     first = _readable(one, before, text, begin, phrases, plans, others)
     if first is None or begin + length - first > MAX_CHARS:
         return None
     is_cut = length < len(core.rstrip(" .!…。！"))
     start, end, is_stated = _window(text, begin, coming, today, plans)
+    end = max(end, *vague) if vague else end
     quoted = quote(said.message.speaker, said.quoted(first, begin + length), is_cut=is_cut)
     named_too = (sender for sender in setting.named(text, said.message))
     about = (said.message.sender_id, *sorted(named_too))
@@ -136,7 +138,7 @@ def _is_plan(
         return True
     if not coming and not vague:
         return False
-    if plans.intent.search(text):
+    if plans.intent.search(text) or (plans.noted.match(text) and not plans.doubt.search(text)):
         return True
     later = any(m.end > today for m in coming)
     meant = plans.appointed.search(text) or plans.scheduled.search(text)
