@@ -201,6 +201,39 @@ def test_machines_make_the_same_folder_at_once(engines):
         other.write(Locator("default_app/default_project/users/ann"), "no")
 
 
+def test_looking_for_silent_sessions_and_new_cells_costs_the_same_however_many_there_are(
+    options, tmp_path, monkeypatch
+):
+    """Questions to the database are counted; a session is not closed by a look that was taken before somebody spoke."""
+    asked: list[str] = []
+    ask = Postgres.ask
+
+    def counted(self, query, **values):
+        asked.append(query)
+        return ask(self, query, **values)
+
+    with cairn.open_blocking(tmp_path / "one", background=False, **options) as one:
+        capture, engine = one.parts.capture, one.parts.engine
+        costs = []
+        for upto in (3, 12):
+            for n in range(upto):
+                one.add(f"s{n}", [message(f"I bought trombone{upto}.", n)])
+                one.flush(f"s{n}")
+            capture.close_silent(0.0001)
+            seen = engine._cells.events({})[1]
+            with monkeypatch.context() as counting:
+                counting.setattr(Postgres, "ask", counted)
+                asked.clear()
+                assert capture.close_silent(0.0001) == 0 and engine._cells.events(seen) == ([], {})
+                costs.append(len(asked))
+            assert len(seen) == upto
+        assert costs[0] == costs[1] < 12
+        one.add("open", [message("A word.", 1)])
+        logs = list(capture._logs())
+        monkeypatch.setattr(capture, "_logs", lambda: [(*log[:3], 0.0) for log in logs])
+        assert capture.close_silent(1.0) == 0, "it was written to since"
+
+
 def message(text: str, n: int = 0) -> dict[str, object]:
     return many.said(text, 1_780_000_000_000 + n)
 

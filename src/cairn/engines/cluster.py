@@ -162,6 +162,13 @@ class ClusterBackend(ObjectBackend):
         for key, size, moment in super().scan(locator, passed_over):
             if not key.endswith(_LINES):
                 yield key, size, moment
+        yield from self.scan_lines(locator)
+
+    def scan_lines(
+        self,
+        locator: Locator,
+        passed_over: Callable[[Locator, CairnError], object] | None = None,  # noqa: ARG002 -- rows can be read
+    ) -> Iterator[tuple[str, int, int]]:
         for key, size, changed in self._rows.found(locator):
             yield key, size, int(changed * 1e9)
 

@@ -295,6 +295,12 @@ class StorageBackend(ABC):
                 continue
             yield at.key, info.size, int(info.mtime * 1e9)
 
+    def scan_lines(
+        self, locator: Locator, passed_over: Callable[[Locator, CairnError], object] | None = None
+    ) -> Iterator[tuple[str, int, int]]:
+        """What `scan` tells of the files that grow line by line, which an engine may keep otherwise than the rest."""
+        return (found for found in self.scan(locator, passed_over) if found[0].endswith(".jsonl"))
+
     def locks(self, local: Locks) -> Locks:
         """The locks of whoever writes here: those of this machine, unless several machines do."""
         return local

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.seams import Journals, Locator
-from cairn.seams.storage import iterate_files
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.sessions import (
     CellCorrections,
     SessionLog,
     SessionState,
-    place_of_session,
+    logs_in,
     session_locator,
-    sessions_of,
 )
 from cairn.talk.turns import corrected
 from cairn.types import Cell, CellEvent, Entry, Scope
@@ -124,11 +122,10 @@ class Cells:
         events: list[CellEvent] = []
         sizes: dict[str, int] = {}
         by_cell: dict[tuple[Scope, str], dict[str, str]] = {}
-        for locator in self._logs():
+        for locator, size in self._logs():
+            if seen.get(locator.key) == size:
+                continue
             try:
-                size = self._journals.size(locator)
-                if seen.get(locator.key) == size:
-                    continue
                 found = list(self._events_of(self._log.load(locator, keep=False), by_cell))
             except CairnError as error:
                 _log.warning("The cells of %s wait until it can be read: %s", locator, error)
@@ -166,11 +163,10 @@ class Cells:
                 cell.mode,
             )
 
-    def _logs(self) -> Iterator[Locator]:
+    def _logs(self) -> Iterator[tuple[Locator, int]]:
         for space in self._notebook.root.spaces():
-            for locator in iterate_files(self._notebook.storage, sessions_of(space), _unread):
-                if place_of_session(locator) is not None:
-                    yield locator
+            for _, locator, size, _ in logs_in(self._notebook.storage, space, _unread):
+                yield locator, size
 
 
 def _unread(at: Locator, error: CairnError) -> None:

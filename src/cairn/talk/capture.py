@@ -16,13 +16,12 @@ from cairn.notes.format import checked_day
 from cairn.notes.kinds import scope_locator
 from cairn.notes.notebook import Notebook, OnChange
 from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBackend, Writer
-from cairn.seams.storage import iterate_files
 from cairn.talk import messages as incoming
 from cairn.talk.extract import Extractor
 from cairn.talk.inbox import Inbox
 from cairn.talk.lines import CellRecord
 from cairn.talk.pending import PendingCells
-from cairn.talk.sessions import SessionLog, place_of_session, session_locator, sessions_of
+from cairn.talk.sessions import SessionLog, logs_in, session_locator
 from cairn.talk.telling import Teller, Waiting
 from cairn.talk.tidying import episode_notes, tidy
 from cairn.types import CellEvent, Message, Scope, Space, checked_id, checked_session_id
@@ -284,17 +283,17 @@ class Capture:
         before = self._clock.now().timestamp() - 60 * minutes
         closed = 0
         known, self._silent = self._silent, {}  # only what is still there is known on
-        for session in self.sessions():
-            locator, written = session_locator(*session), 0.0
+        for space, session_id, locator, written in self._logs():
+            if written > before:
+                continue
             try:
-                written = self._storage.info(locator).mtime
-                if written > before:
-                    continue
                 if known.get(locator.key) == written:
                     self._silent[locator.key] = written
                     continue
-                if self.unprocessed(*session):
-                    self.flush(*session)
+                if self.unprocessed(space, session_id):
+                    if self._storage.info(locator).mtime > before:  # somebody spoke meanwhile
+                        continue
+                    self.flush(space, session_id)
                     closed += 1
                 else:
                     self._silent[locator.key] = written
@@ -428,10 +427,18 @@ class Capture:
 
         A folder that cannot be read is passed over, which `passed_over` is told of (the log, without one).
         """
+        for one, session_id, _, _ in self._logs(space, passed_over):
+            yield one, session_id
+
+    def _logs(
+        self,
+        space: Space | None = None,
+        passed_over: Callable[[Locator, CairnError], object] | None = None,
+    ) -> Iterator[tuple[Space, str, Locator, float]]:
+        """Every session of one space, or of all, with its log and when that was written."""
         for one in [space] if space is not None else self._notebook.root.spaces():
-            for locator in iterate_files(self._storage, sessions_of(one), passed_over or _unread):
-                if (place := place_of_session(locator)) is not None:
-                    yield place
+            for session_id, locator, _, written in logs_in(self._storage, one, passed_over or _unread):
+                yield one, session_id, locator, written
 
     def _admit(self, scopes: Sequence[Scope]) -> None:
         """Make sure that each owner can have a folder, before anything of theirs is taken in.

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 from cairn import rights
 from cairn.errors import CairnError, Conflict, Invalid, InvalidLocatorError
 from cairn.notes.kinds import space_locator, space_of
-from cairn.seams import Journals, Locator
+from cairn.seams import Journals, Locator, StorageBackend
 from cairn.talk.lines import (
     MAX_ORDINAL,
     Added,
@@ -768,6 +768,15 @@ def session_locator(space: Space, session_id: str) -> Locator:
 def sessions_of(space: Space) -> Locator:
     """The folder that holds the session logs of a space."""
     return space_locator(space).child(SESSIONS)
+
+
+def logs_in(
+    storage: StorageBackend, space: Space, passed_over: Callable[[Locator, CairnError], object]
+) -> Iterator[tuple[str, Locator, int, float]]:
+    """The sessions of a space by key, each with its log, its size and when it was written; one look, however many there are."""
+    for key, size, moment in sorted(storage.scan_lines(sessions_of(space), passed_over)):
+        if (place := place_of_session(locator := Locator(key))) is not None:
+            yield place[1], locator, size, moment / 1e9
 
 
 @functools.lru_cache(maxsize=_LOCATORS_KEPT)
