@@ -18,6 +18,7 @@ from cairn.retrieval.rank import (
     message_scores,
     newer_first,
     read_question,
+    reranked,
     standout,
     talk_of,
     top,
@@ -248,6 +249,23 @@ def test_a_turn_is_read_with_the_two_before_it(world):
     assert (long[talk.in_dialogue == 0] < found[talk.in_dialogue == 0]).all(), (
         "by chance a long text holds more"
     )
+
+
+def test_word_pieces_take_nothing_from_the_day_that_was_asked_for(world):
+    """They know what a turn is about, not when it was said: among turns alike in their words the day decides as before."""
+    world.say("s1", [("maria", "I went to the market"), ("john", "Me too")], day="2026-05-07")
+    world.say("s2", [("maria", "I went to the market"), ("john", "Not me")], day="2026-06-20")
+    corpus, asked = world.index.corpus(ALICE), question(world, "Where did Maria go on 7 May 2026?")
+    talk = talk_of(corpus)
+    scores, parts = message_scores(corpus, Legs(np.zeros(len(corpus), np.float32), None), asked)
+    every = np.arange(len(talk))
+    late = LateMatches(
+        every, np.ones((len(talk), 2), np.float32), np.array([0.5, 0.5], np.float32), np.full(len(talk), 9)
+    )
+    _, after = reranked(scores, parts, talk, every, late)
+    assert parts["date"].max() > parts["date"].min()
+    assert after["date"].tolist() == parts["date"].tolist()
+    assert np.abs(after["cosine"]).max() <= np.abs(parts["cosine"]).max()
 
 
 def test_days_match_softly():

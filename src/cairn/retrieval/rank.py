@@ -55,7 +55,7 @@ WEIGHTS: Mapping[str, float] = {
     "date": 4.50,
 }
 # What each part counts for once the word pieces have spoken: they know better than one vector, and than length, what a
-# text is about.
+# text is about. They know nothing of when it was said: the day asked for counts as before.
 LATE_WEIGHTS: Mapping[str, float] = {"late": 0.1, "late_context": 0.9, "late_talk": 0.1}
 LATE_SHARES: Mapping[str, float] = {
     "cosine": 0.6,
@@ -69,7 +69,6 @@ LATE_SHARES: Mapping[str, float] = {
     "person": 1.4,
     "form": 1.3,
     "time": 0.7,
-    "date": 0.6,
 }
 _LATE_USUAL, _LATE_SPREAD = 0.35, 0.08
 # A turn is read with the two before it: what those said counts nearly as if it were said again. "Super good! It was so
