@@ -81,7 +81,7 @@ CANDIDATES = 100
 # From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same.
 _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
 # How many turns of one session a list takes as they are, and what each further one counts less than the one before.
-_OF_ONE_TALK, _SAID_TOGETHER = 3, 0.5
+_OF_ONE_TALK, _SAID_TOGETHER = 2, 0.5
 # What a message scores that says little to the question; a note that nobody said is taken for as much.
 _USUAL_MESSAGE = 1.0
 _AUTHOR_MIN_SHARE = 0.1
@@ -637,7 +637,7 @@ def newer_first(
 
 
 def spread(ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, count: int) -> list[int]:
-    """The best `count` of the places `ranked`; from its fourth on, a session's count less and less.
+    """The best `count` of the places `ranked`; from its third on, a session's count less and less.
 
     What a list asks for was said at many times; the session that speaks of it most is not all of it.
     """
