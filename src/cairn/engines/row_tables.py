@@ -158,7 +158,7 @@ def put_rows(
         table = full_text(row.kind)
         old = None if is_new else _held_by(db, path_id, scope_id, row.entry_id)
         was = tally.take_out(db, old) if old is not None else None
-        tally.put_in(scope_id, row.kind, made.tokens, senders, row.sender_name)
+        tally.count(1, scope_id, row.kind, made.tokens, senders, row.sender_name)
         if old is None:
             rowid = next(numbers)
             fresh.append((*values, rowid))
@@ -208,21 +208,17 @@ class RowTally:
         self._terms: defaultdict[tuple[int, int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         self._speakers: Counter[tuple[int, str, str]] = Counter()
 
-    def put_in(self, scope_id: int, kind: str, tokens: str, senders: str, name: str | None) -> None:
-        self._count(1, scope_id, kind, tokens, senders, name)
-
     def take_out(self, db: sqlite3.Connection, rowid: int) -> str:
         """Count a row no longer, as it stands now; returns its tokens."""
         query = "SELECT scope_id, kind, sender_ids, sender_name FROM rows WHERE id = ?"
         scope_id, kind, senders, name = db.execute(query, (rowid,)).fetchone()
         found = db.execute(f"SELECT tokens FROM {full_text(kind)} WHERE rowid = ?", (rowid,)).fetchone()
         tokens = str(found[0]) if found else ""
-        self._count(-1, scope_id, kind, tokens, senders, name)
+        self.count(-1, scope_id, kind, tokens, senders, name)
         return tokens
 
-    def _count(
-        self, step: int, scope_id: int, kind: str, tokens: str, senders: str, name: str | None
-    ) -> None:
+    def count(self, step: int, scope_id: int, kind: str, tokens: str, senders: str, name: str | None) -> None:
+        """Count a row: one more (`step` 1) or one less (-1)."""
         held, (come, went) = tokens.split(), self._terms[scope_id, group_of(kind)]
         self._kinds[scope_id, kind] += step
         self._words[scope_id, kind] += step * len(held)
