@@ -533,6 +533,12 @@ def _weekday_coming(match: re.Match[str], how: _Reading) -> Days:
     return spans.one(spans.weekday_near(number, how.today, future=True))
 
 
+def _weekday_in_a_week(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "vendredi en huit": a week after the next one; said on a Friday, it may be either."""
+    day = _weekday_coming(match, how)[0]
+    return spans.one(day + timedelta(days=7)) if day.weekday() != how.today.weekday() else None
+
+
 def _weekday_of(steps: int) -> _Form:
     def read(match: re.Match[str], how: _Reading) -> Days:
         monday = spans.shifted("week", steps, how.today)[0]
@@ -789,6 +795,7 @@ _FORMS: Mapping[str, tuple[_Form, bool]] = {
     "weekday_next": (_weekday_next, False),
     "weekday_this": (_weekday_this, False),
     "weekday_coming": (_weekday_coming, False),
+    "weekday_in_a_week": (_weekday_in_a_week, False),
     "weekday_of_last_week": (_weekday_of(-1), False),
     "weekday_of_this_week": (_weekday_of(0), False),
     "weekday_of_next_week": (_weekday_of(1), False),
