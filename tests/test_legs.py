@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cairn.engines import lance
+from cairn.engines import lance, row_vectors
 from cairn.engines.lance import LanceTables
 from cairn.engines.large import LargeIndex
 from cairn.engines.rows import SqliteIndex
@@ -137,6 +137,29 @@ def test_maintenance_ends_when_there_is_nothing_left_to_merge(tmp_path):
         index.apply([NewRow(row, bytes([n]))])
     index.maintain(budget_seconds=60.0)
     assert index.maintain(budget_seconds=5.0)["merges"] == 0
+    index.close()
+
+
+def test_vectors_of_a_large_scope_are_read_through_once(tmp_path, monkeypatch):
+    """Not once for every block of them: twice the rows cost twice the steps."""
+    monkeypatch.setattr(row_vectors, "_BLOCK_ROWS", 20)
+    index = SqliteIndex(tmp_path)
+    index.begin_model("m")
+    steps = []
+    for first in (0, 400):
+        index.apply([said(n, f"boat number{n}", f"s{n % 7}") for n in range(first, 2 * first or 400)])
+        waiting = index.pending(1000)
+        index.put_vectors(waiting, {one.key: np.eye(8, dtype=np.float32)[0] for one in waiting})
+        taken = [0]
+
+        def step(taken=taken):
+            taken[0] += 1
+
+        index.database.read(lambda db, step=step: db.set_progress_handler(step, 100))
+        assert sum(len(rowids) for rowids, _ in index.stored_vectors(ALICE)) == (2 * first or 400)
+        index.database.read(lambda db: db.set_progress_handler(None, 0))
+        steps.append(taken[0])
+    assert steps[1] < 2.5 * steps[0]
     index.close()
 
 
