@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from cairn.engines.rows import SqliteIndex
 from cairn.index.corpus import Ask, Moved, Row
 from cairn.index.rows import NewRow
 from cairn.notes.notebook import Draft
+from cairn.retrieval import indexer
 from cairn.retrieval.answers import SearchRequest
 from cairn.retrieval.search import Searcher
 from cairn.seams import SystemClock
@@ -223,6 +225,25 @@ def test_filters_mean_the_same_to_lancedb(world):
         expected = set(by_words(world.index, ALICE, ["concern", "concerns", "item"], where=where))
         assert set(found) == expected, case
         assert set(found) <= everyone.keys()
+
+
+def test_a_rebuild_goes_on_for_as_long_as_it_moves(tmp_path, monkeypatch):
+    """A million rows take minutes, and nobody else makes them."""
+    world = Indexed(tmp_path)
+    for n in range(12):
+        world.notebook.append("episode", ALICE, f"2026-05-{n + 1:02}", [Draft({}, {"Content": text(n)})])
+    world.indexer.catch_up(30)
+    rows, drain, passed = world.index.about(ALICE).rows, world.indexer.drain, [0.0]
+
+    def one_by_one(limit=None, within=()):
+        passed[0] += 8.0
+        return drain(1, within)
+
+    monkeypatch.setattr(world.indexer, "drain", one_by_one)
+    monkeypatch.setattr(indexer, "time", SimpleNamespace(monotonic=lambda: passed[0]))
+    world.indexer.rebuild()
+    assert passed[0] > 90 and world.index.about(ALICE).rows == rows >= 12
+    world.close()
 
 
 def test_what_others_say_does_not_decide_what_is_proposed(tmp_path):

@@ -63,6 +63,7 @@ _SAME_MTIME = 0.000002  # what a time loses as a number of seconds; a store's ve
 _UNSURE_SECONDS = 0.1
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 15.0
+_REBUILD_SECONDS = 3600.0
 _REMOVED_KEPT = 1000
 # Of several machines each scans what is its turn, and everything at every tenth time: it may have missed a word.
 _TURN, _EVERYTHING = 0.9, 10
@@ -741,16 +742,16 @@ class Indexer(DerivedMaintenance):
         """Make the index anew from the files, now. Vectors are kept where their text still occurs.
 
         Raises:
-            Unavailable: another process indexes this root, and did not finish within a minute or does not move at all.
+            Unavailable: another process indexes this root and does not move, or all is not done within an hour.
         """
         self._index.clear()
-        until, moved, last = time.monotonic() + 60.0, time.monotonic(), None
+        until, moved, last = time.monotonic() + _REBUILD_SECONDS, time.monotonic(), None
         while not self.wait(None, _LOOK_SECONDS):
             counts, now = self._queue.counts(), time.monotonic()
             if counts != last:
                 moved, last = now, counts
             if now > until:
-                raise Unavailable("The index is still being made anew by another process. Ask again later.")
+                raise Unavailable("The index is still being made anew. Go on with `cairn cascade sync`.")
             if now - moved > _STALLED_SECONDS:
                 raise Unavailable(
                     f"Another process looks after the index and has done nothing for {_STALLED_SECONDS:g} s (is it "
