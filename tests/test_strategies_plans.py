@@ -76,6 +76,27 @@ NO_PLANS = [
 ]
 
 
+OTHERS = [
+    "My aunt is visiting from Porto tomorrow.",
+    "The electrician comes tomorrow.",
+    "Ben and Ida are coming over tomorrow.",
+    "The new sofa will be delivered tomorrow.",
+    "Let's meet tomorrow at ten.",
+    "Meine Tante besucht uns morgen.",
+    "Der Elektriker kommt morgen.",
+    "Ma tante arrive demain.",
+    "Les voisins viennent demain.",
+    "Mi tía llega mañana.",
+    "Los vecinos vienen mañana.",
+]
+NOT_OTHERS = [
+    "The tests are passing since yesterday.",
+    "My aunt is getting better every day.",
+    "It is getting late tomorrow or not.",
+    "Meine Tante kommt aus Porto.",
+    "Ma tante vient de Porto.",
+    "Mi tía viene de Oporto.",
+]
 NOTED = [
     "dentist appointment next Thursday at 9",
     "Dentist on Friday at 3pm.",
@@ -132,6 +153,20 @@ NOT_NOTED = [
     "昨日の会議はよかった。",
     "明日はいい天気。",
 ]
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_what_others_do_on_a_day_ahead_is_a_plan(text: str) -> None:
+    """A visitor, a craftsman, a delivery: not only what the speaker means to do."""
+    (plan,) = foresights_of(said(text), UTC)
+    assert plan.evidence == text
+    assert plan.is_stated
+
+
+@pytest.mark.parametrize("text", NOT_OTHERS)
+def test_what_others_do_without_a_day_ahead_is_none(text: str) -> None:
+    """Where somebody is from, and what goes on."""
+    assert foresights_of(said(text), UTC) == []
 
 
 @pytest.mark.parametrize("text", NOTED)
