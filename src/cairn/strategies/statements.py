@@ -298,7 +298,9 @@ def supports(before: Spoken, phrases: Phrases, others: Sequence[str]) -> bool:
     quiet = phrases.is_question(core) or phrases.second.search(core) or phrases.hedged.search(core)
     quiet = quiet or phrases.small_talk.search(core)
     is_told = len(core) < 250 and len(said) >= 2 and not quiet and not phrases.is_unreal(core)
-    return is_told and not phrases.leans(core)
+    # "Six ans. Elle ...": an answer of two words carries nothing.
+    is_whole = phrases.is_full or not phrases.has_blanks or len(lowered(core)) >= phrases.least
+    return is_told and is_whole and not phrases.leans(core)
 
 
 def _made(told: Told, begin: int, stop: int, setting: Setting) -> Statement | None:
@@ -402,7 +404,7 @@ def _is_bare_answer(one: Spoken, phrases: Phrases, asker: Message, message: Mess
     """Whether a few words without a person answer someone's question, in a language whose verbs are not known."""
     own = phrases.first.search(one.text) or phrases.we.search(one.text)
     short = (
-        len(one.text.split()) <= _LONGEST_ANSWER // 2
+        len(one.text.split()) <= _LONGEST_ANSWER * 2 // 3
         if phrases.has_blanks
         else len(one.text) <= _LONGEST_ANSWER
     )
