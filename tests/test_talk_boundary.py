@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
+import cairn
 from cairn.config import CaptureSettings
-from cairn.errors import Unavailable
 from cairn.talk.boundary import Cut, Stretch, estimated_tokens, message_tokens
 from cairn.types import ToolCall
 from tests.world import said
@@ -54,8 +53,8 @@ def talk(vocabulary, count, start=0, seed=1):
     return [said(" ".join(rng.sample(vocabulary, 6)), start + n) for n in range(count)]
 
 
-def cuts_of(messages, embedder=None, **settings):
-    stretch = Stretch(CaptureSettings(**settings), 0, embedder)
+def cuts_of(messages, **settings):
+    stretch = Stretch(CaptureSettings(**settings))
     return [cut for n, message in enumerate(messages) for cut in stretch.take(n, message)]
 
 
@@ -91,39 +90,44 @@ def test_topic_cuts_can_be_switched_off():
     assert cuts_of(talk(SEA, 12) + talk(KITCHEN, 12, 12), topic_shift=False) == []
 
 
-class Opinion:
-    """An embedder that finds all texts alike, or all unlike."""
-
-    id, dimensions = "opinion", 2
-
-    def __init__(self, alike, fails=False):
-        self.alike, self.fails, self.calls = alike, fails, 0
-
-    def embed(self, texts):
-        self.calls += 1
-        if self.fails:
-            raise Unavailable("not now")
-        return np.array([[1, 0], [1, 0] if self.alike else [0, 1]], np.float32)
-
-
-@pytest.mark.parametrize(
-    ("alike", "fails", "expected"), [(True, False, 0), (False, False, 1), (True, True, 1)]
-)
-def test_a_loaded_embedder_has_the_last_word(alike, fails, expected):
-    """Where words alone point to a shift, a loaded model is asked whether the meaning moved; failing, words decide."""
-    opinion = Opinion(alike, fails)
-
-    found = cuts_of(talk(SEA, 12) + talk(KITCHEN, 12, 12), embedder=lambda: opinion)
-
-    assert (len(found) > 0) == (expected > 0)
-    assert opinion.calls > 0
-
-
-def test_an_embedder_is_not_asked_while_words_agree():
-    """Talk on one topic costs no model call."""
-    opinion = Opinion(alike=False)
-    cuts_of(talk(SEA, 60), embedder=lambda: opinion)
-    assert opinion.calls == 0
+def test_what_is_loaded_moves_no_cut(tmp_path):
+    """The same talk is cut at the same places in a process that has asked its model and in one that has not."""
+    ships = [
+        "boat",
+        "vessel",
+        "marina",
+        "ocean",
+        "surf",
+        "seabird",
+        "skipper",
+        "cable",
+        "pier",
+        "hull",
+        "ferry",
+        "gale",
+        "atoll",
+    ]
+    texts = [message.text for message in talk(SEA, 12) + talk(ships, 12, 12)]
+    found = []
+    for name in ("asked", "fresh"):
+        with cairn.open_blocking(tmp_path / name, background=False) as memory:
+            if name == "asked":
+                memory.search("warm it up", user_id="ann")
+            for n, text in enumerate(texts):
+                memory.add(
+                    "s1",
+                    [
+                        {
+                            "sender_id": "ann",
+                            "role": "user",
+                            "timestamp": 1_780_000_000_000 + n,
+                            "content": text,
+                        }
+                    ],
+                )
+            memory.flush("s1")
+            found.append(memory.get("episode", user_id="ann").total_count)
+    assert found == [2, 2]
 
 
 def test_a_gap_counts_in_either_direction_and_can_be_switched_off():

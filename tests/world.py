@@ -223,7 +223,6 @@ class World:
             clock=self.clock,
             settings=self.settings,
             writer=self.writer,
-            embedder=self.embedder,
             on_cell=self.on_cell or self.cells.append,
             on_change=self._changed,
             redact=self.redact,

@@ -124,11 +124,6 @@ class LazyEmbedder:
                     self._picked = True
         return self._embedder
 
-    def if_loaded(self) -> Embedder | None:
-        """The embedder only if someone has used it already: `add` never pays for loading a model."""
-        embedder = self._embedder
-        return embedder if embedder is not None and embedder.loaded else None
-
     def is_at_hand(self) -> bool:
         """Whether a question by meaning waits for nothing; where it would, the model is being loaded from here on."""
         embedder = self()
@@ -311,7 +306,6 @@ class Parts:
             clock=self.clock,
             settings=self.settings,
             writer=self.writer,
-            embedder=self.embedder.if_loaded,
             on_cell=self._think_of,
             on_change=self._queue,
             redact=self.redact,

@@ -8,14 +8,11 @@ under the same settings it cuts at the same places, so it can be rebuilt from th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cairn.config import CaptureSettings
-from cairn.errors import Unavailable
 from cairn.language import words
-from cairn.seams import Embedder
 from cairn.types import Message
 
 if TYPE_CHECKING:
@@ -25,8 +22,6 @@ Reason = Literal["flush", "gap", "topic", "tokens", "messages"]
 
 _HEAD_CHARS = 2000
 _MIN_WORDS = 12
-_SURE_FACTOR = 4.0
-_FAR_APART = 0.25
 _MESSAGE_OVERHEAD = 4
 
 
@@ -57,18 +52,14 @@ class Cut:
 class _Seen:
     ordinal: int
     vocabulary: frozenset[str]
-    head: str
     tokens: int
 
 
 class Stretch:
     """The open messages of one session as far as the boundary rules need to know them."""
 
-    def __init__(
-        self, settings: CaptureSettings, first: int = 0, embedder: Callable[[], Embedder | None] | None = None
-    ) -> None:
+    def __init__(self, settings: CaptureSettings, first: int = 0) -> None:
         self._settings = settings
-        self._embedder = embedder
         self._gap_ms = int(settings.gap_minutes * 60_000)
         self._window = max(settings.topic_window, 2)
         self._seen: deque[_Seen] = deque(maxlen=2 * self._window)
@@ -119,9 +110,9 @@ class Stretch:
         return Cut(upto, reason)
 
     def _topic_cut(self, ordinal: int, message: Message, tokens: int) -> list[Cut]:
-        head = message.text[:_HEAD_CHARS]
-        kept = head if self._embedder is not None else ""
-        self._seen.append(_Seen(ordinal, words.word_set(head) - words.stop_words(), kept, tokens))
+        """Few words in common settle it. No model is asked: where talk is cut must not rest on what is loaded."""
+        vocabulary = words.word_set(message.text[:_HEAD_CHARS]) - words.stop_words()
+        self._seen.append(_Seen(ordinal, vocabulary, tokens))
         if len(self._seen) < 2 * self._window:
             return []
         seen = list(self._seen)
@@ -131,8 +122,7 @@ class Stretch:
         if len(old) < _MIN_WORDS or len(new) < _MIN_WORDS:
             return []
         shared = len(old & new)
-        likeness = shared / (len(old) + len(new) - shared)
-        if not self._has_shifted(likeness, before, after):
+        if shared / (len(old) + len(new) - shared) >= self._settings.topic_threshold:
             return []
         upto = after[0].ordinal
         self._begin(upto)
@@ -141,20 +131,6 @@ class Stretch:
         self._seen.clear()
         self._seen.extend(after)
         return [Cut(upto, "topic")]
-
-    def _has_shifted(self, likeness: float, before: list[_Seen], after: list[_Seen]) -> bool:
-        """Few words in common settle it, unless a loaded embedder can say whether the meaning moved."""
-        threshold = self._settings.topic_threshold
-        if likeness >= threshold * _SURE_FACTOR:
-            return False
-        embedder = self._embedder() if self._embedder is not None else None
-        if embedder is not None:
-            try:
-                old, new = embedder.embed([" ".join(one.head for one in side) for side in (before, after)])
-                return float(old @ new) < _FAR_APART
-            except Unavailable:
-                pass
-        return likeness < threshold
 
 
 class Watch:

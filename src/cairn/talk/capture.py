@@ -15,7 +15,7 @@ from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Una
 from cairn.notes.format import checked_day
 from cairn.notes.kinds import scope_locator
 from cairn.notes.notebook import Notebook, OnChange
-from cairn.seams import Clock, Embedder, Journals, Locator, Locks, StorageBackend, Writer
+from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, Writer
 from cairn.talk import messages as incoming
 from cairn.talk.extract import Extractor
 from cairn.talk.inbox import Inbox
@@ -88,7 +88,6 @@ class Capture:
         clock: When things are recorded; messages bring their own times.
         settings: `[capture]`, `[memory] timezone`.
         writer: The language model, if any.
-        embedder: Gives the embedder only if it is loaded already; consulted for topic shifts.
         on_cell: Told of each finished cell, at least once.
         on_change: Told that a session's log holds new words or a new cell; returns the LSN.
         redact: Applied to every text before the first byte of it is written; may raise `Invalid` to refuse.
@@ -106,7 +105,6 @@ class Capture:
         clock: Clock,
         settings: Settings,
         writer: Writer | None = None,
-        embedder: Callable[[], Embedder | None] | None = None,
         on_cell: Callable[[CellEvent], None] | None = None,
         on_change: OnChange | None = None,
         redact: Callable[[str], str] | None = None,
@@ -129,7 +127,6 @@ class Capture:
             pending=self._pending,
             settings=settings.capture,
             zone=settings.zone,
-            embedder=embedder,
             admit=self._admit,
         )
         self._teller = Teller(

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from cairn import rights
 from cairn.config import CaptureSettings
 from cairn.errors import Invalid
-from cairn.seams import Clock, Embedder, Locator, Locks
+from cairn.seams import Clock, Locator, Locks
 from cairn.talk.boundary import Cut, Stretch, Watch
 from cairn.talk.lines import (
     MAX_LINE_CHARS,
@@ -72,7 +72,6 @@ class Inbox:
         pending: PendingCells,
         settings: CaptureSettings,
         zone: ZoneInfo,
-        embedder: Callable[[], Embedder | None] | None = None,
         admit: Callable[[Sequence[Scope]], None] = lambda _: None,
     ) -> None:
         self._admit = admit
@@ -82,7 +81,6 @@ class Inbox:
         self._ledger = pending
         self._settings = settings
         self._zone = zone
-        self._embedder = embedder
 
     def add(
         self,
@@ -269,7 +267,7 @@ class Inbox:
 
     def _watch(self, state: SessionState) -> Watch:
         if state.watch is None:
-            state.watch = Watch(Stretch(self._settings, state.cut_upto, self._embedder))
+            state.watch = Watch(Stretch(self._settings, state.cut_upto))
         state.watch.follow(state)
         return state.watch
 
