@@ -69,6 +69,7 @@ def test_the_seam_is_seven_verbs_and_what_is_declared_beside_them():
         "read_version",
         "remove",
         "scan",
+        "scan_lines",
         "scrub",
         "sweep",
         "tell",
