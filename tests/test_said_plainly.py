@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn import BlockingMemory, config
-from cairn.language import traits
+from cairn.language import tongues, traits, wishes
 from cairn.notes.format import parse_note
 from cairn.strategies import profile
 from cairn.strategies.statements import Statement, statements_of
@@ -17,6 +17,7 @@ from cairn.types import Message
 
 SAID = tomllib.loads(Path(__file__).with_name("said_plainly.toml").read_text("utf-8"))
 STANDING = tomllib.loads(Path(__file__).with_name("said_standing.toml").read_text("utf-8"))
+BY_FORM = tomllib.loads(Path(__file__).with_name("said_by_form.toml").read_text("utf-8"))
 OF_ONESELF = tomllib.loads(Path(__file__).with_name("said_of_oneself.toml").read_text("utf-8"))
 AT = datetime(2026, 4, 22, 9, 30, tzinfo=UTC)
 
@@ -58,6 +59,63 @@ def test_orders_and_tastes_in_everyday_wordings(language: str):
     ]
     assert not taken
     assert len(missed) <= len(wishes) / 20, missed
+
+
+@pytest.mark.parametrize("language", BY_FORM["wishes"])
+def test_orders_and_tastes_are_known_by_their_form(language: str):
+    """What lasts or is about the manner of answers stands; a piece of work, a part of a text, a statement does not."""
+    missed = [text for text in BY_FORM["wishes"][language] if not told(text)[1]]
+    taken = [
+        text
+        for text in BY_FORM["others"][language]
+        if any(one.category in {traits.INSTRUCTION, "Preference"} for one in told(text)[1])
+    ]
+    assert (missed, taken) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text", ["Enough with the disclaimers.", "Schluss mit den Floskeln.", "Basta de halagos."]
+)
+def test_an_order_among_people_is_not_told_by_its_form(text: str):
+    """Only an agent is there to be told how to answer."""
+    assert told(text, to_agent=True)[1]
+    assert not told(text, to_agent=False)[1]
+
+
+@pytest.mark.timeout(30)
+def test_a_sentence_of_one_word_over_and_over_is_read_in_time():
+    """No class of words takes much longer than the sentence is long, in whatever language it is read."""
+    for said in ("not ", "ich bin ", "je ne ", "no soy muy ", "когда ", "请用", "when you ", "a "):
+        for tongue in tongues.known().values():
+            assert not wishes.ordered((said * 300)[:300] + "?", tongue)
+            assert wishes.felt((said * 300)[:300] + "?", tongue) is None
+
+
+def test_an_order_reaches_the_profile_and_a_task_does_not(tmp_path: Path):
+    """Through the public surface, in one message each."""
+    said = (
+        "Go easy on the exclamation points.",
+        "Format the dates in column B as ISO.",
+        "Golf leaves me cold.",
+    )
+    with BlockingMemory(config.load(tmp_path, environ={}), background=False) as memory:
+        for number, text in enumerate(said):
+            at = int((AT + timedelta(days=number)).timestamp() * 1000)
+            words = {
+                "sender_id": "ann",
+                "sender_name": "Ann",
+                "role": "user",
+                "timestamp": at,
+                "content": text,
+            }
+            reply = {"sender_id": "bot", "role": "assistant", "timestamp": at + 1, "content": "Ok."}
+            memory.add(f"s{number}", [words, reply])
+            memory.flush(f"s{number}")
+        memory.trigger("extract_user_profile")
+        page = next(tmp_path.rglob("users/ann/user.md")).read_text()
+    assert said[0] in page
+    assert said[2] in page
+    assert "column B" not in page
 
 
 @pytest.mark.parametrize("text", ["He told me: never skip breakfast.", "The sign says: always knock."])

@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cairn.budget import kept
-from cairn.language import dates, tongues, words
+from cairn.language import dates, tongues, wishes, words
 from cairn.language.tongues import Tongue
 
 INSTRUCTION = "Instruction"
+_WISHES = frozenset({INSTRUCTION, "Preference"})
 _LONGEST = 300
 _NAME = re.compile(r"[^\W\d_][\w’'&.-]*")
 
@@ -87,6 +88,12 @@ def traits_of(sentence: str, *, to_agent: bool = False) -> Iterator[Trait]:
     yield from _traits_of(sentence, to_agent=to_agent)
 
 
+def is_wish(clause: str) -> bool:
+    """Whether a clause told to an agent is by its form an order that stands or a taste, and points at nothing."""
+    tongue = tongues.spoken_in(clause)
+    return _wish(clause, tongue, _rules_of(tongue)) is not None
+
+
 def asked_for(sentence: str) -> int:
     """Where that begins which a sentence asks to have remembered; 0 where it asks for nothing."""
     asked = _rules_of(tongues.spoken_in(sentence)).purpose.match(sentence)
@@ -100,7 +107,8 @@ def doubt_of(sentence: str) -> re.Pattern[str]:
 
 @kept("traits of sentences", 4 * 1024 * 1024)
 def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
-    known = _rules_of(tongues.spoken_in(sentence))
+    tongue = tongues.spoken_in(sentence)
+    known = _rules_of(tongue)
     asked = known.purpose.match(sentence)
     # What a manual, a coach or a grandfather says to do binds nobody here.
     is_order = to_agent and known.reports.search(sentence) is None
@@ -125,6 +133,8 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
             if match is None and rule.ends and start == 0 and len(sentence) <= _LONGEST:
                 whole = sentence.rstrip(" .!…,;。！")  # "Hannah and I broke up"
                 match = rule.pattern.match(whole)
+            if match is not None and _binds_nothing(rule.category, whole, tongue):
+                continue
             if match is not None and _says_what(rule.slot, match, known):
                 taken = start + len(whole)
                 found.append(_trait(rule, match, whole, start, known))
@@ -134,7 +144,33 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
         rest = sentence[asked.end() :].rstrip(" .!…,;。！")
         if 0 < len(rest) <= _LONGEST and not rest.endswith(("?", "？")):
             return (Trait(INSTRUCTION, "", asked.end(), asked.end() + len(rest), said=_stems(rest, known)),)
+    if is_order and not found and (wish := _wish(sentence, tongue, known)) is not None:
+        return (wish,)
     return tuple(found)
+
+
+def _binds_nothing(category: str, said: str, tongue: Tongue) -> bool:
+    """Whether what reads like a wish is none: "don't touch the second draft", "from now on I work four days"."""
+    if category == INSTRUCTION and wishes.is_stated(said, tongue):
+        return True
+    return category in _WISHES and wishes.is_of_a_part(said, tongue)
+
+
+def _wish(sentence: str, tongue: Tongue, known: _Rules) -> Trait | None:
+    """An order that stands, or a taste, where no rule of the language has its wording."""
+    whole = sentence.rstrip(" .!…,;。！")
+    if len(whole) > _LONGEST:
+        return None
+    said = _all_stems(whole, known)
+    if wishes.ordered(whole, tongue):
+        return Trait(INSTRUCTION, "", 0, len(whole), said=said)
+    is_doubtful = whole.endswith(("?", "？", "؟")) or known.doubt.search(whole) is not None
+    feeling = None if is_doubtful else wishes.felt(whole, tongue)
+    if feeling is None:
+        return None
+    kind, about = feeling
+    slot = f"taste {_object(about.strip(' ,;:'), known)}".strip()
+    return Trait("Preference", slot, 0, len(whole), frozenset({kind}), said)
 
 
 def _trait(rule: _Rule, match: re.Match[str], clause: str, start: int, known: _Rules) -> Trait:

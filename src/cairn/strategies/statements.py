@@ -273,7 +273,8 @@ def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trai
         # A wish is worth having though a word in it points elsewhere, where it says enough besides.
         enough = {traits.INSTRUCTION: 2, "Preference": 3}.get(trait.category)
         wish = enough is not None and len(phrases.telling(lowered(clause))) >= enough
-        if wish or not phrases.leans(clause):
+        is_formed = enough is not None and setting.to_agent and traits.is_wish(clause)
+        if wish or is_formed or not phrases.leans(clause):
             yield trait
 
 
