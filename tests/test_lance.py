@@ -404,6 +404,19 @@ def test_index_size_stays_bounded(tmp_path, monkeypatch):
     world.close()
 
 
+def test_a_table_just_made_keeps_no_earlier_versions(tmp_path, monkeypatch):
+    """Its batches are compacted before the state names it, so nobody can be in what they were."""
+    monkeypatch.setattr(lance, "_BATCH", 50)
+    monkeypatch.setattr(lance, "_OPTIMIZE_FRAGMENTS", 3)
+    world = LargeWorld(tmp_path, rows=400)
+    world.fold()
+    made = world.folder / ".index" / "lancedb" / "episode.lance"
+    assert len(list((made / "_versions").glob("*.manifest"))) <= 3
+    assert len(list((made / "data").iterdir())) <= 2
+    assert world.tables.state()["kinds"]["episode"]["prune_at"] == 0.0
+    world.close()
+
+
 def test_a_small_table_that_is_often_written_keeps_few_versions(tmp_path, monkeypatch):
     """Each write leaves a version with its files: by their number they are folded, however few rows were changed."""
     monkeypatch.setattr(lance, "_KEEP_SECONDS", 0.001)

@@ -52,6 +52,7 @@ _OPTIMIZE_FRAGMENTS = 20
 _OPTIMIZE_WRITES = 60  # each leaves a version, however few rows there are
 # Old versions live this long: a reader in another process may still be in one of them.
 _KEEP_SECONDS = 60.0
+_KEEP_OF_NEW = 0.001  # of nothing at all LanceDB warns
 # So many parts of the index over vectors are looked through, and more of them where less than half of the rows pass.
 # So few rows that pass are all compared: the index would look for them in vain among the many that do not.
 _PROBES = 40
@@ -473,6 +474,7 @@ class LanceTables:
             shutil.rmtree(self._folder / f"{kind}.lance", ignore_errors=True)
             mark = {"birth": time.time_ns(), "version": 0, "highest": 0, "rows": 0}
             mark |= {"unindexed": 0, "trained": 0, "written": 0, "prune_at": 0.0, "remains": False}
+        is_new = not (self._folder / f"{kind}.lance").exists()
         done = 0
         while True:
             upto, columns, gone = index.since(kind, mark["version"], state["model"], _BATCH)
@@ -501,7 +503,8 @@ class LanceTables:
                 self._save(state | {"kinds": {**state["kinds"], kind: mark}})
         if (self._folder / f"{kind}.lance").exists():
             table = self._lancedb.connect(self._folder).open_table(kind)
-            self._optimize(table, mark, _KEEP_SECONDS)
+            # Nobody reads in a table before the state names it: of a new one no earlier version need stay.
+            self._optimize(table, mark, _KEEP_OF_NEW if is_new else _KEEP_SECONDS)
             mark["alone"] = _alone(table)
             state["kinds"][kind] = mark
             self._save(state)
@@ -572,7 +575,7 @@ class LanceTables:
         if mark["unindexed"] >= _OPTIMIZE_ROWS or many or prune:
             table.optimize(cleanup_older_than=timedelta(seconds=keep_seconds))
             # What this made old can be dropped only later, when no reader can be in it.
-            later = 0.0 if prune else time.time() + 2 * keep_seconds
+            later = 0.0 if prune or keep_seconds <= _KEEP_OF_NEW else time.time() + 2 * keep_seconds
             mark |= {"unindexed": 0, "versions": 0, "prune_at": later}
             mark["written"] += 1
 
