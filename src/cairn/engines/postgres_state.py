@@ -9,13 +9,13 @@ new one, and one that nobody has used for a week is dropped by the others.
 from __future__ import annotations
 
 import os
-import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cairn.engines.changes import ChangeQueue
 from cairn.engines.postgres import Postgres
 from cairn.engines.sqlite import FAILURES_TOLD, TOMBSTONES_KEPT, TOMBSTONES_KEPT_FOR, failed_as
 from cairn.errors import CairnError
@@ -90,7 +90,7 @@ DELETE FROM cairn_changes WHERE root = %(root)s AND queue IN (SELECT queue FROM 
 """
 
 
-class PostgresState:
+class PostgresState(ChangeQueue):
     """The change queue of one index. Safe from many threads, processes and, though nobody needs it, machines.
 
     Args:
@@ -100,14 +100,8 @@ class PostgresState:
     """
 
     def __init__(self, database: Postgres, directory: Path, clock: Clock | None = None) -> None:
+        super().__init__()
         self._database, self._directory, self._clock = database, directory, clock or SystemClock()
-        self.on_enqueue: Callable[[Collection[str]], None] | None = None
-        self.sole = False
-        self._lock = threading.Lock()
-        self._lsn = 0
-        self._lost = False
-        self._claims = 0
-        self._unclaimed: set[str] = set()
 
     def close(self) -> None:
         """The connections are their owner's."""
@@ -121,15 +115,7 @@ class PostgresState:
 
     # -- the queue
 
-    def enqueue(self, changes: Sequence[Noticed]) -> int:
-        if not changes:
-            return self.last_lsn()
-        with self._lock:
-            claims = self._claims
-            if self.sole and all(
-                one.path in self._unclaimed and one.change_type == "modified" for one in changes
-            ):
-                return self._lsn
+    def _put(self, changes: Sequence[Noticed]) -> int:
         latest = list({one.path: one for one in changes}.values())
         given = {
             "paths": [one.path for one in latest],
@@ -145,24 +131,7 @@ class PostgresState:
             one.execute(_QUEUE, values | {"lsns": [*range(last - len(latest) + 1, last + 1)]})
             return last
 
-        try:
-            lsn = self._work(put, known=self._lsn, more=len(latest), **given)
-        except CairnError:
-            self._lost = True
-            with self._lock:
-                lsn = self._lsn
-        else:
-            with self._lock:
-                self._lsn = max(self._lsn, lsn)
-                if self.sole and claims == self._claims:
-                    self._unclaimed.update(one.path for one in changes if one.kind == "session")
-        if self.on_enqueue is not None:
-            self.on_enqueue({change.kind for change in changes})
-        return lsn
-
-    def take_lost(self) -> bool:
-        lost, self._lost = self._lost, False
-        return lost
+        return self._work(put, known=self._lsn, more=len(latest), **given)
 
     def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
         told = self._clock.now().isoformat()
@@ -171,12 +140,6 @@ class PostgresState:
         finally:
             self._claimed()
         return sorted((Change(*row) for row in found), key=lambda change: change.lsn)
-
-    def _claimed(self) -> None:
-        """What waited may be being read by now: what is written from here on is queued anew."""
-        with self._lock:
-            self._claims += 1
-            self._unclaimed.clear()
 
     def finish(
         self,

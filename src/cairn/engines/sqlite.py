@@ -8,14 +8,13 @@ a list of work that a scan of the notes finds again, so no caller is ever refuse
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from cairn.engines.changes import ChangeQueue
 from cairn.engines.database import Database, Unchanged, beginning_with
-from cairn.errors import Unavailable
 from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
@@ -68,7 +67,7 @@ def failed_as(attempts: int, *, retryable: bool, unread: bool) -> tuple[str, flo
     return "pending" if again and not unread else "failed", pause
 
 
-class SqliteState:
+class SqliteState(ChangeQueue):
     """The change queue. Safe from many threads and processes.
 
     A path that is queued again gets a new `lsn`, the place in the queue. `since` is the first one that is not
@@ -89,34 +88,15 @@ class SqliteState:
         on_enqueue: Callable[[Collection[str]], None] | None = None,
     ) -> None:
         self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=3)
+        super().__init__(on_enqueue)
         self._clock = clock or SystemClock()
-        self.on_enqueue = on_enqueue
         self._glances: dict[tuple[str, ...], tuple[Unchanged, Glance]] = {}
-        self._lsn = 0
-        self._lock = threading.Lock()
-        self._lost = False
-        self.sole = False
-        self._claims = 0
-        self._unclaimed: set[str] = set()
 
     def scrub(self) -> bool:
         """Leave no byte of removed rows on disk; False if readers held on."""
         return self._db.scrub()
 
-    def enqueue(self, changes: Sequence[Noticed]) -> int:
-        """Queue `changes` in one transaction and return the highest LSN.
-
-        Where the queue cannot be written (disk full, directory gone for good) the highest LSN known is
-        returned and `take_lost` tells the indexer to scan.
-        """
-        if not changes:
-            return self.last_lsn()
-        with self._lock:
-            claims = self._claims
-            if self.sole and all(
-                one.path in self._unclaimed and one.change_type == "modified" for one in changes
-            ):
-                return self._lsn
+    def _put(self, changes: Sequence[Noticed]) -> int:
         at = self._clock.now().isoformat()
 
         def put(db: sqlite3.Connection) -> int:
@@ -139,25 +119,7 @@ class SqliteState:
             db.execute("UPDATE meta SET value = ? WHERE key = 'lsn'", (lsn + len(rows),))
             return lsn + len(rows)
 
-        try:
-            lsn = self._db.write(put, patience=3.0)
-        except Unavailable:
-            self._lost = True
-            with self._lock:
-                lsn = self._lsn
-        else:
-            with self._lock:
-                self._lsn = max(self._lsn, lsn)
-                if self.sole and claims == self._claims:
-                    self._unclaimed.update(one.path for one in changes if one.kind == "session")
-        if self.on_enqueue is not None:
-            self.on_enqueue({change.kind for change in changes})
-        return lsn
-
-    def take_lost(self) -> bool:
-        """Whether a change could not be queued since the last time this was asked: scan if so."""
-        lost, self._lost = self._lost, False
-        return lost
+        return self._db.write(put, patience=3.0)
 
     def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
         now = self._clock.now()
@@ -184,12 +146,6 @@ class SqliteState:
             return self._db.write(take)
         finally:
             self._claimed()
-
-    def _claimed(self) -> None:
-        """What waited may be being read by now: what is written from here on is queued anew."""
-        with self._lock:
-            self._claims += 1
-            self._unclaimed.clear()
 
     def finish(
         self,
