@@ -15,7 +15,7 @@ import pytest
 from cairn.errors import Invalid, Misconfigured, Unavailable
 from cairn.notes.kinds import place_of
 from cairn.seams import Locator
-from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk
+from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, engine
 from cairn.strategies import options as ome
 from cairn.strategies.cron import Cron
 from cairn.types import CellEvent
@@ -102,6 +102,20 @@ def test_a_vanished_queue_is_found_again_from_the_notes(world: World):
         k: v for k, v in before.items() if "episodes" not in k
     }
     assert [r.ask.session_id for r in world.engine.runs(limit=10)] == ["s2"] * 3
+
+
+def test_records_of_runs_are_bounded_while_it_runs_and_nothing_runs_again(world: World, monkeypatch):
+    """A process that is never started again keeps few records; what they told is known from the journal."""
+    monkeypatch.setattr(engine, "KEEP_RECORDS", 2)
+    monkeypatch.setattr(engine, "PRUNE_SECONDS", 0.0)
+    assert world.run(world.talk(TALK), world.talk(TALK[:1], session="s2")) == 9
+
+    world.run()
+    assert len(world.engine.runs(limit=50)) == 2
+    before = world.tree()
+    world.fresh_engine().recover()
+    world.run()
+    assert world.tree() == before
 
 
 def test_derived_kinds_are_recognised_without_queue_and_without_journal(world: World):
