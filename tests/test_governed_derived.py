@@ -52,7 +52,7 @@ def _fill(world: World) -> None:
         keeper, SPACE, "Reset staging", trigger="data is stale", steps="1. reset", sources=["ep_1"]
     )
     assert added.memory is not None
-    procedures.outcome(keeper, SPACE, str(added.memory["id"]), success=True, reason="fine")
+    procedures.outcome(keeper, keeper.find(SPACE, str(added.memory["id"])), success=True, reason="fine")
     ledger.learn(keeper, SPACE, "intervention", "m1", "Please never push on Fridays.", author="dana")
     skills.scan(
         keeper, SPACE, [skills.SkillFile("x/lint/SKILL.md", "---\nname: lint\ndescription: d\n---\n1. ruff")]

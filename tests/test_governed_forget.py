@@ -177,7 +177,7 @@ def test_the_id_of_a_forgotten_memory_is_never_given_again(world: World) -> None
     assert second.memory is not None
     assert second.memory["id"] != first.memory["id"]
     with pytest.raises(NotFound):
-        corrections.history(world.keeper, SPACE, str(first.memory["id"]))
+        corrections.history(world.keeper, world.keeper.find(SPACE, str(first.memory["id"])))
 
 
 def test_a_forgotten_consolidation_cannot_bring_it_back(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ def test_undo_keeps_what_was_written_since(world: World) -> None:
     world.clock.at = world.clock.at.replace(hour=13)
     run = consolidation.consolidate(world.keeper, SPACE).run_id
     _kept(world, "A later note about gardens.")
-    corrections.edit(world.keeper, SPACE, originals[0].id, content="db0 is backed up elsewhere now")
+    corrections.edit(
+        world.keeper, world.keeper.find(SPACE, originals[0].id), content="db0 is backed up elsewhere now"
+    )
     assert sorted(world.undo(run)) == ["kept", "remove", "write", "write"]
     texts = {r.content for r in world.keeper.records(PROJECT) if r.is_live}
     assert texts == {ALIKE[1], ALIKE[2], "A later note about gardens.", "Dana likes green tea."}
@@ -195,9 +197,11 @@ def test_a_procedure_is_a_memory_with_trigger_and_steps(world: World) -> None:
 def test_outcomes_move_confidence_and_are_recorded_one_by_one(world: World) -> None:
     """A29, A91: success c + 0.15 (1 - c), failure 0.7 c; one history row per update."""
     record = _procedure(world, confidence=0.55, origin="agent")
-    first = procedures.outcome(world.keeper, SPACE, record.id, success=True)
+    first = procedures.outcome(world.keeper, world.keeper.find(SPACE, record.id), success=True)
     assert first["confidence"] == pytest.approx(0.6175)
-    second = procedures.outcome(world.keeper, SPACE, record.id, success=False, reason="worker hung")
+    second = procedures.outcome(
+        world.keeper, world.keeper.find(SPACE, record.id), success=False, reason="worker hung"
+    )
     assert second["confidence"] == pytest.approx(0.43225)
     known = procedures.details(world.keeper, SPACE)["project", "", record.entry_id]
     assert (known.success_count, known.failure_count) == (1, 1)
@@ -209,21 +213,21 @@ def test_outcomes_move_confidence_and_are_recorded_one_by_one(world: World) -> N
     assert procedures.after_failure(0.012) == 0.01
     fact = _kept(world, "Not a procedure at all.")
     with pytest.raises(Invalid, match="not a procedure"):
-        procedures.outcome(world.keeper, SPACE, fact.id, success=True)
+        procedures.outcome(world.keeper, world.keeper.find(SPACE, fact.id), success=True)
 
 
 def test_three_successes_pin_and_five_failures_archive(world: World) -> None:
     """A91: pin and promote at 3 successes and 0.8; archive at 5 uses and under 0.3."""
     good = _procedure(world, confidence=0.7, origin="agent")
     for _ in range(3):
-        row = procedures.outcome(world.keeper, SPACE, good.id, success=True)
+        row = procedures.outcome(world.keeper, world.keeper.find(SPACE, good.id), success=True)
     assert (row["pinned"], row["status"], row["tier"]) == (1, "promoted", 1)
     bad = world.keeper.find(
         SPACE,
         str((procedures.add(world.keeper, SPACE, "Reboot the router at night", trigger="wifi is slow", steps="1. pull the plug").memory or {})["id"]),
     )  # fmt: skip
     for _ in range(5):
-        row = procedures.outcome(world.keeper, SPACE, bad.id, success=False)
+        row = procedures.outcome(world.keeper, world.keeper.find(SPACE, bad.id), success=False)
     assert row["status"] == "archived"
 
 
@@ -254,7 +258,7 @@ def test_recurring_ways_of_working_are_proposed_once(world: World) -> None:
 def test_an_exported_skill_is_valid_and_reads_back(world: World) -> None:
     """A92, C13: folder named like the skill, name and description, When to use, Steps, Context."""
     record = _procedure(world)
-    at = skills.export(world.keeper, SPACE, record.id)
+    at = skills.export(world.keeper, world.keeper.find(SPACE, record.id))
     assert at.key == "default_app/default_project/shared/skills/reset-the-staging-database/SKILL.md"
     text = (world.folder / at.key).read_text()
     head = yaml.safe_load(text.split("---")[1])
@@ -266,11 +270,11 @@ def test_an_exported_skill_is_valid_and_reads_back(world: World) -> None:
     assert (skill.trigger, skill.steps) == (record.trigger, record.procedure)
     known = procedures.details(world.keeper, SPACE)["project", "", record.entry_id]
     assert known.exported_skill_path == at.key
-    assert skills.export(world.keeper, SPACE, record.id) == at
+    assert skills.export(world.keeper, world.keeper.find(SPACE, record.id)) == at
     assert skills.in_root(world.keeper, SPACE) == []
     fact = _kept(world, "Not a procedure at all.")
     with pytest.raises(Invalid, match="not a procedure"):
-        skills.export(world.keeper, SPACE, fact.id)
+        skills.export(world.keeper, world.keeper.find(SPACE, fact.id))
 
 
 def test_an_export_refuses_to_overwrite_what_is_not_its_own(world: World) -> None:
@@ -280,7 +284,7 @@ def test_an_export_refuses_to_overwrite_what_is_not_its_own(world: World) -> Non
     at.parent.mkdir(parents=True)
     at.write_text("mine")
     with pytest.raises(Invalid, match="there already"):
-        skills.export(world.keeper, SPACE, record.id)
+        skills.export(world.keeper, world.keeper.find(SPACE, record.id))
     assert at.read_text() == "mine"
 
 
@@ -527,7 +531,7 @@ def test_current_md_tells_recent_sessions_and_changes(world: World) -> None:
         {"sender_id": "dana", "role": "user", "timestamp": 1780315200000, "content": "hello"}]}  # fmt: skip
     world.journals.append(Locator("default_app/default_project/sessions/s1.jsonl"), [json.dumps(line)])
     record = _kept(world, "Use UTC everywhere.")
-    corrections.pin(world.keeper, SPACE, record.id)
+    corrections.pin(world.keeper, world.keeper.find(SPACE, record.id))
     pages.refresh(world.keeper, SPACE)
     text = _page(world, "CURRENT.md")
     assert "s1: 1 messages, 0 cells" in text

@@ -84,7 +84,7 @@ def test_pinned_memories_do_not_age_and_never_demote(world: World) -> None:
     lifecycle.sweep(world.keeper, SPACE)
     assert _score(world, record) == 1.0
     assert world.keeper.find(SPACE, record.id).tier == 1
-    corrections.pin(world.keeper, SPACE, record.id, pinned=False)
+    corrections.pin(world.keeper, world.keeper.find(SPACE, record.id), pinned=False)
     world.clock.move(days=30)
     assert _score(world, record) == pytest.approx(0.5)
 
@@ -157,8 +157,8 @@ def test_an_untrusted_candidate_waits_for_a_person(world: World) -> None:
     lifecycle.sweep(world.keeper, SPACE)
     assert world.keeper.find(SPACE, record.id).status == "candidate"
     with pytest.raises(Invalid, match="only a person"):
-        corrections.promote(world.keeper, SPACE, record.id, by="agent")
-    assert corrections.promote(world.keeper, SPACE, record.id)["status"] == "promoted"
+        corrections.promote(world.keeper, world.keeper.find(SPACE, record.id), by="agent")
+    assert corrections.promote(world.keeper, world.keeper.find(SPACE, record.id))["status"] == "promoted"
 
 
 def test_doubtful_old_candidates_are_archived(world: World) -> None:
@@ -297,7 +297,7 @@ def test_a_person_who_edits_during_a_sweep_wins(world: World, monkeypatch: pytes
 
     def pinned_meanwhile(*lines: Any, **how: Any) -> None:
         monkeypatch.undo()
-        corrections.pin(world.keeper, SPACE, record.id)
+        corrections.pin(world.keeper, world.keeper.find(SPACE, record.id))
         tell(*lines, **how)
 
     monkeypatch.setattr(world.keeper, "note_histories", pinned_meanwhile)
@@ -366,13 +366,15 @@ def test_an_edit_changes_the_text_and_is_told(world: World) -> None:
     """Correct: edit keeps id and place; the old text is in the history; dedup follows the new text."""
     record = _kept(world, "Lunch is at noon.")
     world.clock.move(minutes=5)
-    row = corrections.edit(world.keeper, SPACE, record.id, content="Lunch is at one.", reason="new cook")
+    row = corrections.edit(
+        world.keeper, world.keeper.find(SPACE, record.id), content="Lunch is at one.", reason="new cook"
+    )
     assert (row["id"], row["content"], row["updated_at"]) == (
         record.id,
         "Lunch is at one.",
         "2026-06-01T12:05:00.000000+00:00",
     )
-    told = corrections.history(world.keeper, SPACE, record.id)
+    told = corrections.history(world.keeper, world.keeper.find(SPACE, record.id))
     assert [(line.what, line.by, line.reason) for line in told] == [
         ("created", "human", ""),
         ("edited", "human", "new cook"),
@@ -381,16 +383,19 @@ def test_an_edit_changes_the_text_and_is_told(world: World) -> None:
     assert world.keeper.remember("lunch is at one.").reason == "duplicate"
     for bad in ({"colour": "red"}, {"category": "rumour"}, {"content": " "}, {"tier": 9}, {"content": "a\0"}):
         with pytest.raises(Invalid):
-            corrections.edit(world.keeper, SPACE, record.id, **bad)
+            corrections.edit(world.keeper, world.keeper.find(SPACE, record.id), **bad)
     with pytest.raises(NotFound):
-        corrections.edit(world.keeper, SPACE, "mem_20200101_00000001", content="x")
+        corrections.edit(world.keeper, world.keeper.find(SPACE, "mem_20200101_00000001"), content="x")
 
 
 def test_superseding_keeps_the_old_readable_and_marked(world: World) -> None:
     """S83, C2: the old entry is archived with successor, time and reason; the new one names it."""
     old = _kept(world, "The office is in Berlin, third floor.", status="promoted")
     verdict = corrections.supersede(
-        world.keeper, SPACE, old.id, "The office is in Berlin, fifth floor.", reason="moved"
+        world.keeper,
+        world.keeper.find(SPACE, old.id),
+        "The office is in Berlin, fifth floor.",
+        reason="moved",
     )
     assert verdict.accepted
     assert verdict.memory is not None
@@ -404,19 +409,21 @@ def test_superseding_keeps_the_old_readable_and_marked(world: World) -> None:
     assert after.content == old.content
     assert after.superseded_at == world.clock.now()
     with pytest.raises(Invalid, match="reason"):
-        corrections.supersede(world.keeper, SPACE, str(verdict.memory["id"]), "x y z", reason=" ")
+        corrections.supersede(
+            world.keeper, world.keeper.find(SPACE, str(verdict.memory["id"])), "x y z", reason=" "
+        )
     with pytest.raises(Invalid, match="only a live"):
-        corrections.supersede(world.keeper, SPACE, old.id, "x y z", reason="again")
+        corrections.supersede(world.keeper, world.keeper.find(SPACE, old.id), "x y z", reason="again")
 
 
 def test_archive_and_restore_are_inverse(world: World) -> None:
     """Correct: an archived memory is hidden, out of dedup, and comes back with its status."""
     record = _kept(world, "Lunch is at noon.", status="promoted")
-    corrections.archive(world.keeper, SPACE, record.id, reason="obsolete")
+    corrections.archive(world.keeper, world.keeper.find(SPACE, record.id), reason="obsolete")
     assert world.keeper.list(SPACE)[1] == 0
     assert world.keeper.list(SPACE, archived=True)[1] == 1
-    assert "obsolete" in " ".join(corrections.why(world.keeper, SPACE, record.id))
-    row = corrections.restore(world.keeper, SPACE, record.id)
+    assert "obsolete" in " ".join(corrections.why(world.keeper, world.keeper.find(SPACE, record.id)))
+    row = corrections.restore(world.keeper, world.keeper.find(SPACE, record.id))
     assert row["status"] == "promoted"
     assert world.keeper.list(SPACE)[1] == 1
 
@@ -426,7 +433,7 @@ def test_why_tells_the_story_of_a_memory(world: World) -> None:
     record = _kept(world, "Lunch is at noon.", source_session_id="s7")
     world.keeper.remember("lunch is at noon.")
     world.keeper.record_hits([(PROJECT, record.entry_id)])
-    told = " ".join(corrections.why(world.keeper, SPACE, record.id))
+    told = " ".join(corrections.why(world.keeper, world.keeper.find(SPACE, record.id)))
     for words in (
         "came from human",
         "session s7",
@@ -436,8 +443,8 @@ def test_why_tells_the_story_of_a_memory(world: World) -> None:
         "30 days",
     ):
         assert words in told, told
-    corrections.pin(world.keeper, SPACE, record.id)
-    assert "pinned" in corrections.why(world.keeper, SPACE, record.id)[-1]
+    corrections.pin(world.keeper, world.keeper.find(SPACE, record.id))
+    assert "pinned" in corrections.why(world.keeper, world.keeper.find(SPACE, record.id))[-1]
 
 
 def test_an_id_shared_by_two_owners_must_be_named_in_full(world: World) -> None:

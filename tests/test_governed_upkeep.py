@@ -43,10 +43,10 @@ def test_a_rejection_is_an_answer_the_caller_must_look_at(world: World) -> None:
 def test_an_agent_pins_no_word_of_the_web(world: World) -> None:
     """A79: what came from an untrusted origin only a person can pin; its own memory an agent may."""
     own = world.keeper.remember("The cat is called Kim.", origin="agent").memory or {}
-    assert corrections.pin(world.keeper, SPACE, str(own["id"]), by="agent")["tier"] == 1
+    assert corrections.pin(world.keeper, world.keeper.find(SPACE, str(own["id"])), by="agent")["tier"] == 1
     web = world.keeper.remember("Run this as root.", origin="web").memory or {}
     with pytest.raises(Invalid, match="only a person"):
-        corrections.pin(world.keeper, SPACE, str(web["id"]), by="agent")
+        corrections.pin(world.keeper, world.keeper.find(SPACE, str(web["id"])), by="agent")
 
 
 def test_upkeep_is_one_call_and_waits_its_turn(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def _work(path: str, seed: int, acks: str) -> None:
                 elif act < 0.92:
                     live = [r for r in keeper.records(scope) if r.is_live]
                     if live:
-                        corrections.pin(keeper, SPACE, rng.choice(live).id, scope=scope, pinned=act < 0.89)
+                        corrections.pin(keeper, rng.choice(live), pinned=act < 0.89)
                 elif act < 0.96:
                     maintenance.run(keeper, SPACE)
                 elif act < 0.98:

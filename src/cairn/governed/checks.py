@@ -11,12 +11,27 @@ from dataclasses import dataclass
 
 from cairn.canonical import from_json
 from cairn.errors import CairnError, NotFound
-from cairn.governed import core, gate, lifecycle, pages
+from cairn.governed import core, corrections, gate, lifecycle, pages
 from cairn.governed.memories import Keeper
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Record, misread
 from cairn.governed.secrets import redact
 from cairn.seams.storage import readable_files
 from cairn.types import Scope, Space
+
+_OF_A_RECORD = {
+    "id-doubled": "{entry_id} also stands in {more}.",
+    "empty": "It has no text.",
+    "category": '"{category}" is not a category.',
+    "dedupe-stale": "Its text was edited since its dedupe mark was written.",
+    "successor-missing": "{superseded_by}, which replaced it, is not there.",
+    "supersession-open": "It was replaced, but is not archived.",
+    "untrusted-promoted": "It came from {origin} and is promoted; make sure a person did that.",
+    "secret": "It holds a credential ({more}); forget it and rotate the credential.",
+    "code-derivable": "The gate would refuse it: {more}",
+    "duplicate": "It says the same as {more}.",
+}
+_FAIL = frozenset({"id-doubled", "secret"})
+_MENDED = frozenset({"dedupe-stale", "supersession-open"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,43 +62,32 @@ def repair(keeper: Keeper, space: Space) -> list[MemoryFinding]:
     for scope in keeper.scopes(space):
         records = keeper.records(scope)
         replaced = {r.supersedes: r.id for r in records if r.supersedes and r.is_live}
-        odd = {
-            entry for _, entry, *_ in _misread(keeper, records)
-        }  # a rewrite would settle what a person meant
+        # Of what makes no sense a rewrite would settle what a person meant.
+        odd = {entry for _, entry, *_ in _misread(keeper, records)}
         for record in records:
             if _is_stale(record) and record.entry_id not in odd:
                 with keeper.locked(scope):
                     keeper.rewrite(record, lambda r: r.but(dedupe=gate.dedupe_hash(r.content)))
-                done.append(
-                    MemoryFinding(
-                        "warn",
-                        "dedupe-stale",
-                        _where(record),
-                        "Its dedupe mark was computed anew.",
-                        fixable=True,
-                    )
-                )
+                done.append(_finding(record, "dedupe-stale", words="Its dedupe mark was computed anew."))
             successor = replaced.get(record.id)
             if successor is not None and record.is_live and record.superseded_by is None:
-                now = keeper.clock.now()
-                with keeper.locked(scope):
-                    keeper.rewrite(
-                        record,
-                        lambda r, s=successor, n=now: r.but(  # type: ignore[misc]
-                            status="archived", pinned=False, superseded_by=s, superseded_at=n,
-                            superseded_reason="finished by repair",
-                        ),
-                    )  # fmt: skip
-                done.append(
-                    MemoryFinding(
-                        "warn",
-                        "supersession-open",
-                        _where(record),
-                        f"It is archived now: {successor} replaced it.",
-                        fixable=True,
-                    )
+                corrections.put_away(
+                    keeper, record, by="repair", reason="finished by repair", successor=successor
                 )
+                words = f"It is archived now: {successor} replaced it."
+                done.append(_finding(record, "supersession-open", words=words))
     return done
+
+
+def _finding(record: Record, code: str, more: str = "", *, words: str = "") -> MemoryFinding:
+    told = words or _OF_A_RECORD[code].format(
+        more=more, entry_id=record.entry_id, category=record.category, origin=record.origin,
+        superseded_by=record.superseded_by,
+    )  # fmt: skip
+    status = "fail" if code in _FAIL else "warn"
+    return MemoryFinding(
+        status, code, f"{record.locator.key}#{record.entry_id}", told, fixable=code in _MENDED
+    )
 
 
 def _misread(keeper: Keeper, records: Sequence[Record]) -> Iterator[tuple[str, str, str, str, str]]:
@@ -103,94 +107,50 @@ def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[M
     marks: dict[str, str] = {}
     replaced = {r.supersedes for r in records if r.supersedes and r.is_live}
     for record in records:
-        where = _where(record)
-        if record.entry_id in ids and ids[record.entry_id] != record.locator.key:
-            yield MemoryFinding(
-                "fail", "id-doubled", where, f"{record.entry_id} also stands in {ids[record.entry_id]}."
-            )
+        elsewhere = ids.get(record.entry_id, record.locator.key)
         ids[record.entry_id] = record.locator.key
-        if not record.content.strip():
-            yield MemoryFinding("warn", "empty", where, "It has no text.")
-        if record.category not in CATEGORIES:
-            yield MemoryFinding("warn", "category", where, f'"{record.category}" is not a category.')
-        if _is_stale(record):
-            yield MemoryFinding(
-                "warn",
-                "dedupe-stale",
-                where,
-                "Its text was edited since its dedupe mark was written.",
-                fixable=True,
-            )
-        if record.superseded_by and record.superseded_by not in everyone:
-            yield MemoryFinding(
-                "warn",
-                "successor-missing",
-                where,
-                f"{record.superseded_by}, which replaced it, is not there.",
-            )
-        if record.is_live and record.id in replaced:
-            yield MemoryFinding(
-                "warn", "supersession-open", where, "It was replaced, but is not archived.", fixable=True
-            )
-        if (
-            record.is_live
-            and record.origin in UNTRUSTED
-            and record.status == "promoted"
-            and record.promoted_at is None
+        vouched = record.promoted_at is not None or record.origin not in UNTRUSTED
+        kinds = redact(f"{record.content}\n{record.trigger}\n{record.procedure}").kinds
+        for code, is_so, more in (
+            ("id-doubled", elsewhere != record.locator.key, elsewhere),
+            ("empty", not record.content.strip(), ""),
+            ("category", record.category not in CATEGORIES, ""),
+            ("dedupe-stale", _is_stale(record), ""),
+            ("successor-missing", record.superseded_by and record.superseded_by not in everyone, ""),
+            ("supersession-open", record.is_live and record.id in replaced, ""),
+            ("untrusted-promoted", record.status == "promoted" and not vouched, ""),
+            ("secret", kinds, ", ".join(kinds)),
         ):
-            yield MemoryFinding(
-                "warn",
-                "untrusted-promoted",
-                where,
-                f"It came from {record.origin} and is promoted; make sure a person did that.",
-            )
-        if found := redact(f"{record.content}\n{record.trigger}\n{record.procedure}").kinds:
-            yield MemoryFinding(
-                "fail",
-                "secret",
-                where,
-                f"It holds a credential ({', '.join(found)}); forget it and rotate the credential.",
-            )
+            if is_so:
+                yield _finding(record, code, more)
         if not record.is_live:
             continue
-        if (
-            record.category != "procedure"
-            and record.source_type != "consolidation"
-            and (why := gate.derivable(record.content))
-        ):
-            yield MemoryFinding("warn", "code-derivable", where, f"The gate would refuse it: {why}")
+        is_made = record.category == "procedure" or record.source_type == "consolidation"
+        if not is_made and (why := gate.derivable(record.content)):
+            yield _finding(record, "code-derivable", why)
         mark = gate.dedupe_hash(record.content)
         if mark in marks:
-            yield MemoryFinding("warn", "duplicate", where, f"It says the same as {marks[mark]}.")
+            yield _finding(record, "duplicate", marks[mark])
         marks.setdefault(mark, record.id)
     live, limit = sum(r.is_live for r in records), lifecycle.limit_of(keeper, scope)
     if live > limit:
-        place = keeper.root.scope(scope).key
-        yield MemoryFinding(
-            "warn",
-            "over-limit",
-            place,
-            f"{live} live memories are more than {limit}; the next sweep archives the lowest.",
-        )
+        told = f"{live} live memories are more than {limit}; the next sweep archives the lowest."
+        yield MemoryFinding("warn", "over-limit", keeper.root.scope(scope).key, told)
 
 
 def _check_pages(keeper: Keeper, space: Space) -> Iterator[MemoryFinding]:
-    for key in pages.check(keeper, space):
-        yield MemoryFinding(
-            "warn", "page-edited", key, "It was edited by hand; the next refresh keeps the edit aside."
-        )
+    edited = "It was edited by hand; the next refresh keeps the edit aside."
+    yield from (MemoryFinding("warn", "page-edited", key, edited) for key in pages.check(keeper, space))
     project = core.core_scope(space)
     page, file = core.page_of(keeper, project), core.json_locator(keeper, project)
     if page.version and keeper.storage.exists(file):
         try:
-            value = from_json(keeper.storage.read(file))
-            same = isinstance(value, dict) and value == page.payload()
+            same = from_json(keeper.storage.read(file)) == page.payload()
         except (CairnError, ValueError):
             same = False
         if not same:
-            yield MemoryFinding(
-                "warn", "core-differs", file.key, "It differs from core.md; reconciling lets the newer win."
-            )
+            told = "It differs from core.md; reconciling lets the newer win."
+            yield MemoryFinding("warn", "core-differs", file.key, told)
 
 
 def _check_journals(keeper: Keeper, space: Space) -> Iterator[MemoryFinding]:
@@ -198,9 +158,8 @@ def _check_journals(keeper: Keeper, space: Space) -> Iterator[MemoryFinding]:
         if at.name.endswith(".jsonl"):
             damaged = sum(not _is_json(line) for line in keeper.journals.read(at).lines)
             if damaged:
-                yield MemoryFinding(
-                    "warn", "journal-damaged", at.key, f"{damaged} lines cannot be read and are passed over."
-                )
+                told = f"{damaged} lines cannot be read and are passed over."
+                yield MemoryFinding("warn", "journal-damaged", at.key, told)
 
 
 def _is_stale(record: Record) -> bool:
@@ -213,7 +172,3 @@ def _is_json(line: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _where(record: Record) -> str:
-    return f"{record.locator.key}#{record.entry_id}"

@@ -6,7 +6,7 @@ before the note changes. Nothing here deletes text; that is `forget`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cairn.errors import Invalid
@@ -14,35 +14,20 @@ from cairn.governed import gate
 from cairn.governed.access import Stat, born, is_evergreen, ref, score_at
 from cairn.governed.memories import CONTRADICTS, HistoryLine, Keeper, check_fields, check_text
 from cairn.governed.records import UNTRUSTED, Record, stamp
-from cairn.types import Scope, Space, Verdict, with_texts
+from cairn.types import Verdict, with_texts
 
 _EDITABLE = (
-    "content",
-    "category",
-    "importance",
-    "confidence",
-    "tier",
-    "file_scope_pattern",
-    "trigger",
-    "procedure",
-)
+    "content", "category", "importance", "confidence", "tier", "file_scope_pattern", "trigger", "procedure",
+)  # fmt: skip
 
 
 def edit(
-    keeper: Keeper,
-    space: Space,
-    memory_id: str,
-    *,
-    scope: Scope | None = None,
-    by: str = "human",
-    reason: str = "",
-    **changes: Any,
+    keeper: Keeper, record: Record, *, by: str = "human", reason: str = "", **changes: Any
 ) -> dict[str, Any]:
     """Change fields of a memory and return its row. Editable: content, category, importance, confidence, tier,
     file_scope_pattern, trigger, procedure. Credentials are cut out of new text as on any write.
 
     Raises:
-        NotFound: there is no such memory.
         Invalid: a field that cannot be edited, or a value it cannot have. Nothing was written.
     """
     for name in changes:
@@ -58,32 +43,16 @@ def edit(
         raise Invalid("A memory needs text; to be rid of it, archive or forget it.", field="content")
     if changes.get("category", "fact") not in gate.CATEGORY_ALLOWLIST:
         raise Invalid(f'"{changes["category"]}" is not a category.', field="category")
-    check_fields(
-        changes.get("importance", "medium"),
-        None,
-        "human",
-        changes.get("tier"),
-        changes.get("confidence"),
-        None,
-        "default",
-    )
+    check_fields(**{name: changes[name] for name in ("importance", "tier", "confidence") if name in changes})
     return _change(
-        keeper, space, memory_id, "edited",
-        lambda record: record.but(**changes, dedupe=gate.dedupe_hash(changes.get("content", record.content))),
-        scope=scope, by=by, reason=reason, told=tuple(changes),
+        keeper, record, "edited",
+        lambda old: old.but(**changes, dedupe=gate.dedupe_hash(changes.get("content", old.content))),
+        tuple(changes), by=by, reason=reason,
     )  # fmt: skip
 
 
 def supersede(
-    keeper: Keeper,
-    space: Space,
-    memory_id: str,
-    content: str,
-    *,
-    reason: str,
-    scope: Scope | None = None,
-    by: str = "human",
-    **fields: Any,
+    keeper: Keeper, old: Record, content: str, *, reason: str, by: str = "human", **fields: Any
 ) -> Verdict:
     """Replace a memory by a new one; the old stays readable, archived, and says by what and why (S83).
 
@@ -96,144 +65,104 @@ def supersede(
     if not reason.strip():
         raise Invalid("Superseding needs a reason.", field="reason")
     reason = keeper.cut(reason)
-    old = keeper.find(space, memory_id, scope=scope)
     if not old.is_live:
         raise Invalid(f"{old.id} is archived; only a live memory can be superseded.", id=old.id)
+    given = {
+        "category": old.category,
+        "importance": old.importance,
+        "status": "promoted" if old.status == "promoted" and by == "human" else None,
+        "pinned": old.pinned,
+        "origin": "human" if by == "human" else "agent",
+    }
     with keeper.notebook.run("correction"):
-        verdict = keeper.remember(
-            content,
-            fields.pop("category", old.category),
-            scope=old.scope,
-            importance=fields.pop("importance", old.importance),
-            status=fields.pop("status", "promoted" if old.status == "promoted" and by == "human" else None),
-            pinned=fields.pop("pinned", old.pinned),
-            origin=fields.pop("origin", "human" if by == "human" else "agent"),
-            supersedes=old.id,
-            **fields,
-        )
+        verdict = keeper.remember(content, scope=old.scope, supersedes=old.id, **given | fields)
         if not verdict.accepted or verdict.memory is None:
             return verdict
-        now = keeper.clock.now()
-        new_id = str(verdict.memory["id"])
-        _change(
-            keeper, space, old.id, "superseded",
-            lambda record: record.but(
-                status="archived", pinned=False, superseded_by=new_id, superseded_at=now, superseded_reason=reason
-            ),
-            scope=old.scope, by=by, reason=reason, told=("status", "superseded_by"),
-        )  # fmt: skip
+        put_away(keeper, old, by=by, reason=reason, successor=str(verdict.memory["id"]))
         return verdict
 
 
-def pin(
-    keeper: Keeper,
-    space: Space,
-    memory_id: str,
-    *,
-    pinned: bool = True,
-    scope: Scope | None = None,
-    by: str = "human",
-) -> dict[str, Any]:
+def put_away(keeper: Keeper, record: Record, *, by: str, reason: str, successor: str) -> None:
+    """Archive a memory that another one has replaced; it says which, and why."""
+    end = {"superseded_by": successor, "superseded_at": keeper.clock.now(), "superseded_reason": reason}
+    _change(
+        keeper, record, "superseded", lambda old: old.but(status="archived", pinned=False, **end),
+        ("status", "superseded_by"), by=by, reason=reason,
+    )  # fmt: skip
+
+
+def pin(keeper: Keeper, record: Record, *, pinned: bool = True, by: str = "human") -> dict[str, Any]:
     """Keep a memory at hand: promoted, tier 1, no decay. Unpinning leaves its tier; decay starts from now."""
     now = keeper.clock.now()
 
-    def change(record: Record) -> Record:
+    def change(old: Record) -> Record:
         if not pinned:
-            return record.but(pinned=False)
-        if not record.is_live:
-            raise Invalid(f"{record.id} is archived; restore it first.", id=record.id)
-        if record.origin in UNTRUSTED and by != "human":
-            raise Invalid(f"{record.id} came from {record.origin}; only a person can pin it.", id=record.id)
-        return record.but(pinned=True, tier=1, status="promoted", promoted_at=record.promoted_at or now)
+            return old.but(pinned=False)
+        _check_may(old, "pin", by)
+        return old.but(pinned=True, tier=1, status="promoted", promoted_at=old.promoted_at or now)
 
-    record = keeper.find(space, memory_id, scope=scope)
     if not pinned and record.pinned:
         before = keeper.access.stat(record)
         score = score_at(record, before, now, keeper.settings.keeping.half_life_days)
-        keeper.access.set_states(space, {ref(record): Stat(before.count, before.last, score, now)})
+        keeper.access.set_states(
+            record.scope.space, {ref(record): Stat(before.count, before.last, score, now)}
+        )
     what = "pinned" if pinned else "unpinned"
-    return _change(
-        keeper, space, record.id, what, change, scope=record.scope, by=by, told=("pinned", "tier", "status")
-    )
+    return _change(keeper, record, what, change, ("pinned", "tier", "status"), by=by)
 
 
-def archive(
-    keeper: Keeper,
-    space: Space,
-    memory_id: str,
-    *,
-    reason: str = "",
-    scope: Scope | None = None,
-    by: str = "human",
-) -> dict[str, Any]:
+def archive(keeper: Keeper, record: Record, *, reason: str = "", by: str = "human") -> dict[str, Any]:
     """Put a memory away: it stays in its note, but takes no part in answers, dedup and limits."""
     return _change(
-        keeper, space, memory_id, "archived", lambda r: r.but(status="archived", pinned=False),
-        scope=scope, by=by, reason=reason, told=("status", "pinned"),
+        keeper, record, "archived", lambda old: old.but(status="archived", pinned=False), ("status", "pinned"),
+        by=by, reason=reason,
     )  # fmt: skip
 
 
-def restore(
-    keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None, by: str = "human"
-) -> dict[str, Any]:
+def restore(keeper: Keeper, record: Record) -> dict[str, Any]:
     """Bring an archived memory back with the status it had; at least tier 3."""
-    record = keeper.find(space, memory_id, scope=scope)
     if record.is_live:
         return keeper.row(record)
-    status = (
-        "promoted" if record.promoted_at is not None and (record.is_trusted or by == "human") else "candidate"
-    )
-    now = keeper.clock.now()
-    keeper.access.set_states(
-        space,
-        {
-            ref(record): Stat(
-                keeper.access.stat(record).count,
-                now,
-                gate.seed_score(record.importance, record.confidence),
-                now,
-            )
-        },
-    )
+    status = "promoted" if record.promoted_at is not None else "candidate"
+    now, seed = keeper.clock.now(), gate.seed_score(record.importance, record.confidence)
+    count = keeper.access.stat(record).count
+    keeper.access.set_states(record.scope.space, {ref(record): Stat(count, now, seed, now)})
     return _change(
-        keeper, space, record.id, "restored",
-        lambda r: r.but(status=status, superseded_by=None, superseded_at=None, superseded_reason=None),
-        scope=record.scope, by=by, told=("status", "superseded_by"),
+        keeper, record, "restored",
+        lambda old: old.but(status=status, superseded_by=None, superseded_at=None, superseded_reason=None),
+        ("status", "superseded_by"), by="human",
     )  # fmt: skip
 
 
-def promote(
-    keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None, by: str = "human"
-) -> dict[str, Any]:
+def promote(keeper: Keeper, record: Record, *, by: str = "human") -> dict[str, Any]:
     """Promote a candidate. What came from an untrusted origin only a person can promote.
 
     That it says otherwise than another memory is settled by it: whoever vouches for it has seen both.
     """
     now = keeper.clock.now()
 
-    def change(record: Record) -> Record:
-        if record.origin in UNTRUSTED and by != "human":
-            raise Invalid(
-                f"{record.id} came from {record.origin}; only a person can promote it.", id=record.id
-            )
-        if not record.is_live:
-            raise Invalid(f"{record.id} is archived; restore it first.", id=record.id)
-        settled = None if record.write_gate_reason == CONTRADICTS else record.write_gate_reason
-        return record.but(
+    def change(old: Record) -> Record:
+        _check_may(old, "promote", by)
+        settled = None if old.write_gate_reason == CONTRADICTS else old.write_gate_reason
+        return old.but(
             status="promoted",
-            promoted_at=record.promoted_at or now,
-            tier=min(record.tier, 2),
+            promoted_at=old.promoted_at or now,
+            tier=min(old.tier, 2),
             write_gate_reason=settled,
         )
 
-    return _change(keeper, space, memory_id, "promoted", change, scope=scope, by=by, told=("status", "tier"))
+    return _change(keeper, record, "promoted", change, ("status", "tier"), by=by)
 
 
-def history(
-    keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None
-) -> Sequence[HistoryLine]:
+def _check_may(record: Record, what: str, by: str) -> None:
+    if not record.is_live:
+        raise Invalid(f"{record.id} is archived; restore it first.", id=record.id)
+    if record.origin in UNTRUSTED and by != "human":
+        raise Invalid(f"{record.id} came from {record.origin}; only a person can {what} it.", id=record.id)
+
+
+def history(keeper: Keeper, record: Record) -> Sequence[HistoryLine]:
     """Everything that is on record about a memory, oldest first."""
-    record = keeper.find(space, memory_id, scope=scope)
     first = HistoryLine(
         stamp(record.created_at) or stamp(born(record)),
         "created" if record.created_at else "written by hand",
@@ -243,12 +172,11 @@ def history(
         {k: v for k, v in (("session", record.source_session_id), ("source_id", record.source_id)) if v}
         or None,
     )
-    return [first, *keeper.histories(space).get(ref(record), ())]
+    return [first, *keeper.histories(record.scope.space).get(ref(record), ())]
 
 
-def why(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None) -> Sequence[str]:
+def why(keeper: Keeper, record: Record) -> Sequence[str]:
     """Why a memory is kept as it is: where it came from, what merged, how it is used, what would change it."""
-    record = keeper.find(space, memory_id, scope=scope)
     stat = keeper.access.stat(record)
     now = keeper.clock.now()
     half_life = keeper.settings.keeping.half_life_days
@@ -256,7 +184,7 @@ def why(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = N
     lines = [f"It came from {record.origin} on {born(record).date().isoformat()}" + (
         f", said in session {record.source_session_id}." if record.source_session_id else "."
     )]  # fmt: skip
-    told = keeper.histories(space).get(ref(record), ())
+    told = keeper.histories(record.scope.space).get(ref(record), ())
     merges = [line for line in told if line.what == "merged"]
     if record.observation_count > 1:
         exact = sum(line.reason == "duplicate" for line in merges)
@@ -293,17 +221,15 @@ def why(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = N
 
 def _change(
     keeper: Keeper,
-    space: Space,
-    memory_id: str,
+    record: Record,
     what: str,
     change: Callable[[Record], Record],
+    told: Sequence[str],
     *,
-    scope: Scope | None = None,
-    by: str = "",
+    by: str,
     reason: str = "",
-    told: Sequence[str] = (),
 ) -> dict[str, Any]:
-    record = keeper.find(space, memory_id, scope=scope)
+    """Change a memory under its scope's lock; the fields that are `told` stand in its history, before and after."""
     now = keeper.clock.now()
     with keeper.locked(record.scope) as shelf:
         current = shelf.get(record.entry_id) or record
@@ -311,12 +237,11 @@ def _change(
         if after == current:
             return keeper.row(current)
         after = after.but(updated_at=now)
-        old, new = _told(current, told), _told(after, told)
+        old, new = (
+            {name: value for name in told if (value := getattr(one, name)) not in (None, "")}
+            for one in (current, after)
+        )
         keeper.note_history(current, what, by=by, reason=reason, old=old, new=new)
         with keeper.notebook.run("correction"):
             keeper.rewrite(current, lambda found: change(found).but(updated_at=now))
     return keeper.row(after)
-
-
-def _told(record: Record, names: Sequence[str]) -> Mapping[str, Any]:
-    return {name: value for name in names if (value := getattr(record, name)) not in (None, "")}

@@ -65,6 +65,14 @@ _CREDENTIAL_WORDS = word_set(
     "redacted password passwd pwd passphrase secret token api key apikey bearer basic authorization auth credential "
     "credentials is the my our your use login user username aws github url jwt private connection string"
 )
+_CHOICES: Mapping[str, Sequence[object]] = {
+    "importance": IMPORTANCES,
+    "status": (None, *STATUSES),
+    "origin": ORIGINS,
+    "tier": (None, 1, 2, 3),
+    "source_type": (None, *SOURCE_TYPES),
+    "mode": ("default", "strict"),
+}
 
 OnEvent = Callable[[str, Mapping[str, Any]], None]
 
@@ -206,7 +214,10 @@ class Keeper:
                     f"{name} holds a credential: ids stand in names of files. Use another.", field=name
                 )
         check_text(content, trigger, procedure)
-        check_fields(importance, status, origin, tier, confidence, source_type, mode)
+        check_fields(
+            importance=importance, status=status, origin=origin, tier=tier, source_type=source_type, mode=mode,
+            confidence=confidence,
+        )  # fmt: skip
         framed = content
         content = strip_recalled(content).strip()
         if not content:
@@ -574,20 +585,9 @@ class Keeper:
         done = self.notebook.change_many(locator, {entry_id: make(edit) for entry_id, edit in edits.items()})
         return max((written.lsn for written in done), default=0)
 
-    def note_history(
-        self,
-        record: Record,
-        what: str,
-        *,
-        by: str = "",
-        reason: str = "",
-        old: Mapping[str, Any] | None = None,
-        new: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Leave a line on what is about to happen to a memory."""
-        self.note_histories(
-            record.scope.space, [self.history_line(record, what, by=by, reason=reason, old=old, new=new)]
-        )
+    def note_history(self, record: Record, what: str, **about: Any) -> None:
+        """Leave a line on what is about to happen to a memory; see `history_line`."""
+        self.note_histories(record.scope.space, [self.history_line(record, what, **about)])
 
     def history_line(
         self,
@@ -599,12 +599,11 @@ class Keeper:
         old: Mapping[str, Any] | None = None,
         new: Mapping[str, Any] | None = None,
     ) -> str:
-        value = {
-            "at": stamp(self.clock.now()), "m": list(ref(record)), "what": what, "by": by, "reason": reason,
-            "old": dict(old) if old else None, "new": dict(new) if new else None,
-        }  # fmt: skip
-        told = with_texts({k: v for k, v in value.items() if v}, self.cut, skip=("at", "m"))
-        return as_line(told)
+        """What happened to a memory, by whom and why, and the fields that were and are, as a journal's line."""
+        at, mem = stamp(self.clock.now()), list(ref(record))
+        value = {"at": at, "m": mem, "what": what, "by": by, "reason": reason, "old": old, "new": new}
+        told = {name: dict(one) if isinstance(one, Mapping) else one for name, one in value.items() if one}
+        return as_line(with_texts(told, self.cut, skip=("at", "m")))
 
     def note_histories(self, space: Space, lines: Sequence[str], *, sync: bool = True) -> None:
         """Leave lines on what is about to happen; without `sync` where no text would be lost with them."""
@@ -709,27 +708,11 @@ def check_text(*texts: str) -> None:
             ) from None
 
 
-def check_fields(
-    importance: str,
-    status: str | None,
-    origin: str,
-    tier: int | None,
-    confidence: float | None,
-    source_type: str | None,
-    mode: str,
-) -> None:
+def check_fields(*, confidence: float | None = None, **given: object) -> None:
     """Refuse fields outside their range, by name."""
-    choices: tuple[tuple[str, object, Sequence[object]], ...] = (
-        ("importance", importance, IMPORTANCES),
-        ("status", status, (None, *STATUSES)),
-        ("origin", origin, ORIGINS),
-        ("tier", tier, (None, 1, 2, 3)),
-        ("source_type", source_type, (None, *SOURCE_TYPES)),
-        ("mode", mode, ("default", "strict")),
-    )
-    for name, value, allowed in choices:
-        if isinstance(value, bool) or value not in allowed:
-            names = ", ".join(str(one) for one in allowed if one is not None)
+    for name, value in given.items():
+        if isinstance(value, bool) or value not in _CHOICES[name]:
+            names = ", ".join(str(one) for one in _CHOICES[name] if one is not None)
             raise Invalid(f'{name} "{str(value)[:60]}" is not one of {names}.', field=name)
     if confidence is not None and not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
         raise Invalid(f"confidence {confidence!r:.60} is not between 0 and 1.", field="confidence")

@@ -80,20 +80,21 @@ def add(
         title, "procedure", space=space, trigger=trigger.strip(), procedure=steps.strip(), **fields
     )
     if verdict.accepted and verdict.memory is not None and sources:
-        record = keeper.find(space, str(verdict.memory["id"]), scope=_scope(keeper, space, fields))
+        scope = keeper.scope_of(
+            space, fields.get("scope", "project"), fields.get("owner", ""), agent_id=fields.get("agent_id")
+        )
+        record = keeper.find(space, str(verdict.memory["id"]), scope=scope)
         _note(keeper, record, [{"t": "source", "episode": episode} for episode in sources])
     return verdict
 
 
 def outcome(
     keeper: Keeper,
-    space: Space,
-    memory_id: str,
+    procedure: Record,
     *,
     success: bool,
     reason: str = "",
     source: str = "",
-    scope: Scope | None = None,
     vouched: bool = True,
 ) -> dict[str, Any]:
     """Record how a use of a procedure went and return its row (A91).
@@ -102,23 +103,17 @@ def outcome(
     successes and 0.8; archived at five uses and under 0.3. `source` is the episode or case that shows it. Without
     `vouched` nothing is promoted or pinned by it: the word of such a caller lets nothing in.
     """
-    found = keeper.find(space, memory_id, scope=scope)
-    if found.category != "procedure":
-        raise Invalid(f"{found.id} is a {found.category}, not a procedure.", id=found.id)
-    with keeper.locked(found.scope) as shelf:
-        record = shelf.get(found.entry_id) or found
-        before = details(keeper, space).get(ref(record), Details())
+    _check(procedure)
+    with keeper.locked(procedure.scope) as shelf:
+        record = shelf.get(procedure.entry_id) or procedure
+        before = details(keeper, record.scope.space).get(ref(record), Details())
         confidence = after_success(record.confidence) if success else after_failure(record.confidence)
         wins, losses = before.success_count + success, before.failure_count + (not success)
         change: dict[str, Any] = {"confidence": confidence, "updated_at": keeper.clock.now()}
         proved = success and wins >= TRUSTED_SUCCESSES and confidence >= TRUSTED_CONFIDENCE
         if proved and vouched and record.is_trusted:
-            change |= {
-                "pinned": True,
-                "tier": 1,
-                "status": "promoted",
-                "promoted_at": record.promoted_at or keeper.clock.now(),
-            }
+            change |= {"pinned": True, "tier": 1, "status": "promoted"}
+            change["promoted_at"] = record.promoted_at or keeper.clock.now()
         elif wins + losses >= GIVEN_UP_USES and confidence < GIVEN_UP_CONFIDENCE:
             change |= {"status": "archived", "pinned": False}
         _note(
@@ -149,32 +144,28 @@ def details(keeper: Keeper, space: Space) -> dict[Ref, Details]:
     return out
 
 
-def show(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None) -> dict[str, Any]:
+def show(keeper: Keeper, record: Record) -> dict[str, Any]:
     """A procedure as a whole: when and how, how often it worked, every outcome, and the episodes behind it.
 
     Raises:
         Invalid: the memory is no procedure.
     """
-    record = keeper.find(space, memory_id, scope=scope)
-    if record.category != "procedure":
-        raise Invalid(f"{record.id} is a {record.category}, not a procedure.", id=record.id)
-    told = details(keeper, space).get(ref(record), Details())
+    _check(record)
+    told = details(keeper, record.scope.space).get(ref(record), Details())
+    own = ("id", "content", "trigger", "procedure", "status", "pinned", "confidence")
+    counted = ("success_count", "failure_count", "last_used_at", "exported_skill_path")
     return {
-        "id": record.id,
-        "content": record.content,
-        "trigger": record.trigger,
-        "procedure": record.procedure,
-        "status": record.status,
-        "pinned": record.pinned,
-        "confidence": record.confidence,
-        "success_count": told.success_count,
-        "failure_count": told.failure_count,
-        "last_used_at": told.last_used_at,
-        "exported_skill_path": told.exported_skill_path,
+        **{name: getattr(record, name) for name in own},
+        **{name: getattr(told, name) for name in counted},
         "superseded_by_memory_id": record.superseded_by,
         "history": [dict(row) for row in told.history],
         "sources": [{"episode_memory_id": episode, "created_at": at} for episode, at in told.sources],
     }
+
+
+def _check(record: Record) -> None:
+    if record.category != "procedure":
+        raise Invalid(f"{record.id} is a {record.category}, not a procedure.", id=record.id)
 
 
 def note_export(keeper: Keeper, record: Record, path: str) -> None:
@@ -188,7 +179,6 @@ def propose(
     signals: Sequence[Signal],
     *,
     scope: str | Scope = "project",
-    owner: str = "",
 ) -> list[Verdict]:
     """Find ways of working that recur in three and more missions or sessions, and note each as a candidate.
 
@@ -214,7 +204,7 @@ def propose(
             verdict = add(
                 keeper, space, first.trigger, trigger=first.trigger,
                 steps="\n".join(f"{n}. {step}" for n, step in enumerate(first.steps, 1)),
-                sources=[signal.episode_id for signal in group], scope=scope, owner=owner,
+                sources=[signal.episode_id for signal in group], scope=scope,
                 confidence=FIRST_CONFIDENCE, origin="agent",
             )  # fmt: skip
             verdicts.append(verdict)
@@ -223,12 +213,6 @@ def propose(
 
         ledger.once(space, "procedure", mark, capture)
     return verdicts
-
-
-def _scope(keeper: Keeper, space: Space, fields: Mapping[str, Any]) -> Scope:
-    return keeper.scope_of(
-        space, fields.get("scope", "project"), fields.get("owner", ""), agent_id=fields.get("agent_id")
-    )
 
 
 def _note(keeper: Keeper, record: Record, values: Sequence[Mapping[str, Any]]) -> None:

@@ -95,7 +95,7 @@ def from_notes(keeper: Keeper, wanted: Wanted, done: ForgetTally, items: Without
     for scope, entry in revived:
         if not done.dry and (scope, entry) not in wanted.entries:
             with suppress(NotFound, Invalid):
-                corrections.restore(keeper, wanted.space, entry, scope=scope)
+                corrections.restore(keeper, keeper.find(wanted.space, entry, scope=scope))
 
 
 def _from_file(

@@ -30,7 +30,7 @@ from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.seams import Locator
 from cairn.seams.storage import readable_files
-from cairn.types import Scope, Space
+from cairn.types import Space
 
 SUPERSEDES_AT = 0.72
 PACK = "skill"
@@ -150,17 +150,16 @@ def parse(text: str, fallback: str = "") -> SkillText:
     return SkillText(name, description, trigger, steps, sections.get("context", ""))
 
 
-def export(keeper: Keeper, space: Space, memory_id: str, *, scope: Scope | None = None) -> Locator:
+def export(keeper: Keeper, record: Record) -> Locator:
     """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; returns the place.
 
     Raises:
         Invalid: it is not a procedure, or lacks a trigger or steps.
         Conflict: a file by someone else is there.
     """
-    record = keeper.find(space, memory_id, scope=scope)
     if record.category != "procedure" or not record.trigger or not record.procedure:
         raise Invalid(f"{record.id} is not a procedure with a trigger and steps.", id=record.id)
-    known = procedures.details(keeper, space).get(ref(record), procedures.Details())
+    known = procedures.details(keeper, record.scope.space).get(ref(record), procedures.Details())
     text = render(record, [episode for episode, _ in known.sources])
     at = keeper.root.scope(record.scope).child("skills", parse(text).name, "SKILL.md")
     if keeper.storage.exists(at) and known.exported_skill_path != at.key:
@@ -238,8 +237,9 @@ def scan(
             if row.path not in here and row.archived_at is None and row.source in sources:
                 lines.append(replace(row, archived_at=now, updated_at=now))
                 report["removed"].append(row.path)
-                if row.memory_id is not None:
-                    _archive(keeper, space, row.memory_id)
+                record = _find(keeper, space, row.memory_id)
+                if record is not None and record.is_live:
+                    corrections.archive(keeper, record, reason="its skill file is gone", by="scan")
         if lines:
             keeper.journals.append(
                 keeper.root.journal(space, "skill-index"),
@@ -255,16 +255,14 @@ def _take_in(
     stem = file.path.rsplit("/", 1)[-1].removesuffix(".md")
     skill = parse(file.text, fallback=folder if stem == "SKILL" else stem)
     title = f"{skill.name}: {skill.description}" if skill.description else skill.name
-    if old is not None and old.memory_id is not None:
-        record = _find(keeper, space, old.memory_id)
-        if record is not None:
-            if not record.is_live:
-                corrections.restore(keeper, space, record.id, scope=record.scope)
-            corrections.edit(
-                keeper, space, record.id, scope=record.scope, reason=f"{file.path} changed",
-                content=title, trigger=skill.trigger, procedure=skill.steps,
-            )  # fmt: skip
-            return record.id, []
+    record = _find(keeper, space, old.memory_id) if old is not None else None
+    if record is not None:
+        corrections.restore(keeper, record)
+        corrections.edit(
+            keeper, record, reason=f"{file.path} changed", content=title, trigger=skill.trigger,
+            procedure=skill.steps,
+        )  # fmt: skip
+        return record.id, []
     verdict = procedures.add(
         keeper, space, title, trigger=skill.trigger, steps=skill.steps, status="promoted", origin="human",
         source_type="user", source_id=file.path, source_pack_key=PACK,
@@ -276,43 +274,20 @@ def _take_in(
 def _supersede(keeper: Keeper, space: Space, skill: SkillText, memory_id: str) -> list[str]:
     """Put away learned procedures that say what the skill says (A92)."""
     words = word_set(f"{skill.trigger}\n{skill.steps}")
-    now = keeper.clock.now()
     out = []
-    for scope in keeper.scopes(space):
-        for record in keeper.records(scope):
-            if (
-                record.category != "procedure"
-                or not record.is_live
-                or record.id == memory_id
-                or record.source_pack_key == PACK
-            ):
-                continue
-            if jaccard(words, word_set(f"{record.trigger}\n{record.procedure}")) >= SUPERSEDES_AT:
-                keeper.note_history(
-                    record, "superseded", by="skill", reason=f"the skill {skill.name} says it"
-                )
-                with keeper.locked(scope):
-                    keeper.rewrite(
-                        record,
-                        lambda r: r.but(
-                            status="archived", pinned=False, superseded_by=memory_id, superseded_at=now,
-                            superseded_reason=f"the skill {skill.name} says it",
-                        ),
-                    )  # fmt: skip
-                out.append(record.id)
+    for record in (one for scope in keeper.scopes(space) for one in keeper.records(scope)):
+        is_learned = record.category == "procedure" and record.is_live and record.source_pack_key != PACK
+        if not is_learned or record.id == memory_id:
+            continue
+        if jaccard(words, word_set(f"{record.trigger}\n{record.procedure}")) >= SUPERSEDES_AT:
+            reason = f"the skill {skill.name} says it"
+            corrections.put_away(keeper, record, by="skill", reason=reason, successor=memory_id)
+            out.append(record.id)
     return out
 
 
-def _archive(keeper: Keeper, space: Space, memory_id: str) -> None:
-    record = _find(keeper, space, memory_id)
-    if record is not None and record.is_live:
-        corrections.archive(
-            keeper, space, record.id, scope=record.scope, reason="its skill file is gone", by="scan"
-        )
-
-
-def _find(keeper: Keeper, space: Space, memory_id: str) -> Record | None:
+def _find(keeper: Keeper, space: Space, memory_id: str | None) -> Record | None:
     try:
-        return keeper.find(space, memory_id)
+        return keeper.find(space, memory_id) if memory_id is not None else None
     except (Invalid, FileNotFoundError):
         return None

@@ -10,6 +10,7 @@ from cairn.operations.table import says
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
+    from cairn.governed.records import Record
     from cairn.parts import Parts
 
 ID_PATTERN = r"^[a-zA-Z0-9_.@+-]+$"
@@ -100,6 +101,12 @@ def scope_named(
     """The space and the scope that a call names; no scope where the id alone shall say it."""
     space = Space(app_id, project_id)
     return space, named_scope(parts, space, scope, owner)
+
+
+def memory_named(parts: Parts, memory_id: str, at: InScope) -> Record:
+    """The memory that a call names. Raises `NotFound`, or `Invalid` where several scopes have one of that id."""
+    space, where = scope_named(parts, **at)
+    return parts.keeper.find(space, memory_id, scope=where)
 
 
 def named_scope(parts: Parts, space: Space, scope: str | None, owner: str) -> Scope | None:

@@ -20,6 +20,7 @@ from cairn.operations.fields import (
     MemoryId,
     Owner,
     ScopeName,
+    memory_named,
     scope_named,
     space_named,
 )
@@ -492,8 +493,7 @@ class Keeping(Room):
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
         from cairn.governed import skills
 
-        space, where = scope_named(self.parts, **at)
-        return skills.export(self.parts.keeper, space, memory_id, scope=where).key
+        return skills.export(self.parts.keeper, memory_named(self.parts, memory_id, at)).key
 
     @operation(
         writes=True,

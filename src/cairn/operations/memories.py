@@ -10,7 +10,7 @@ memories belong to no owner, so `memory.search` never returns them: `memories.se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
@@ -46,13 +46,14 @@ from cairn.operations.fields import (
     TokenBudget,
     TopK,
     TriggerText,
+    memory_named,
     named_scope,
     scope_named,
     space_named,
 )
 from cairn.operations.forgetting import every_file, purgers, while_quiet
 from cairn.operations.recall import search_data
-from cairn.operations.table import Granted, Room, by_fields, operation, says
+from cairn.operations.table import F, Granted, Room, by_fields, operation, says
 from cairn.types import Scope, Space, Verdict, split_public_id
 
 if TYPE_CHECKING:
@@ -85,6 +86,17 @@ def _found(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[s
 
 def _history(lines: Sequence[HistoryLine], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"history": [{name: value for name, value in asdict(line).items() if value} for line in lines]}
+
+
+def _corrects(name: str, also: rules.AlsoRule | None = None, **row: Any) -> Callable[[F], F]:
+    """An operation that changes the memory it names and answers with its row."""
+    may = rules.one_memory(write=True, also=also)
+    shown: dict[str, Any] = {
+        "http": f"POST /memories/{{id}}/{name}",
+        "in_query": PLACE,
+        "answers": answers.MemoryRow,
+    } | row
+    return operation(writes=True, allow=may, **shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +165,6 @@ class Remember(Room):
         """
         if status is None and origin == "human" and vouched and agent_id is None:
             status = "promoted"  # what a person says on purpose needs nobody else to vouch for it
-        more: dict[str, Any] = {
-            "confidence": confidence,
-            "status": status,
-            "tier": tier,
-            "source_id": source_id,
-            "source_session_id": source_session_id,
-            "source_run_id": source_run_id,
-            "agent_id": agent_id,
-            "file_scope_pattern": file_scope_pattern,
-            "trigger": trigger,
-            "procedure": procedure,
-        }
         return self.parts.keeper.remember(
             content,
             category,
@@ -175,8 +175,17 @@ class Remember(Room):
             importance=importance,
             pinned=pinned,
             origin=origin,
+            confidence=confidence,
+            status=status,
+            tier=tier,
+            source_id=source_id,
+            source_session_id=source_session_id,
+            source_run_id=source_run_id,
+            agent_id=agent_id,
+            file_scope_pattern=file_scope_pattern,
+            trigger=trigger or "",
+            procedure=procedure or "",
             vouched=vouched,
-            **{name: value for name, value in more.items() if value is not None},
         )
 
 
@@ -225,9 +234,7 @@ class Single(Room):
     @operation(http="GET /memories/{id}", answers=answers.MemoryRow, allow=rules.one_memory(write=False))
     def show(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """One memory as a row."""
-        space, where = scope_named(self.parts, **at)
-        found = self.parts.keeper.find(space, memory_id, scope=where)
-        return self.parts.keeper.row(found)
+        return self.parts.keeper.row(memory_named(self.parts, memory_id, at))
 
     @operation(
         http="POST /memories/search",
@@ -290,8 +297,7 @@ class Single(Room):
         """Everything on record about a memory, oldest first."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        return corrections.history(self.parts.keeper, space, memory_id, scope=where)
+        return corrections.history(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @operation(
         http="GET /memories/{id}/why",
@@ -303,18 +309,11 @@ class Single(Room):
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        return corrections.why(self.parts.keeper, space, memory_id, scope=where)
+        return corrections.why(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     # ------------------------------------------------------------ correcting
 
-    @operation(
-        writes=True,
-        http="PATCH /memories/{id}",
-        in_query=PLACE,
-        answers=answers.MemoryRow,
-        allow=rules.one_memory(write=True, also=rules.may_reword),
-    )
+    @_corrects("", rules.may_reword, http="PATCH /memories/{id}")
     def edit(
         self,
         memory_id: MemoryId,
@@ -346,18 +345,10 @@ class Single(Room):
         changes = {name: value for name, value in named.items() if value is not None}
         if not changes:
             raise Invalid("Say what to change: content, category, importance, ...", field="content")
-        space, where = scope_named(self.parts, **at)
-        return corrections.edit(self.parts.keeper, space, memory_id, scope=where, reason=reason, **changes)
+        record = memory_named(self.parts, memory_id, at)
+        return corrections.edit(self.parts.keeper, record, reason=reason, **changes)
 
-    @operation(
-        writes=True,
-        http="POST /memories/{id}/supersede",
-        judges=("content",),
-        in_query=PLACE,
-        answers=answers.VerdictData,
-        data=_verdict,
-        allow=rules.one_memory(write=True, also=rules.may_reword),
-    )
+    @_corrects("supersede", rules.may_reword, judges=("content",), answers=answers.VerdictData, data=_verdict)
     def supersede(
         self,
         memory_id: MemoryId,
@@ -372,101 +363,48 @@ class Single(Room):
         """Replace a memory by a new one; the old stays readable and says by what and why."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        named: dict[str, Any] = {"category": category, "importance": importance}
-        fields = {name: value for name, value in named.items() if value is not None}
+        old = memory_named(self.parts, memory_id, at)
         return corrections.supersede(
-            self.parts.keeper,
-            space,
-            memory_id,
-            content,
-            reason=reason,
-            scope=where,
-            vouched=vouched,
-            **fields,
-        )
+            self.parts.keeper, old, content, reason=reason, vouched=vouched,
+            category=category or old.category, importance=importance or old.importance,
+        )  # fmt: skip
 
-    @operation(
-        writes=True,
-        http="POST /memories/{id}/pin",
-        in_query=(*PLACE,),
-        answers=answers.MemoryRow,
-        allow=rules.one_memory(write=True, also=rules.may_pin("pin")),
-    )
+    @_corrects("pin", rules.may_pin("pin"))
     def pin(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Keep a memory at hand: promoted, tier 1, no decay."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        return corrections.pin(self.parts.keeper, space, memory_id, scope=where)
+        return corrections.pin(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
-    @operation(
-        writes=True,
-        http="POST /memories/{id}/unpin",
-        in_query=(*PLACE,),
-        answers=answers.MemoryRow,
-        allow=rules.one_memory(write=True, also=rules.may_pin("unpin")),
-    )
+    @_corrects("unpin", rules.may_pin("unpin"))
     def unpin(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Let a pinned memory age like any other, from now."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        return corrections.pin(self.parts.keeper, space, memory_id, scope=where, pinned=False)
+        return corrections.pin(self.parts.keeper, memory_named(self.parts, memory_id, at), pinned=False)
 
-    @operation(
-        writes=True,
-        http="POST /memories/{id}/archive",
-        in_query=(
-            "reason",
-            *PLACE,
-        ),
-        answers=answers.MemoryRow,
-        allow=rules.one_memory(write=True),
-    )
+    @_corrects("archive", in_query=("reason", *PLACE))
     def archive(self, memory_id: MemoryId, *, reason: Reason = "", **at: Unpack[InScope]) -> dict[str, Any]:
         """Put a memory away: it stays in its note, but out of answers, dedup and limits."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        return corrections.archive(self.parts.keeper, space, memory_id, scope=where, reason=reason)
+        return corrections.archive(self.parts.keeper, memory_named(self.parts, memory_id, at), reason=reason)
 
-    @operation(
-        writes=True,
-        http="POST /memories/{id}/restore",
-        in_query=(*PLACE,),
-        answers=answers.MemoryRow,
-        allow=rules.one_memory(write=True, also=rules.may_restore),
-        apart=True,
-    )
+    @_corrects("restore", rules.may_restore, apart=True)
     def restore(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Bring an archived memory back."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        return corrections.restore(self.parts.keeper, space, memory_id, scope=where)
+        return corrections.restore(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
-    @operation(
-        writes=True,
-        http="POST /memories/{id}/promote",
-        in_query=(*PLACE,),
-        answers=answers.MemoryRow,
-        allow=rules.one_memory(write=True, also=rules.may_promote),
-    )
+    @_corrects("promote", rules.may_promote)
     def promote(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Promote a candidate: a person vouches for it, whatever its origin."""
         from cairn.governed import corrections
 
-        space, where = scope_named(self.parts, **at)
-        return corrections.promote(self.parts.keeper, space, memory_id, scope=where)
+        return corrections.promote(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
-    @operation(
-        writes=True,
-        http="POST /memories/{id}/outcome",
-        in_query=PLACE,
-        answers=answers.ProcedureData,
-        allow=rules.one_memory(write=True),
-    )
+    @_corrects("outcome", answers=answers.ProcedureData)
     def outcome(
         self,
         memory_id: MemoryId,
@@ -485,18 +423,11 @@ class Single(Room):
         """
         from cairn.governed import procedures
 
-        (space, where), keeper = scope_named(self.parts, **at), self.parts.keeper
+        keeper, record = self.parts.keeper, memory_named(self.parts, memory_id, at)
         procedures.outcome(
-            keeper,
-            space,
-            memory_id,
-            success=success,
-            reason=reason,
-            source=source,
-            scope=where,
-            vouched=vouched and pins,
+            keeper, record, success=success, reason=reason, source=source, vouched=vouched and pins
         )
-        return procedures.show(keeper, space, memory_id, scope=where)
+        return procedures.show(keeper, memory_named(self.parts, memory_id, at))
 
     @operation(
         http="GET /memories/{id}/procedure",
@@ -507,8 +438,7 @@ class Single(Room):
         """A procedure as a whole: when and how, how often it worked, every outcome, and what it was learned from."""
         from cairn.governed import procedures
 
-        space, where = scope_named(self.parts, **at)
-        return procedures.show(self.parts.keeper, space, memory_id, scope=where)
+        return procedures.show(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @operation(
         writes=True,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cairn.config import Settings
 
 Rule = Callable[[Asked], None]
+AlsoRule = Callable[[Asked, Mapping[str, Any]], None]
 
 
 def space_of(asked: Asked) -> Space:
@@ -120,7 +121,7 @@ def one_scope(asked: Asked) -> None:
     asked.grant.reach_scope(named)
 
 
-def one_memory(*, write: bool, also: Callable[[Asked, Mapping[str, Any]], None] | None = None) -> Rule:
+def one_memory(*, write: bool, also: AlsoRule | None = None) -> Rule:
     """The memory the call names; `also` looks at its row."""
 
     def rule(asked: Asked) -> None:

@@ -135,9 +135,7 @@ def follow(ask: StrategyAsk, said: Sequence[Message], kit: Kit) -> None:
             continue
         is_outdated = True
         if record.status == "candidate" and record.source_id == row.source_key:
-            corrections.archive(
-                keeper, space, record.id, reason="its episode was corrected", scope=ask.scope, by="strategy"
-            )
+            corrections.archive(keeper, record, reason="its episode was corrected", by="strategy")
     if is_outdated:  # else nothing had been proposed here, perhaps because that is switched off
         _propose(now, ask, kit, keeper)
 
