@@ -11,7 +11,7 @@ import pytest
 from cairn.canonical import json_hash
 from cairn.errors import Conflict, Invalid, Misconfigured
 from cairn.project import options
-from cairn.project.bundle import bundle_hash, checked
+from cairn.project.bundle import checked
 from cairn.project.projections import with_entry
 from tests.project_kit import (
     SetClock,
@@ -109,7 +109,7 @@ def test_checkpoint_shape_and_hash(tree, project):
     [file] = (tree / ".cairn/history/checkpoints").glob("*.json")
     found = json.loads(file.read_text())
     assert {"id", "createdAt", "eventId", "bundleHash", "bundle", "summary"} <= set(found)
-    assert found["bundleHash"] == bundle_hash(found["bundle"]) == state(tree)["bundleHash"]
+    assert found["bundleHash"] == json_hash(found["bundle"]) == state(tree)["bundleHash"]
     assert found["eventId"] == "evt-000001"
     pages = {item["path"]: item["hash"] for item in found["files"]}
     for path, digest in pages.items():

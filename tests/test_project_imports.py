@@ -238,7 +238,7 @@ def test_a_second_import_opens_only_what_changed(tree, tmp_path):
     reports = []
 
     def opened() -> int:
-        return calls_of(lambda: reports.append(project.import_()[0].to_json()))["messages"]
+        return calls_of(lambda: reports.append(project.import_()[0].to_json()))["_of_claude"]
 
     first = opened()
     assert reports[-1] | {"imported": 3, "elsewhere": 1, "empty": 1, "failed": 0} == reports[-1]

@@ -82,7 +82,7 @@ from cairn.project.imports import SourceReport
 from cairn.project.project import ProjectChange
 from cairn.project.query import QueryResult
 from cairn.project.sources import Source
-from cairn.project.validate import RecordFinding
+from cairn.project.status import RecordFinding
 from cairn.retrieval.answers import SearchResult
 from cairn.retrieval.listing import GetResult
 from cairn.seams import Clock

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cairn.project.project import ProjectChange, ProjectMemory
     from cairn.project.query import QueryResult
     from cairn.project.sources import Source
-    from cairn.project.validate import RecordFinding
+    from cairn.project.status import RecordFinding
 
 Folder = Annotated[str, says("the absolute path of the repository", "/srv/tides", low=1, high=4096)]
 SourceId = Annotated[str, says("the id of the source", "claude-local-1", low=1, high=200)]

@@ -16,11 +16,10 @@ from typing import Any
 
 from cairn.canonical import compact, moment, pretty, stamp
 from cairn.errors import Invalid, NotFound
-from cairn.project.checkpoints import Checkpoint, CheckpointStore, number_in
+from cairn.project.checkpoints import MARK_CHARS, Checkpoint, CheckpointStore, Story, number_in
 from cairn.project.events import Event, EventLog, normalised, parse
 from cairn.project.layout import ARCHIVE, number_of, read_json
 from cairn.project.options import ProjectOptions
-from cairn.project.state import MARK_CHARS, Story
 from cairn.seams import Locator, StorageBackend
 
 _BATCH = re.compile(r"prune-\d{8}T\d{9}Z")

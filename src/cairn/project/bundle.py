@@ -2,15 +2,14 @@
 
 A bundle is JSON (`dict`): `project`, `projectMap`, `currentFocus`, `gotchas`, `nextSteps`,
 `validationCommands`. `checked` refuses anything else with the path of the trouble. Building one from a
-repository is in `evidence.py`, folding history into one in `consolidate.py`.
+repository is in `describe.py`, folding history into one in `consolidate.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from cairn.canonical import json_hash
 from cairn.errors import Invalid
 
 Bundle = dict[str, Any]
@@ -25,137 +24,68 @@ SECTIONS: Mapping[str, str] = {
     "validation-commands": "validationCommands",
 }
 MAX_VALIDATION_COMMANDS = 2
-VALIDATION_STATUSES = ("passed", "failed", "unknown")
-
-
-def section_value(bundle: Bundle, name: str) -> Any:
-    return bundle.get(SECTIONS[name])
-
-
-def bundle_hash(bundle: Bundle) -> str:
-    """sha256 over the canonical JSON: key order does not matter, list order does."""
-    return json_hash(bundle)
-
-
-def _text(value: Any, at: str) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise Invalid(f"bundle.{at} must be a non-empty text.", field=at)
-
-
-def _optional_text(value: Any, at: str) -> None:
-    if value is not None:
-        _text(value, at)
-
-
-def _texts(value: Any, at: str) -> None:
-    if not isinstance(value, list):
-        raise Invalid(f"bundle.{at} must be a list.", field=at)
-    for index, item in enumerate(value):
-        _text(item, f"{at}[{index}]")
-
-
-def _records(*keys: str) -> Callable[[Any, str], None]:
-    def check(value: Any, at: str) -> None:
-        if not isinstance(value, list):
-            raise Invalid(f"bundle.{at} must be a list.", field=at)
-        for index, item in enumerate(value):
-            _fields(item, f"{at}[{index}]", dict.fromkeys(keys, _text))
-
-    return check
-
-
-def _fields(value: Any, at: str, fields: Mapping[str, Callable[[Any, str], None]]) -> None:
-    if not isinstance(value, dict):
-        raise Invalid(f"bundle.{at} must be an object.", field=at)
-    wrong = sorted(set(value) ^ set(fields))
-    if wrong:
-        trouble = "has no" if wrong[0] in fields else "does not know"
-        raise Invalid(f'bundle.{at} {trouble} "{wrong[0]}".', field=f"{at}.{wrong[0]}")
-    for key, check in fields.items():
-        check(value[key], f"{at}.{key}" if at else key)
-
-
-def _commands(value: Any, at: str) -> None:
-    if not isinstance(value, list) or len(value) > MAX_VALIDATION_COMMANDS:
-        raise Invalid(f"bundle.{at} must be a list of at most {MAX_VALIDATION_COMMANDS} commands.", field=at)
-    for index, item in enumerate(value):
-        here = f"{at}[{index}]"
-        _fields(item, here, {"label": _text, "command": _texts, "purpose": _text})
-        if not item["command"]:
-            raise Invalid(f"bundle.{here}.command is empty.", field=here)
-
-
-def _snapshot(value: Any, at: str) -> None:
-    def status(text: Any, here: str) -> None:
-        if text not in VALIDATION_STATUSES:
-            raise Invalid(f"bundle.{here} must be one of {', '.join(VALIDATION_STATUSES)}.", field=here)
-
-    _fields(
-        value,
-        at,
-        {
-            "status": status,
-            "validatedAt": _optional_text,
-            "summary": _text,
-            "results": _texts,
-            "suggestedNextActions": _texts,
+# A text, a text or none (None), one of some words (a tuple), a list of what stands in it, or an object with these fields.
+_SHAPE: Mapping[str, Any] = {
+    "project": {
+        **dict.fromkeys(("name", "summary", "primaryEcosystem"), str),
+        **dict.fromkeys(("packageManager", "workspaceManager"), None),
+        "recommendedEntryFile": str,
+        "keyPaths": [str],
+    },
+    "projectMap": {
+        "modules": [dict.fromkeys(("name", "path", "responsibility"), str)],
+        "entrypoints": [dict.fromkeys(("path", "role"), str)],
+        "denseSourceAreas": [dict.fromkeys(("path", "note"), str)],
+        "architectureNotes": [str],
+        "firstFilesToRead": [str],
+    },
+    "currentFocus": {
+        "summary": str,
+        "currentState": [str],
+        "knownRisks": [str],
+        "validationSnapshot": {
+            "status": ("passed", "failed", "unknown"),
+            "validatedAt": None,
+            "summary": str,
+            "results": [str],
+            "suggestedNextActions": [str],
         },
-    )
-
-
-def _project(value: Any, at: str) -> None:
-    _fields(
-        value,
-        at,
-        {
-            "name": _text,
-            "summary": _text,
-            "primaryEcosystem": _text,
-            "packageManager": _optional_text,
-            "workspaceManager": _optional_text,
-            "recommendedEntryFile": _text,
-            "keyPaths": _texts,
-        },
-    )
-
-
-def _project_map(value: Any, at: str) -> None:
-    _fields(
-        value,
-        at,
-        {
-            "modules": _records("name", "path", "responsibility"),
-            "entrypoints": _records("path", "role"),
-            "denseSourceAreas": _records("path", "note"),
-            "architectureNotes": _texts,
-            "firstFilesToRead": _texts,
-        },
-    )
-
-
-def _focus(value: Any, at: str) -> None:
-    _fields(
-        value,
-        at,
-        {"summary": _text, "currentState": _texts, "knownRisks": _texts, "validationSnapshot": _snapshot},
-    )
+    },
+    "gotchas": [dict.fromkeys(("title", "symptom", "cause", "correctPath"), str)],
+    "nextSteps": [dict.fromkeys(("title", "why", "start", "done"), str)],
+    "validationCommands": [{"label": str, "command": [str], "purpose": str}],
+}
 
 
 def checked(bundle: Any) -> Bundle:
     """Return `bundle` if it has exactly the bundle's shape; raise `Invalid` with the path of the trouble."""
-    _fields(
-        bundle,
-        "",
-        {
-            "project": _project,
-            "projectMap": _project_map,
-            "currentFocus": _focus,
-            "gotchas": _records("title", "symptom", "cause", "correctPath"),
-            "nextSteps": _records("title", "why", "start", "done"),
-            "validationCommands": _commands,
-        },
-    )
+    _fit(bundle, _SHAPE, "")
     return dict(bundle)
+
+
+def _fit(value: Any, shape: Any, at: str) -> None:
+    if isinstance(shape, Mapping):
+        if not isinstance(value, dict):
+            raise Invalid(f"bundle.{at} must be an object.", field=at)
+        if wrong := sorted(set(value) ^ set(shape)):
+            trouble = "has no" if wrong[0] in shape else "does not know"
+            raise Invalid(f'bundle.{at} {trouble} "{wrong[0]}".', field=f"{at}.{wrong[0]}")
+        for key, inner in shape.items():
+            _fit(value[key], inner, f"{at}.{key}" if at else key)
+    elif isinstance(shape, list):
+        few = at == "validationCommands"
+        if not isinstance(value, list) or (few and len(value) > MAX_VALIDATION_COMMANDS):
+            limit = f" of at most {MAX_VALIDATION_COMMANDS} commands" if few else ""
+            raise Invalid(f"bundle.{at} must be a list{limit}.", field=at)
+        if not value and at.endswith(".command"):
+            raise Invalid(f"bundle.{at} is empty.", field=at.removesuffix(".command"))
+        for index, item in enumerate(value):
+            _fit(item, shape[0], f"{at}[{index}]")
+    elif isinstance(shape, tuple):
+        if value not in shape:
+            raise Invalid(f"bundle.{at} must be one of {', '.join(shape)}.", field=at)
+    elif (shape or value is not None) and (not isinstance(value, str) or not value.strip()):
+        raise Invalid(f"bundle.{at} must be a non-empty text.", field=at)
 
 
 def paths_in(bundle: Bundle) -> list[str]:

@@ -1,9 +1,13 @@
-"""Snapshots of the bundle, and what changed between two.
+"""Snapshots of the bundle, what changed between two, and the active state, which is computed from them and from events.
 
 A checkpoint is written before anything else of its command and carries the event that will be written last,
 so it doubles as the record from which an interrupted command is finished. Its number orders the store; its
 `key` (a hash of what it holds) is what it *is*, and is part of the file name: two branches that both made
 `chk-000007` keep both files through a merge. `parents` then tells which of them are heads.
+
+`state.json` is written for others to read, and nothing in it is the only copy of anything: the bundle is the newest
+checkpoint's, cursors come from the `consolidate` events, counts from the files. Deleting it and running any command
+brings back the same bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from typing import Any
 
 from cairn.canonical import json_hash, pretty
 from cairn.errors import Invalid, NotFound
-from cairn.project.bundle import SECTIONS, Bundle, section_value
+from cairn.project.bundle import SECTIONS, Bundle
 from cairn.project.events import Event
-from cairn.project.layout import CHECKPOINTS, number_of, read_json
+from cairn.project.layout import CHECKPOINTS, GENERATOR_VERSION, SCHEMA_VERSION, number_of, read_json
+from cairn.project.options import SOURCE_SCOPES
 from cairn.seams import Locator, StorageBackend
 
 _NAME = re.compile(r"(chk-\d{6,})(?:-([0-9a-f]{8}))?\.json")
@@ -206,16 +211,118 @@ def heads_of(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 def changed_sections(before: Bundle, after: Bundle) -> list[str]:
     """Names of the sections whose content differs, in the order of the bundle."""
-    return [name for name in SECTIONS if section_value(before, name) != section_value(after, name)]
+    return [name for name, key in SECTIONS.items() if before.get(key) != after.get(key)]
 
 
 def section_diffs(before: Bundle, after: Bundle) -> dict[str, str]:
     """A unified diff per changed section, over the canonical JSON."""
     diffs = {}
     for name in changed_sections(before, after):
-        old = pretty(section_value(before, name)).splitlines()
-        new = pretty(section_value(after, name)).splitlines()
+        old = pretty(before.get(SECTIONS[name])).splitlines()
+        new = pretty(after.get(SECTIONS[name])).splitlines()
         diffs[name] = "\n".join(
             difflib.unified_diff(old, new, f"{name} before", f"{name} after", lineterm="", n=2)
         )
     return diffs
+
+
+MARK_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What a repository's record says at one moment: the newest checkpoint, the active events, the sources."""
+
+    checkpoint: Checkpoint
+    events: tuple[Event, ...]
+    source_count: int
+
+    def cursor(self, scope: str) -> dict[str, Any]:
+        """How far `scope` was consolidated; the command's own event is passed as well."""
+        for event in reversed(self.events):
+            if event.effect.get("command") == "consolidate" and event.effect.get("source") == scope:
+                return {"lastRecalledAt": event.createdAt, "lastRecalledEventId": event.id}
+        carried = self.checkpoint.event.effect.get("cursors")
+        known = carried.get(scope) if isinstance(carried, dict) else None
+        return known if isinstance(known, dict) else {"lastRecalledAt": None, "lastRecalledEventId": None}
+
+    def consumed(self, scope: str) -> set[str]:
+        """Marks of the events that consolidations of `scope` have read."""
+        return {
+            str(mark)
+            for event in self.events
+            if event.effect.get("command") == "consolidate" and event.effect.get("source") == scope
+            for mark in event.effect.get("consumed", ())
+        }
+
+    def read_in_part(self, scope: str) -> dict[str, set[str]]:
+        """Marks of events that stay in the backlog, with the sections they were folded into already."""
+        found: dict[str, set[str]] = {}
+        for event in self.events:
+            effect = event.effect
+            if effect.get("command") == "consolidate" and effect.get("source") == scope:
+                for mark in effect.get("partly", ()):
+                    found.setdefault(str(mark), set()).update(effect.get("sections", ()))
+        return found
+
+    def backlog(self, scope: str) -> list[Event]:
+        """Events of `scope` not consolidated yet, oldest first; what Cairn's own commands wrote is left out.
+
+        An event counts as read when a consolidation of this scope says so. The position of the cursor alone
+        would not do: a merge may place another branch's event before it.
+        """
+        done = self.consumed(scope)
+        return [
+            event
+            for event in self.events
+            if not event.is_own and in_scope(event, scope) and event.contentHash[:MARK_CHARS] not in done
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `state.json`."""
+        cursors = {scope: self.cursor(scope) for scope in SOURCE_SCOPES}
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "generatorVersion": GENERATOR_VERSION,
+            "provider": self.checkpoint.provider,
+            "generatedAt": self.checkpoint.createdAt,
+            "bundleHash": self.checkpoint.bundleHash,
+            "bundle": self.checkpoint.bundle,
+            "maintenance": {
+                "lastRecalledAt": cursors["all"]["lastRecalledAt"],
+                "lastRecalledEventId": cursors["all"]["lastRecalledEventId"],
+                "latestCheckpointId": self.checkpoint.id,
+                "historyEventCount": len(self.events),
+                "importSourceCount": self.source_count,
+                "recallCursors": cursors,
+            },
+        }
+
+    def next_number(self) -> int:
+        """The next event number: past everything active, recalled or named by the newest checkpoint."""
+        known = [event.number for event in self.events]
+        known += [number_of(self.cursor(scope)["lastRecalledEventId"], "evt") for scope in SOURCE_SCOPES]
+        return max([0, self.checkpoint.event.number, *known]) + 1
+
+
+def in_scope(event: Event, scope: str) -> bool:
+    """Whether an event belongs to a source scope."""
+    return scope == "all" or event.is_import == (scope == "imports")
+
+
+def carried_cursors(story: Story | None) -> dict[str, Any]:
+    """The cursors an event takes along, so that they survive the archiving of the events they came from."""
+    if story is None:
+        return {}
+    known = {scope: story.cursor(scope) for scope in SOURCE_SCOPES}
+    return {scope: value for scope, value in known.items() if value["lastRecalledEventId"]}
+
+
+def mark_of(event: Event) -> str:
+    """The short form of an event's content hash."""
+    return event.contentHash[:MARK_CHARS]
+
+
+def marks(events: Sequence[Event]) -> list[str]:
+    """Short forms of content hashes, for the `consumed` list of a consolidation."""
+    return [mark_of(event) for event in events]

@@ -1,8 +1,12 @@
-"""Folding history into the bundle: group new events, propose a bundle, dedup, say what would change.
+"""Folding into the bundle: history, other branches, and what the repository says today. What would change is said first.
 
 Everything here is a pure function of events and a bundle; `project.py` reads, shows and writes. Without a model
 the proposal comes from the signals alone; with one, from a completion that must have the bundle's shape. Either
 way only the chosen sections may change, and dedup prefers to keep two similar things apart over losing one.
+
+A repository that is read again is merged three ways: what it said last time, what the bundle holds now, what it says today. A
+value that still equals last time's evidence follows today's; a value someone changed stays. An entry a person took out
+does not come back just because its evidence is still there.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from cairn.budget import kept
 from cairn.errors import Invalid, Unavailable
 from cairn.project.bundle import MAX_VALIDATION_COMMANDS, SECTIONS, Bundle, checked
 from cairn.project.checkpoints import changed_sections
-from cairn.project.describe import sentences, trap
+from cairn.project.describe import trap
 from cairn.project.events import SIGNAL_KEYS, Event
+from cairn.project.survey import sentences
 from cairn.seams import Writer
 
 OVERLAP = 0.8
@@ -464,3 +469,60 @@ def summary_of(before: Bundle, after: Bundle, merged: dict[str, list[tuple[str, 
         or before["currentFocus"]["validationSnapshot"] != after["currentFocus"]["validationSnapshot"]
     )
     return out
+
+
+_KEYS = ("title", "path", "label", "name")
+
+
+def refreshed(base: Bundle | None, mine: Bundle, theirs: Bundle) -> Bundle:
+    """`mine` with what changed from `base` to `theirs`; without a base, lists join and `mine` wins."""
+    if base is None:
+        base = {key: {} if isinstance(value, dict) else [] for key, value in theirs.items()}
+    out: Bundle = {key: _merged(base.get(key), mine[key], theirs[key]) for key in theirs}
+    focus, old, now = out["currentFocus"], base.get("currentFocus") or {}, theirs["currentFocus"]
+    # News is not a correction: the newest sentence about the present wins.
+    focus["summary"] = (
+        now["summary"] if now["summary"] != old.get("summary") else mine["currentFocus"]["summary"]
+    )
+    for key in ("currentState", "knownRisks"):
+        kept = [line for line in mine["currentFocus"][key] if line not in old.get(key, [])]
+        focus[key] = list(dict.fromkeys([*now[key], *kept]))[:MAX_LINES]
+    out["gotchas"] = deduped(out["gotchas"], same_gotcha)[0]
+    out["nextSteps"] = deduped(out["nextSteps"], same_step)[0]
+    out["validationCommands"] = out["validationCommands"][:2]
+    return checked(out)
+
+
+def three_way(base: Bundle, mine: Bundle, theirs: Bundle) -> Bundle:
+    """What changed from `base` to `mine`, applied to `theirs`."""
+    return checked({key: _merged(base[key], mine[key], theirs[key]) for key in theirs})
+
+
+def _merged(base: Any, mine: Any, theirs: Any) -> Any:
+    if mine == base:
+        return copy.deepcopy(theirs)
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        known = base if isinstance(base, dict) else {}
+        return {key: _merged(known.get(key), mine.get(key, theirs[key]), theirs[key]) for key in theirs}
+    if isinstance(mine, list) and isinstance(theirs, list):
+        return _merged_list(base if isinstance(base, list) else [], mine, theirs)
+    return copy.deepcopy(mine)
+
+
+def _merged_list(base: list[Any], mine: list[Any], theirs: list[Any]) -> list[Any]:
+    before, today = {_name(item): item for item in base}, {_name(item): item for item in theirs}
+    out = []
+    for item in mine:
+        name = _name(item)
+        if name in today:
+            out.append(_merged(before.get(name), item, today[name]) if isinstance(item, dict) else item)
+        elif before.get(name) != item:
+            out.append(item)
+    held = {_name(item) for item in mine}
+    return out + [item for name, item in today.items() if name not in held and name not in before]
+
+
+def _name(item: Any) -> str:
+    if not isinstance(item, dict):
+        return str(item)
+    return next((str(item[key]) for key in _KEYS if key in item), str(item))

@@ -11,9 +11,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from cairn.project import manifests
 from cairn.project.bundle import Bundle, checked
-from cairn.project.evidence import ProsePage, Survey, is_test, language_of
+from cairn.project.survey import (
+    KNOWN,
+    Facts,
+    ProsePage,
+    Survey,
+    described,
+    docstring,
+    entrypoints_of,
+    facts_of,
+    first_paragraph,
+    is_test,
+    language_of,
+    pipelines,
+    plain,
+    sentences,
+    validation_commands,
+)
 
 MAX_MODULES = 14
 _TRAPS = re.compile(
@@ -25,19 +40,8 @@ _PLANS = re.compile(
     r"\b(roadmap|to-?dos?|next steps?|planned|open (?:tasks|questions)|what'?s next|not done)\b",
     re.IGNORECASE,
 )
-_BADGE = re.compile(r"^\s*(?:\[?!\[|<(?:p|div|img|a|h\d|br|picture|center|!--)|\[!\w)", re.IGNORECASE)
 _CAUSE = re.compile(r"\b(because|caused by|root cause|due to|turned out|since the)\b", re.IGNORECASE)
 _REVERT = re.compile(r'^Revert "(.*)"$')
-_USUAL_FOLDERS = {
-    "migrations": "Database migrations.",
-    "scripts": "Scripts for developers.",
-    "tools": "Tools for developers.",
-    "examples": "Examples of use.",
-    "infra": "Infrastructure as code.",
-    "deploy": "Deployment.",
-    "config": "Configuration.",
-    "benchmarks": "Benchmarks.",
-}
 _FORBIDDEN = re.compile(
     r"\b(?:never|do not|don't|must not|must never|avoid|not allowed|forbidden)\b", re.IGNORECASE
 )
@@ -46,11 +50,11 @@ ENTRY_FILES = ("AGENTS.md", "CLAUDE.md", "README.md")
 
 def describe(survey: Survey) -> Bundle:
     """The bundle of a repository, from evidence alone."""
-    facts = manifests.read(survey)
+    facts = facts_of(survey)
     modules = _modules(survey, facts)
-    entrypoints = manifests.entrypoints(survey, facts)
+    entrypoints = entrypoints_of(survey, facts)
     dense = _dense(survey)
-    commands = manifests.validation_commands(survey, facts)
+    commands = validation_commands(survey, facts)
     gotchas = _gotchas(survey)
     steps = _next_steps(survey)
     bundle: Bundle = {
@@ -98,41 +102,7 @@ def entry_file(tree: Path) -> str:
     return next(real, "AGENTS.md")
 
 
-def plain(text: str) -> str:
-    """Markdown prose as one line of plain words."""
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"!?\[([^\[\]]*)\]\([^()]*\)", r"\1", text)
-    text = re.sub(r"(\*\*|__)(.+?)\1", r"\2", text)
-    text = re.sub(r"</?\w[^>]*>", "", text)
-    return " ".join(text.split())
-
-
-def first_paragraph(text: str) -> str:
-    """The first paragraph of prose below the title; badges, pictures, tables and code are passed over."""
-    body = re.sub(r"^---\n.*?\n---\n", "", text, count=1, flags=re.DOTALL)
-    body = re.sub(r"(```|~~~).*?(\1|\Z)", "\n", body, flags=re.DOTALL)
-    for block in re.split(r"\n\s*\n", body):
-        lines = [
-            line for line in block.strip().splitlines() if not line.startswith("#") and not _BADGE.match(line)
-        ]
-        joined = plain("\n".join(lines)).lstrip("> ")
-        if len(joined) >= 20 and not lines[0].lstrip().startswith(("|", "- ", "* ", "1.", "===", "---")):
-            return joined
-    return ""
-
-
-def sentences(text: str, limit: int, chars: int) -> str:
-    """The first `limit` sentences of `text`, whole ones, within `chars`."""
-    parts = re.split(r"(?<=[.!?])\s+(?=[A-Z0-9`\"“(])", text)
-    out = parts[0]
-    for part in parts[1:limit]:
-        if len(out) + len(part) + 1 > chars:
-            break
-        out = f"{out} {part}"
-    return out if len(out) <= chars else out[: chars - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
-
-
-def _summary(survey: Survey, facts: manifests.Facts) -> str:
+def _summary(survey: Survey, facts: Facts) -> str:
     readme = survey.readme()
     prose = first_paragraph(readme.text) if readme else ""
     told = plain(facts.description)
@@ -149,7 +119,7 @@ def _summary(survey: Survey, facts: manifests.Facts) -> str:
     )
 
 
-def _modules(survey: Survey, facts: manifests.Facts) -> list[dict[str, str]]:
+def _modules(survey: Survey, facts: Facts) -> list[dict[str, str]]:
     sources = {name: size for name, size in survey.sources().items() if not is_test(name)}
     roots = [
         member for member in facts.members if any(name.startswith(f"{member}/") for name in survey.files)
@@ -185,7 +155,7 @@ def _weight(sources: dict[str, int], root: str) -> int:
 
 
 def _responsibility(survey: Survey, root: str, sources: dict[str, int]) -> str:
-    told = manifests.described(survey, root)
+    told = described(survey, root)
     if told:
         return told
     inside = sorted(
@@ -193,11 +163,11 @@ def _responsibility(survey: Survey, root: str, sources: dict[str, int]) -> str:
     )
     if not inside:
         return f"{sum(name.startswith(f'{root}/') for name in survey.files)} files, no source code."
-    told_by = [(PurePosixPath(name).name, manifests.docstring(survey, name)) for _, name in inside[:6]]
+    told_by = [(PurePosixPath(name).name, docstring(survey, name)) for _, name in inside[:6]]
     named = [f"{name}: {sentences(told, 1, 110).rstrip('.')}" for name, told in told_by if told][:3]
     if named:
         return "; ".join(named) + "."
-    usual = _USUAL_FOLDERS.get(PurePosixPath(root).name.lower())
+    usual: str = KNOWN["usual_folders"].get(PurePosixPath(root).name.lower(), "")
     if usual:
         return usual
     language = Counter(language_of(name) for _, name in inside).most_common(1)[0][0]
@@ -227,7 +197,7 @@ def _dense(survey: Survey) -> list[dict[str, str]]:
     return out
 
 
-def _architecture(survey: Survey, facts: manifests.Facts) -> list[str]:
+def _architecture(survey: Survey, facts: Facts) -> list[str]:
     notes = []
     for document in survey.documents:
         stem = PurePosixPath(document.path).stem.lower()
@@ -245,7 +215,7 @@ def _architecture(survey: Survey, facts: manifests.Facts) -> list[str]:
         places = Counter(_test_folder(name) for name in tests)
         named = ", ".join(f"{folder} ({count})" for folder, count in places.most_common(3))
         notes.append(f"Tests live in {named}.")
-    notes += manifests.pipelines(survey)
+    notes += pipelines(survey)
     if survey.submodules:
         notes.append(f"Git submodules (not described here): {', '.join(survey.submodules[:5])}.")
     return list(dict.fromkeys(notes))[:10]
@@ -259,7 +229,7 @@ def _test_folder(name: str) -> str:
     return "/".join(parts[:-1]) or "the top folder"
 
 
-def _first_files(survey: Survey, facts: manifests.Facts, entrypoints: Sequence[dict[str, str]]) -> list[str]:
+def _first_files(survey: Survey, facts: Facts, entrypoints: Sequence[dict[str, str]]) -> list[str]:
     wanted = ["README.md", "README.rst", "AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md"]
     wanted += [
         doc.path
@@ -273,7 +243,7 @@ def _first_files(survey: Survey, facts: manifests.Facts, entrypoints: Sequence[d
 
 def _key_paths(
     survey: Survey,
-    facts: manifests.Facts,
+    facts: Facts,
     entrypoints: Sequence[dict[str, str]],
     modules: Sequence[dict[str, str]],
 ) -> list[str]:
@@ -325,7 +295,7 @@ def _state(survey: Survey) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _risks(survey: Survey, facts: manifests.Facts) -> list[str]:
+def _risks(survey: Survey, facts: Facts) -> list[str]:
     risks = []
     for commit in survey.commits:
         if commit.subject.lower().startswith("revert"):

@@ -28,12 +28,11 @@ from cairn.project import query as asking
 from cairn.project import status as standing
 from cairn.project.archive import PrunePlan
 from cairn.project.bundle import SECTIONS, Bundle, checked
-from cairn.project.checkpoints import changed_sections, made, section_diffs
-from cairn.project.consolidate import Plan
+from cairn.project.checkpoints import Story, changed_sections, made, mark_of, marks, section_diffs
+from cairn.project.consolidate import Plan, refreshed
 from cairn.project.describe import describe
 from cairn.project.events import Event, EventDraft, Signals
-from cairn.project.evidence import survey
-from cairn.project.imports import Capture, Progress, SessionImport, SourceReport
+from cairn.project.imports import Capture, Progress, SeenFiles, SessionImport, SourceReport
 from cairn.project.layout import (
     ARCHIVE,
     CONFIG,
@@ -47,11 +46,9 @@ from cairn.project.layout import (
 )
 from cairn.project.options import ProjectOptions
 from cairn.project.record import ProjectRecord
-from cairn.project.refresh import refreshed
-from cairn.project.seen import SeenFiles
 from cairn.project.sources import ImportLedger, Source
-from cairn.project.state import Story, mark_of, marks
-from cairn.project.validate import RecordFinding, validate
+from cairn.project.status import RecordFinding, validate
+from cairn.project.survey import survey
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, SystemClock, Writer
 from cairn.types import Space
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import copy
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any, Literal
 
 from cairn.canonical import text_hash
@@ -44,6 +46,48 @@ This repository keeps its memory in [docs/cairn](docs/cairn/README.md). Before y
 [project map](docs/cairn/project-map.md) and [next steps](docs/cairn/next-steps.md).
 Ask it with `cairn project query "..."`; record what you learned with `cairn project record "..."`."""
 _NONE = "_None recorded._"
+_FACT = r"\*\*(?P<key>[^*]+?):\*\*\s*(?P<value>.+)"
+# The lists of each page: heading, place in the bundle, and how an item is written.
+_LISTS = {
+    "readme": (
+        ("## Key paths", "project.keyPaths", "`{path}`"),
+        ("## Check your work", "validationCommands", "**{label}** `{command}`: {purpose}"),
+    ),
+    "project-map": (
+        ("## First files to read", "projectMap.firstFilesToRead", "`{path}`"),
+        ("## Modules", "projectMap.modules", "**{name}** `{path}`: {responsibility}"),
+        ("## Entry points", "projectMap.entrypoints", "`{path}`: {role}"),
+        ("## Dense areas", "projectMap.denseSourceAreas", "`{path}`: {note}"),
+        ("## Architecture notes", "projectMap.architectureNotes", "{text}"),
+    ),
+    "current-focus": (
+        ("## Current state", "currentFocus.currentState", "{text}"),
+        ("## Known risks", "currentFocus.knownRisks", "{text}"),
+        ("### Results", "currentFocus.validationSnapshot.results", "{text}"),
+        ("### Suggested next actions", "currentFocus.validationSnapshot.suggestedNextActions", "{text}"),
+    ),
+}
+# What stands in a page as "**Label:** value", by the key of each value.
+_FACTS = {
+    "primaryEcosystem": "Ecosystem",
+    "packageManager": "Package manager",
+    "workspaceManager": "Workspace manager",
+    "recommendedEntryFile": "Entry file",
+}
+_CHECKED = {"status": "Status", "validatedAt": "Checked", "summary": "Summary"}
+_RECORDS = {
+    "gotchas": ("gotchas", {"symptom": "Symptom", "cause": "Cause", "correctPath": "Correct path"}),
+    "next-steps": ("nextSteps", {"why": "Why", "start": "Start", "done": "Done when"}),
+}
+_PAGES = """
+## Pages
+
+- [Current focus](current-focus.md): what is going on, and how healthy it is
+- [Gotchas](gotchas.md): what has cost others time
+- [Next steps](next-steps.md): what to do, where to start, when it is done
+- [Project map](project-map.md): parts, entry points, first files to read
+
+These pages are written by `cairn project`. You may correct them: the next command takes the edit over."""
 
 
 # ---------------------------------------------------------------- writing
@@ -52,17 +96,13 @@ _NONE = "_None recorded._"
 def pages(bundle: Bundle, bundle_hash: str) -> dict[Locator, str]:
     """The five pages of a bundle, each with its marker."""
     out = {}
-    for name, render in _RENDER.items():
-        body = "\n".join(render(bundle)).rstrip("\n") + "\n"
-        out[PAGE_FILES[name]] = f"{_marker(name, bundle_hash, body)}\n{body}"
+    for name, at in PAGE_FILES.items():
+        body = pages_body(name, bundle)
+        marker = (
+            f"file={name} version={PROJECTION_VERSION} bundleHash={bundle_hash} bodyHash={body_hash(body)}"
+        )
+        out[at] = f"<!-- cairn:projection {marker} -->\n{body}"
     return out
-
-
-def _marker(name: str, bundle_hash: str, body: str) -> str:
-    return (
-        f"<!-- cairn:projection file={name} version={PROJECTION_VERSION} bundleHash={bundle_hash}"
-        f" bodyHash={body_hash(body)} -->"
-    )
 
 
 def body_hash(body: str) -> str:
@@ -70,91 +110,54 @@ def body_hash(body: str) -> str:
     return text_hash(body.replace("\r\n", "\n").rstrip() + "\n")
 
 
-def _list(items: list[str]) -> Iterator[str]:
-    yield from (f"- {item}" for item in items)
-    if not items:
-        yield _NONE
+def pages_body(name: str, bundle: Bundle) -> str:
+    """The body a page of `bundle` would have."""
+    return "\n".join(_lines(name, bundle)).rstrip("\n") + "\n"
 
 
-def _readme(bundle: Bundle) -> Iterator[str]:
-    project = bundle["project"]
-    yield f"# {project['name']}: project memory"
-    yield from ("", project["summary"], "")
-    yield f"- **Ecosystem:** {project['primaryEcosystem']}"
-    yield f"- **Package manager:** {project['packageManager'] or 'none'}"
-    yield f"- **Workspace manager:** {project['workspaceManager'] or 'none'}"
-    yield f"- **Entry file:** {project['recommendedEntryFile']}"
-    yield from ("", "## Key paths", "", *_list([f"`{path}`" for path in project["keyPaths"]]))
-    yield from ("", "## Check your work", "")
-    yield from _list(
-        [
-            f"**{item['label']}** `{shlex.join(item['command'])}`: {item['purpose']}"
-            for item in bundle["validationCommands"]
-        ]
-    )
-    yield from ("", "## Pages", "")
-    yield "- [Current focus](current-focus.md): what is going on, and how healthy it is"
-    yield "- [Gotchas](gotchas.md): what has cost others time"
-    yield "- [Next steps](next-steps.md): what to do, where to start, when it is done"
-    yield "- [Project map](project-map.md): parts, entry points, first files to read"
-    yield ""
-    yield "These pages are written by `cairn project`. You may correct them: the next command takes the edit over."
+def _lines(name: str, bundle: Bundle) -> Iterator[str]:
+    project, focus = bundle["project"], bundle["currentFocus"]
+    if name == "readme":
+        yield from (f"# {project['name']}: project memory", "", project["summary"], "")
+        yield from _labelled(_FACTS, project, "none")
+        yield from (*_lists(name, bundle), _PAGES)
+    elif name == "current-focus":
+        yield from (
+            "# Current focus",
+            "",
+            focus["summary"],
+            *_lists(name, bundle, slice(2)),
+            "",
+            "## Validation",
+            "",
+        )
+        yield from _labelled(_CHECKED, focus["validationSnapshot"], "never")
+        yield from _lists(name, bundle, slice(2, None))
+    elif name == "project-map":
+        yield from ("# Project map", *_lists(name, bundle))
+    else:
+        key, labels = _RECORDS[name]
+        yield f"# {name.capitalize().replace('-', ' ')}"
+        for item in bundle[key]:
+            yield from ("", f"## {item['title']}", "", *_labelled(labels, item))
+        if not bundle[key]:
+            yield from ("", _NONE)
 
 
-def _project_map(bundle: Bundle) -> Iterator[str]:
-    chart = bundle["projectMap"]
-    yield "# Project map"
-    yield from ("", "## First files to read", "", *_list([f"`{path}`" for path in chart["firstFilesToRead"]]))
-    yield from ("", "## Modules", "")
-    yield from _list(
-        [f"**{item['name']}** `{item['path']}`: {item['responsibility']}" for item in chart["modules"]]
-    )
-    yield from ("", "## Entry points", "")
-    yield from _list([f"`{item['path']}`: {item['role']}" for item in chart["entrypoints"]])
-    yield from ("", "## Dense areas", "")
-    yield from _list([f"`{item['path']}`: {item['note']}" for item in chart["denseSourceAreas"]])
-    yield from ("", "## Architecture notes", "", *_list(chart["architectureNotes"]))
+def _lists(name: str, bundle: Bundle, part: slice = slice(None)) -> Iterator[str]:
+    for heading, place, line in _LISTS[name][part]:
+        items = reduce(getitem, place.split("."), bundle)
+        yield from ("", heading, "", *([f"- {_item(line, item)}" for item in items] or [_NONE]))
 
 
-def _focus(bundle: Bundle) -> Iterator[str]:
-    focus = bundle["currentFocus"]
-    snapshot = focus["validationSnapshot"]
-    yield "# Current focus"
-    yield from ("", focus["summary"])
-    yield from ("", "## Current state", "", *_list(focus["currentState"]))
-    yield from ("", "## Known risks", "", *_list(focus["knownRisks"]))
-    yield from ("", "## Validation", "", f"- **Status:** {snapshot['status']}")
-    yield f"- **Checked:** {snapshot['validatedAt'] or 'never'}"
-    yield f"- **Summary:** {snapshot['summary']}"
-    yield from ("", "### Results", "", *_list(snapshot["results"]))
-    yield from ("", "### Suggested next actions", "", *_list(snapshot["suggestedNextActions"]))
+def _item(line: str, item: Any) -> str:
+    if isinstance(item, str):
+        return line.format(path=item, text=item)
+    return line.format_map({**item, "command": shlex.join(item.get("command", ()))})
 
 
-def _items(title: str, items: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> Iterator[str]:
-    yield f"# {title}"
-    for item in items:
-        yield from ("", f"## {item['title']}", "")
-        yield from (f"- **{label}:** {item[name]}" for name, label in labels.items())
-    if not items:
-        yield from ("", _NONE)
-
-
-def _gotchas(bundle: Bundle) -> Iterator[str]:
-    labels = {"symptom": "Symptom", "cause": "Cause", "correctPath": "Correct path"}
-    return _items("Gotchas", bundle["gotchas"], labels)
-
-
-def _next_steps(bundle: Bundle) -> Iterator[str]:
-    return _items("Next steps", bundle["nextSteps"], {"why": "Why", "start": "Start", "done": "Done when"})
-
-
-_RENDER: Mapping[str, Callable[[Bundle], Iterator[str]]] = {
-    "readme": _readme,
-    "project-map": _project_map,
-    "current-focus": _focus,
-    "gotchas": _gotchas,
-    "next-steps": _next_steps,
-}
+def _labelled(labels: Mapping[str, str], values: Mapping[str, Any], none: str = "") -> Iterator[str]:
+    return (f"- **{label}:** {values[key] or none}" for key, label in labels.items())
 
 
 # ---------------------------------------------------------------- looking at what is there
@@ -201,17 +204,12 @@ def read_back(name: str, body: str, bundle: Bundle) -> tuple[Bundle, list[str]]:
     edited = copy.deepcopy(bundle)
     strange: list[str] = []
     try:
-        _READ[name](_Sections(body, strange), edited)
+        _read(name, _Sections(body, strange), edited)
         if pages_body(name, edited) == pages_body(name, bundle):
             return bundle, strange
         return checked(edited), strange
     except (Invalid, ValueError, KeyError):
         return bundle, body.splitlines()
-
-
-def pages_body(name: str, bundle: Bundle) -> str:
-    """The body a page of `bundle` would have."""
-    return "\n".join(_RENDER[name](bundle)).rstrip("\n") + "\n"
 
 
 class _Sections:
@@ -262,72 +260,58 @@ class _Sections:
                 self.strange.append(item)
         return out
 
-    def fields(self, name: str) -> dict[str, str]:
-        return {
-            found["key"].lower(): found["value"]
-            for found in self.matched(name, r"\*\*(?P<key>[^*]+?):\*\*\s*(?P<value>.+)")
+
+def _read(name: str, page: _Sections, bundle: Bundle) -> None:
+    """Put what a page says into `bundle`."""
+    project, focus = bundle["project"], bundle["currentFocus"]
+    if name in _RECORDS:
+        key, labels = _RECORDS[name]
+        bundle[key] = _read_records(page, {label.lower(): field for field, label in labels.items()})
+        return
+    for heading, place, line in _LISTS[name]:
+        *way, last = place.split(".")
+        found = page.matched(heading.lstrip("# "), _pattern(line))
+        texts = [next(iter(item.values())) for item in found] if line in {"{text}", "`{path}`"} else None
+        reduce(getitem, way, bundle)[last] = found if texts is None else texts
+    also = {"Pages"} if name == "readme" else {"Validation"} if name == "current-focus" else set[str]()
+    for other in page.names():
+        if other not in {heading.lstrip("# ") for heading, _, _ in _LISTS[name]} | also:
+            page.strange += [f"## {other}", *page.lines(other)]
+    if name == "readme":
+        for item in bundle["validationCommands"]:
+            item["command"] = shlex.split(item["command"])
+        project["name"] = page.title.removesuffix(": project memory") or project["name"]
+        prose = [line for line in page.lines("") if not line.startswith("- ")]
+        project["summary"] = " ".join(prose) or project["summary"]
+        facts_of = (re.fullmatch(f"- {_FACT}", line) for line in page.lines(""))
+        facts = {one["key"].lower(): one["value"].strip() for one in facts_of if one}
+        told = {key: facts.get(label.lower()) for key, label in _FACTS.items()}
+        project |= {key: value for key, value in told.items() if value or key.endswith("Manager")}
+        project |= {key: _optional(project[key]) for key in ("packageManager", "workspaceManager")}
+    elif name == "current-focus":
+        focus["summary"] = " ".join(page.lines("")) or focus["summary"]
+        said = {found["key"].lower(): found["value"] for found in page.matched("Validation", _FACT)}
+        focus["validationSnapshot"] |= {
+            "status": said["status"].lower(),
+            "validatedAt": _optional(said.get("checked")),
+            "summary": said["summary"],
         }
+    else:
+        page.strange += page.lines("")
 
 
-def _optional(text: str) -> str | None:
-    return None if text.lower() in {"none", "never", ""} else text
-
-
-def _read_readme(page: _Sections, bundle: Bundle) -> None:
-    project = bundle["project"]
-    project["name"] = page.title.removesuffix(": project memory") or project["name"]
-    prose = [line for line in page.lines("") if not line.startswith("- ")]
-    project["summary"] = " ".join(prose) or project["summary"]
-    fields = {
-        found.group(1).lower(): found.group(2).strip()
-        for line in page.lines("")
-        if (found := re.fullmatch(r"- \*\*([^*]+?):\*\*\s*(.+)", line))
-    }
-    project["primaryEcosystem"] = fields.get("ecosystem", project["primaryEcosystem"])
-    project["packageManager"] = _optional(fields.get("package manager", "none"))
-    project["workspaceManager"] = _optional(fields.get("workspace manager", "none"))
-    project["recommendedEntryFile"] = fields.get("entry file", project["recommendedEntryFile"])
-    project["keyPaths"] = [found["path"] for found in page.matched("Key paths", r"`(?P<path>[^`]+)`")]
-    commands = page.matched(
-        "Check your work", r"\*\*(?P<label>[^*]+)\*\*\s*`(?P<command>[^`]+)`:\s*(?P<purpose>.+)"
-    )
-    bundle["validationCommands"] = [{**item, "command": shlex.split(item["command"])} for item in commands]
-    _strange_sections(page, {"Key paths", "Check your work", "Pages"})
-
-
-def _read_map(page: _Sections, bundle: Bundle) -> None:
-    chart = bundle["projectMap"]
-    chart["firstFilesToRead"] = [
-        found["path"] for found in page.matched("First files to read", r"`(?P<path>[^`]+)`")
-    ]
-    chart["modules"] = page.matched(
-        "Modules", r"\*\*(?P<name>[^*]+)\*\*\s*`(?P<path>[^`]+)`:\s*(?P<responsibility>.+)"
-    )
-    chart["entrypoints"] = page.matched("Entry points", r"`(?P<path>[^`]+)`:\s*(?P<role>.+)")
-    chart["denseSourceAreas"] = page.matched("Dense areas", r"`(?P<path>[^`]+)`:\s*(?P<note>.+)")
-    chart["architectureNotes"] = page.items("Architecture notes")
-    page.strange += page.lines("")
-    _strange_sections(
-        page, {"First files to read", "Modules", "Entry points", "Dense areas", "Architecture notes"}
+def _pattern(line: str) -> str:
+    """What fits the lines that `line` writes: bold words and code end at their marks, all else at the end."""
+    inside = {None: ".+", "`": "[^`]+", r"\*\*": "[^*]+"}
+    return re.sub(
+        r"(\\\*\\\*|`)?\\\{(\w+)\\\}",
+        lambda found: f"{found[1] or ''}(?P<{found[2]}>{inside[found[1]]})",
+        re.escape(line).replace(r"\ ", r"\s*"),
     )
 
 
-def _read_focus(page: _Sections, bundle: Bundle) -> None:
-    focus = bundle["currentFocus"]
-    focus["summary"] = " ".join(page.lines("")) or focus["summary"]
-    focus["currentState"] = page.items("Current state")
-    focus["knownRisks"] = page.items("Known risks")
-    fields = page.fields("Validation")
-    focus["validationSnapshot"] = {
-        "status": fields["status"].lower(),
-        "validatedAt": _optional(fields.get("checked", "never")),
-        "summary": fields["summary"],
-        "results": page.items("Results"),
-        "suggestedNextActions": page.items("Suggested next actions"),
-    }
-    _strange_sections(
-        page, {"Current state", "Known risks", "Validation", "Results", "Suggested next actions"}
-    )
+def _optional(text: str | None) -> str | None:
+    return None if (text or "none").lower() in {"none", "never"} else text
 
 
 def _read_records(page: _Sections, labels: Mapping[str, str]) -> list[dict[str, str]]:
@@ -350,31 +334,6 @@ def _read_records(page: _Sections, labels: Mapping[str, str]) -> list[dict[str, 
         page.strange += loose
         out.append(record)
     return out
-
-
-def _read_gotchas(page: _Sections, bundle: Bundle) -> None:
-    bundle["gotchas"] = _read_records(
-        page, {"symptom": "symptom", "cause": "cause", "correct path": "correctPath"}
-    )
-
-
-def _read_steps(page: _Sections, bundle: Bundle) -> None:
-    bundle["nextSteps"] = _read_records(page, {"why": "why", "start": "start", "done when": "done"})
-
-
-def _strange_sections(page: _Sections, known: set[str]) -> None:
-    for name in page.names():
-        if name not in known:
-            page.strange += [f"## {name}", *page.lines(name)]
-
-
-_READ: Mapping[str, Callable[[_Sections, Bundle], None]] = {
-    "readme": _read_readme,
-    "project-map": _read_map,
-    "current-focus": _read_focus,
-    "gotchas": _read_gotchas,
-    "next-steps": _read_steps,
-}
 
 
 # ---------------------------------------------------------------- the entry block

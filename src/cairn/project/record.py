@@ -20,19 +20,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import from_json, pretty, text_hash
+from cairn.canonical import from_json, json_hash, pretty, text_hash
 from cairn.errors import Conflict, Invalid, Misconfigured, NotFound
 from cairn.project import git, projections
 from cairn.project.archive import Archive
-from cairn.project.bundle import Bundle, bundle_hash, checked
-from cairn.project.checkpoints import Checkpoint, CheckpointStore, heads_of, made
-from cairn.project.consolidate import united
+from cairn.project.bundle import Bundle, checked
+from cairn.project.checkpoints import Checkpoint, CheckpointStore, Story, carried_cursors, heads_of, made
+from cairn.project.consolidate import three_way, united
 from cairn.project.describe import ENTRY_FILES
 from cairn.project.events import Event, EventDraft, EventLog, Parsed, Signals, normalised
 from cairn.project.layout import EDITS, EVENTS, HOME, REF_PREFIX, SCHEMA_VERSION, STATE, read_json
-from cairn.project.refresh import three_way
 from cairn.project.sources import SourceRegistry
-from cairn.project.state import Story, carried_cursors
 from cairn.seams import Clock, Journals, Locator, StorageBackend, content_hash
 
 
@@ -443,7 +441,7 @@ class ProjectRecord:
 
 
 def _files(bundle: Bundle) -> list[dict[str, str]]:
-    pages = projections.pages(bundle, bundle_hash(bundle))
+    pages = projections.pages(bundle, json_hash(bundle))
     return [{"path": str(at), "hash": text_hash(text)} for at, text in pages.items()]
 
 
