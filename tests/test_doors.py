@@ -22,7 +22,7 @@ import cairn
 from cairn.agents.tools import TOOLS, reply
 from cairn.errors import CairnError, Invalid
 from cairn.memory import Memories, Memory
-from cairn.operations.answers import talk
+from cairn.operations.answers import shapes_of
 from cairn.operations.check import options_of
 from cairn.operations.doors import IDS
 from cairn.operations.table import REQUIRED, Field, Operation, fields_of, operations_of
@@ -144,7 +144,7 @@ def text_leaves(shape: type, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
                 yield from text_leaves(kind, here)
 
 
-LEAVES = sorted(text_leaves(talk.MessageItem), key=str)
+LEAVES = sorted(text_leaves(shapes_of("talk")["MessageItem"]), key=str)
 
 
 def message_with(path: tuple[Any, ...], value: str) -> dict[str, Any]:

@@ -149,12 +149,10 @@ def background_table() -> str:
 
 
 def classes_table() -> str:
-    """Every public class of the package but the shapes of answers, which are in docs/http.md: its room and first words."""
+    """Every public class of the package: its room and first words."""
     package, found = DOCS.parent / "src" / "cairn", []
     for file in sorted(package.rglob("*.py")):
         room = file.relative_to(package).with_suffix("").as_posix().removesuffix("/__init__")
-        if room.startswith("operations/answers"):
-            continue
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.append((node.name, room, _first_words(node)))

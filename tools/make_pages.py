@@ -68,14 +68,14 @@ def table_of(fields: Iterable[Field], *, wire: bool) -> list[str]:
 
 def answer_of(row: Operation) -> list[str]:
     """What comes back, field by field."""
-    if row.answers is None:
+    if row.shape is None:
         return []
     rows = [
         f"| `{one.name}` | {kind_of(one.type)} | {one.says.words} |".replace("\n", " ")
-        for one in fields_of(row.answers)
+        for one in fields_of(row.shape)
     ]
     return [
-        f"Answer ({(row.answers.__doc__ or '').rstrip('.')}):",
+        f"Answer ({(row.shape.__doc__ or '').rstrip('.')}):",
         "",
         "| field | type | meaning |",
         "|---|---|---|",

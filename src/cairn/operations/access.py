@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid
 from cairn.operations import rules
-from cairn.operations.answers import access as answers
+from cairn.operations.answers import Answers
 from cairn.operations.table import Room, by_fields, operation, says
 
 if TYPE_CHECKING:
     from cairn.engines.audit import AuditLog
     from cairn.engines.tokens import Token, TokenFile
+
+answers = Answers("access")
 
 TokenName = Annotated[str, says("the token's name", "ci", low=1, high=64)]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 from cairn.errors import CairnError, Conflict, Invalid
 from cairn.notes.format import list_items
 from cairn.operations import rules
-from cairn.operations.answers import browse as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_TEXT, AnyScope, Explain, InSpace, Owner, space_named
 from cairn.operations.table import Room, operation, says
 from cairn.operations.talk import LimitedTo, Sees
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cairn.index.corpus import Row
     from cairn.index.rows import Pages
     from cairn.parts import Parts
+
+answers = Answers("browse")
 
 log = logging.getLogger("cairn")
 

@@ -226,7 +226,9 @@ def _one_schema(kind: Any, said: Says, shapes: dict[str, type]) -> dict[str, Any
         return {"type": "integer" if kind is int else "number"} | _bounds(said, "minimum", "maximum")
     if origin in {list, Sequence}:
         items = (
-            _reference(said.schema, shapes) if said.schema else _item_schema(get_args(kind)[0], said, shapes)
+            _reference(said.schema.shape, shapes)
+            if said.schema
+            else _item_schema(get_args(kind)[0], said, shapes)
         )
         return {"type": "array", "items": items} | _bounds(said, "minItems", "maxItems")
     if origin in {dict, Mapping}:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.operations import rules
-from cairn.operations.answers import keeping as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import (
     ID_PATTERN,
     MAX_ID,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from cairn.governed.missions import MissionEnd
     from cairn.governed.pages import PagesReport
     from cairn.governed.skills import ScanReport
+
+answers = Answers("keeping")
 
 
 Items = Sequence[str] | None

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn.operations import rules
-from cairn.operations.answers import knowledge as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, Consistency, InSpace, space_named
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
     from cairn.operations.library import Library, StoredDocument
+
+answers = Answers("knowledge")
 
 _ALONE_SECONDS, _SERVED_SECONDS = 3600.0, 10.0
 DocId = Annotated[

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn.errors import Invalid, NotFound
 from cairn.operations import rules
-from cairn.operations.answers import memories as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import (
     ID_PATTERN,
     MAX_ID,
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from cairn.governed.memories import HistoryLine
     from cairn.parts import Parts
     from cairn.retrieval.answers import SearchResult
+
+answers = Answers("memories")
 
 MAX_PAGE = 500
 PLACE = ("scope", "owner", "app_id", "project_id")

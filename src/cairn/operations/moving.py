@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cairn.errors import Invalid, NotFound
 from cairn.operations import rules
-from cairn.operations.answers import upkeep as answers
+from cairn.operations.answers import Answers
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
     from cairn.config import Settings
     from cairn.pulling import PulledFolder
     from cairn.seams import Locator
+
+answers = Answers("upkeep")
 
 BUCKET = "s3://"
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cairn.operations import rules
-from cairn.operations.answers import persons as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
 from cairn.operations.forgetting import every_file, purge_history, purge_index, while_quiet
 from cairn.operations.table import Granted, Room, by_fields, operation, says
@@ -15,6 +15,8 @@ from cairn.types import Scope, Space
 if TYPE_CHECKING:
     from cairn.governed.persons import Farewell, Going, Hooks
     from cairn.parts import Parts
+
+answers = Answers("persons")
 
 WholePerson = Annotated[str, says("the person", "alice", low=1, high=MAX_ID)]
 _GONE = "[forgotten]"

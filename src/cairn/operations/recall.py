@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import Invalid, Unavailable
 from cairn.operations import rules
-from cairn.operations.answers import recall as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import (
     ID_PATTERN,
     MAX_ID,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from cairn.operations.recalling import Recalled
     from cairn.retrieval.answers import SearchRequest, SearchResult
     from cairn.retrieval.listing import GetResult
+
+answers = Answers("recall")
 
 log = logging.getLogger("cairn")
 

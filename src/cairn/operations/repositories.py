@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.operations import rules
-from cairn.operations.answers import repositories as answers
+from cairn.operations.answers import Answers
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from cairn.project.query import QueryResult
     from cairn.project.sources import Source
     from cairn.project.status import RecordFinding
+
+answers = Answers("repositories")
 
 Folder = Annotated[str, says("the absolute path of the repository", "/srv/tides", low=1, high=4096)]
 SourceId = Annotated[str, says("the id of the source", "claude-local-1", low=1, high=200)]

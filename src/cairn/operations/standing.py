@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, Unavailable
 from cairn.operations import rules
-from cairn.operations.answers import upkeep as answers
+from cairn.operations.answers import Answers
 from cairn.operations.table import Room, operation
 from cairn.version import VERSION
 
 if TYPE_CHECKING:
     from cairn.parts import Parts
     from cairn.strategies.engine import StrategyStatus
+
+answers = Answers("upkeep")
 
 
 class Standing(Room):

@@ -26,6 +26,7 @@ from cairn.operations.doors import door
 
 if TYPE_CHECKING:
     from cairn.config import Settings
+    from cairn.operations.answers import Answer
     from cairn.parts import Parts
     from cairn.rights import Grant
 
@@ -65,7 +66,7 @@ class Says:
     each: tuple[int, int] | None = None
     wire: str = ""
     here: bool = False
-    schema: type | None = None
+    schema: Answer | None = None
     default: Any = REQUIRED
 
 
@@ -184,7 +185,7 @@ class Operation:
     writes: bool = False
     http: tuple[str, ...] = ()
     in_query: tuple[str, ...] = ()
-    answers: type | None = None
+    answers: Answer | None = None
     data: Callable[..., Any] | None = None
     allow: Callable[[Asked], None] | None = None
     apart: bool = False
@@ -230,6 +231,11 @@ class Operation:
         return tuple(one for one in self.parameters if not one.granted)
 
     @property
+    def shape(self) -> type | None:
+        """The class of its answer, which has its fields."""
+        return self.answers.shape if self.answers is not None else None
+
+    @property
     def summary(self) -> str:
         """The first paragraph of its words, in one line."""
         return " ".join((inspect.getdoc(self.call) or "").partition("\n\n")[0].split())
@@ -244,7 +250,7 @@ class Operation:
     def told(self, room: Any, answer: Any, fields: Mapping[str, Any]) -> Any:
         """What it answered, as data."""
         if self.data is by_fields:
-            return by_fields(answer, self.answers or type(answer))
+            return by_fields(answer, self.shape or type(answer))
         return answer if self.data is None else self.data(answer, room, fields)
 
 

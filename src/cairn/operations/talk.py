@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import NotFound
 from cairn.operations import rules
-from cairn.operations.answers import talk as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
 from cairn.operations.table import Granted, Room, by_fields, operation, says
 from cairn.types import Message, Scope, Space, with_texts
 
 if TYPE_CHECKING:
     from cairn.talk import AddOutcome, FlushOutcome
+
+answers = Answers("talk")
 
 LimitedTo = Annotated[Collection[str] | None, Granted("owners")]
 Sees = Annotated[Callable[[Scope], bool] | None, Granted("sees")]

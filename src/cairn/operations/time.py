@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cairn.errors import Invalid
 from cairn.operations import rules
-from cairn.operations.answers import time as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import DryRun, InSpace, space_named
 from cairn.operations.table import Room, by_fields, operation, says
 from cairn.timetravel.changes import difference, words_of
@@ -22,6 +22,8 @@ from cairn.types import Space
 if TYPE_CHECKING:
     from cairn.timetravel.changes import TimeTravel
     from cairn.timetravel.runs import Undone
+
+answers = Answers("time")
 
 MAX_CHANGES = 10_000
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import place_of
 from cairn.operations import rules
-from cairn.operations.answers import upkeep as answers
+from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId
 from cairn.operations.table import Room, by_fields, operation, says
 from cairn.seams import Locator
@@ -21,6 +21,8 @@ from cairn.version import VERSION
 if TYPE_CHECKING:
     from cairn import transfer
     from cairn.parts import Parts
+
+answers = Answers("upkeep")
 
 
 class Upkeep(Room):

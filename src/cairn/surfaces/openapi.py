@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cairn.operations.answers import shared, upkeep
+from cairn.operations.answers import shapes_of
 from cairn.operations.check import object_schema, schema_of, shape_schemas
 from cairn.operations.table import REQUIRED, Field
 from cairn.surfaces.routes import Route, takes_files
@@ -15,7 +15,10 @@ from cairn.version import VERSION
 
 def describe(routes: Sequence[Route], prefixes: Sequence[str]) -> dict[str, Any]:
     """The whole description as one JSON value, in a stable order."""
-    shapes: dict[str, type] = {"ErrorAnswer": shared.ErrorAnswer, "HealthAnswer": upkeep.HealthAnswer}
+    shapes: dict[str, type] = {
+        "ErrorAnswer": shapes_of("shared")["ErrorAnswer"],
+        "HealthAnswer": shapes_of("upkeep")["HealthAnswer"],
+    }
     requests: dict[str, Any] = {}
     paths: dict[str, Any] = {
         "/health": {"get": _bare("health", "How the server and the index are.", _reference("HealthAnswer"))},
@@ -68,9 +71,9 @@ def _operation(
 ) -> dict[str, Any]:
     row = route.operation
     data: dict[str, Any] = {}
-    if row.answers is not None:
-        shapes[row.answers.__name__] = row.answers
-        data = _reference(row.answers.__name__)
+    if row.shape is not None:
+        shapes[row.shape.__name__] = row.shape
+        data = _reference(row.shape.__name__)
     answer = {
         "type": "object",
         "required": ["request_id", "data"],
