@@ -3,6 +3,8 @@
 import argparse
 import inspect
 import json
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from cairn.memory import Memories, Memory
 from cairn.operations import answers
 from cairn.operations.check import checked, object_schema
 from cairn.operations.table import REQUIRED, fields_of, operations_of
+from cairn.surfaces import command
 from cairn.surfaces.cli import HOMES, SAME, build_parser, main
 from cairn.surfaces.command import EVERYWHERE, PERSONAL
 from cairn.surfaces.http import VERSIONS
@@ -113,17 +116,17 @@ def test_its_command_takes_its_fields(room, row):
     if not mine:
         assert row.name in NOT_TYPED
         return
-    for command in mine:
+    for one in mine:
         parser = argparse.ArgumentParser()
-        command.declare(parser)
+        one.declare(parser)
         taken = {action.dest for action in parser._actions} - {"help"}
-        assert {one.name for one in row.fields} <= taken | {*EVERYWHERE, *command.without}
+        assert {field.name for field in row.fields} <= taken | {*EVERYWHERE, *one.without.split()}
         extra = argparse.ArgumentParser()
-        command.declare_others(extra)
+        one.declare_others(extra)
         declared = {action.dest for action in extra._actions}
         if {"scope", "owner"} <= taken:
             declared |= {f"of_{scope}" for scope in PERSONAL}
-        assert taken <= {one.name for one in row.fields} | declared
+        assert taken <= {field.name for field in row.fields} | declared
 
 
 def test_the_description_is_whole():
@@ -153,6 +156,15 @@ def test_tools_can_be_made_of_it():
         schema = object_schema(row.fields, {}, row.summary, closed=True)
         assert schema["additionalProperties"] is False
         assert schema.get("required", []) == [one.wire for one in row.fields if one.default is REQUIRED]
+
+
+def test_the_words_of_commands_are_of_commands():
+    """Every table of the data file is a command's or a group's; that each of those has its words, the help itself needs."""
+    names = {one.name for module in HOMES for one in import_module(f"cairn.surfaces.{module}").COMMANDS}
+    groups = {" ".join(name.split()[:size]) for name in names for size in range(1, name.count(" ") + 1)}
+    told = tomllib.loads(Path(command.__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+    assert set(told) - names - groups == set()
+    assert all(words.keys() <= {"help", "examples"} for words in told.values())
 
 
 def test_the_homes_of_commands_are_right():

@@ -9,8 +9,6 @@ from cairn.operations.access import Access
 from cairn.surfaces.command import Command
 from cairn.surfaces.output import Output
 
-GROUPS = {"token": "the tokens of the HTTP server"}
-
 
 def say_tokens(data: Any, output: Output) -> None:
     columns = ("name", "state", "rights", "made", "expires")
@@ -42,40 +40,8 @@ def say_calls(data: Any, output: Output) -> int:
 
 
 COMMANDS = (
-    Command(
-        "token add",
-        "make a token for the HTTP server; running servers take it at once",
-        Access.add_token,
-        say_new_token,
-        positional={"name": ""},
-        reading=False,
-        examples=(
-            "cairn token add laptop",
-            'cairn token add ci --rights "r app=acme rate=600" --expires 90d',
-            'cairn token add bob --rights "rw owner=bob"',
-        ),
-    ),
-    Command(
-        "token list",
-        "the tokens that were made, and whether they hold",
-        Access.tokens,
-        say_tokens,
-        bare="tokens",
-    ),
-    Command(
-        "token revoke",
-        "end a token; running servers refuse it at once",
-        Access.revoke_token,
-        say_revoked,
-        positional={"name": ""},
-        examples=("cairn token revoke ci",),
-    ),
-    Command(
-        "audit",
-        "calls of the HTTP server: when, whose token, what, about whom, how it ended",
-        Access.audit,
-        say_calls,
-        bare="calls",
-        examples=("cairn audit --token ci", "cairn audit --refused --since 2026-06-01"),
-    ),
+    Command("token add", Access.add_token, say_new_token, positional="name", reading=False),
+    Command("token list", Access.tokens, say_tokens, bare="tokens"),
+    Command("token revoke", Access.revoke_token, say_revoked, positional="name"),
+    Command("audit", Access.audit, say_calls, bare="calls"),
 )

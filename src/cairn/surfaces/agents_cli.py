@@ -132,21 +132,6 @@ def _switch(here: Path, to: str, output: Output) -> int:
 
 
 COMMANDS = (
-    Command(
-        "mcp",
-        "serve this memory to an agent over MCP, on standard input and output",
-        run=lambda call: mcp(call.args, call.output),
-    ),
-    Command(
-        "integrate",
-        "make a coding agent use this memory: its hooks and the MCP server; or switch it off for a repository",
-        more=_integrate_arguments,
-        run=integrate,
-        examples=(
-            "cairn integrate claude --dry-run",
-            "cairn integrate codex --project --notes",
-            "cairn integrate claude --remove",
-            "cairn integrate off",
-        ),
-    ),
+    Command("mcp", run=lambda call: mcp(call.args, call.output)),
+    Command("integrate", more=_integrate_arguments, run=integrate),
 )

@@ -9,8 +9,6 @@ from cairn.operations.browse import Browse
 from cairn.surfaces.command import Command, CommandCall, short, text_of
 from cairn.surfaces.output import Output
 
-GROUPS: dict[str, str] = {}
-
 
 def say_owners(data: Any, output: Output) -> None:
     rows = [
@@ -85,61 +83,24 @@ def open_page(call: CommandCall) -> int:
 COMMANDS = (
     Command(
         "open",
-        "open the page of this memory in a browser, with the right to change it",
         run=open_page,
         also={
             "--port": {"type": int, "metavar": "N", "help": "where to serve the page, if no server runs"},
             "--no-browser": "only print the link",
         },
-        examples=("cairn open", "cairn open --no-browser"),
     ),
-    Command(
-        "owners",
-        "who has a memory here, and how much of each kind",
-        Browse.overview,
-        say_owners,
-        bare="owners",
-    ),
-    Command(
-        "timeline",
-        "entries of everybody or of one owner, newest first",
-        Browse.timeline,
-        say_entries,
-        examples=(
-            "cairn timeline --since 2026-06-01",
-            "cairn timeline --user alice --kind episode",
-        ),
-    ),
-    Command("upcoming", "plans whose time comes in the next days", Browse.upcoming, say_entries),
-    Command(
-        "find",
-        "find what answers a question in everybody's memory",
-        Browse.find,
-        say_entries,
-        positional={"query": "+"},
-        examples=("cairn find who has moved",),
-    ),
-    Command(
-        "linked",
-        "what an entry came from, what was made from it and what replaced it",
-        Browse.linked,
-        say_linked,
-        positional={"entry_id": ""},
-    ),
-    Command(
-        "connections",
-        "how entries hang together: what replaces or contradicts what, what came of one talk",
-        Browse.connections,
-        say_connections,
-        examples=("cairn connections --user alice",),
-    ),
+    Command("owners", Browse.overview, say_owners, bare="owners"),
+    Command("timeline", Browse.timeline, say_entries),
+    Command("upcoming", Browse.upcoming, say_entries),
+    Command("find", Browse.find, say_entries, positional="query+"),
+    Command("linked", Browse.linked, say_linked, positional="entry_id"),
+    Command("connections", Browse.connections, say_connections),
     Command(
         "revise",
-        "put an entry right where it stands, if nobody changed it since",
         Browse.revise,
         say_revised,
-        positional={"entry_id": ""},
-        without=("source",),
+        positional="entry_id",
+        without="source",
         also={
             "--file": {
                 "required": True,
@@ -148,6 +109,5 @@ COMMANDS = (
             }
         },
         fill=_from_file,
-        examples=("cairn show ID --json", "cairn revise ID --expect VERSION --file new.md"),
     ),
 )

@@ -18,11 +18,12 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from cairn.engines import quiet
 from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
+from cairn.surfaces.command import Command, words_of
 from cairn.surfaces.output import Output
 from cairn.systems import check as check_system
 from cairn.version import VERSION
@@ -35,8 +36,6 @@ EXIT_CODES: Sequence[tuple[type[CairnError], int]] = (
     (Invalid, 2),
     (CairnError, 1),
 )
-
-Run = Callable[[argparse.Namespace, Output], int]
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,25 +51,16 @@ class Commands:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    def add(
-        self, name: str, run: Run | None, help_text: str, *, examples: str = ""
-    ) -> argparse.ArgumentParser:
-        """Make the subcommand `name`; `run` is what it does (None for a group of its own subcommands)."""
-        command = self._commands.add_parser(
+    def add(self, name: str, help_text: str, examples: Sequence[str] = ()) -> argparse.ArgumentParser:
+        """Make the subcommand `name`, or a group of its own subcommands."""
+        return self._commands.add_parser(
             name,
             help=help_text,
-            description=help_text[0].upper() + help_text[1:] + ".",
-            epilog=f"examples:\n{examples}" if examples else None,
+            description=help_text[:1].upper() + help_text[1:] + ".",
+            epilog="\n  ".join(["examples:", *examples]) if examples else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             parents=[_global_options()],
         )
-        if run is not None:
-            command.set_defaults(run=run)
-        return command
-
-    def group(self, name: str, help_text: str) -> Commands:
-        """Make a subcommand that has subcommands."""
-        return Commands(self.add(name, None, help_text))
 
 
 def _global_options() -> argparse.ArgumentParser:
@@ -130,8 +120,8 @@ SAME = {
 }
 
 
-def build_parser(only: str = "") -> argparse.ArgumentParser:
-    """The command line; with `only` the part of it that begins with that command."""
+def build_parser(only: str = "", *, words: bool = True) -> argparse.ArgumentParser:
+    """The command line; with `only` the part of it that begins with that command. `words` are for who reads its help."""
     parser = Parser(
         prog="cairn",
         description="Long-term memory for AI agents that a person can read.",
@@ -143,26 +133,27 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     table = Commands(parser)
     for module, names in HOMES.items():
         if not only or only in names:
-            _declare(table, importlib.import_module(f"cairn.surfaces.{module}"), only)
+            commands = importlib.import_module(f"cairn.surfaces.{module}").COMMANDS
+            _declare(table, (one for one in commands if only in ("", one.name.partition(" ")[0])), words)
     return parser
 
 
-def _declare(table: Commands, module: Any, only: str) -> None:
-    """Hang the commands of a module into the command line, and groups where the first of them is."""
+def _declare(table: Commands, commands: Iterable[Command], words: bool) -> None:
+    """Hang commands into the command line, and groups where the first of them is."""
     groups: dict[str, Commands] = {"": table}
 
     def group(name: str) -> Commands:
         if name not in groups:
             above, _, last = name.rpartition(" ")
-            groups[name] = group(above).group(last, module.GROUPS[name])
+            groups[name] = Commands(group(above).add(last, words_of(name)["help"] if words else ""))
         return groups[name]
 
-    for command in module.COMMANDS:
+    for command in commands:
         above, _, last = command.name.rpartition(" ")
-        if only and command.name.partition(" ")[0] != only:
-            continue
-        lines = "\n".join(f"  {line}" for line in command.examples)
-        command.declare(group(above).add(last, command, command.help, examples=lines))
+        told = (command.help, words_of(command.name).get("examples", ())) if words else ("",)
+        parser = group(above).add(last, *told)
+        parser.set_defaults(run=command)
+        command.declare(parser)
 
 
 def command_in(given: Sequence[str]) -> str:
@@ -219,7 +210,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_system()
         if word and not any(word in names for names in HOMES.values()):
             raise _unknown(word)
-        args = build_parser(word).parse_args(given)
+        wants_help = any(one == "-h" or (len(one) > 2 and "--help".startswith(one)) for one in given)
+        args = build_parser(word, words=wants_help or not word).parse_args(given)
     except (Invalid, Misconfigured) as error:
         return _report(error, Output(as_json="--json" in given))
     for name, default in {"root": None, "app": "default", "project": "default", "json": False}.items():

@@ -1,17 +1,19 @@
 """Commands from the table of operations: the options of one are the fields of its operation.
 
 A `Command` says what the table cannot know: what it is called, which field stands without an option, short forms, and
-how the answer is printed. Everything else (options, types, choices, defaults, help) is the operation's. Commands that
-are about this machine and no operation (`init`, `server start`) bring their own arguments.
+how the answer is printed; `commands.toml` has its help and examples. Everything else (options, types, choices, defaults)
+is the operation's. Commands that are about this machine and no operation (`init`, `server start`) bring their own arguments.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -54,8 +56,9 @@ class CommandCall:
 
     def ask(self, memory: Memory) -> Any:
         """Run the operation; its answer as data. Where no owner was named, the person of the settings is meant."""
-        if self.command.one_of and not any(self.fields[name] for name in self.command.one_of):
-            self.fields[self.command.one_of[0]] = memory.settings.memory.person
+        owners = self.command.one_of.split()
+        if owners and not any(self.fields[name] for name in owners):
+            self.fields[owners[0]] = memory.settings.memory.person
         return told(memory, self.command.operation, self.fields)
 
 
@@ -68,10 +71,9 @@ class Command:
 
     Attributes:
         name: What is typed, with its group: "memories list".
-        words: Its help; the operation's first sentence where it is left out.
         method: The operation it calls.
         prints: Shows the answer and returns the exit code (None for 0).
-        positional: Fields that stand without an option, with their number as argparse takes it.
+        positional: Fields that stand without an option, each with its number as argparse takes it: "agent text+".
         short: Other names for options.
         one_of: Fields of which at most one is given; the first is the person of the settings where none is.
         without: Fields that `more` arguments stand for.
@@ -82,17 +84,15 @@ class Command:
         reading: It needs a root that is there, and never makes one.
         progress: What is said while it runs.
         bare: The field of the answer that `--json` prints alone.
-        examples: Lines that show it.
     """
 
     name: str
-    words: str = ""
     method: Callable[..., Any] | None = None
     prints: Prints | None = None
-    positional: Mapping[str, str] = field(default_factory=dict)
+    positional: str = ""
     short: Mapping[str, str] = field(default_factory=dict)
-    one_of: Sequence[str] = ()
-    without: Sequence[str] = ()
+    one_of: str = ""
+    without: str = ""
     also: Mapping[str, str | Mapping[str, Any]] = field(default_factory=dict)
     more: Callable[[argparse.ArgumentParser], None] | None = None
     fill: Callable[[argparse.Namespace, dict[str, Any]], None] | None = None
@@ -100,7 +100,6 @@ class Command:
     reading: bool = True
     progress: str = ""
     bare: str = ""
-    examples: Sequence[str] = ()
 
     @property
     def operation(self) -> Operation:
@@ -113,31 +112,27 @@ class Command:
         """The fields that are options here."""
         if self.method is None:
             return []
-        return [one for one in self.operation.fields if one.name not in (*EVERYWHERE, *self.without)]
+        return [one for one in self.operation.fields if one.name not in (*EVERYWHERE, *self.without.split())]
 
     @property
     def help(self) -> str:
-        """One line of help."""
-        if self.words or self.method is None:
-            return self.words
+        """One line of help; the operation's first sentence where `commands.toml` has none."""
+        if words := words_of(self.name).get("help"):
+            return str(words)
         told = self.operation.summary.rstrip(".")
         return told[:1].lower() + told[1:]
 
     def declare(self, parser: argparse.ArgumentParser) -> None:
         """Give the parser its arguments."""
-        for name, number in self.positional.items():
-            one = next(one for one in self.fields if one.name == name)
-            _positional(parser, one, number)
+        fields = {one.name: one for one in self.fields}
+        for word in self.positional.split():
+            name = word.rstrip("?+*")
+            _positional(parser, fields.pop(name), word.removeprefix(name))
         group = parser.add_mutually_exclusive_group() if self.one_of else None
-        for one in self.fields:
-            if one.name not in self.positional:
-                home = group if group is not None and one.name in self.one_of else parser
-                _option(
-                    home,
-                    one,
-                    self.short.get(one.name) or flag_of(one.name),
-                    needed=one.name not in self.one_of,
-                )
+        for name, one in fields.items():
+            is_one = name in self.one_of.split()
+            flag = self.short.get(name) or flag_of(name)
+            _option(group if is_one else parser, one, flag, needed=not is_one)
         for scope in self._personal:
             words = f"{PERSONAL[scope]}: short for --scope {scope} --owner"
             parser.add_argument(f"--{scope}", dest=f"of_{scope}", metavar="TEXT", help=words)
@@ -189,6 +184,16 @@ class Command:
                     value = getattr(args, EVERYWHERE[one.name])
                     found[one.name] = one.default if value == "default" else value
         return found
+
+
+@cache
+def _all_words() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+
+
+def words_of(name: str) -> Mapping[str, Any]:
+    """The `help` and the `examples` of a command, or the help of a group of commands."""
+    return _all_words().get(name, {})
 
 
 def told(memory: Memory, row: Operation, fields: dict[str, Any]) -> Any:
@@ -295,7 +300,7 @@ def outcome(words: str) -> dict[str, Any]:
     def fill(args: argparse.Namespace, fields: dict[str, Any]) -> None:
         fields["success"] = args.success
 
-    return {"without": ["success"], "more": declare, "fill": fill}
+    return {"without": "success", "more": declare, "fill": fill}
 
 
 def after_a_look(

@@ -16,8 +16,6 @@ from cairn.surfaces.command import Command, CommandCall, after_a_look, outcome, 
 from cairn.surfaces.output import Output
 from cairn.surfaces.talk_cli import as_prompt_argument, fill_prompt
 
-GROUPS = {"memories": "governed memories: look, correct, forget"}
-
 
 def _from_standard_input(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
     if fields["content"] == "-":
@@ -175,9 +173,6 @@ def say_imported(done: Any, output: Output) -> None:
         output.line(f"refused: {item['key']}: {item['reason']}")
 
 
-_ID = {"memory_id": ""}
-
-
 def say_procedure(data: Any, output: Output) -> None:
     pinned = ", pinned" if data["pinned"] else ""
     output.line(f"{data['content']}  ({data['id']}, {data['status']}{pinned})", style="bold")
@@ -194,110 +189,39 @@ def say_procedure(data: Any, output: Output) -> None:
 
 COMMANDS = (
     Command(
-        "memories outcome",
-        "record how a use of a procedure went",
-        Single.outcome,
-        say_procedure,
-        positional={"memory_id": ""},
-        **outcome("it worked"),
-        examples=(
-            'cairn memories outcome mem_20260601_00000001 --success --reason "the deploy went through"',
-        ),
+        "memories outcome", Single.outcome, say_procedure, positional="memory_id", **outcome("it worked")
     ),
-    Command(
-        "memories procedure",
-        "a procedure with its outcomes and what it was learned from",
-        Single.procedure,
-        say_procedure,
-        positional={"memory_id": ""},
-        examples=("cairn memories procedure mem_20260601_00000001",),
-    ),
+    Command("memories procedure", Single.procedure, say_procedure, positional="memory_id"),
     Command(
         "remember",
-        "keep one fact, if the gate lets it in; exit code 1 if it is refused",
         Remember.remember,
         say_verdict,
-        positional={"content": "+"},
+        positional="content+",
         short={"pinned": "--pin", "procedure": "--steps"},
         fill=_from_standard_input,
         reading=False,
-        examples=(
-            'cairn remember "Deploys wait for the migration job." --category gotcha',
-            'cairn remember "Prefers short answers." --category preference --user alice',
-            'cairn remember "We use tabs." --category convention --mode strict --json',
-        ),
     ),
-    Command(
-        "memories list",
-        "the memories, newest change first",
-        Single.list,
-        say_list,
-        examples=(
-            "cairn memories list --scope project --category decision",
-            "cairn memories list --user alice --archived",
-        ),
-    ),
+    Command("memories list", Single.list, say_list),
     Command(
         "memories search",
-        "find memories of one scope; the project's unless another is named",
         Single.search,
-        positional={"query": "+"},
+        positional="query+",
         more=as_prompt_argument,
         fill=fill_prompt,
         run=search,
-        examples=(
-            'cairn memories search "what waits for migrations"',
-            'cairn memories search --agent coder --as-prompt "how do we deploy"',
-        ),
     ),
-    Command("memories show", "one memory with every field", Single.show, say_row, positional=_ID),
-    Command(
-        "memories edit",
-        "change a memory where it stands; the old text stays in its history",
-        Single.edit,
-        say_row,
-        positional=_ID,
-        short={"procedure": "--steps"},
-        examples=('cairn memories edit mem_20260601_00000001 --content "Deploys run migrations first."',),
-    ),
-    Command(
-        "memories supersede",
-        "replace a memory; the old one stays readable and says by what and why",
-        Single.supersede,
-        say_verdict,
-        positional={"memory_id": "", "content": "+"},
-        examples=(
-            'cairn memories supersede mem_20260601_00000001 "We use spaces." --reason "new formatter"',
-        ),
-    ),
-    Command(
-        "memories pin",
-        "keep a memory at hand: promoted, tier 1, no decay",
-        Single.pin,
-        say_row,
-        positional=_ID,
-    ),
-    Command("memories unpin", "let a pinned memory age again", Single.unpin, say_row, positional=_ID),
-    Command(
-        "memories archive",
-        "put a memory away: kept, but out of answers",
-        Single.archive,
-        say_row,
-        positional=_ID,
-    ),
-    Command("memories restore", "bring an archived memory back", Single.restore, say_row, positional=_ID),
-    Command(
-        "memories promote",
-        "vouch for a candidate, whatever its origin",
-        Single.promote,
-        say_row,
-        positional=_ID,
-    ),
+    Command("memories show", Single.show, say_row, positional="memory_id"),
+    Command("memories edit", Single.edit, say_row, positional="memory_id", short={"procedure": "--steps"}),
+    Command("memories supersede", Single.supersede, say_verdict, positional="memory_id content+"),
+    Command("memories pin", Single.pin, say_row, positional="memory_id"),
+    Command("memories unpin", Single.unpin, say_row, positional="memory_id"),
+    Command("memories archive", Single.archive, say_row, positional="memory_id"),
+    Command("memories restore", Single.restore, say_row, positional="memory_id"),
+    Command("memories promote", Single.promote, say_row, positional="memory_id"),
     Command(
         "memories forget",
-        "remove a memory and what was made from it, and print a receipt; there is no undo",
         Single.forget,
-        positional={"memory_id": "?"},
+        positional="memory_id?",
         also={
             "--yes": "do not ask; needed where nobody can answer",
             "--also-alike": {
@@ -308,36 +232,17 @@ COMMANDS = (
             },
         },
         run=forget,
-        examples=(
-            "cairn memories forget alice_mem_20260601_00000001 --dry-run",
-            "cairn memories forget alice_mem_20260601_00000001 --yes",
-            'cairn memories forget --words "Elm Street 12" --user alice --yes',
-        ),
     ),
     Command(
         "memories import",
-        "take in another program's export through the gate, each item once",
         Keeping.import_from,
         say_imported,
-        without=["text"],
+        without="text",
         short={"source": "--from", "owner": "--user"},
         also={"file": {"help": "the export; - for standard input; of claude also its memory folder"}},
         fill=_read_file,
         reading=False,
-        examples=(
-            "cairn memories import --from mem0 export.json",
-            "cairn memories import --from ade --trust ade.db",
-            "cairn memories import --from claude ~/project/MEMORY.md",
-            "cairn memories import --from claude ~/.claude/projects/-home-ann-tides/memory",
-        ),
     ),
-    Command(
-        "memories history",
-        "everything on record about a memory, oldest first",
-        Single.history,
-        say_history,
-        positional=_ID,
-        bare="history",
-    ),
-    Command("memories why", "why a memory is kept as it is", Single.why, positional=_ID, run=why),
+    Command("memories history", Single.history, say_history, positional="memory_id", bare="history"),
+    Command("memories why", Single.why, positional="memory_id", run=why),
 )

@@ -75,34 +75,15 @@ def say_pushed(done: Any, output: Output) -> int:
 COMMANDS = (
     Command(
         "move",
-        "copy a memory from a folder to a bucket, or back, while it is in use; everything is read back",
         Moving.move_to,
         say_moved,
-        without=("target",),
+        without="target",
         also={
             "source": {"help": "the memory to move: a folder, or a bucket as s3://bucket/prefix"},
             "target": {"help": "an empty place: a folder, or a bucket as s3://bucket/prefix"},
         },
         run=move,
-        examples=(
-            "cairn move ~/.cairn s3://bucket/memory --database postgresql://cairn@db/cairn",
-            "cairn move s3://bucket/memory ./copy",
-        ),
     ),
-    Command(
-        "pull",
-        "bring the notes into a folder, to edit them there",
-        Moving.pull,
-        say_pulled,
-        positional={"folder": ""},
-        examples=("cairn pull ./notes", "cairn pull ./notes --under default_app/default_project/users/alice"),
-    ),
-    Command(
-        "push",
-        "take the edits of a pulled folder back; what changed meanwhile is a conflict and stays",
-        Moving.push,
-        say_pushed,
-        positional={"folder": ""},
-        examples=("cairn push ./notes", "cairn push ./notes --delete"),
-    ),
+    Command("pull", Moving.pull, say_pulled, positional="folder"),
+    Command("push", Moving.push, say_pushed, positional="folder"),
 )

@@ -13,12 +13,6 @@ from cairn.operations.persons import Persons
 from cairn.surfaces.command import Command, CommandCall, after_a_look
 from cairn.surfaces.output import Output
 
-GROUPS = {
-    "person": "everything that is kept of somebody: hand it over, or forget it",
-    "session": "a conversation as a whole: hand it over, or forget it",
-}
-
-
 _TO = {"--to": {"metavar": "FILE", "help": "write it there as JSON, readable by you alone"}}
 
 
@@ -68,40 +62,8 @@ def _say(receipt: Any, output: Output) -> None:
 
 
 COMMANDS = (
-    Command(
-        "person export",
-        "everything that is kept of a person, as JSON",
-        Persons.export_person,
-        positional={"user_id": ""},
-        also=_TO,
-        run=export,
-        examples=("cairn person export alice --to alice.json",),
-    ),
-    Command(
-        "person forget",
-        "remove a person and everything about them, and print a receipt; there is no undo",
-        Persons.forget_person,
-        positional={"user_id": ""},
-        also=_YES,
-        run=forget,
-        examples=("cairn person forget alice --dry-run", "cairn person forget alice --shared --yes"),
-    ),
-    Command(
-        "session export",
-        "a session word for word, and what was made from it, as JSON",
-        Persons.export_session,
-        positional={"session_id": ""},
-        also=_TO,
-        run=export,
-        examples=("cairn session export s1",),
-    ),
-    Command(
-        "session forget",
-        "remove a session from everybody's memory, and print a receipt; there is no undo",
-        Persons.forget_session,
-        positional={"session_id": ""},
-        also=_YES,
-        run=forget,
-        examples=("cairn session forget s1 --dry-run", "cairn session forget s1 --yes"),
-    ),
+    Command("person export", Persons.export_person, positional="user_id", also=_TO, run=export),
+    Command("person forget", Persons.forget_person, positional="user_id", also=_YES, run=forget),
+    Command("session export", Persons.export_session, positional="session_id", also=_TO, run=export),
+    Command("session forget", Persons.forget_session, positional="session_id", also=_YES, run=forget),
 )

