@@ -20,6 +20,7 @@ from cairn.budget import kept
 DEFAULT = "en"
 _LETTERS = re.compile(r"[^\W\d_]+")
 _KEPT = 400
+_BY_ENDING = 0.3
 _BLANK = re.compile(" [?*+]?")
 _ESCAPED = re.compile(r"\\.")
 _FIXED = re.compile(r"(\[[^\]]*\]|\(\?<[!=][^)]*\))")
@@ -27,10 +28,12 @@ _FIXED = re.compile(r"(\[[^\]]*\]|\(\?<[!=][^)]*\))")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tongue:
-    """One language: its code, words that show it is spoken, and the tables of its file."""
+    """One language: its code, words, letters and endings that show it is spoken, and the tables of its file."""
 
     code: str
     common: frozenset[str]
+    letters: str
+    endings: tuple[str, ...]
     script: re.Pattern[str] | None
     priority: int
     has_blanks: bool
@@ -61,6 +64,8 @@ def _tongue(code: str, tables: Mapping[str, Any]) -> Tongue:
         frozenset(about.get("common", "").split())
         | _little_words(tables)
         | _calendar_words(tables.get("dates", {})),
+        about.get("letters", ""),
+        tuple(str(about.get("endings", "")).split()),
         script,
         about.get("priority", 0),
         about.get("has_blanks", True),
@@ -73,6 +78,20 @@ def _little_words(tables: Mapping[str, Any]) -> frozenset[str]:
     talk, asking = tables.get("talk", {}), tables.get("asking", {})
     said = f"{talk.get('stop', '')} {talk.get('empty', '')} {asking.get('fillers', '')}"
     return frozenset(word for word in _LETTERS.findall(said) if len(word) > 1)
+
+
+_INFLECTED = ("", "s", "e", "n", "en", "es")
+
+
+def _wish_words(table: Mapping[str, Any]) -> frozenset[str]:
+    """What people say of the manner of answers, as far as it is listed word by word."""
+    said = " ".join(str(table.get(name, "")) for name in ("things", "topics", "ways")).split()
+    ended = [
+        word.removesuffix("*") + end
+        for word in said
+        for end in _INFLECTED[: len(_INFLECTED) if word.endswith("*") else 1]
+    ]
+    return frozenset(word for word in ended if len(word) > 2 and word.isalpha())
 
 
 def _calendar_words(table: Mapping[str, Any]) -> frozenset[str]:
@@ -92,9 +111,23 @@ def _votes() -> Mapping[str, tuple[tuple[str, float], ...]]:
     """For each everyday word the languages that have it; a word of several tells less."""
     having: dict[str, list[str]] = {}
     for tongue in known().values():
-        for word in tongue.common:
+        for word in tongue.common | _wish_words(tongue.table("wishes")):
             having.setdefault(word, []).append(tongue.code)
     return {word: tuple((code, 1 / len(codes)) for code in codes) for word, codes in having.items()}
+
+
+@functools.cache
+def _lettered() -> Mapping[str, tuple[str, ...]]:
+    """For each letter that few languages have, those that do."""
+    return {
+        letter: tuple(t.code for t in known().values() if letter in t.letters)
+        for letter in set("".join(t.letters for t in known().values()))
+    }
+
+
+def _ended(word: str) -> list[tuple[str, float]]:
+    """The languages in which a word that none of them lists ends as words do."""
+    return [(t.code, _BY_ENDING) for t in known().values() if t.endings and word.endswith(t.endings)]
 
 
 @kept("languages of sentences", 4 * 1024 * 1024)
@@ -107,8 +140,12 @@ def spoken_in(sentence: str) -> Tongue:
     votes = _votes()
     counts: dict[str, float] = {DEFAULT: 0.0}
     for word in _LETTERS.findall(sentence[:_KEPT].lower()):
-        for code, weight in votes.get(word, ()):
+        for code, weight in votes.get(word) or _ended(word):
             counts[code] = counts.get(code, 0.0) + weight
+    if not sentence.isascii():
+        for letter in set(sentence[:_KEPT].lower()):
+            for code in _lettered().get(letter, ()):
+                counts[code] = counts.get(code, 0.0) + 1.0
     # Letters that English does not have speak against it where the words tell nothing.
     is_plain = sentence.isascii()
     return known()[max(counts, key=lambda code: (counts[code], (code == DEFAULT) is is_plain))]

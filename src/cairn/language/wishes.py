@@ -2,11 +2,12 @@
 
 The table `wishes` of each language lists classes of words; the code here puts them together, the same way for all:
 
-- An order opens with what is to be done (`order`) or left (`spare`), or says what is wanted of the listener (`duty`). It
-  stands where something in it is `lasting` ("always"), where it is for each `case` ("when I ...,"), where it is a `habit`
-  by itself ("talk to me like"), or where it is about the `manner` of answers ("no jargon") and asks for no `piece` of
-  work ("a poem", "the table").
-- A taste is a feeling of the speaker (`likes`, `dislikes`) with anything beside it to feel so about.
+- An order opens with what is to be done (`order`, or any verb in the form of an `imperative`) or left (`spare`), says
+  what is wanted of the listener (`duty`) or what they `may` leave, or has no verb at all ("sources at the end").
+- It stands where something in it is `lasting` ("always"), where it is for each `case` ("when I ...,"), where it is a
+  `habit` by itself ("talk to me like"), or where it is about the manner of answers: what they are made of (`things`), what
+  else they may hold (`topics`), and how they can be (`ways`). A `piece` of work or a `count` of them is asked for once.
+- A taste is a feeling of the speaker (`likes`, `dislikes`) with anything beside it to feel so about, not in the `past`.
 - What points at something before the speakers, or at a time ("this", "the second draft", "tomorrow"), is neither.
 """
 
@@ -23,6 +24,10 @@ from cairn.language.tongues import Tongue
 
 Feeling = Literal["like", "dislike"]
 _ASKED = ("?", "？", "؟")
+_FEW, _WHOLE = 1, 8
+_FILE = re.compile(
+    r"\w\.(?:py|js|ts|tsx|md|txt|csv|json|ya?ml|toml|html?|css|java|c|cpp|h|rs|go|rb|php|sh|sql|pdf|docx?|xlsx?|png|jpe?g|ipynb)\b"
+)
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
@@ -31,23 +36,65 @@ class _Classes:
     polite: re.Pattern[str]
     case: re.Pattern[str]
     order: re.Pattern[str]
+    imperative: re.Pattern[str]
     spare: re.Pattern[str]
     duty: re.Pattern[str]
+    may: re.Pattern[str]
     habit: re.Pattern[str]
     lasting: re.Pattern[str]
-    manner: re.Pattern[str]
+    things: re.Pattern[str]
+    topics: re.Pattern[str]
+    ways: re.Pattern[str]
+    of_things: re.Pattern[str]
+    task: re.Pattern[str]
+    finite: re.Pattern[str]
+    bare: re.Pattern[str]
+    need: re.Pattern[str]
+    generic: re.Pattern[str]
+    count: re.Pattern[str]
     piece: re.Pattern[str]
     here: re.Pattern[str]
     part: re.Pattern[str]
     stated: re.Pattern[str]
+    past: re.Pattern[str]
     likes: re.Pattern[str]
     dislikes: re.Pattern[str]
     given: re.Pattern[str]
     others: re.Pattern[str]
 
+    def is_of_manner(self, said: str, *, is_done: bool, is_left: bool) -> bool:
+        """Whether what is said is to be so with answers in general, and is no piece of work."""
+        thing, way = self.things.search(said), self.ways.search(said)
+        topic = None if thing or way else self.topics.search(said)
+        first = thing or way or topic
+        if first is None:
+            return False
+        is_task = self.task.match(said) is not None
+        asked = said if is_task else self.ways.sub(" ", said)
+        is_piece = any(is_task or not self._is_any(asked, piece) for piece in self.piece.finditer(asked))
+        if is_left:
+            return topic is None or not is_piece or self.may.match(said) is not None
+        if is_piece:
+            return False
+        if self.need.match(said):
+            return True
+        if is_done:
+            return not (is_task and topic) and not self.count.search(asked)
+        if is_task or self.finite.search(said) or self.others.match(said):
+            return False
+        # "Sources at the end, please": an order without a verb opens with what it is about.
+        opens = len(said[: first.start()].split()) <= _FEW
+        is_told = self.bare.match(said, first.end()) or (first is way and (thing or self.topics.search(said)))
+        return bool(is_told) if opens else topic is None
+
+    def _is_any(self, said: str, article: re.Match[str]) -> bool:
+        """Whether an article belongs to answers in general: "the conclusion", and "les dates" where all are meant."""
+        is_generic = self.generic.fullmatch(article.group()) and self.topics.match(said, article.end() + 1)
+        return bool(is_generic or self.of_things.match(said, article.end()))
+
     def points(self, sentence: str) -> bool:
         """Whether something in a sentence is before the speakers, or bound to a time."""
-        return self.here.search(sentence) is not None or self.part.search(sentence) is not None
+        return any(pattern.search(sentence) for pattern in (self.here, self.part, _FILE))
 
 
 def ordered(sentence: str, tongue: Tongue) -> bool:
@@ -65,29 +112,26 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     opens = known.polite.match(sentence, case.end() if case else 0)
     start = opens.end() if opens else 0
     rest = sentence[start:]
-    is_asked = sentence.rstrip().endswith(_ASKED)
-    if not lasts and (is_asked or known.points(sentence)):
+    is_asked, points = sentence.rstrip().endswith(_ASKED), known.points(sentence)
+    if not lasts and (is_asked or points):
         return False
-    is_task = known.points(sentence) and known.piece.search(rest) is not None
-    if is_task and case is None:
+    if points and case is None and known.piece.search(rest):
         return False  # "clarify why the file that I never opened ..."
-    if is_asked and (not start or known.points(sentence) or known.piece.search(rest)):
+    if is_asked and (not start or points or known.piece.search(rest)):
         return False
-    is_spared, is_duty = known.spare.match(rest), known.duty.match(sentence) or known.duty.match(rest)
-    if lasts and (known.order.match(rest) or is_spared or is_duty):
-        return True
-    if known.habit.match(rest):
-        return True
-    if not known.manner.search(rest):
-        return False
-    is_done = known.order.match(rest) is not None and not known.piece.search(rest)
-    return bool(is_spared or is_duty) or is_done
+    is_left = known.spare.match(rest) or known.duty.match(sentence) or known.duty.match(rest)
+    is_left = is_left or known.may.match(rest)
+    is_done = known.order.match(rest)
+    is_formed = is_done or (known.imperative.match(rest) and (case or not known.finite.search(rest)))
+    return bool((lasts and (is_left or is_formed)) or known.habit.match(rest)) or known.is_of_manner(
+        rest, is_done=is_done is not None, is_left=is_left is not None
+    )
 
 
 def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
     """What a sentence says its speaker feels, and about what: None where it is about nothing, or about what is here."""
     known = _classes_of(tongue)
-    if known.points(sentence) or known.others.match(sentence):
+    if known.points(sentence) or known.others.match(sentence) or known.past.search(sentence):
         return None
     feelings: tuple[tuple[Feeling, re.Pattern[str]], ...] = (
         ("dislike", known.dislikes),
@@ -97,9 +141,10 @@ def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
         found = words.search(sentence)
         if found is None or known.given.match(sentence, found.end()):
             continue
-        about = f"{sentence[: found.start()]} {sentence[found.end() :]}"
-        if any(len(word) > 1 for word in _LETTERS.findall(about)):
-            return kind, about
+        around = f"{sentence[: found.start()]} {sentence[found.end() :]}"
+        for about in (around, found.group() if len(found.group()) >= _WHOLE else ""):
+            if any(len(word) > 1 for word in _LETTERS.findall(about)):
+                return kind, about
         return None
     return None
 
@@ -107,7 +152,8 @@ def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
 def is_of_a_part(sentence: str, tongue: Tongue) -> bool:
     """Whether a sentence is about a part of what is before the speakers, and says of nothing that it lasts."""
     known = _classes_of(tongue)
-    return known.part.search(sentence) is not None and known.lasting.search(sentence) is None
+    is_part = known.part.search(sentence) or _FILE.search(sentence)
+    return is_part is not None and known.lasting.search(sentence) is None
 
 
 def is_stated(sentence: str, tongue: Tongue) -> bool:
@@ -129,19 +175,35 @@ def _classes_of(tongue: Tongue) -> _Classes:
     def within(name: str) -> re.Pattern[str]:
         return tongues.compiled([str(table[name])] if name in table else [], tongue, names)
 
+    def listed(name: str) -> re.Pattern[str]:
+        words = str(table.get(name, "")).replace("*", r"\w*").split()
+        return tongues.compiled([word.replace("_", " ") for word in words], tongue)
+
     return _Classes(
         opening("polite"),
         opening("case"),
         opening("order"),
+        opening("imperative"),
         opening("spare"),
         opening("duty"),
+        opening("may"),
         opening("habit"),
         within("lasting"),
-        within("manner"),
+        listed("things"),
+        listed("topics"),
+        listed("ways"),
+        re.compile(rf"\s*(?:\w+\s+){{0,2}}{listed('things').pattern}", re.IGNORECASE),
+        re.compile(rf"(?:{opening('task').pattern})(?!\w)", re.IGNORECASE),
+        within("finite"),
+        opening("bare"),
+        opening("need"),
+        opening("generic"),
+        within("count"),
         within("piece"),
         within("here"),
         within("part"),
         opening("stated"),
+        within("past"),
         within("likes"),
         within("dislikes"),
         opening("given"),
