@@ -71,6 +71,19 @@ def test_notes_that_appear_with_their_folder_are_found_long_before_the_next_scan
     until(lambda: world.hits("pull") == [entry])
 
 
+def test_a_folder_that_is_whole_when_it_appears_is_looked_through_at_once(live, tmp_path, monkeypatch):
+    """A pull that ended before anything was watched: no further change comes, and the first tick is far away."""
+    monkeypatch.setattr("cairn.engines.watching._TICK_MS", 3_600_000)
+    other = Indexed(tmp_path / "elsewhere")
+    entry = other.episode("moved here in one go")
+    other.close()
+    world, daemon = live(scan_seconds=3600)
+    until(lambda: daemon.health()["indexing"] and daemon.health()["watching"])
+    [folder] = [one for one in (tmp_path / "elsewhere").iterdir() if not one.name.startswith(".")]
+    folder.rename(world.folder / folder.name)
+    until(lambda: world.hits("moved") == [entry])
+
+
 def test_a_watch_that_was_refused_is_begun_again_soon(live, tmp_path):
     """The system's watches were all taken for a moment: edits are found long before the next scan all the same."""
     begun = []

@@ -1,8 +1,8 @@
 """Noticing edits as they happen: a hint, never the guarantee. A scan finds whatever this misses.
 
 Only the folders of the truth are watched, so that the index's own files wake nobody. A new folder at the top
-begins another watch. The first report of a watch names its folders: what was written before it began, or between
-two, is looked for.
+begins another watch, and is reported at once: what came with it may be all there is to come. The first report of a
+watch names its folders: what was written before it began, or between two, is looked for.
 """
 
 from __future__ import annotations
@@ -34,13 +34,18 @@ class TreeWatch:
         """Report keys that were touched until `stop` is set. Raises `OSError` when watching is refused."""
         from watchfiles import watch
 
+        seen: list[Path] | None = None
         while not stop.is_set():
             tops = self._tops()
             if not tops:
+                seen = []
                 stop.wait(_EMPTY_SECONDS)
                 continue
             linked = self._linked()
             unseen = {linked.get(top, top.name) for top in tops}
+            if seen is not None and not set(tops) <= set(seen):
+                on_keys(unseen)
+            seen = tops
             for changes in watch(
                 *tops,
                 watch_filter=None,
