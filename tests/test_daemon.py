@@ -12,9 +12,10 @@ import threading
 
 import pytest
 
-from cairn.daemon import Chore, Daemon
+from cairn.daemon import Daemon, Piece
 from cairn.engines.watching import TreeWatch
 from cairn.errors import Unavailable
+from cairn.traffic import Traffic
 from tests.waiting import LONG, until
 from tests.world import ALICE, Indexed, said
 
@@ -200,7 +201,7 @@ def test_failing_chores_and_drains_are_recorded_and_life_goes_on(live, monkeypat
     def bad() -> None:
         raise RuntimeError("no good")
 
-    world, daemon = live(watch=None, chores=[Chore("bad", 0.05, bad), Chore("good", 0.05, ran.set)])
+    world, daemon = live(watch=None, pieces=[Piece("bad", 0.05, bad), Piece("good", 0.05, ran.set)])
     until(lambda: daemon.health()["indexing"])
     whole = world.state.claim
     monkeypatch.setattr(
@@ -247,35 +248,76 @@ def test_an_idle_daemon_costs_next_to_nothing(live, monkeypatch):
     until(still, "an idle daemon went on working")
 
 
-def test_vectors_wait_for_people_and_come_in_small_batches_beside_them(live, monkeypatch):
-    """A batch of vectors takes a core for tens of milliseconds: people go first, and nobody waits for a long one."""
-    asked, people = [], threading.Event()
-    world, _ = live(step_aside=lambda: people.wait(LONG) and not asked)
+def test_vectors_come_in_small_batches_beside_people(live, monkeypatch):
+    """A batch of vectors takes a core for tens of milliseconds: beside people nobody waits for a long one."""
+    asked, traffic = [], Traffic()
+    world, _ = live(traffic=traffic)
     embed = world.indexer.embed
     monkeypatch.setattr(world.indexer, "embed", lambda limit, **of: asked.append(limit) or embed(limit, **of))
-    for number in range(12):
-        world.episode(f"The boat number {number} is in the harbour.")
-    until(lambda: len(world.hits("harbour")) == 12)
-    assert asked == []
-    people.set()
-    until(lambda: embedded(world) and len(asked) > 1)
-    assert asked[0] == 32
-    assert asked[1] > 32
+    with traffic:
+        for number in range(12):
+            world.episode(f"The boat number {number} is in the harbour.")
+        until(lambda: len(world.hits("harbour")) == 12 and embedded(world))
+        assert asked and set(asked) == {32}
+    asked.clear()
+    world.episode("The last boat is in the harbour.")
+    until(lambda: asked and embedded(world))
+    until(lambda: max(asked) > 32)
+
+
+def test_what_nobody_waits_for_waits_for_calls_and_the_index_but_not_for_ever(live):
+    """One place decides: a piece begins once no call is served and nothing is on its way into the index, or after a while."""
+    traffic, told = Traffic(), []
+    assert not traffic.give_way()
+    with traffic.indexing():
+        assert not traffic.give_way(longest=0.01), "the index is waited for, too, but is no call"
+    with traffic:
+        assert traffic.is_busy()
+        waiting = threading.Thread(target=lambda: told.append(traffic.give_way(longest=LONG)))
+        waiting.start()
+        assert traffic.give_way(longest=0.01), "it goes on although somebody is served"
+        assert told == []
+    waiting.join(LONG)
+    assert told == [True]
+    assert traffic.is_busy(LONG) and not traffic.is_busy()
+
+
+def test_pieces_of_work_have_their_turn_one_after_another(live):
+    """However much one kind of work has to do, the others come in between; one that waits outside holds up nobody."""
+    done: list[str] = []
+    free = threading.Event()
+
+    def work(name: str, much: bool) -> Piece:
+        return Piece(name, 3600.0, lambda: done.append(name) or (much and len(done) < 50), everywhere=True)
+
+    slow = Piece("slow", 3600.0, lambda: free.wait(LONG), everywhere=True, apart=True)
+    later = work("later", much=False)
+    live(watch=None, pieces=[slow, work("much", much=True), work("more", much=True), later])
+    until(lambda: len(done) >= 50)
+    assert done[:5] == ["much", "more", "later", "much", "more"]
+    assert done.count("later") == 1
+    later.wake()
+    until(lambda: done.count("later") == 2)
+    free.set()
 
 
 def test_open_talk_wakes_no_embedder_beside_people_but_a_note_and_a_question_do(live, monkeypatch):
     """An add does not share the processor with the vectors of the one before."""
     monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
-    world, daemon = live(step_aside=lambda: True, is_busy=lambda _seconds: True)
-    asked, embed = [], world.indexer.embed
-    monkeypatch.setattr(world.indexer, "embed", lambda limit, **of: asked.append(limit) or embed(limit, **of))
-    until(lambda: daemon.health()["indexing"])
-    world.add("s", said("The boat is still at sea.", who="alice"))
-    until(lambda: world.index.pending_count() == 1)
-    assert asked == []
-    world.episode("The boat is in the harbour.")
-    until(lambda: world.hits("harbour") and world.index.pending_count() == 1)
-    assert asked
-    assert "at sea" in world.index.pending(9)[0].text
-    world.indexer.on_wanted(True)
-    until(lambda: embedded(world))
+    traffic, asked = Traffic(), []
+    with traffic:
+        world, daemon = live(traffic=traffic)
+        embed = world.indexer.embed
+        monkeypatch.setattr(
+            world.indexer, "embed", lambda limit, **of: asked.append(limit) or embed(limit, **of)
+        )
+        until(lambda: daemon.health()["indexing"])
+        world.add("s", said("The boat is still at sea.", who="alice"))
+        until(lambda: world.index.pending_count() == 1)
+        assert asked == []
+        world.episode("The boat is in the harbour.")
+        until(lambda: world.hits("harbour") and world.index.pending_count() == 1)
+        assert asked
+        assert "at sea" in world.index.pending(9)[0].text
+        world.indexer.on_wanted(True)
+        until(lambda: embedded(world))

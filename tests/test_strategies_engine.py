@@ -515,8 +515,8 @@ def test_people_go_first_but_work_goes_on(world: World):
     """While an add or a search is in progress each job steps aside first, and goes on all the same."""
     event = world.talk(TALK)
     world.engine.handle(event)
-    with world.engine.foreground():
-        assert world.engine.step_aside(), "somebody is waited for"
+    with world.traffic:
+        assert world.traffic.give_way(), "somebody is waited for"
         work = calls_of(lambda: world.run() == 6 or pytest.fail("jobs stand still"))
-        assert work["step_aside"] >= 6
-    assert not world.engine.step_aside(), "nobody is there any more"
+        assert work["give_way"] >= 6
+    assert not world.traffic.give_way(), "nobody is there any more"

@@ -49,6 +49,7 @@ from cairn.talk.sessions import SessionLog, SessionState, cell_id, message_id, s
 from cairn.testing.faults import Call, Fault, Faults, FaultyBackend
 from cairn.timetravel.changes import TimeTravel
 from cairn.timetravel.runs import Runs
+from cairn.traffic import Traffic
 from cairn.types import CellEvent, Entry, Message, Scope, Space, ToolCall
 from tests import held
 
@@ -257,6 +258,10 @@ class World:
         return self._closing(SqliteJobs(self.index_dir))
 
     @cached_property
+    def traffic(self) -> Traffic:
+        return Traffic()
+
+    @cached_property
     def engine(self) -> Engine:
         return self.fresh_engine()
 
@@ -271,6 +276,7 @@ class World:
             clock=self.clock,
             settings=self.settings,
             jobs=self._closing(SqliteJobs(self.index_dir)),
+            give_way=self.traffic.give_way,
             strategies=strategies,
             **{name: value for name, value in given.items() if value is not None},
         )

@@ -1,9 +1,9 @@
 """The same calls awaited: `async with cairn.open(root) as memory`. No logic of its own.
 
 Each operation of the table becomes a coroutine that runs it in a thread, so that an event loop never waits for a
-disk: readers have four threads, writers sixteen, since a writer mostly waits for its turn at the disk. What looks through
-everything (`apart`: doctor, diff, export and the like) has two of its own, so that nobody else waits behind it. What type
-checkers see is written to `aio.pyi` from the same table by `make docs`.
+disk. They share one pool, each kind by number: four calls at a time read, sixteen write, since a writer mostly waits for its
+turn at the disk, and two look through everything (`apart`: doctor, diff, export and the like), so that nobody else waits
+behind them. What type checkers see is written to `aio.pyi` from the same table by `make docs`.
 """
 
 from __future__ import annotations
@@ -18,33 +18,34 @@ from cairn.errors import Invalid
 from cairn.memory import Memories, Memory
 from cairn.operations.table import operations_of
 
+_AT_A_TIME = (4, 16, 2)  # reads, writes, apart
 _CLOSED = "This memory is not open: use it inside `async with cairn.open(...) as memory`."
 
 
 class Pools:
-    """The threads that calls run in while the memory is open."""
+    """The threads that calls run in while the memory is open, and how many calls of each kind run at a time."""
 
     def __init__(self) -> None:
-        self.writers: ThreadPoolExecutor | None = None
-        self.readers: ThreadPoolExecutor | None = None
-        self.apart: ThreadPoolExecutor | None = None
+        self.calls: ThreadPoolExecutor | None = None
 
     def open(self) -> None:
-        self.writers = ThreadPoolExecutor(16, "cairn-write")
-        self.readers = ThreadPoolExecutor(4, "cairn-read")
-        self.apart = ThreadPoolExecutor(2, "cairn-apart")
+        self.calls = ThreadPoolExecutor(sum(_AT_A_TIME), "cairn-call")
+        self._reads, self._writes, self._apart = map(asyncio.Semaphore, _AT_A_TIME)
 
     def close(self) -> None:
-        for pool in (self.writers, self.readers, self.apart):
-            if pool is not None:
-                pool.shutdown(wait=True)
-        self.writers = self.readers = self.apart = None
+        if self.calls is not None:
+            self.calls.shutdown(wait=True)
+        self.calls = None
 
     async def run(self, call: Callable[[], Any], *, writes: bool, apart: bool = False) -> Any:
-        pool = self.apart if apart else self.writers if writes else self.readers
-        if pool is None:
+        if (pool := self.calls) is None:
             raise Invalid(_CLOSED)
-        return await asyncio.get_running_loop().run_in_executor(pool, call)
+        limit = self._apart if apart else self._writes if writes else self._reads
+        await limit.acquire()
+        running = asyncio.get_running_loop().run_in_executor(pool, call)
+        # A call that nobody waits for any more still has its place until its thread is done.
+        running.add_done_callback(lambda _: limit.release())
+        return await asyncio.shield(running)
 
 
 class AsyncMemory:
@@ -65,7 +66,7 @@ class AsyncMemory:
         return self.memory.parts
 
     async def __aenter__(self) -> AsyncMemory:
-        if self.pools.writers is not None:
+        if self.pools.calls is not None:
             return self  # open already
         self.pools.open()
         try:

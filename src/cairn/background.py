@@ -1,10 +1,11 @@
-"""Background life, in one table: every thread and every chore, when it runs, who waits for it and how it gives way.
+"""Background life, in one table: every thread and every piece of work, when it runs, who waits for it and how it gives way.
 
-    start(parts)   opens every part and begins: Daemon (index, embed, watch, chores), strategies, recovery
+    start(parts)   opens every part and begins: Daemon (index, watch, behind), recovery
 
-People are served first: what somebody may be waiting for (the index thread) never gives way; all else does, before each
-piece of its work (`Engine.step_aside`: while calls are served, for a tenth of a second at most, so that work goes on
-under load). A chore runs in the one thread for chores, after the chores that were due before it.
+People are served first: what somebody may be waiting for (the index thread) never gives way. All else is done by one
+thread, `behind`, a piece of each in turn, and before each piece it gives way to calls and to the index
+(`Traffic.give_way`: for a tenth of a second at most, so that work goes on under load). What waits for another machine (a language
+model, an embedding server) has a thread of its own, so that nothing else waits with it.
 
 `docs/architecture.md` shows the table; `make docs` writes it there.
 """
@@ -13,22 +14,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from cairn.daemon import QUIET_SECONDS, Chore, Daemon, TroubleLog
+from cairn.daemon import Daemon, Piece
 from cairn.errors import CairnError
 from cairn.parts import Parts, Stage
 
 if TYPE_CHECKING:
     from cairn.governed.lifecycle import Trigger
     from cairn.seams.storage import Watch
-    from cairn.strategies.engine import Engine
 
 _log = logging.getLogger("cairn")
 _TURN = 0.9  # of its time: whoever did it last may be first again
+_JOBS_AT_ONCE, _JOBS_SECONDS = 128, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A chore: what is done every so many seconds in the thread `cairn-chores`, and who waits for it.
+    """A chore: what is done every so many seconds in the thread `cairn-behind`, and who waits for it.
 
     What concerns the whole root is done by one of its machines, whose turn it is; what concerns this process alone is done
     `everywhere`, also where another process looks after the index.
@@ -57,14 +58,15 @@ class Task:
     of_root: bool = False
     everywhere: bool = False
 
-    def of(self, parts: Parts) -> Chore:
-        """The chore as the daemon runs it."""
+    def of(self, parts: Parts) -> Piece:
+        """The chore as the daemon runs it, for the first time once its time has passed."""
 
         def run() -> None:
             if not self.of_root or parts.storage.turn(self.name, _TURN * self.every_seconds):
                 self.run(parts)
 
-        return Chore(self.name, self.every_seconds, run, self.everywhere)
+        due = time.monotonic() + self.every_seconds
+        return Piece(self.name, self.every_seconds, run, self.everywhere, due=due)
 
 
 def sweep_due(parts: Parts) -> int:
@@ -125,32 +127,25 @@ WORKERS = (
         "a search that is strong or names a change",
     ),
     Worker(
-        "embed",
-        "makes vectors, then brings the tables of LanceDB up to date",
-        "rows without a vector are there; for talk that goes on, a second after the last call",
-        gives_way="before each batch, and batches are smaller beside calls",
-    ),
-    Worker(
         "watch",
         "hears of edits by hand and hints them to the index",
         "the system tells of one",
         gives_way="-",
     ),
     Worker(
-        "strategies",
-        "runs the offline strategies: facts, foresight, profile, cases, skills, reflection, corrections",
-        "an episode is written or edited; a cron time is there",
-        "`trigger`; a strong search, for corrections",
-        "between two jobs, and inside long ones",
+        "behind",
+        "makes vectors and brings the tables of LanceDB up to date; runs the offline strategies (facts, foresight, profile, "
+        "cases, skills, reflection, corrections); does the chores below",
+        "vectors: rows without one are there, for talk that goes on a second after the last call; strategies: an episode is "
+        "written or edited, or a cron time is there; each chore at its time",
+        "`trigger` and, for corrections, a strong search: each runs its own",
+        "before each batch, job and chore, and inside long ones; batches are smaller beside calls",
     ),
     Worker(
         "recover",
         "settles core memory, and finishes cells that a killed process left",
         "once, at the start",
         "the next call of that session does its own",
-    ),
-    Worker(
-        "chores", "runs the chores below, one after another", "each has its time", gives_way="before each"
     ),
 )
 CHORES = (
@@ -179,24 +174,37 @@ def start(parts: Parts) -> None:
     for name, stage in vars(type(parts)).items():
         if isinstance(stage, Stage):
             getattr(parts, name)
+    thinking = _thinking(parts)
+    parts.engine.on_work = thinking.wake
     parts.daemon = Daemon(
         parts.indexer,
         parts.state,
         watch=_watch(parts) if parts.settings.index.watch else None,
         scan_seconds=parts.settings.index.scan_seconds,
+        pieces=[thinking, *(task.of(parts) for task in CHORES)],
         follow=parts.folder,
-        step_aside=partial(parts.engine.step_aside, QUIET_SECONDS),
-        is_busy=parts.engine.is_busy,
-        chores=[task.of(parts) for task in CHORES],
+        traffic=parts.traffic,
+        asks_outside=parts.settings.embedding.provider == "openai",
     )
     # The tables of LanceDB have all there is, if every scope is answered from them.
     parts.indexer.leaves_talk = parts.settings.index.engine != "lancedb"
     parts.daemon.start()
     threading.Thread(target=_recover, args=(parts,), name="cairn-recover", daemon=True).start()
     parts.closing.callback(parts.daemon.stop)
-    thinking = _Thinking(parts.engine)
-    thinking.start()
-    parts.closing.callback(thinking.stop)
+
+
+def _thinking(parts: Parts) -> Piece:
+    """The strategies, some jobs at a time; what an earlier process left is looked for first."""
+    recovered = False
+
+    def run() -> int:
+        nonlocal recovered
+        if not recovered:
+            recovered = True
+            parts.engine.recover()
+        return parts.engine.run_due(_JOBS_AT_ONCE, seconds=_JOBS_SECONDS)
+
+    return Piece("strategies", 0.5, run, everywhere=True, apart=parts.writer is not None)
 
 
 def _watch(parts: Parts) -> Watch:
@@ -221,32 +229,3 @@ def _recover(parts: Parts) -> None:
         parts.capture.recover(everywhere=True)
     except Exception:
         _log.exception("recovery of unfinished cells failed; each session's next call tries again")
-
-
-class _Thinking(threading.Thread):
-    """Runs strategies as their work comes in, in a thread of its own; a failure is logged and life goes on."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(name="cairn-strategies", daemon=True)
-        self._engine = engine
-        self._stopping = threading.Event()
-        self._told = TroubleLog(_log)
-
-    def run(self) -> None:
-        try:
-            self._engine.recover()
-        except Exception as error:
-            self._told.failed("strategies: recovery, tried again with the next work", error)
-        while not self._stopping.is_set():
-            try:
-                self._engine.run_due(seconds=2.0)
-                self._told.went_well("strategies: a round")
-            except Exception as error:
-                self._told.failed("strategies: a round", error)
-                self._stopping.wait(1.0)
-            self._engine.wait(0.5)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._engine.handle_many(())
-        self.join(15.0)

@@ -3,13 +3,12 @@
     watch ──┐                        ┌─> drain ──> searchable by words
     poll  ──┼─> wake ─> index thread ┼─> scan, every `scan_seconds` (the guarantee)
     enqueue─┘                        └─> maintenance, every minute
-                       embed thread  ──> vectors, then tables follow
-                       chores thread ──> what is due, one after another (the table is in background.py)
+                       behind        ──> vectors, strategies, chores: a piece of each in turn (the table is in background.py)
 
 A note that was written is indexed at once. Talk that is still going on is taken in at the first poll at which nobody is
 being served, half a second's worth together at most, and gets its vectors once nobody was for a second: an add that had to
 share the interpreter with the indexing of the one before would take three times as long. Whoever searches or waits for it
-ends the waiting.
+ends the waiting. What nobody waits for has one thread, which gives way to calls and to the index before each piece.
 
 Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
 which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
@@ -29,12 +28,12 @@ from typing import Any
 from cairn.errors import CairnError, Invalid
 from cairn.retrieval.indexer import Indexer
 from cairn.seams import State
+from cairn.traffic import QUIET_SECONDS, Traffic
 
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 PUT_OFF_SECONDS = 0.5
-QUIET_SECONDS = 0.03  # calls come in rows
 TALK_QUIET_SECONDS = 1.0
 TAKE_OVER_SECONDS = 0.5
 MAINTAIN_SECONDS = 60.0
@@ -43,20 +42,39 @@ UNHEALTHY_DRAINS = 3
 UNHEALTHY_MAINTENANCE = 5
 _EMBED_AT_ONCE, _EMBED_BESIDE_PEOPLE = 128, 32
 _DRAIN_AT_ONCE = 500
-_EMBED_LOOK_SECONDS = 1.0
+_VECTORS_LOOK_SECONDS = 1.0
+_FAILED_SECONDS = 2.0
 _TALK_PUT_OFF = 30  # looks; then open talk gets its vectors beside people
 
 Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Chore:
-    """Something the holder of the lease does now and then, in the thread for chores; or every process, `everywhere`."""
+@dataclass(eq=False, slots=True)
+class Piece:
+    """Work that nobody waits for, a piece at a time: every so often, and when it is woken.
+
+    Args:
+        name: What the log calls it.
+        every_seconds: The time between two looks.
+        run: Does a piece; what it answers is true where more is to be done at once.
+        everywhere: Also where another process holds the lease.
+        apart: It waits for another machine, so it has a thread of its own, which holds up nothing else.
+        due: When it is looked at next, by the monotonic clock.
+    """
 
     name: str
     every_seconds: float
     run: Callable[[], object]
     everywhere: bool = False
+    apart: bool = False
+    due: float = 0.0
+    is_woken: bool = False
+    news: Callable[[], None] = lambda: None
+
+    def wake(self) -> None:
+        """There is something to do now."""
+        self.is_woken = True
+        self.news()
 
 
 class TroubleLog:
@@ -90,10 +108,10 @@ class Daemon:
         signals: The queue, for noticing what other processes queued.
         watch: Reports touched keys until stopped; None to rely on scans.
         scan_seconds: Time between whole scans.
-        chores: What else is due now and then.
-        follow: Called by the embed thread when no vector is missing (tables of LanceDB).
-        step_aside: Called before each batch of vectors and each chore; waits while people are served and says whether any were.
-        is_busy: Whether people are being served, or were within so many seconds.
+        pieces: What nobody waits for, after the vectors, in the order in which they have their turn.
+        follow: Called when no vector is missing (tables of LanceDB).
+        traffic: Who is served.
+        asks_outside: Whether vectors come from another machine.
     """
 
     def __init__(
@@ -103,22 +121,22 @@ class Daemon:
         *,
         watch: Watch | None = None,
         scan_seconds: float = 30.0,
-        chores: Sequence[Chore] = (),
-        follow: Callable[[], object] | None = None,
-        step_aside: Callable[[], bool] = lambda: False,
-        is_busy: Callable[[float], bool] = lambda _seconds: False,
+        pieces: Sequence[Piece] = (),
+        follow: Callable[[], object] = lambda: None,
+        traffic: Traffic | None = None,
+        asks_outside: bool = False,
     ) -> None:
         self._indexer = indexer
         self._signals = signals
         self._watch = watch
         self._scan_seconds = max(scan_seconds, 0.05)
-        self._chores = chores
         self._follow = follow
-        self._step_aside = step_aside
-        self._is_busy = is_busy
+        self._traffic = traffic or Traffic()
+        self._vectors = Piece("embed", _VECTORS_LOOK_SECONDS, self._embed, apart=asks_outside)
+        self._pieces = [self._vectors, *pieces]
+        self._beside_people = False
         self._stop = threading.Event()
         self._wake = threading.Event()
-        self._embed_wake = threading.Event()
         self._scan_now = threading.Event()
         self._threads: list[threading.Thread] = []
         self._holding = False
@@ -127,6 +145,7 @@ class Daemon:
         self._failed_drains = 0
         self._failed_maintenance = 0
         self._notes_queued = self._vectors_due = self._vectors_wanted = False
+        self._talk_put_off = 0
         self._last_kind = ""
         self._told = TroubleLog(_log)
 
@@ -136,15 +155,17 @@ class Daemon:
         self._signals.on_enqueue = self._queued
         self._indexer.on_wanted = self._wanted
         self._spawn("index", self._index_life)
-        self._spawn("embed", self._embed_life)
-        if self._chores:
-            self._spawn("chores", self._chores_life)
+        self._spawn("behind", partial(self._behind_life, [one for one in self._pieces if not one.apart]))
+        for piece in self._pieces:
+            if piece.apart:
+                self._spawn(piece.name, partial(self._behind_life, [piece]))
 
-    def stop(self, timeout: float = 10.0) -> None:
+    def stop(self, timeout: float = 15.0) -> None:
         """End all threads; the lease is free when this returns."""
         self._stop.set()
         self._wake.set()
-        self._embed_wake.set()
+        for piece in self._pieces:
+            piece.wake()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.1))
@@ -181,7 +202,7 @@ class Daemon:
         self._wake.set()
         if vectors:
             self._vectors_wanted = True
-            self._embed_wake.set()
+            self._vectors.wake()
 
     def _spawn(self, name: str, run: Callable[[], None]) -> None:
         thread = threading.Thread(target=run, name=f"cairn-{name}", daemon=True)
@@ -223,7 +244,7 @@ class Daemon:
                         woken = True
                     if moved and not put_off_until:
                         put_off_until = time.monotonic() + PUT_OFF_SECONDS
-                    quiet = not self._is_busy(QUIET_SECONDS)
+                    quiet = not self._traffic.is_busy(QUIET_SECONDS)
                     waits = put_off_until and (quiet or time.monotonic() >= put_off_until)
                     if woken or waits or self._failed_drains:
                         put_off_until = 0.0
@@ -265,11 +286,12 @@ class Daemon:
     def _drain(self) -> None:
         while not self._stop.is_set():
             notes, self._notes_queued = self._notes_queued, False
-            count = self._indexer.drain(_DRAIN_AT_ONCE)
+            with self._traffic.indexing():
+                count = self._indexer.drain(_DRAIN_AT_ONCE)
             self._drained_since_maintenance += count
             if count and notes:
                 self._vectors_due = True
-                self._embed_wake.set()
+                self._vectors.wake()
             if count < _DRAIN_AT_ONCE:
                 break
 
@@ -297,57 +319,54 @@ class Daemon:
         self._last_kind = f"{type(error).__name__}{f' {trouble}' if trouble else ''}"
         self._told.failed(what, error)
 
-    # ---- the embed thread ---------------------------------------------------------------------------------------
+    # ---- behind: what nobody waits for ---------------------------------------------------------------------------
 
-    def _embed_life(self) -> None:
-        put_off = 0
+    def _behind_life(self, pieces: Sequence[Piece]) -> None:
+        news = threading.Event()
+        for piece in pieces:
+            piece.news = news.set
         while not self._stop.is_set():
-            self._embed_wake.wait(_EMBED_LOOK_SECONDS)
-            self._embed_wake.clear()
-            if not self._holding or self._stop.is_set():
-                continue
-            due, self._vectors_due = self._vectors_due, False
-            wanted, self._vectors_wanted = self._vectors_wanted or put_off >= _TALK_PUT_OFF, False
+            for piece in pieces:
+                if (piece.is_woken or time.monotonic() >= piece.due) and not self._stop.is_set():
+                    self._do(piece)
+            news.wait(max(min(piece.due for piece in pieces) - time.monotonic(), 0.0))
+            news.clear()
+
+    def _do(self, piece: Piece) -> None:
+        """One piece of one kind of work, after those who wait; where more is to be done, it has another turn at once."""
+        piece.is_woken, pause = False, piece.every_seconds
+        if piece.everywhere or self._holding:
+            self._beside_people = self._traffic.give_way(QUIET_SECONDS)
             try:
-                done = self._embed_all(notes=due, talk=wanted)
-                put_off = 0 if done or wanted else put_off + 1
-                if (done or due) and self._follow is not None and not self._stop.is_set():
-                    self._follow()
-                self._told.went_well("embed")
+                pause = 0.0 if piece.run() else pause
+                self._told.went_well(piece.name)
             except Exception as error:
-                self._vectors_wanted = True
-                self._record("embed", error)
-                self._stop.wait(2.0)
+                self._record(piece.name, error)
+                pause = max(pause, _FAILED_SECONDS)
+        piece.due = time.monotonic() + pause
 
-    def _embed_all(self, *, notes: bool, talk: bool) -> bool:
-        """Give every row its vector; False where people were served a moment ago, and rows were left for later.
+    def _embed(self) -> bool:
+        """Give a batch of rows their vectors; whether there may be more. When none is missing the tables follow.
 
-        Until a second has passed only what is asked for is embedded: what was written, or also talk that goes on.
+        Until nobody was served for a second only what is asked for gets any: what was written, or also talk that goes on.
         """
-        while not self._stop.is_set():
-            busy = self._step_aside()
-            talk = talk or self._vectors_wanted
-            left = not talk and self._is_busy(TALK_QUIET_SECONDS)
-            if left and not (notes or self._vectors_due):
+        notes, self._vectors_due = self._vectors_due, False
+        talk, self._vectors_wanted = self._vectors_wanted or self._talk_put_off >= _TALK_PUT_OFF, False
+        left = not talk and self._traffic.is_busy(TALK_QUIET_SECONDS)
+        try:
+            if left and not notes:
+                self._talk_put_off += 1
                 return False
-            if not self._indexer.embed(_EMBED_BESIDE_PEOPLE if busy else _EMBED_AT_ONCE, settled=left):
-                return not left
-        return True
-
-    # ---- the chores thread --------------------------------------------------------------------------------------
-
-    def _chores_life(self) -> None:
-        due = {chore.name: time.monotonic() + chore.every_seconds for chore in self._chores}
-        while not self._stop.wait(max(min(due.values()) - time.monotonic(), 0.0)):
-            for chore in self._chores:
-                if time.monotonic() >= due[chore.name] and not self._stop.is_set():
-                    if chore.everywhere or self._holding:
-                        self._run(chore.name, partial(self._do_chore, chore.run))
-                    due[chore.name] = time.monotonic() + chore.every_seconds
-
-    def _do_chore(self, run: Callable[[], object]) -> None:
-        self._step_aside()
-        run()
+            limit = _EMBED_BESIDE_PEOPLE if self._beside_people else _EMBED_AT_ONCE
+            if self._indexer.embed(limit, settled=left):
+                self._vectors_due, self._vectors_wanted = notes, self._vectors_wanted or talk
+                return True
+            self._talk_put_off = self._talk_put_off + 1 if left else 0
+            self._follow()
+        except Exception:
+            self._vectors_wanted = True
+            raise
+        return False
 
     # ---- the watch thread ---------------------------------------------------------------------------------------
 

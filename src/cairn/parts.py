@@ -18,7 +18,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -48,6 +48,7 @@ from cairn.seams import (
 )
 from cairn.talk.sessions import SessionLog, place_of_session
 from cairn.timetravel.observer import Observer
+from cairn.traffic import Traffic
 from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class Parts:
         self.clock = clock or SystemClock()
         self.opening = threading.RLock()
         self.closing = ExitStack()
+        self.traffic = Traffic()
         self.daemon: Daemon | None = None
         self.swept = False
         self.storage: StorageBackend = select_backend(settings)
@@ -487,6 +489,7 @@ class Parts:
             jobs=self._jobs(),
             redact=self.redact,
             keeper=lambda: self.keeper,
+            give_way=self.traffic.give_way,
             sessions=self.sessions,
         )
         self.closing.callback(made.close)
@@ -606,9 +609,9 @@ class Parts:
         notes = [str(one) for one in waiting if one.scope == scope]
         return replace(fresh, notes=(*fresh.notes, *notes)) if notes else fresh
 
-    def foreground(self) -> AbstractContextManager[None]:
-        """Strategies of this process pause while this is held: people are served first."""
-        return self.engine.foreground() if self.is_open("engine") else nullcontext()
+    def foreground(self) -> Traffic:
+        """What nobody waits for pauses in this process while this is held: people are served first."""
+        return self.traffic
 
     def catch_up(self, seconds: float, *, embed: bool = False, scope: Scope | None = None) -> bool:
         """Look at the files themselves and index what differs, and what follows from an edit by hand.

@@ -30,10 +30,10 @@ from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
 from cairn.canonical import from_json
 from cairn.config import load
-from cairn.daemon import QUIET_SECONDS
 from cairn.engines import spool
 from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
+from cairn.traffic import QUIET_SECONDS
 
 log = logging.getLogger("cairn.agents")
 
@@ -144,7 +144,7 @@ class Warm:
         kept = 0
         with self._drained:
             for path, data in spool.waiting(self.root):
-                self.memory.parts.engine.step_aside(QUIET_SECONDS)
+                self.memory.parts.traffic.give_way(QUIET_SECONDS)
                 try:
                     with self.memory.parts.local_locks.hold(spool.LOCK):
                         if spool.read(path) != data:

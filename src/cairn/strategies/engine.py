@@ -44,7 +44,6 @@ LONGEST_BACKOFF = 300.0
 WAIT_WHEN_UNAVAILABLE = 15.0
 LOOK_AROUND_SECONDS = 30.0
 MOST_LATELY = 200_000
-LONGEST_PAUSE_MS = 100
 KEEP_RECORDS_SECONDS = 30 * 86400.0
 KEEP_RECORDS = 5_000  # some 2 MB
 KEEP_RECORDS_SHARED = 1_000_000
@@ -96,6 +95,7 @@ class Engine:
         jobs: The queue.
         redact: Applied to every text before it is written.
         keeper: Gives the gate, for what is proposed as a memory.
+        give_way: Called before each job and inside long ones, on behalf of those who wait for a call.
         strategies: Which strategies there are (all of them by default).
     """
 
@@ -113,6 +113,7 @@ class Engine:
         jobs: Jobs,
         redact: Callable[[str], str] | None = None,
         keeper: Callable[[], Keeper | None] = lambda: None,
+        give_way: Callable[[], object] = lambda: None,
         strategies: Sequence[Strategy] | None = None,
         sessions: SessionLog | None = None,
     ) -> None:
@@ -122,9 +123,9 @@ class Engine:
         self._notebook = notebook
         self._root = root
         self.jobs = jobs
-        self._cells = Cells(notebook, journals, self.step_aside, sessions)
-        self._last_call = 0.0
-        self._waiting_people = 0
+        self._cells = Cells(notebook, journals, give_way, sessions)
+        self.on_work: Callable[[], None] = lambda: None
+        """Told that this process queued something."""
         self._kit = Kit(
             root=root,
             notebook=notebook,
@@ -147,9 +148,7 @@ class Engine:
         self._last_look = float("inf")
         self._looked_around = self._pruned = time.monotonic()
         self._look_again = False
-        self._work = threading.Event()
         self._one_at_a_time = threading.Lock()
-        self._people_guard = threading.Lock()
 
     @property
     def kit(self) -> Kit:
@@ -168,8 +167,7 @@ class Engine:
         return self._enqueue([ask for s in self._strategies.values() for ask in s.asks(event)])
 
     def handle_many(self, events: Iterable[Event]) -> int:
-        """Queue many events in one transaction. A call with none only wakes whoever is in `wait`."""
-        self._work.set()
+        """Queue many events in one transaction."""
         if not self._on:
             return 0
         return self._enqueue([ask for e in events for s in self._strategies.values() for ask in s.asks(e)])
@@ -179,7 +177,7 @@ class Engine:
         if self._on:
             self.jobs.forget_seen()
             self._look_again = True
-            self._work.set()
+            self.on_work()
 
     def _enqueue(self, asks: Sequence[StrategyAsk]) -> int:
         if not asks:
@@ -201,54 +199,12 @@ class Engine:
         except Unavailable:
             # Somebody holds the queue: the logs and notes say what is to be done, and are looked through once it is free.
             self._look_again, made = True, 0
-            self._work.set()
+            self.on_work()
         if made:
-            self._work.set()
+            self.on_work()
         return made
 
     # -- running
-
-    def wait(self, timeout: float) -> bool:
-        """Sleep until this process queued something or `timeout` passed; True if there was news."""
-        found = self._work.wait(timeout)
-        self._work.clear()
-        return found
-
-    @contextmanager
-    def foreground(self) -> Iterator[None]:
-        """While this is held by an add or a search in this process, strategies pause between two jobs.
-
-        They share one interpreter with it; without the pause a search beside a long queue takes twice as long.
-        """
-        with self._people_guard:
-            self._waiting_people += 1
-        try:
-            yield
-        finally:
-            with self._people_guard:
-                self._waiting_people -= 1
-                self._last_call = time.monotonic()
-
-    def step_aside(self, quiet_seconds: float = 0.0) -> bool:
-        """Let calls in the foreground go first, for a tenth of a second at most: work must go on under load.
-
-        Args:
-            quiet_seconds: How long the last call must be over; the next one often follows at once.
-
-        Returns:
-            Whether anybody had to be waited for.
-        """
-        # Even with nobody known to wait, giving the interpreter away for a moment lets other threads go on at once.
-        time.sleep(0.00005)
-        for waited in range(LONGEST_PAUSE_MS):
-            if not self.is_busy(quiet_seconds):
-                return waited > 0
-            time.sleep(0.001)
-        return True
-
-    def is_busy(self, quiet_seconds: float = 0.0) -> bool:
-        """Whether a call is being served, or the last one was over less than `quiet_seconds` ago."""
-        return bool(self._waiting_people) or time.monotonic() - self._last_call < quiet_seconds
 
     def forget(self, names: Callable[[str], bool]) -> int:
         """Drop what is queued and recorded about somebody who is forgotten; how many records."""

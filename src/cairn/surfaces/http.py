@@ -339,10 +339,7 @@ def _answer_hooks(memory: Memory) -> contextlib.ExitStack:
 
 async def _quiet(memory: AsyncMemory) -> None:
     """Wait until nobody has been served for a moment, for some seconds at most: what is loaded ahead slows nobody down."""
-    engine, left = memory.memory.parts.engine, _LONGEST_WAIT_SECONDS
-    while engine.is_busy(_QUIET_SECONDS) and left > 0:
-        await asyncio.sleep(_QUIET_SECONDS)
-        left -= _QUIET_SECONDS
+    await asyncio.to_thread(memory.parts.traffic.give_way, _QUIET_SECONDS, _LONGEST_WAIT_SECONDS)
 
 
 def _join_servers(memory: Memory, is_up: Callable[[], bool]) -> Servers | None:
