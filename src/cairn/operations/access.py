@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cairn.errors import Invalid
 from cairn.operations import rules
 from cairn.operations.answers import Answers
-from cairn.operations.table import Room, by_fields, operation, says
+from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
     from cairn.engines.audit import AuditLog
@@ -24,18 +24,13 @@ TokenName = Annotated[str, says("the token's name", "ci", low=1, high=64)]
 class Access(Room):
     """Tokens and the audit log of the HTTP server."""
 
-    @operation(http="GET /tokens", answers=answers.TokensData, data=by_fields, allow=rules.admin)
+    @operation("GET /tokens", answers.TokensData, rules.admin)
     def tokens(self) -> list[dict[str, Any]]:
         """The tokens made by `add_token`, those that ended or were revoked included; none has its secret any more."""
         now = self.parts.clock.now().astimezone(UTC)
         return [_told(one, now) for one in self._token_file().read()]
 
-    @operation(
-        writes=True,
-        http="POST /tokens",
-        answers=answers.NewToken,
-        allow=rules.admin,
-    )
+    @operation("POST /tokens", answers.NewToken, rules.admin, writes=True)
     def add_token(
         self,
         name: TokenName,
@@ -66,7 +61,7 @@ class Access(Room):
         )
         return {**_told(made, self.parts.clock.now().astimezone(UTC)), "secret": secret}
 
-    @operation(writes=True, http="DELETE /tokens/{name}", answers=answers.TokenData, allow=rules.admin)
+    @operation("DELETE /tokens/{name}", answers.TokenData, rules.admin, writes=True)
     def revoke_token(self, name: TokenName) -> dict[str, Any]:
         """End a token at once, on running servers, too. It stays in the list, so that the audit log can be read.
 
@@ -76,7 +71,7 @@ class Access(Room):
         gone = self._token_file().revoke(name, locks=self.parts.locks, clock=self.parts.clock)
         return _told(gone, self.parts.clock.now().astimezone(UTC))
 
-    @operation(http="GET /audit", answers=answers.AuditData, data=by_fields, allow=rules.admin, apart=True)
+    @operation("GET /audit", answers.AuditData, rules.admin, apart=True)
     def audit(
         self,
         *,

@@ -55,7 +55,7 @@ EntryName = Annotated[
 class Browse(Room):
     """What a person looks through."""
 
-    @operation(http="GET /overview", answers=answers.OverviewData, allow=rules.anybody)
+    @operation("GET /overview", answers.OverviewData, rules.anybody)
     def overview(self, *, sees: Sees = None) -> dict[str, Any]:
         """Who has a memory here and how much of each kind: every owner of every space the caller may see."""
         from cairn.operations.lookup import scopes_in
@@ -82,7 +82,7 @@ class Browse(Room):
         )
         return {"owners": owners, "freshness": _freshness(parts)}
 
-    @operation(http="GET /timeline", answers=answers.TimelineData, allow=rules.seen)
+    @operation("GET /timeline", answers.TimelineData, rules.seen)
     def timeline(
         self,
         *,
@@ -133,7 +133,7 @@ class Browse(Room):
             told["days"] = _days(hours, self.settings.zone)
         return told
 
-    @operation(http="GET /upcoming", answers=answers.UpcomingData, allow=rules.seen)
+    @operation("GET /upcoming", answers.UpcomingData, rules.seen)
     def upcoming(
         self,
         *,
@@ -166,7 +166,7 @@ class Browse(Room):
             "freshness": _freshness(parts, left),
         }
 
-    @operation(http="POST /find", answers=answers.FoundData, allow=rules.seen)
+    @operation("POST /find", answers.FoundData, rules.seen)
     def find(
         self,
         query: Annotated[str, says("the question, in plain words", "where does Alice live", low=1)],
@@ -228,7 +228,7 @@ class Browse(Room):
         best = heapq.nlargest(limit, found, key=lambda one: one["score"])
         return {"hits": best, "freshness": _freshness(parts, list(dict.fromkeys(notes)))}
 
-    @operation(http="GET /linked", answers=answers.LinkedData, allow=rules.one_entry(write=False))
+    @operation("GET /linked", answers.LinkedData, rules.one_entry(write=False))
     def linked(self, entry_id: EntryName, **at: Unpack[InSpace]) -> dict[str, Any]:
         """What an entry came from, what was made from it, and what it replaces, was replaced by or contradicts."""
         from cairn.index import filters
@@ -254,7 +254,7 @@ class Browse(Room):
             links["contradicts"] = [card(_as_hit(one), self.settings.zone) for one in opposed]
         return links
 
-    @operation(http="GET /connections", answers=answers.ConnectionsData, allow=rules.seen)
+    @operation("GET /connections", answers.ConnectionsData, rules.seen)
     def connections(
         self,
         *,
@@ -289,12 +289,7 @@ class Browse(Room):
             "freshness": _freshness(parts, left),
         }
 
-    @operation(
-        writes=True,
-        http="POST /revise",
-        answers=answers.RevisedData,
-        allow=rules.one_entry(write=True),
-    )
+    @operation("POST /revise", answers.RevisedData, rules.one_entry(write=True), writes=True)
     def revise(
         self,
         entry_id: EntryName,

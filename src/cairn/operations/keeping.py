@@ -25,7 +25,7 @@ from cairn.operations.fields import (
     space_named,
 )
 from cairn.operations.memories import PLACE, Vouched
-from cairn.operations.table import Room, by_fields, operation, says
+from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
     from cairn.governed.consolidation import ConsolidationReport
@@ -75,11 +75,11 @@ class Keeping(Room):
     """What keeps governed memories in order."""
 
     @operation(
+        "POST /memories/sweep",
+        answers.SweepData,
+        rules.whole_space(write=True),
         writes=True,
-        http="POST /memories/sweep",
-        answers=answers.SweepData,
         data=_swept,
-        allow=rules.whole_space(write=True),
         apart=True,
     )
     def sweep(self, *, dry_run: DryRun = False, **at: Unpack[InSpace]) -> SweepReport:
@@ -100,13 +100,7 @@ class Keeping(Room):
         return report
 
     @operation(
-        writes=True,
-        http="POST /memories/import",
-        judges=("text",),
-        answers=answers.ImportData,
-        data=by_fields,
-        allow=rules.bring_in,
-        apart=True,
+        "POST /memories/import", answers.ImportData, rules.bring_in, writes=True, judges=("text",), apart=True
     )
     def import_from(
         self,
@@ -135,13 +129,7 @@ class Keeping(Room):
         items = migrate.read(source, text if isinstance(text, str) else text_of(text), owner=owner)
         return migrate.bring_in(self.parts.keeper, space_named(**at), source, items, trust=trust)
 
-    @operation(
-        writes=True,
-        http="POST /captures",
-        judges=("text",),
-        answers=answers.CaptureData,
-        allow=rules.capture,
-    )
+    @operation("POST /captures", answers.CaptureData, rules.capture, writes=True, judges=("text",))
     def capture(
         self,
         source_type: Annotated[
@@ -194,7 +182,7 @@ class Keeping(Room):
         reason = "known" if known is not None else "nothing to capture"
         return {"captured": False, "reason": reason, "verdict": None}
 
-    @operation(http="GET /captures", answers=answers.CapturesData, allow=rules.whole_space(write=False))
+    @operation("GET /captures", answers.CapturesData, rules.whole_space(write=False))
     def captures(
         self,
         *,
@@ -213,11 +201,11 @@ class Keeping(Room):
         return {"captures": rows[::-1][:limit], "total": len(rows)}
 
     @operation(
+        "POST /memories/consolidate",
+        answers.ConsolidateData,
+        rules.whole_space(write=True, promotes="consolidate"),
         writes=True,
-        http="POST /memories/consolidate",
-        answers=answers.ConsolidateData,
         data=_consolidated,
-        allow=rules.whole_space(write=True, promotes="consolidate"),
         apart=True,
     )
     def consolidate(self, *, dry_run: DryRun = False, **at: Unpack[InScope]) -> ConsolidationReport:
@@ -229,13 +217,7 @@ class Keeping(Room):
             parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run
         )
 
-    @operation(
-        writes=True,
-        http="POST /missions/{run}/end",
-        answers=answers.MissionEndData,
-        data=by_fields,
-        allow=rules.whole_space(write=True),
-    )
+    @operation("POST /missions/{run}/end", answers.MissionEndData, rules.whole_space(write=True), writes=True)
     def end_mission(
         self,
         run_id: Annotated[
@@ -250,7 +232,7 @@ class Keeping(Room):
 
         return missions.end(self.parts.keeper, space_named(**at), run_id, success=success)
 
-    @operation(http="GET /core", answers=answers.CoreData, allow=rules.core(write=False), tool=True)
+    @operation("GET /core", answers.CoreData, rules.core(write=False), tool=True)
     def core(
         self,
         agent: Annotated[str, says("whose; the project's where none is named", "coder", high=MAX_ID)] = "",
@@ -262,11 +244,11 @@ class Keeping(Room):
         return core.show(self.parts.keeper, core.core_scope(space_named(**at), agent)).payload()
 
     @operation(
+        "PUT /core",
+        answers.CoreData,
+        rules.core(write=True),
         writes=True,
-        http="PUT /core",
         in_query=("agent", "app_id", "project_id"),
-        answers=answers.CoreData,
-        allow=rules.core(write=True),
     )
     def set_core(
         self,
@@ -304,7 +286,7 @@ class Keeping(Room):
 
     # ------------------------------------------------------------ agents
 
-    @operation(http="GET /agents", answers=answers.AgentsData, allow=rules.whole_space(write=False))
+    @operation("GET /agents", answers.AgentsData, rules.whole_space(write=False))
     def agents(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The agents of a space that have an identity."""
         from cairn.governed import core
@@ -312,7 +294,7 @@ class Keeping(Room):
         found = core.identities(self.parts.keeper, space_named(**at))
         return {"agents": [asdict(one) for one in found]}
 
-    @operation(http="GET /agents/{agent}", answers=answers.AgentData, allow=rules.agent(write=False))
+    @operation("GET /agents/{agent}", answers.AgentData, rules.agent(write=False))
     def agent(self, agent: AgentName, **at: Unpack[InSpace]) -> dict[str, Any]:
         """Who an agent is, and the documents it is given: agent.md, soul.md, tools.md and behaviors.md."""
         from cairn.governed import core
@@ -325,11 +307,11 @@ class Keeping(Room):
         return {"identity": asdict(identity) if identity is not None else None, "documents": documents}
 
     @operation(
+        "PUT /agents/{agent}",
+        answers.IdentityData,
+        rules.agent(write=True),
         writes=True,
-        http="PUT /agents/{agent}",
         in_query=("app_id", "project_id"),
-        answers=answers.IdentityData,
-        allow=rules.agent(write=True),
     )
     def set_agent(
         self,
@@ -364,11 +346,11 @@ class Keeping(Room):
         return asdict(core.set_identity(self.parts.keeper, space_named(**at), agent, **fields))
 
     @operation(
+        "PUT /agents/{agent}/documents/{document}",
+        answers.AgentDocumentData,
+        rules.agent(write=True),
         writes=True,
-        http="PUT /agents/{agent}/documents/{document}",
         in_query=("app_id", "project_id"),
-        answers=answers.AgentDocumentData,
-        allow=rules.agent(write=True),
     )
     def set_agent_document(
         self,
@@ -387,7 +369,7 @@ class Keeping(Room):
 
     # ------------------------------------------------------------ what was done
 
-    @operation(http="GET /memories/runs", answers=answers.KeepingRuns, allow=rules.whole_space(write=False))
+    @operation("GET /memories/runs", answers.KeepingRuns, rules.whole_space(write=False))
     def runs(
         self,
         *,
@@ -410,9 +392,7 @@ class Keeping(Room):
             "consolidations": merged[:limit],
         }
 
-    @operation(
-        writes=True, http="POST /daily", answers=answers.DailyData, allow=rules.whole_space(write=True)
-    )
+    @operation("POST /daily", answers.DailyData, rules.whole_space(write=True), writes=True)
     def note_day(
         self,
         text: Annotated[str, says("what happened, in a line", "Released 2.0.", low=1, high=2000)],
@@ -425,7 +405,7 @@ class Keeping(Room):
         pages.log(keeper, space, text)
         return {"days": {keeper.day(): pages.daily(keeper, space)[keeper.day()]}}
 
-    @operation(http="GET /daily", answers=answers.DailyData, allow=rules.whole_space(write=False))
+    @operation("GET /daily", answers.DailyData, rules.whole_space(write=False))
     def daily(
         self,
         *,
@@ -440,23 +420,14 @@ class Keeping(Room):
         days = [day] if day is not None else sorted(found, reverse=True)[:limit]
         return {"days": {one: found.get(one, []) for one in days}}
 
-    @operation(
-        http="GET /skills", answers=answers.SkillsData, data=by_fields, allow=rules.whole_space(write=False)
-    )
+    @operation("GET /skills", answers.SkillsData, rules.whole_space(write=False))
     def skills(self, **at: Unpack[InSpace]) -> Sequence[Mapping[str, Any]]:
         """The registry of skill files, tombstones included."""
         from cairn.governed import skills
 
         return [asdict(row) for row in skills.index(self.parts.keeper, space_named(**at))]
 
-    @operation(
-        writes=True,
-        http="POST /skills/scan",
-        answers=answers.ScanData,
-        data=by_fields,
-        allow=rules.skill_folders,
-        apart=True,
-    )
+    @operation("POST /skills/scan", answers.ScanData, rules.skill_folders, writes=True, apart=True)
     def scan_skills(
         self,
         folders: Annotated[
@@ -484,12 +455,11 @@ class Keeping(Room):
         return skills.scan(self.parts.keeper, space, found, sources=sources)
 
     @operation(
+        "POST /memories/{id}/skill",
+        answers.SkillPath,
+        rules.whole_space(write=True),
         writes=True,
-        http="POST /memories/{id}/skill",
         in_query=PLACE,
-        answers=answers.SkillPath,
-        data=by_fields,
-        allow=rules.whole_space(write=True),
     )
     def export_skill(self, memory_id: MemoryId, **at: Unpack[InScope]) -> str:
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
@@ -498,11 +468,10 @@ class Keeping(Room):
         return skills.export(self.parts.keeper, memory_named(self.parts, memory_id, at)).key
 
     @operation(
+        "POST /skills/import",
+        answers.ScanData,
+        rules.whole_space(write=True, promotes="skills/import"),
         writes=True,
-        http="POST /skills/import",
-        answers=answers.ScanData,
-        data=by_fields,
-        allow=rules.whole_space(write=True, promotes="skills/import"),
     )
     def import_skill(
         self,
@@ -539,14 +508,7 @@ class Keeping(Room):
             raise Invalid("name: is missing.", field="name")
         return skills.scan(self.parts.keeper, space_named(**at), [file], sources=())
 
-    @operation(
-        writes=True,
-        http="POST /refresh",
-        answers=answers.PagesData,
-        data=by_fields,
-        allow=rules.whole_space(write=True),
-        apart=True,
-    )
+    @operation("POST /refresh", answers.PagesData, rules.whole_space(write=True), writes=True, apart=True)
     def refresh(self, **at: Unpack[InSpace]) -> PagesReport:
         """Make the pages agents read (MEMORY.md and its topics) anew, and settle core memory."""
         from cairn.governed import core, pages

@@ -95,11 +95,11 @@ class Knowledge(Room):
         }
 
     @operation(
+        "POST /knowledge/documents",
+        answers.DocumentStored,
+        rules.library(write=True),
         writes=True,
-        http="POST /knowledge/documents",
-        answers=answers.DocumentStored,
         data=_uploaded,
-        allow=rules.library(write=True),
         judges=("file",),
         status=201,
     )
@@ -128,11 +128,11 @@ class Knowledge(Room):
         return done
 
     @operation(
+        "PUT /knowledge/documents/{doc_id}",
+        answers.DocumentStored,
+        rules.library(write=True),
         writes=True,
-        http="PUT /knowledge/documents/{doc_id}",
-        answers=answers.DocumentStored,
         data=_uploaded,
-        allow=rules.library(write=True),
         judges=("file",),
     )
     def knowledge_replace(
@@ -161,10 +161,7 @@ class Knowledge(Room):
         return done
 
     @operation(
-        writes=True,
-        http="PATCH /knowledge/documents/{doc_id}",
-        answers=answers.DocumentEdited,
-        allow=rules.library(write=True),
+        "PATCH /knowledge/documents/{doc_id}", answers.DocumentEdited, rules.library(write=True), writes=True
     )
     def knowledge_edit(
         self,
@@ -183,10 +180,10 @@ class Knowledge(Room):
         return {"doc_id": doc_id, "updated_fields": fields, "updated_at": updated_at}
 
     @operation(
+        "DELETE /knowledge/documents/{doc_id}",
+        answers.DocumentRemoved,
+        rules.library(write=True),
         writes=True,
-        http="DELETE /knowledge/documents/{doc_id}",
-        answers=answers.DocumentRemoved,
-        allow=rules.library(write=True),
     )
     def knowledge_remove(self, doc_id: DocId, **at: Unpack[InSpace]) -> dict[str, Any]:
         """Remove a document that was taken in; the original it was made of stays where it is."""
@@ -198,9 +195,7 @@ class Knowledge(Room):
 
     # ------------------------------------------------------------ reading
 
-    @operation(
-        http="GET /knowledge/documents", answers=answers.DocumentsData, allow=rules.library(write=False)
-    )
+    @operation("GET /knowledge/documents", answers.DocumentsData, rules.library(write=False))
     def knowledge_list(
         self,
         *,
@@ -220,11 +215,7 @@ class Knowledge(Room):
         notes = list(self.parts.freshness(library.scope).notes)
         return {"documents": rows, "total": total, "page": page, "page_size": page_size, "notes": notes}
 
-    @operation(
-        http="GET /knowledge/documents/{doc_id}",
-        answers=answers.DocumentData,
-        allow=rules.library(write=False),
-    )
+    @operation("GET /knowledge/documents/{doc_id}", answers.DocumentData, rules.library(write=False))
     def knowledge_show(self, doc_id: DocId, **at: Unpack[InSpace]) -> dict[str, Any]:
         """One document: what it is, where its original is, and its topics with their lines."""
         from cairn.operations.library import overview_of
@@ -234,9 +225,7 @@ class Knowledge(Room):
         document, about = library.document(doc_id)
         return {**about, "topics": [overview_of(document, topic) for topic in document.topics]}
 
-    @operation(
-        http="GET /knowledge/topics/{topic_id}", answers=answers.TopicData, allow=rules.library(write=False)
-    )
+    @operation("GET /knowledge/topics/{topic_id}", answers.TopicData, rules.library(write=False))
     def knowledge_topic(
         self,
         topic_id: Annotated[
@@ -253,12 +242,7 @@ class Knowledge(Room):
         document, about = library.document(doc_id)
         return topic_data(document, int(number), about)
 
-    @operation(
-        http="POST /knowledge/search",
-        answers=answers.KnowledgeFound,
-        allow=rules.library(write=False),
-        tool=True,
-    )
+    @operation("POST /knowledge/search", answers.KnowledgeFound, rules.library(write=False), tool=True)
     def knowledge_search(
         self,
         query: Annotated[str, says("the question, in plain words", "when is high tide", low=1, high=2000)],
@@ -294,9 +278,7 @@ class Knowledge(Room):
             "notes": list(found.freshness.notes),
         }
 
-    @operation(
-        http="GET /knowledge/categories", answers=answers.CategoriesData, allow=rules.library(write=False)
-    )
+    @operation("GET /knowledge/categories", answers.CategoriesData, rules.library(write=False))
     def knowledge_categories(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The categories of a space's documents, with their number; `knowledge/categories.md` may describe them."""
         library = self._library(**at)
@@ -305,12 +287,7 @@ class Knowledge(Room):
 
     # ------------------------------------------------------------ folders
 
-    @operation(
-        writes=True,
-        http="POST /knowledge/links",
-        answers=answers.LinkData,
-        allow=rules.linked_folder,
-    )
+    @operation("POST /knowledge/links", answers.LinkData, rules.linked_folder, writes=True)
     def knowledge_link(
         self,
         path: Annotated[
@@ -340,12 +317,7 @@ class Knowledge(Room):
             "waiting": library.waiting,
         }
 
-    @operation(
-        writes=True,
-        http="DELETE /knowledge/links/{name}",
-        answers=answers.LinkData,
-        allow=rules.library(write=True),
-    )
+    @operation("DELETE /knowledge/links/{name}", answers.LinkData, rules.library(write=True), writes=True)
     def knowledge_unlink(
         self,
         name: Annotated[str, says("what it is called here", "notes", low=1, high=4096)],
@@ -357,7 +329,7 @@ class Knowledge(Room):
         library.settle()
         return {"name": gone.name, "path": str(gone.folder), "documents": 0, "waiting": library.waiting}
 
-    @operation(http="GET /knowledge/links", answers=answers.LinksData, allow=rules.library(write=False))
+    @operation("GET /knowledge/links", answers.LinksData, rules.library(write=False))
     def knowledge_links(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The linked folders, with how many documents of each are known, and what is wrong with one."""
         library = self._library(**at)

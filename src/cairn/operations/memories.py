@@ -53,7 +53,7 @@ from cairn.operations.fields import (
 )
 from cairn.operations.forgetting import every_file, purgers, while_quiet
 from cairn.operations.recall import search_data
-from cairn.operations.table import F, Granted, Room, by_fields, operation, says
+from cairn.operations.table import F, Granted, Room, operation, says
 from cairn.types import Scope, Space, Verdict, split_public_id
 
 if TYPE_CHECKING:
@@ -113,12 +113,12 @@ class Remember(Room):
     """The one call about governed memories that everybody needs."""
 
     @operation(
+        "POST /memories",
+        answers.VerdictData,
+        rules.remember,
         writes=True,
-        http="POST /memories",
         judges=("content", "trigger", "procedure"),
-        answers=answers.VerdictData,
         data=_verdict,
-        allow=rules.remember,
         tool=True,
     )
     def remember(
@@ -196,9 +196,7 @@ class Single(Room):
 
     # ------------------------------------------------------------ reading
 
-    @operation(
-        http="GET /memories", answers=answers.MemoriesData, data=by_fields, allow=rules.one_scope, tool=True
-    )
+    @operation("GET /memories", answers.MemoriesData, rules.one_scope, tool=True)
     def list(
         self,
         *,
@@ -233,18 +231,12 @@ class Single(Room):
         )
         return MemoryPage(rows, total)
 
-    @operation(http="GET /memories/{id}", answers=answers.MemoryRow, allow=rules.one_memory(write=False))
+    @operation("GET /memories/{id}", answers.MemoryRow, rules.one_memory(write=False))
     def show(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """One memory as a row."""
         return self.parts.keeper.row(memory_named(self.parts, memory_id, at))
 
-    @operation(
-        http="POST /memories/search",
-        answers=answers.MemorySearchData,
-        data=_found,
-        allow=rules.one_scope,
-        tool=True,
-    )
+    @operation("POST /memories/search", answers.MemorySearchData, rules.one_scope, data=_found, tool=True)
     def search(
         self,
         query: Annotated[str, says("the question, in plain words", "what waits for migrations", low=1)],
@@ -290,10 +282,7 @@ class Single(Room):
         )
 
     @operation(
-        http="GET /memories/{id}/history",
-        answers=answers.HistoryData,
-        data=_history,
-        allow=rules.one_memory(write=False),
+        "GET /memories/{id}/history", answers.HistoryData, rules.one_memory(write=False), data=_history
     )
     def history(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[HistoryLine]:
         """Everything on record about a memory, oldest first."""
@@ -301,12 +290,7 @@ class Single(Room):
 
         return corrections.history(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
-    @operation(
-        http="GET /memories/{id}/why",
-        answers=answers.WhyData,
-        data=by_fields,
-        allow=rules.one_memory(write=False),
-    )
+    @operation("GET /memories/{id}/why", answers.WhyData, rules.one_memory(write=False))
     def why(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[str]:
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""
         from cairn.governed import corrections
@@ -431,11 +415,7 @@ class Single(Room):
         )
         return procedures.show(keeper, memory_named(self.parts, memory_id, at))
 
-    @operation(
-        http="GET /memories/{id}/procedure",
-        answers=answers.ProcedureData,
-        allow=rules.one_memory(write=False),
-    )
+    @operation("GET /memories/{id}/procedure", answers.ProcedureData, rules.one_memory(write=False))
     def procedure(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """A procedure as a whole: when and how, how often it worked, every outcome, and what it was learned from."""
         from cairn.governed import procedures
@@ -443,12 +423,11 @@ class Single(Room):
         return procedures.show(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @operation(
+        ("POST /memories/forget", "DELETE /memories/{id}"),
+        answers.ReceiptData,
+        rules.forget,
         writes=True,
-        http=("POST /memories/forget", "DELETE /memories/{id}"),
         judges=("words", "also", "memory_id"),
-        answers=answers.ReceiptData,
-        data=by_fields,
-        allow=rules.forget,
         tool=True,
         apart=True,
     )

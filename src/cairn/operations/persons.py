@@ -9,7 +9,7 @@ from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
 from cairn.operations.forgetting import every_file, purge_history, purge_index, while_quiet
-from cairn.operations.table import Granted, Room, by_fields, operation, says
+from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _GONE = "[forgotten]"
 class Persons(Room):
     """What people may ask of whoever keeps things about them."""
 
-    @operation(http="GET /person", answers=answers.PersonData, allow=rules.person, apart=True)
+    @operation("GET /person", answers.PersonData, rules.person, apart=True)
     def export_person(
         self, user_id: WholePerson, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
@@ -44,11 +44,10 @@ class Persons(Room):
         return persons.export_person(self.parts.keeper, scope.space, scope.owner, waiting=waiting)
 
     @operation(
+        "POST /person/forget",
+        answers.FarewellData,
+        rules.whole_space(write=True),
         writes=True,
-        http="POST /person/forget",
-        answers=answers.FarewellData,
-        data=by_fields,
-        allow=rules.whole_space(write=True),
         forgets=("user_id",),
         apart=True,
     )
@@ -94,7 +93,7 @@ class Persons(Room):
             dry_run=dry_run,
         )
 
-    @operation(http="GET /session", answers=answers.SessionData, allow=rules.session_read, apart=True)
+    @operation("GET /session", answers.SessionData, rules.session_read, apart=True)
     def export_session(
         self,
         session_id: SessionId,
@@ -120,11 +119,10 @@ class Persons(Room):
         return found
 
     @operation(
+        "POST /session/forget",
+        answers.FarewellData,
+        rules.whole_space(write=True),
         writes=True,
-        http="POST /session/forget",
-        answers=answers.FarewellData,
-        data=by_fields,
-        allow=rules.whole_space(write=True),
         forgets=("session_id",),
         apart=True,
     )

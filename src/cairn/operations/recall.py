@@ -109,13 +109,7 @@ def _page(result: GetResult, _room: Room, _asked: Mapping[str, Any]) -> dict[str
 class Recall(Room):
     """What a memory is asked."""
 
-    @operation(
-        http="POST /memory/search",
-        answers=answers.SearchData,
-        data=search_data,
-        allow=rules.owner,
-        tool=True,
-    )
+    @operation("POST /memory/search", answers.SearchData, rules.owner, data=search_data, tool=True)
     def search(
         self,
         query: Annotated[str, says("the question, in plain words", "where does Alice live", low=1)],
@@ -223,9 +217,7 @@ class Recall(Room):
             return bool(self.parts.answering(scope).about(scope).rows)
         return self.parts.storage.exists(self.parts.root.knowledge(scope.space))
 
-    @operation(
-        http="POST /recall", answers=answers.RecalledData, data=_recalled, allow=rules.recall, tool=True
-    )
+    @operation("POST /recall", answers.RecalledData, rules.recall, data=_recalled, tool=True)
     def recall(
         self,
         query: Annotated[
@@ -283,9 +275,7 @@ class Recall(Room):
             projects=projects,
         )
 
-    @operation(
-        http="POST /brief", answers=answers.RecalledData, data=_recalled, allow=rules.recall, tool=True
-    )
+    @operation("POST /brief", answers.RecalledData, rules.recall, data=_recalled, tool=True)
     def brief(
         self,
         *,
@@ -315,7 +305,7 @@ class Recall(Room):
             projects=projects,
         )
 
-    @operation(http="POST /memory/get", answers=answers.GetData, data=_page, allow=rules.owner, tool=True)
+    @operation("POST /memory/get", answers.GetData, rules.owner, data=_page, tool=True)
     def get(
         self,
         memory_type: Annotated[MemoryType, says("which kind", "episode")],
@@ -361,7 +351,7 @@ class Recall(Room):
             self._catch_up(10.0)
         return self.parts.listing.get(request)
 
-    @operation(http="GET /show", answers=answers.ShownData, allow=rules.one_entry(write=False), tool=True)
+    @operation("GET /show", answers.ShownData, rules.one_entry(write=False), tool=True)
     def show(
         self,
         entry_id: Annotated[

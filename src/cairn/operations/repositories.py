@@ -72,7 +72,7 @@ def _reports(found: list[SourceReport], _room: Room, _asked: Mapping[str, Any]) 
 class Repositories(Room):
     """What is known about repositories of this machine."""
 
-    @operation(http="GET /project/status", answers=answers.ProjectStatusData, allow=rules.repository())
+    @operation("GET /project/status", answers.ProjectStatusData, rules.repository())
     def project_status(
         self,
         path: Folder,
@@ -84,9 +84,7 @@ class Repositories(Room):
         """How a repository's memory stands: what waits, what drifted, what to do next."""
         return self._project(path).status(checkpoint=checkpoint)
 
-    @operation(
-        http="POST /project/query", answers=answers.ProjectAnswer, data=_as_json, allow=rules.repository()
-    )
+    @operation("POST /project/query", answers.ProjectAnswer, rules.repository(), data=_as_json)
     def project_query(
         self,
         path: Folder,
@@ -97,7 +95,7 @@ class Repositories(Room):
         """Ask about a repository; the answer cites its evidence."""
         return self._project(path).query(question, scope=scope)
 
-    @operation(http="GET /project/story", answers=answers.ProjectStoryData, allow=rules.repository())
+    @operation("GET /project/story", answers.ProjectStoryData, rules.repository())
     def project_story(
         self,
         path: Folder,
@@ -138,18 +136,13 @@ class Repositories(Room):
             told["changed"] = section_diffs(store.find(before).bundle, later.bundle)
         return told
 
-    @operation(
-        http="GET /project/validate", answers=answers.ValidateData, data=_findings, allow=rules.repository()
-    )
+    @operation("GET /project/validate", answers.ValidateData, rules.repository(), data=_findings)
     def project_validate(self, path: Folder) -> list[RecordFinding]:
         """Whether a repository's record is whole."""
         return list(self._project(path).validate())
 
     @operation(
-        http="POST /project/init",
-        answers=answers.ProjectChangeData,
-        data=_as_json,
-        allow=rules.repository(write="project/init"),
+        "POST /project/init", answers.ProjectChangeData, rules.repository(write="project/init"), data=_as_json
     )
     def project_init(
         self,
@@ -161,20 +154,17 @@ class Repositories(Room):
         return self._project(path).init(force=force)
 
     @operation(
-        http="POST /project/update",
-        answers=answers.ProjectChangeData,
+        "POST /project/update",
+        answers.ProjectChangeData,
+        rules.repository(write="project/update"),
         data=_as_json,
-        allow=rules.repository(write="project/update"),
     )
     def project_update(self, path: Folder) -> ProjectChange:
         """Read a repository again; what was learned stays."""
         return self._project(path).update()
 
     @operation(
-        http="POST /project/record",
-        answers=answers.ProjectEvent,
-        data=_as_json,
-        allow=rules.repository(write="project/record"),
+        "POST /project/record", answers.ProjectEvent, rules.repository(write="project/record"), data=_as_json
     )
     def project_record(
         self,
@@ -218,10 +208,10 @@ class Repositories(Room):
         return self._project(path).record(summary, signals)
 
     @operation(
-        http="POST /project/consolidate",
-        answers=answers.FoldedData,
+        "POST /project/consolidate",
+        answers.FoldedData,
+        rules.repository(write="project/consolidate"),
         data=_folded,
-        allow=rules.repository(write="project/consolidate"),
     )
     def project_consolidate(
         self,
@@ -252,18 +242,13 @@ class Repositories(Room):
             section=section, source=source, policy=policy, confirm=lambda _plan: apply
         )
 
-    @operation(
-        http="GET /project/sources", answers=answers.SourcesData, data=_sources, allow=rules.repository()
-    )
+    @operation("GET /project/sources", answers.SourcesData, rules.repository(), data=_sources)
     def project_sources(self, path: Folder) -> list[Source]:
         """The folders that a repository's sessions are imported from."""
         return self._project(path).sources()
 
     @operation(
-        http="POST /project/sources",
-        answers=answers.SourceData,
-        data=_as_json,
-        allow=rules.repository(write="project/sources"),
+        "POST /project/sources", answers.SourceData, rules.repository(write="project/sources"), data=_as_json
     )
     def project_source_add(
         self,
@@ -279,20 +264,17 @@ class Repositories(Room):
         return self._project(path).add_source(type, Path(folder).expanduser())
 
     @operation(
-        http="DELETE /project/sources/{id}",
-        answers=answers.SourceData,
+        "DELETE /project/sources/{id}",
+        answers.SourceData,
+        rules.repository(write="project/sources"),
         data=_as_json,
-        allow=rules.repository(write="project/sources"),
     )
     def project_source_remove(self, path: Folder, id: SourceId) -> Source:
         """Forget a folder of sessions; what was imported stays."""
         return self._project(path).remove_source(id)
 
     @operation(
-        http="POST /project/import",
-        answers=answers.ReportsData,
-        data=_reports,
-        allow=rules.repository(write="project/import"),
+        "POST /project/import", answers.ReportsData, rules.repository(write="project/import"), data=_reports
     )
     def project_import(
         self,
@@ -305,10 +287,7 @@ class Repositories(Room):
         return self._project(path).import_(ids)
 
     @operation(
-        http="POST /project/prune",
-        answers=answers.PrunedData,
-        data=_pruned,
-        allow=rules.repository(write="project/prune"),
+        "POST /project/prune", answers.PrunedData, rules.repository(write="project/prune"), data=_pruned
     )
     def project_prune(
         self, path: Folder, *, dry_run: Annotated[bool, says("say what would leave", True)] = False
@@ -317,10 +296,10 @@ class Repositories(Room):
         return self._project(path).prune(dry_run=dry_run)
 
     @operation(
-        http="POST /project/restore",
-        answers=answers.ProjectChangeData,
+        "POST /project/restore",
+        answers.ProjectChangeData,
+        rules.repository(write="project/restore"),
         data=_as_json,
-        allow=rules.repository(write="project/restore"),
     )
     def project_restore(
         self,
@@ -330,7 +309,7 @@ class Repositories(Room):
         """Bring back the bundle of a checkpoint, or a batch of the archive."""
         return self._project(path).restore(id)
 
-    @operation(http="GET /project/automate", answers=answers.RunnerData, allow=rules.repository())
+    @operation("GET /project/automate", answers.RunnerData, rules.repository())
     def project_runner(self, path: Folder) -> dict[str, Any]:
         """Whether a repository's background runner runs, and how its last run went."""
         from cairn.project.automate import runner_status
@@ -340,10 +319,7 @@ class Repositories(Room):
         return runner_status(project.record_.storage, project.locks)
 
     @operation(
-        http="POST /project/automate",
-        answers=answers.RunData,
-        data=_as_json,
-        allow=rules.repository(write="project/automate"),
+        "POST /project/automate", answers.RunData, rules.repository(write="project/automate"), data=_as_json
     )
     def project_run_once(self, path: Folder) -> RunResult:
         """One cycle of a repository's upkeep: import, consolidate, prune."""

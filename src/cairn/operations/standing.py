@@ -22,7 +22,7 @@ answers = Answers("upkeep")
 class Standing(Room):
     """One look at everything that runs."""
 
-    @operation(http="GET /status", answers=answers.StatusData, allow=rules.root(write=False))
+    @operation("GET /status", answers.StatusData, rules.root(write=False))
     def status(self) -> dict[str, Any]:
         """How the memory stands: root, index and queue, strategies, last sweep, models and spend, engines, warnings.
 

@@ -3,7 +3,7 @@
 A method of a room with `@operation` is a row. Its parameters are the request, one line each: type, limits, words,
 example and default. The rest of the row stands in the decorator:
 
-    @operation(http="POST /memory/flush", answers=answers.FlushData, allow=rules.session)
+    @operation("POST /memory/flush", answers.FlushData, rules.session, writes=True)
     def flush(self, session_id: SessionId, app_id: AppId = "default", ...) -> FlushOutcome:
         ...  # the docstring is its help, on every surface
 
@@ -168,10 +168,10 @@ class Operation:
         call: The method.
         writes: Whether it may change anything (another pool of threads, another HTTP method).
         http: Method and path, where it is served over HTTP.
-        in_query: Fields that a request with a body takes from the query string all the same.
         answers: What it answers over HTTP and with `--json`.
-        data: Makes that of what the method returns; None where it is that already, `by_fields` where `answers` says it all.
         allow: Raises `Forbidden` unless the caller's grant reaches what the call is about.
+        in_query: Fields that a request with a body takes from the query string all the same.
+        data: Makes that of what the method returns, where neither is it that already nor do the fields of `answers` say all.
         apart: Whether it may look through everything, so that it runs beside the calls of others.
         forgets: Fields that name what is gone once it has run; the audit log does not keep them.
         late: The `status` of an answer that was accepted and is not done yet: 202 over HTTP.
@@ -184,10 +184,10 @@ class Operation:
     call: Callable[..., Any]
     writes: bool = False
     http: tuple[str, ...] = ()
-    in_query: tuple[str, ...] = ()
     answers: Answer | None = None
-    data: Callable[..., Any] | None = None
     allow: Callable[[Asked], None] | None = None
+    in_query: tuple[str, ...] = ()
+    data: Callable[..., Any] | None = None
     apart: bool = False
     forgets: tuple[str, ...] = ()
     late: str = ""
@@ -249,24 +249,30 @@ class Operation:
 
     def told(self, room: Any, answer: Any, fields: Mapping[str, Any]) -> Any:
         """What it answered, as data."""
-        if self.data is by_fields:
-            return by_fields(answer, self.shape or type(answer))
-        return answer if self.data is None else self.data(answer, room, fields)
+        if self.data is not None:
+            return self.data(answer, room, fields)
+        return answer if isinstance(answer, Mapping) or self.shape is None else by_fields(answer, self.shape)
 
 
 def operation(
-    *, writes: bool = False, http: str | tuple[str, ...] = (), judges: tuple[str, ...] = (), **row: Any
+    http: str | tuple[str, ...] = (),
+    answers: Answer | None = None,
+    allow: Callable[[Asked], None] | None = None,
+    *,
+    writes: bool = False,
+    judges: tuple[str, ...] = (),
+    **row: Any,
 ) -> Callable[[F], F]:
-    """Declare the method below as an operation; see `Operation` for what can be said of it.
+    """Declare the method below as an operation: where it is served, what it answers, who may call it.
 
-    What may write takes its fields through the door (`doors.py`), where credentials stay outside; `judges` are those
+    See `Operation` for what else can be said of it. What may write takes its fields through the door (`doors.py`), where credentials stay outside; `judges` are those
     it looks at itself.
     """
 
     def declare(call: F) -> F:
         routes = (http,) if isinstance(http, str) else http
         made = door(call, frozenset(judges)) if writes else call
-        made.operation = Operation(call.__name__, made, writes, routes, **row)  # type: ignore[attr-defined]
+        made.operation = Operation(call.__name__, made, writes, routes, answers, allow, **row)  # type: ignore[attr-defined]
         return made
 
     return declare

@@ -10,7 +10,7 @@ from cairn.errors import NotFound
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
-from cairn.operations.table import Granted, Room, by_fields, operation, says
+from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Message, Scope, Space, with_texts
 
 if TYPE_CHECKING:
@@ -86,13 +86,7 @@ class Talk(Room):
     """What is said to a memory."""
 
     @operation(
-        writes=True,
-        http="POST /memory/add",
-        answers=answers.AddData,
-        data=_added,
-        allow=rules.senders,
-        late="queued",
-        tool=True,
+        "POST /memory/add", answers.AddData, rules.senders, writes=True, data=_added, late="queued", tool=True
     )
     def add(
         self,
@@ -183,7 +177,7 @@ class Talk(Room):
                 return outcome
             return replace(outcome, skipped=said.skipped, recalled=_frames_in(parsed))
 
-    @operation(http="GET /tasks", answers=answers.TasksData, allow=rules.whole_space(write=False))
+    @operation("GET /tasks", answers.TasksData, rules.whole_space(write=False))
     def tasks(
         self,
         *,
@@ -213,7 +207,7 @@ class Talk(Room):
             "items": found[begin : begin + page_size],
         }
 
-    @operation(http="GET /tasks/{task_id}", answers=answers.TaskItem, allow=rules.whole_space(write=False))
+    @operation("GET /tasks/{task_id}", answers.TaskItem, rules.whole_space(write=False))
     def task(
         self,
         task_id: Annotated[str, says("the task's id", "mc_0123456789ab", low=1, high=MAX_ID)],
@@ -232,14 +226,7 @@ class Talk(Room):
                         return one
         raise NotFound(f'There is no task "{task_id[:80]}": `cairn tasks` lists them.', id=task_id)
 
-    @operation(
-        writes=True,
-        http="POST /memory/flush",
-        answers=answers.FlushData,
-        data=_flushed,
-        allow=rules.session,
-        tool=True,
-    )
+    @operation("POST /memory/flush", answers.FlushData, rules.session, writes=True, data=_flushed, tool=True)
     def flush(
         self,
         session_id: SessionId,
@@ -283,11 +270,10 @@ class Talk(Room):
         return list(dict.fromkeys(message.sender_id for message in log.messages))
 
     @operation(
+        "POST /memory/reextract",
+        answers.RewrittenData,
+        rules.whole_space(write=True),
         writes=True,
-        http="POST /memory/reextract",
-        answers=answers.RewrittenData,
-        data=by_fields,
-        allow=rules.whole_space(write=True),
         apart=True,
     )
     def reextract(

@@ -15,7 +15,7 @@ from cairn.errors import Invalid
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import DryRun, InSpace, space_named
-from cairn.operations.table import Room, by_fields, operation, says
+from cairn.operations.table import Room, operation, says
 from cairn.timetravel.changes import difference, words_of
 from cairn.types import Space
 
@@ -47,13 +47,7 @@ def _undone(done: Undone, _room: Room, asked: Mapping[str, Any]) -> dict[str, An
 class Time(Room):
     """The history of a root's entries."""
 
-    @operation(
-        writes=True,
-        http="POST /history/fold",
-        answers=answers.FoldData,
-        allow=rules.whole_space(write=True),
-        apart=True,
-    )
+    @operation("POST /history/fold", answers.FoldData, rules.whole_space(write=True), writes=True, apart=True)
     def fold_history(
         self,
         days: Annotated[int, says("keep every former text of so many days", 365, low=0, high=36_500)] = 365,
@@ -70,13 +64,7 @@ class Time(Room):
         gone, freed = self.parts.observer.of(space_named(**at)).fold(before, dry_run=dry_run)
         return {"dry_run": dry_run, "texts": gone, "characters": freed}
 
-    @operation(
-        http="GET /log",
-        answers=answers.LogData,
-        data=by_fields,
-        allow=rules.one_entry(write=False),
-        apart=True,
-    )
+    @operation("GET /log", answers.LogData, rules.one_entry(write=False), apart=True)
     def log(
         self,
         entry_id: Annotated[
@@ -111,12 +99,7 @@ class Time(Room):
             told.append(one)
         return told
 
-    @operation(
-        writes=True,
-        http="POST /checkpoints",
-        answers=answers.CheckpointData,
-        allow=rules.whole_space(write=True),
-    )
+    @operation("POST /checkpoints", answers.CheckpointData, rules.whole_space(write=True), writes=True)
     def checkpoint(
         self,
         label: Annotated[str, says("what it is called", "before the move", high=500)] = "",
@@ -125,23 +108,12 @@ class Time(Room):
         """Mark this moment, to compare with or come back to."""
         return self._recorded(space_named(**at)).checkpoint(label).to_json()
 
-    @operation(
-        http="GET /checkpoints",
-        answers=answers.CheckpointsData,
-        data=by_fields,
-        allow=rules.whole_space(write=False),
-    )
+    @operation("GET /checkpoints", answers.CheckpointsData, rules.whole_space(write=False))
     def checkpoints(self, **at: Unpack[InSpace]) -> list[dict[str, Any]]:
         """Every marked moment."""
         return [made.to_json() for made in self._recorded(space_named(**at)).checkpoints()]
 
-    @operation(
-        http="GET /diff",
-        answers=answers.DiffData,
-        data=by_fields,
-        allow=rules.whole_space(write=False),
-        apart=True,
-    )
+    @operation("GET /diff", answers.DiffData, rules.whole_space(write=False), apart=True)
     def diff(
         self,
         target: Annotated[str, says("a checkpoint, or a time with a zone", "chk-000001", low=1, high=100)],
@@ -157,11 +129,11 @@ class Time(Room):
         return self._recorded(space_named(**at)).diff(_checked(target), later)
 
     @operation(
+        "POST /restore",
+        answers.RestoreData,
+        rules.whole_space(write=True),
         writes=True,
-        http="POST /restore",
-        answers=answers.RestoreData,
         data=_plan,
-        allow=rules.whole_space(write=True),
         apart=True,
     )
     def restore(
@@ -181,11 +153,11 @@ class Time(Room):
         return [{"path": item.path, "entry": item.entry, "action": item.action} for item in plan]
 
     @operation(
+        "POST /undo",
+        answers.UndoneData,
+        rules.whole_space(write=True, promotes="undo"),
         writes=True,
-        http="POST /undo",
-        answers=answers.UndoneData,
         data=_undone,
-        allow=rules.whole_space(write=True, promotes="undo"),
         apart=True,
     )
     def undo(

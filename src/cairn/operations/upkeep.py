@@ -13,7 +13,7 @@ from cairn.notes.kinds import place_of
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId
-from cairn.operations.table import Room, by_fields, operation, says
+from cairn.operations.table import Room, operation, says
 from cairn.seams import Locator
 from cairn.types import Space
 from cairn.version import VERSION
@@ -30,7 +30,7 @@ class Upkeep(Room):
 
     # ------------------------------------------------------------ what happens
 
-    @operation(http="GET /events", answers=answers.EventsData, allow=rules.events)
+    @operation("GET /events", answers.EventsData, rules.events)
     def events(
         self,
         *,
@@ -55,7 +55,7 @@ class Upkeep(Room):
 
     # ------------------------------------------------------------ the index
 
-    @operation(http="GET /index", answers=answers.IndexStatus, allow=rules.root(write=False))
+    @operation("GET /index", answers.IndexStatus, rules.root(write=False))
     def index_status(self) -> dict[str, Any]:
         """The queue, the index and who works on it."""
         from cairn.engines.bytescan import size_of
@@ -89,13 +89,7 @@ class Upkeep(Room):
             status["daemon"] = self.parts.daemon.health()
         return status
 
-    @operation(
-        writes=True,
-        http="POST /index/sync",
-        answers=answers.SyncData,
-        allow=rules.root(write=True),
-        apart=True,
-    )
+    @operation("POST /index/sync", answers.SyncData, rules.root(write=True), writes=True, apart=True)
     def sync(
         self,
         path: Annotated[
@@ -132,11 +126,11 @@ class Upkeep(Room):
         }
 
     @operation(
+        "POST /cascade/quiesce",
+        answers.QuiesceData,
+        rules.root(write=True),
         writes=True,
-        http="POST /cascade/quiesce",
         in_query=("timeout",),
-        answers=answers.QuiesceData,
-        allow=rules.root(write=True),
         flat=True,
     )
     def quiesce(
@@ -164,14 +158,7 @@ class Upkeep(Room):
             "failed_permanent": sum(not row["retryable"] for row in self.parts.state.failures()),
         }
 
-    @operation(
-        writes=True,
-        http="POST /index/failures",
-        answers=answers.FailuresData,
-        data=by_fields,
-        allow=rules.root(write=True),
-        apart=True,
-    )
+    @operation("POST /index/failures", answers.FailuresData, rules.root(write=True), writes=True, apart=True)
     def failures(
         self,
         *,
@@ -192,13 +179,7 @@ class Upkeep(Room):
             self.parts.indexer.wait(timeout=60.0)
         return found
 
-    @operation(
-        writes=True,
-        http="POST /index/rebuild",
-        answers=answers.RebuildData,
-        allow=rules.root(write=True),
-        apart=True,
-    )
+    @operation("POST /index/rebuild", answers.RebuildData, rules.root(write=True), writes=True, apart=True)
     def rebuild(self) -> dict[str, Any]:
         """Make the whole index anew from the files."""
         started = time.perf_counter()
@@ -215,12 +196,7 @@ class Upkeep(Room):
 
     # ------------------------------------------------------------ strategies
 
-    @operation(
-        http="GET /ome",
-        answers=answers.StrategiesData,
-        data=by_fields,
-        allow=rules.root(write=False),
-    )
+    @operation("GET /ome", answers.StrategiesData, rules.root(write=False))
     def strategies(self) -> list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
         rows = []
@@ -241,13 +217,7 @@ class Upkeep(Room):
             )
         return rows
 
-    @operation(
-        writes=True,
-        http="POST /ome/switch",
-        answers=answers.StrategiesData,
-        data=by_fields,
-        allow=rules.root(write=True),
-    )
+    @operation("POST /ome/switch", answers.StrategiesData, rules.root(write=True), writes=True)
     def switch(
         self,
         name: Annotated[str, says("the strategy", "reflect_episodes", low=1, high=200)],
@@ -259,12 +229,7 @@ class Upkeep(Room):
         return self.strategies()
 
     @operation(
-        writes=True,
-        http="POST /ome/trigger",
-        answers=answers.TriggerAnswer,
-        allow=rules.root(write=True),
-        flat=True,
-        apart=True,
+        "POST /ome/trigger", answers.TriggerAnswer, rules.root(write=True), writes=True, flat=True, apart=True
     )
     def trigger(
         self,
@@ -363,27 +328,14 @@ class Upkeep(Room):
             "cairn_index_bytes": ("Bytes of the index on disk.", size_of(self.parts.index_dir)),
         }
 
-    @operation(
-        http="GET /doctor",
-        answers=answers.DoctorData,
-        data=by_fields,
-        allow=rules.root(write=False),
-        apart=True,
-    )
+    @operation("GET /doctor", answers.DoctorData, rules.root(write=False), apart=True)
     def doctor(self) -> list[dict[str, Any]]:
         """Look for trouble everywhere; each finding names the next step."""
         from cairn import doctor
 
         return doctor.findings(self.parts)
 
-    @operation(
-        writes=True,
-        http="POST /doctor/repair",
-        answers=answers.RepairData,
-        data=by_fields,
-        allow=rules.root(write=True),
-        apart=True,
-    )
+    @operation("POST /doctor/repair", answers.RepairData, rules.root(write=True), writes=True, apart=True)
     def repair(self) -> list[dict[str, Any]]:
         """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
         from cairn import doctor

@@ -4,7 +4,7 @@ A table is a shape: `_says` what it is, `_like` a shape whose fields it has, too
 type, its words and an example. They describe, and `by_fields` picks an answer's fields by them; an answer may carry more.
 
     answers = Answers("talk")
-    @operation(http="POST /memory/flush", answers=answers.FlushData, ...)
+    @operation("POST /memory/flush", answers.FlushData, rules.session)
 
 names a shape without reading the file: that is done when somebody asks for its fields.
 """
