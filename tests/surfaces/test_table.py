@@ -49,8 +49,8 @@ NOT_TYPED = {
 
 def commands():
     """Every command that stands for an operation."""
-    modules = [__import__(f"cairn.surfaces.{name}", fromlist=["COMMANDS"]) for name in HOMES]
-    return [one for module in modules for one in getattr(module, "COMMANDS", ()) if one.method is not None]
+    modules = [import_module(f"cairn.surfaces.{name}") for name in dict.fromkeys(HOMES.values())]
+    return [one for module in modules for one in module.COMMANDS if one.method is not None]
 
 
 def test_there_is_a_table():
@@ -160,7 +160,9 @@ def test_tools_can_be_made_of_it():
 
 def test_the_words_of_commands_are_of_commands():
     """Every table of the data file is a command's or a group's; that each of those has its words, the help itself needs."""
-    names = {one.name for module in HOMES for one in import_module(f"cairn.surfaces.{module}").COMMANDS}
+    names = {
+        one.name for module in HOMES.values() for one in import_module(f"cairn.surfaces.{module}").COMMANDS
+    }
     groups = {" ".join(name.split()[:size]) for name in names for size in range(1, name.count(" ") + 1)}
     told = tomllib.loads(Path(command.__file__).with_name("commands.toml").read_text(encoding="utf-8"))
     assert set(told) - names - groups == set()
@@ -170,10 +172,12 @@ def test_the_words_of_commands_are_of_commands():
 def test_the_homes_of_commands_are_right():
     """The index that spares loading the other commands names each of them."""
     everything = build_parser()._subparsers._group_actions[0].choices
-    assert {name for names in HOMES.values() for name in names} == set(everything)
-    for names in HOMES.values():
-        for name in names:
-            assert name in build_parser(name)._subparsers._group_actions[0].choices
+    declared = {
+        one.name for home in HOMES.values() for one in import_module(f"cairn.surfaces.{home}").COMMANDS
+    }
+    assert {name.partition(" ")[0] for name in declared} == set(HOMES) == set(everything)
+    for name in HOMES:
+        assert name in build_parser(name)._subparsers._group_actions[0].choices
 
 
 @pytest.mark.parametrize("word", sorted(SAME))

@@ -75,21 +75,22 @@ def _global_options() -> argparse.ArgumentParser:
     return options
 
 
-# Where each command is declared: only the module of the one that is called is loaded.
+# Where each command is declared, in the order of the help: only the module of the one that is called is loaded.
 HOMES = {
-    "talk_cli": ("init", "demo", "add", "flush", "search", "recall", "brief", "get", "show", "reextract", "tasks", "task"),
-    "browse_cli": ("open", "owners", "timeline", "upcoming", "find", "linked", "connections", "revise"),
-    "memories_cli": ("remember", "memories"),
-    "knowledge_cli": ("knowledge",),
-    "keeping_cli": ("agents", "runs", "daily", "capture", "sweep", "consolidate", "mission", "core", "skills", "refresh"),
-    "upkeep_cli": (
-        "status", "cascade", "ome", "config", "model", "doctor", "server", "backup", "export", "import", "log", "diff", "fold", "restore", "undo",
-    ),
-    "moving_cli": ("move", "pull", "push"),
-    "access_cli": ("token", "audit"),
-    "persons_cli": ("person", "session"),
-    "project_cli": ("project",),
-    "agents_cli": ("mcp", "integrate"),
+    name: module
+    for module, names in (
+        ("talk_cli", "init demo add flush search recall brief get show tasks task reextract"),
+        ("browse_cli", "open owners timeline upcoming find linked connections revise"),
+        ("memories_cli", "memories remember"),
+        ("knowledge_cli", "knowledge"),
+        ("keeping_cli", "agents runs daily capture sweep consolidate mission core skills refresh"),
+        ("upkeep_cli", "status cascade ome config model doctor server export backup import log diff fold restore undo"),
+        ("upkeep_cli", "move pull push token audit"),
+        ("memories_cli", "person session"),
+        ("project_cli", "project"),
+        ("agents_cli", "mcp integrate"),
+    )
+    for name in names.split()
 }  # fmt: skip
 # Words that people type, and the command that does it: they are taken as if that had been typed.
 # Loggers whose warnings a person reads at once: settings that were not taken, another program's files, databases set aside.
@@ -131,10 +132,10 @@ def build_parser(only: str = "", *, words: bool = True) -> argparse.ArgumentPars
     )
     parser.add_argument("--version", action="version", version=f"cairn {VERSION}")
     table = Commands(parser)
-    for module, names in HOMES.items():
-        if not only or only in names:
+    for name, module in HOMES.items():
+        if only in ("", name):
             commands = importlib.import_module(f"cairn.surfaces.{module}").COMMANDS
-            _declare(table, (one for one in commands if only in ("", one.name.partition(" ")[0])), words)
+            _declare(table, [one for one in commands if one.name.partition(" ")[0] == name], words)
     return parser
 
 
@@ -168,8 +169,7 @@ def command_in(given: Sequence[str]) -> str:
 
 
 def _unknown(word: str) -> Invalid:
-    names = [name for names in HOMES.values() for name in names]
-    near = next(iter(difflib.get_close_matches(word, names, 1)), "")
+    near = next(iter(difflib.get_close_matches(word, HOMES, 1)), "")
     meant = f" Did you mean `cairn {near}`?" if near else ""
     return Invalid(f'There is no command "{word[:60]}".{meant} See `cairn --help`.', field="command")
 
@@ -208,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         check_system()
-        if word and not any(word in names for names in HOMES.values()):
+        if word and word not in HOMES:
             raise _unknown(word)
         wants_help = any(one == "-h" or (len(one) > 2 and "--help".startswith(one)) for one in given)
         args = build_parser(word, words=wants_help or not word).parse_args(given)

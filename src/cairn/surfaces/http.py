@@ -36,6 +36,7 @@ from cairn.surfaces.guard import (
     App,
     ASGIScope,
     Guard,
+    Metrics,
     Receive,
     Refusal,
     Send,
@@ -44,7 +45,6 @@ from cairn.surfaces.guard import (
     refusal_for,
 )
 from cairn.surfaces.mcp_http import McpEndpoint
-from cairn.surfaces.metrics import Metrics
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 from cairn.types import Space
 from cairn.web.visitors import Visitors
@@ -400,8 +400,7 @@ def serve(
     import uvicorn
 
     from cairn.engines import allocator
-    from cairn.surfaces.draining import Draining
-    from cairn.surfaces.hangup import Hangup
+    from cairn.surfaces.hangup import Draining, Hangup
     from cairn.surfaces.logs import configure
 
     allocator.settle()

@@ -1,17 +1,22 @@
-"""The commands about single memories: remember, and memories list, search, show, edit, forget and so on."""
+"""The commands about single memories (remember, and memories list, search, show, edit, forget and so on) and about all of a
+person or a session.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cairn.engines.ade import is_database, rows_text
-from cairn.errors import Invalid, NotFound
+from cairn.errors import Conflict, Invalid, NotFound
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
+from cairn.operations.persons import Persons
 from cairn.surfaces.command import Command, CommandCall, after_a_look, outcome, short, text_of
 from cairn.surfaces.output import Output
 from cairn.surfaces.talk_cli import as_prompt_argument, fill_prompt
@@ -187,6 +192,56 @@ def say_procedure(data: Any, output: Output) -> None:
         )
 
 
+# ---------------------------------------------------------------- all of a person or a session
+
+_TO = {"--to": {"metavar": "FILE", "help": "write it there as JSON, readable by you alone"}}
+
+
+def export(call: CommandCall) -> int:
+    with call.opened() as memory:
+        found = call.ask(memory)
+    text = json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    if not call.args.to:
+        sys.stdout.write(text)
+        return 0
+    place = Path(call.args.to).expanduser()
+    try:
+        file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Conflict(f"{place} is there already. Choose another name.", target=str(place)) from None
+    with open(file, "w", encoding="utf-8", errors="replace") as target:
+        target.write(text)
+    call.output.value({"target": str(place), "bytes": len(text.encode("utf-8", "replace"))})
+    call.output.line(str(place))
+    return 0
+
+
+_YES = {"--yes": "do not ask; needed where nobody can answer"}
+
+
+def forget_whole(call: CommandCall) -> int:
+    return after_a_look(call, _confirm_whole, _say_whole, _say_whole)
+
+
+def _confirm_whole(told: Any, output: Output) -> None:
+    if not sys.stdin.isatty():
+        raise Invalid("Forgetting cannot be undone: look with --dry-run, then say --yes.", field="yes")
+    _say_whole(told, output)
+    output.note("This cannot be undone. Go on? [y/N] ")
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Invalid("Nothing was forgotten.", field="yes")
+
+
+def _say_whole(receipt: Any, output: Output) -> None:
+    output.line("Would go:" if receipt["dry_run"] else f"Forgotten, {receipt['at']}:", style="bold")
+    for name, count in receipt["removed"].items():
+        output.line(f"      {count} {name}")
+    for name in receipt["sessions"]:
+        output.line(f"      session {json.dumps(name, ensure_ascii=False)}")
+    for item in receipt["stays"]:
+        output.line(f"stays: {item['where']}: {item['why']}")
+
+
 COMMANDS = (
     Command(
         "memories outcome", Single.outcome, say_procedure, positional="memory_id", **outcome("it worked")
@@ -245,4 +300,8 @@ COMMANDS = (
     ),
     Command("memories history", Single.history, say_history, positional="memory_id", bare="history"),
     Command("memories why", Single.why, positional="memory_id", run=why),
+    Command("person export", Persons.export_person, positional="user_id", also=_TO, run=export),
+    Command("person forget", Persons.forget_person, positional="user_id", also=_YES, run=forget_whole),
+    Command("session export", Persons.export_session, positional="session_id", also=_TO, run=export),
+    Command("session forget", Persons.forget_session, positional="session_id", also=_YES, run=forget_whole),
 )

