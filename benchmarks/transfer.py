@@ -42,7 +42,7 @@ from benchmarks._sets import Memory, Question, Unit, load
 from benchmarks._variety_sets import assistant, coding, group, tongues
 from cairn import config
 from cairn.engines.embedders import choose
-from cairn.index.postings import Postings
+from cairn.index.postings import Postings, word_marks
 from cairn.language import words
 from cairn.retrieval.answers import tokens_of
 
@@ -200,8 +200,8 @@ class Plain:
     def __init__(self, memory: Memory, embedder: Any) -> None:
         self.memory, self.embedder = memory, embedder
         texts = [f"{unit.speaker}: {unit.text}" for unit in memory.units]
-        self.postings = Postings.empty().updated(
-            [(n, "message", " ".join(words.tokens(text))) for n, text in enumerate(texts)]
+        self.postings = Postings().updated(
+            [(n, "message", word_marks(words.tokens(text))) for n, text in enumerate(texts)]
         )
         self.vectors = embedder.embed(texts)
 

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks._variety_sets import UNRELATED, Set, every
 from cairn import BlockingMemory, config
 from cairn.engines.embedders import choose
-from cairn.index.postings import Postings
+from cairn.index.postings import Postings, word_marks
 from cairn.language import words
 
 ASKED = 10
@@ -99,8 +99,8 @@ def judged(answers: Sequence[Sequence[str]], wanted: Sequence[str]) -> tuple[flo
 def baselines(chosen: Set, embedder: Any) -> dict[str, list[list[str]]]:
     """What plain BM25 and plain cosine over the same texts answer."""
     texts = list(dict.fromkeys(said.text for session in chosen.sessions for said in session))
-    postings = Postings.empty().updated(
-        [(n, "message", " ".join(words.tokens(text))) for n, text in enumerate(texts)]
+    postings = Postings().updated(
+        [(n, "message", word_marks(words.tokens(text))) for n, text in enumerate(texts)]
     )
     out: dict[str, list[list[str]]] = {"bm25": [], "cosine": []}
     matrix = embedder.embed(texts)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cairn import budget
 from cairn.budget import CACHES, SHARES, TOTAL, Memoized, kept, weight
+from cairn.engines import row_tables
 from cairn.index import embedding_text
 from cairn.index.postings import word_mark
 from cairn.language import tongues
@@ -55,6 +56,9 @@ def test_the_product_stays_within_its_budget():
         <= SHARES["pieces of words"]
     )
     assert stem.cache_info().maxsize * weight("x" * 64) <= SHARES["stems of words"]
+    pieces = "_".join("abcdefghijklmnopqrstuvwx")
+    read = weight(pieces) + weight(row_tables._read(pieces))
+    assert row_tables._read.cache_info().maxsize * read <= SHARES["words as rows have them"]
     mark = weight("x" * 64) + weight(word_mark("x" * 64))
     assert word_mark.cache_info().maxsize * mark <= SHARES["marks of words"]
 
@@ -72,6 +76,7 @@ def test_a_new_cache_of_texts_cannot_forget_to_count():
         "_pattern",
         "_field_name",
         "word_mark",
+        "_read",
     }
     found = set()
     for path in SOURCE.rglob("*.py"):

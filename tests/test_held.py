@@ -9,14 +9,13 @@ from cairn.engines import held_rows, large, warm
 from cairn.engines.held_rows import HeldScopes, found_by
 from cairn.engines.row_tables import model_number, scope_number
 from cairn.engines.rows import SqliteIndex
-from cairn.index import postings
 from cairn.index.corpus import Row
 from cairn.index.postings import Postings, word_mark
 from cairn.index.rows import NewRow
 from cairn.notes.notebook import Draft
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.timetravel import changes
-from tests.test_postings import found
+from tests.test_postings import found, worded
 from tests.test_timetravel import Travelled
 from tests.world import ALICE, SPACE, Indexed, World, said
 
@@ -77,14 +76,13 @@ def test_a_history_does_not_read_all_its_texts_for_each_change(tmp_path, monkeyp
     assert [one.after for one in world.travelled.log(entry)]
 
 
-def test_words_that_no_row_has_any_more_are_let_go(monkeypatch):
-    monkeypatch.setattr(postings, "_GONE_ROWS", 10)
-    held, stays = Postings.empty(), [(1000, "memory", "the lantern stays")]
-    held = held.updated(stays)
+def test_words_that_no_row_has_any_more_are_let_go():
+    held, stays = Postings(), [(1000, "memory", "the lantern stays")]
+    held = held.updated(worded(stays))
     for number in range(200):
-        held = held.updated([(number, "message", f"word{number} lantern")], [number - 1])
-    anew = Postings.empty().updated([*stays, (199, "message", "word199 lantern")])
-    assert len(held.vocabulary) < 30
+        held = held.updated(worded([(number, "message", f"word{number} lantern")]), [number - 1])
+    anew = Postings().updated(worded([*stays, (199, "message", "word199 lantern")]))
+    assert sum(len(segment.terms) for segment in held.segments) < 30
     assert sum(len(segment.rowid) for segment in held.segments) < 30
     for terms in (["lantern"], ["word199", "stays"], ["word5"]):
         ours, theirs = (found(one, terms) for one in (held, anew))

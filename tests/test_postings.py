@@ -2,14 +2,17 @@
 
 import math
 from collections import Counter
-from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.index import postings
-from cairn.index.postings import Postings, group_of
+from cairn.engines.row_tables import prepared
+from cairn.index.corpus import Row, text_flags
+from cairn.index.embedding_text import searched_words
+from cairn.index.postings import Postings, group_of, rows_by_mark, word_marks
+from cairn.index.rows import NewRow
+from tests.world import ALICE
 
 WORDS = ("ash", "birch", "cedar", "elm")
 KINDS = ("message", "episode", "memory", "atomic_fact")
@@ -32,6 +35,11 @@ def by_the_book(rows: dict[int, tuple[str, str]], terms: list[str]) -> dict[int,
     return out
 
 
+def worded(rows):
+    """Rows as postings take them: their words by marks."""
+    return [(rowid, kind, word_marks(tokens.split())) for rowid, kind, tokens in rows]
+
+
 def found(held: Postings, terms: list[str]) -> dict[int, float]:
     """The rows that hold any of the terms, with their scores."""
     scores = held.scores(terms)
@@ -49,17 +57,16 @@ steps = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), st.sampled_from([0, 1024]))
-def test_scores_agree_with_the_book_after_any_history(history, terms, most_gone):
-    """P2: postings kept up to date, with words numbered anew or not, equal postings made anew and the formula."""
-    held, truth = Postings.empty(), {}
+@given(steps, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))
+def test_scores_agree_with_the_book_after_any_history(history, terms):
+    """P2: postings kept up to date equal postings made anew and the formula."""
+    held, truth = Postings(), {}
     kinds: dict[int, str] = {}
     for added, gone in history:
         added = {n: (kinds.setdefault(n, kind), text) for n, (kind, text) in added.items() if n not in gone}
-        with mock.patch.object(postings, "_GONE_ROWS", most_gone):
-            held = held.updated([(n, kind, text) for n, (kind, text) in sorted(added.items())], gone)
+        held = held.updated(worded((n, *row) for n, row in sorted(added.items())), gone)
         truth = {n: row for n, row in truth.items() if n not in gone} | added
-    anew = Postings.empty().updated([(n, kind, text) for n, (kind, text) in sorted(truth.items())])
+    anew = Postings().updated(worded((n, *row) for n, row in sorted(truth.items())))
     expected = by_the_book(truth, terms)
     for one in (held, anew):
         assert found(one, terms) == pytest.approx(expected, rel=1e-4)
@@ -70,8 +77,8 @@ def test_scores_agree_with_the_book_after_any_history(history, terms, most_gone)
 
 def test_an_older_view_does_not_change():
     """Postings are values: an update leaves the one it came from as it was."""
-    first = Postings.empty().updated([(1, "message", "ash birch")])
-    second = first.updated([(1, "message", "cedar"), (2, "message", "ash")])
+    first = Postings().updated(worded([(1, "message", "ash birch")]))
+    second = first.updated(worded([(1, "message", "cedar"), (2, "message", "ash")]))
     assert list(found(first, ["ash"])) == [1]
     assert list(found(second, ["ash"])) == [2]
     assert list(found(first, ["cedar"])) == []
@@ -79,9 +86,39 @@ def test_an_older_view_does_not_change():
 
 def test_many_small_updates_stay_few_segments():
     """A thousand single writes end in a handful of segments."""
-    held = Postings.empty()
+    held = Postings()
     for n in range(1000):
-        held = held.updated([(n, "message", f"ash word{n}")])
+        held = held.updated(worded([(n, "message", f"ash word{n}")]))
     assert len(held.segments) <= 6
     assert len(found(held, ["ash"])) == 1000
     assert held.nbytes > 0
+
+
+def test_how_many_rows_hold_a_word_is_counted_alike_for_few_and_for_many():
+    """Each row counts once for a word, however often it says it."""
+    rows = [word_marks(["ash", "ash", f"word{n % 3}"]) for n in range(120)]
+    few = rows_by_mark(rows[:9])
+    for part in range(1, 12):
+        few += rows_by_mark(rows[9 * part : 9 * part + 9])
+    assert few + rows_by_mark(rows[108:]) == rows_by_mark(rows)
+    assert sorted(rows_by_mark(rows).values()) == [40, 40, 40, 120]
+
+
+pieces = st.sampled_from(
+    ["last", "May", "weeks,", "1,000", "(today)", "don't", "getUserName", "a/b.py", "c++", "-", "\u6628\u65e5", "na\u00efve", "x" * 80,
+     "two.", "\n", "seventy", "_"]
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(pieces | st.text(max_size=6), max_size=8).map(" ".join),
+    st.sampled_from(["message", "episode"]),
+    st.sampled_from(["", "May", "Ana Lima", "\u041f\u0435\u0442\u044f"]),
+)
+def test_a_row_is_read_word_by_word_as_it_is_whole(text, kind, name):
+    """Tokens, marks and flags of a row are those of its text read at once; who said it adds a word and no flag."""
+    row = Row(0, kind, ALICE, "m1", "s.jsonl", text, 1, sender_ids=("u_1",), sender_name=name)
+    made, words = prepared(NewRow(row, b"")), searched_words(kind, text, "u_1", name)
+    assert (made.tokens.split(), made.words, made.length) == (words, word_marks(words), len(words))
+    assert made.flags == text_flags(text)

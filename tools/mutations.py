@@ -111,8 +111,8 @@ MUTATIONS = (
     Mutation(
         "words are read without their scope",
         "engines/warm_words.py",
-        "WHERE r.scope_id = ? AND r.version > ?",
-        "WHERE r.scope_id >= min(0, ?) AND r.version > ?",
+        "words FROM rows WHERE scope_id = ?",
+        "words FROM rows WHERE scope_id >= min(0, ?)",
         ("tests/test_isolation.py",),
     ),
     Mutation(

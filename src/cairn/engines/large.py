@@ -37,7 +37,7 @@ from cairn.index.corpus import (
     Sender,
     passing_rows,
 )
-from cairn.index.postings import GROUPS, gain, group_of, norm, rarity, word_mark
+from cairn.index.postings import GROUPS, gain, group_of, mark_number, norm, rarity, word_marks
 from cairn.types import Scope
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def _holding(
     import numpy as np
 
     row, said = columns.words_of(at)
-    marks = np.frombuffer(b"".join(map(word_mark, asked)), np.int64)
+    marks = np.frombuffer(word_marks(asked), np.int64)
     if len(marks) <= _FEW_WORDS:
         found = [np.flatnonzero(said == mark) for mark in marks]
         held = np.concatenate([np.zeros(0, np.int64), *found])
@@ -448,13 +448,14 @@ def _groups(held: _Scope) -> list[tuple[int, float]]:
 
 def _spread(db: sqlite3.Connection, number: int, terms: Sequence[str]) -> dict[str, dict[int, int]]:
     """In how many rows of each group a term occurs."""
+    asked = {mark_number(term): term for term in terms}
     found: dict[str, dict[int, int]] = {}
-    for part in parts(list(dict.fromkeys(terms))):
+    for part in parts(list(asked)):
         query = (
-            f"SELECT term, part, rows FROM terms WHERE scope_id = ? AND term IN ({','.join('?' * len(part))})"
+            f"SELECT mark, part, rows FROM terms WHERE scope_id = ? AND mark IN ({','.join('?' * len(part))})"
         )
-        for term, group, rows in db.execute(query, (number, *part)):
-            found.setdefault(term, {})[group] = rows
+        for mark, group, rows in db.execute(query, (number, *part)):
+            found.setdefault(asked[mark], {})[group] = rows
     return found
 
 

@@ -7,14 +7,19 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, reduce
 from itertools import count
+from operator import or_
 from typing import Any, NamedTuple
 
-from cairn.index.corpus import PASSAGE, text_flags
-from cairn.index.embedding_text import searched_words
+from cairn.budget import share
+from cairn.index.corpus import PASSAGE, text_flags, word_flags
+from cairn.index.embedding_text import spoken_name
 from cairn.index.filters import packed
-from cairn.index.postings import group_of, word_mark
+from cairn.index.postings import MARK_BYTES, group_of, rows_by_mark, word_marks
 from cairn.index.rows import HIDDEN_STATUSES, NewRow, embed_key
+from cairn.language import words
+from cairn.language.words import MAX_TOKEN
 from cairn.types import Scope
 
 SCHEMA = """
@@ -32,9 +37,9 @@ CREATE TABLE rows(
     flags INTEGER NOT NULL, length INTEGER NOT NULL, embed_key BLOB NOT NULL, pending INTEGER NOT NULL,
     version INTEGER NOT NULL, worded INTEGER NOT NULL, words BLOB NOT NULL, updated_ms INTEGER NOT NULL,
     labels TEXT NOT NULL, status TEXT NOT NULL, damaged INTEGER NOT NULL DEFAULT 0, content_sha256 TEXT NOT NULL,
-    source BLOB NOT NULL, text TEXT NOT NULL, embedded TEXT, fields TEXT NOT NULL,
-    UNIQUE (path_id, scope_id, entry_id));
-CREATE INDEX rows_entry ON rows(scope_id, entry_id);
+    source BLOB NOT NULL, text TEXT NOT NULL, embedded TEXT, fields TEXT NOT NULL);
+CREATE UNIQUE INDEX rows_entry ON rows(scope_id, entry_id, path_id);
+CREATE INDEX rows_path ON rows(path_id);
 CREATE INDEX rows_version ON rows(scope_id, version);
 CREATE INDEX rows_page ON rows(scope_id, kind, hidden, timestamp_ms);
 CREATE INDEX rows_session ON rows(scope_id, session_id, ordinal);
@@ -47,20 +52,20 @@ CREATE INDEX gone_version ON gone(scope_id, version);
 CREATE INDEX gone_kind ON gone(kind, version);
 CREATE TABLE tallies(scope_id INTEGER NOT NULL, kind TEXT NOT NULL, rows INTEGER NOT NULL, words INTEGER NOT NULL,
     PRIMARY KEY (scope_id, kind)) WITHOUT ROWID;
-CREATE TABLE terms(scope_id INTEGER NOT NULL, term TEXT NOT NULL, part INTEGER NOT NULL, rows INTEGER NOT NULL,
-    PRIMARY KEY (scope_id, term, part)) WITHOUT ROWID;
+CREATE TABLE terms(scope_id INTEGER NOT NULL, mark INTEGER NOT NULL, part INTEGER NOT NULL, rows INTEGER NOT NULL,
+    PRIMARY KEY (scope_id, mark, part)) WITHOUT ROWID;
 CREATE TABLE speakers(scope_id INTEGER NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL, rows INTEGER NOT NULL,
     PRIMARY KEY (scope_id, id, name)) WITHOUT ROWID;
 """
 # What ranking reads of a row stands before its texts: a long row lies in several pages. `words` are the marks of its
 # words, as often as they occur. `version` moves with anything about a row, its vector included; `worded` only with what is written.
-# `tallies`, `terms` and `speakers` count the rows of each scope: by kind, by word and group of kinds, and by sender.
+# `tallies`, `terms` and `speakers` count the rows of each scope: by kind, by the mark of a word and group of kinds, and by sender.
 # BM25 weighs a row against the mean length of its table: one line of talk must not be measured against whole
 # episodes, so each sort of text has its own.
 FULL_TEXT = ("fts_message", "fts_episode", "fts_entry")
 SCHEMA += ";".join(
     f"""
-CREATE VIRTUAL TABLE {table} USING fts5(tokens, tokenize = "ascii tokenchars '_'")"""
+CREATE VIRTUAL TABLE {table} USING fts5(tokens, detail = none, tokenize = "ascii tokenchars '_'")"""
     for table in FULL_TEXT
 )
 VECTORS = """
@@ -71,10 +76,11 @@ CREATE TABLE tokens(model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NUL
 """
 COUNTS = ("tallies", "terms", "speakers")
 SAID = frozenset({"message", PASSAGE})
+_WORDS_KEPT = 32_768
 _GONE_KEPT = 20_000
 _GONE_KEPT_AT_MOST = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 VECTORS_VERSION = 2
 
 
@@ -92,16 +98,40 @@ class Prepared(NamedTuple):
 def prepared(new: NewRow) -> Prepared:
     row = new.row
     said = row.text if new.searched is None else new.searched
-    tokens = searched_words(row.kind, said, row.sender_ids[0] if row.sender_ids else "", row.sender_name)
+    tokens, marks, told = _read_text(said)
+    if name := spoken_name(row.kind, row.sender_ids[0] if row.sender_ids else "", row.sender_name):
+        named = _read_text(name)
+        tokens, marks = f"{named[0]} {tokens}".strip(), named[1] + marks
     hidden = row.status in HIDDEN_STATUSES
     return Prepared(
-        " ".join(tokens),
-        text_flags(row.text, row.fields, hidden=hidden),
-        len(tokens),
+        tokens,
+        text_flags(row.text, row.fields, hidden=hidden, told=told if said == row.text else None),
+        len(marks) // MARK_BYTES,
         embed_key(new.embedded or said),
         hidden,
-        b"".join(map(word_mark, tokens)),
+        marks,
     )
+
+
+def _read_text(text: str) -> tuple[str, bytes, int]:
+    """The tokens of a text, their marks, and what its words tell of times and numbers."""
+    given = text.split()
+    # Beyond ASCII words may stand without blanks; and what is long hardly comes again.
+    if not text.isascii() or len(max(given, key=len, default="")) > MAX_TOKEN:
+        return _read.__wrapped__(text)
+    if not given:
+        return "", b"", 0
+    tokens, marks, told = zip(*map(_read, given), strict=True)
+    return " ".join(filter(None, tokens)), b"".join(marks), reduce(or_, told)
+
+
+share("words as rows have them", _WORDS_KEPT * 640)
+
+
+@lru_cache(maxsize=_WORDS_KEPT)
+def _read(word: str) -> tuple[str, bytes, int]:
+    tokens = words.tokens(word)
+    return " ".join(tokens), word_marks(tokens), word_flags(word)
 
 
 _ROW = (
@@ -158,20 +188,20 @@ def put_rows(
         table = full_text(row.kind)
         old = None if is_new else _held_by(db, path_id, scope_id, row.entry_id)
         was = tally.take_out(db, old) if old is not None else None
-        tally.count(1, scope_id, row.kind, made.tokens, senders, row.sender_name)
+        tally.count(1, scope_id, row.kind, made.words, senders, row.sender_name)
         if old is None:
             rowid = next(numbers)
             fresh.append((*values, rowid))
         else:
             rowid = old
             db.execute(_UPDATE, (*values, rowid))
-            if was == made.tokens:
+            if was == made.words:
                 continue
             db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
         worded[table].append((rowid, made.tokens))
     db.executemany(_INSERT, fresh)
-    for table, words in worded.items():
-        db.executemany(f"INSERT INTO {table}(rowid, tokens) VALUES (?, ?)", words)
+    for table, told in worded.items():
+        db.executemany(f"INSERT INTO {table}(rowid, tokens) VALUES (?, ?)", told)
     return tally, set(scopes.values())
 
 
@@ -205,24 +235,25 @@ class RowTally:
     def __init__(self) -> None:
         self._kinds: Counter[tuple[int, str]] = Counter()
         self._words: Counter[tuple[int, str]] = Counter()
-        self._terms: defaultdict[tuple[int, int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+        self._terms: defaultdict[tuple[int, int], tuple[list[bytes], list[bytes]]] = defaultdict(
+            lambda: ([], [])
+        )
         self._speakers: Counter[tuple[int, str, str]] = Counter()
 
-    def take_out(self, db: sqlite3.Connection, rowid: int) -> str:
-        """Count a row no longer, as it stands now; returns its tokens."""
-        query = "SELECT scope_id, kind, sender_ids, sender_name FROM rows WHERE id = ?"
-        scope_id, kind, senders, name = db.execute(query, (rowid,)).fetchone()
-        found = db.execute(f"SELECT tokens FROM {full_text(kind)} WHERE rowid = ?", (rowid,)).fetchone()
-        tokens = str(found[0]) if found else ""
-        self.count(-1, scope_id, kind, tokens, senders, name)
-        return tokens
+    def take_out(self, db: sqlite3.Connection, rowid: int) -> bytes:
+        """Count a row no longer, as it stands now; returns the marks of its words."""
+        query = "SELECT scope_id, kind, words, sender_ids, sender_name FROM rows WHERE id = ?"
+        scope_id, kind, words, senders, name = db.execute(query, (rowid,)).fetchone()
+        self.count(-1, scope_id, kind, words, senders, name)
+        return bytes(words)
 
-    def count(self, step: int, scope_id: int, kind: str, tokens: str, senders: str, name: str | None) -> None:
+    def count(
+        self, step: int, scope_id: int, kind: str, words: bytes, senders: str, name: str | None
+    ) -> None:
         """Count a row: one more (`step` 1) or one less (-1)."""
-        held, (come, went) = tokens.split(), self._terms[scope_id, group_of(kind)]
         self._kinds[scope_id, kind] += step
-        self._words[scope_id, kind] += step * len(held)
-        (come if step > 0 else went).extend(set(held))
+        self._words[scope_id, kind] += step * (len(words) // MARK_BYTES)
+        self._terms[scope_id, group_of(kind)][step < 0].append(words)
         if kind in SAID and senders:
             self._speakers[scope_id, senders.strip("\n"), name or ""] += step
 
@@ -234,14 +265,14 @@ class RowTally:
         )
         terms = []
         for (scope_id, part), (come, went) in sorted(self._terms.items()):
-            counted = Counter(come)
-            counted.subtract(went)
-            terms += [(scope_id, term, part, counted[term]) for term in sorted(counted) if counted[term]]
+            counted = rows_by_mark(come)
+            counted.subtract(rows_by_mark(went))
+            terms += [(scope_id, mark, part, many) for mark, many in sorted(counted.items()) if many]
         speakers = [(*key, step) for key, step in self._speakers.items() if step]
         for table, moved in (("terms", terms), ("speakers", speakers)):
             db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?) {add}", moved)
             emptied = [row[:3] for row in moved if row[3] < 0]
-            names = ("term", "part") if table == "terms" else ("id", "name")
+            names = ("mark", "part") if table == "terms" else ("id", "name")
             db.executemany(
                 f"DELETE FROM {table} WHERE scope_id = ? AND {names[0]} = ? AND {names[1]} = ? AND rows <= 0",
                 emptied,

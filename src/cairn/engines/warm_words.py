@@ -15,13 +15,6 @@ from cairn.engines.database import Database, Unchanged
 from cairn.index.postings import Postings
 from cairn.types import Scope
 
-_TOKENS = "coalesce(a.c0, b.c0, c.c0)"
-_JOINS = (
-    "LEFT JOIN fts_message_content a ON r.kind IN ('message', 'passage') AND a.id = r.id"
-    " LEFT JOIN fts_episode_content b ON r.kind = 'episode' AND b.id = r.id"
-    " LEFT JOIN fts_entry_content c ON r.kind NOT IN ('message', 'episode', 'passage') AND c.id = r.id"
-)
-
 
 class WarmWords:
     """A bounded set of scopes' postings."""
@@ -49,7 +42,7 @@ class _Held:
         self._scope = scope
         self._lock = threading.Lock()
         self._unchanged = Unchanged()
-        self._state: tuple[str, int, Postings] = ("", -1, Postings.empty())
+        self._state: tuple[str, int, Postings] = ("", -1, Postings())
         self.bytes = 0
 
     def refreshed(self, db: Database) -> Postings:
@@ -81,15 +74,14 @@ class _Held:
             number, version = self._version(db)
             held, since, postings = self._state
             if held != generation:
-                since, postings = -1, Postings.empty()
+                since, postings = -1, Postings()
             if (
                 since >= 0
                 and int(db.execute("SELECT value FROM meta WHERE key = 'trimmed'").fetchone()[0]) > since
             ):
-                since, postings = -1, Postings.empty()
+                since, postings = -1, Postings()
             rows = db.execute(
-                f"SELECT r.id, r.kind, {_TOKENS} FROM rows r {_JOINS} WHERE r.scope_id = ? AND r.version > ?"
-                " AND r.worded > ? ORDER BY r.id",
+                "SELECT id, kind, words FROM rows WHERE scope_id = ? AND version > ? AND worded > ? ORDER BY id",
                 (number, since, since),
             ).fetchall()
             gone = (

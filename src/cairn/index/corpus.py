@@ -58,21 +58,30 @@ _STATED_WORDS = 4
 _DIGIT = re.compile(r"\d")
 
 
-def text_flags(text: str, fields: Mapping[str, Any] | None = None, *, hidden: bool = False) -> int:
-    """The `flags` of a row with this text and these fields; `hidden` marks deprecated, archived and expired ones."""
-    asks, said, small = _ASKS.search(text), fields or {}, text.lower()
+def text_flags(
+    text: str, fields: Mapping[str, Any] | None = None, *, hidden: bool = False, told: int | None = None
+) -> int:
+    """The `flags` of a row with this text and these fields; `hidden` marks deprecated, archived and expired ones.
+
+    `told` are the `word_flags` of the text, where they are known.
+    """
+    asks, said = _ASKS.search(text), fields or {}
     return (
         (QUESTION if asks else 0)
         | (ONLY_ASKS if asks and not _states(text) else 0)
         | (MACHINE if said.get("role") in MACHINE_ROLES else 0)
         | (ENDED if said.get("superseded_by") else 0)
-        | (TIME_WORDS if tongues.every_small_pattern("words", "times").search(small) else 0)
-        | (
-            NUMBERS
-            if _DIGIT.search(small) or tongues.every_small_pattern("words", "numbers").search(small)
-            else 0
-        )
         | (HIDDEN if hidden else 0)
+        | (word_flags(text) if told is None else told)
+    )
+
+
+def word_flags(text: str) -> int:
+    """Whether a text tells a time or a number; neither is written with a blank, so its words tell the same one by one."""
+    small = text.lower()
+    times, numbers = (tongues.every_small_pattern("words", sort) for sort in ("times", "numbers"))
+    return (TIME_WORDS if times.search(small) else 0) | (
+        NUMBERS if _DIGIT.search(small) or numbers.search(small) else 0
     )
 
 

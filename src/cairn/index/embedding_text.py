@@ -62,13 +62,18 @@ def message_text(text: str, names: Iterable[str]) -> str:
     return _tidy(_pattern(chosen).sub("", text)) or text
 
 
-def searched_words(kind: str, text: str, sender_id: str = "", sender_name: str | None = None) -> list[str]:
-    """The tokens a row is found by: its text and, for a message, the name of who said it.
+def spoken_name(kind: str, sender_id: str = "", sender_name: str | None = None) -> str:
+    """The name that a row is found by beside its words: of a message, who said it; "" for none.
 
     Where many people talk, "what did Priya say about the release" is answered by her name beside her words.
     """
     names = spoken_names(((sender_id, sender_name),)) if kind in {"message", "passage"} else ()
-    return words.tokens(f"{names[0]} {text}" if names else text)
+    return names[0] if names else ""
+
+
+def searched_words(kind: str, text: str, sender_id: str = "", sender_name: str | None = None) -> list[str]:
+    """The tokens a row is found by: its text and, for a message, the name of who said it."""
+    return words.tokens(f"{spoken_name(kind, sender_id, sender_name)} {text}")
 
 
 def question_text(query: str, names: Iterable[str]) -> str:

@@ -1,13 +1,15 @@
 """Which row holds which word how often, in memory: BM25 of a whole scope as a few array operations.
 
 Rows fall into groups (messages, episodes, other entries), and each row is weighed against its own group: how
-rare a word is and how long a text is mean different things for a line of talk and for a whole episode. A
-`Postings` never changes; `updated` gives a new one that shares all that stayed the same.
+rare a word is and how long a text is mean different things for a line of talk and for a whole episode. Words are known
+by marks of eight bytes alone, as rows keep them. A `Postings` never changes; `updated` gives a new one that shares all that stayed the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 GROUPS = ("message", "episode")
 _K1, _B = 1.2, 0.75
 _MAX_SEGMENTS = 6
-_GONE_ROWS = 1024
-_MARKS_KEPT = 32_768
+_FEW_ROWS = 50
+MARK_BYTES = 8
+_MARKS_KEPT = 8192
 
 
 share("marks of words", _MARKS_KEPT * 200)
@@ -33,7 +36,27 @@ share("marks of words", _MARKS_KEPT * 200)
 @lru_cache(maxsize=_MARKS_KEPT)
 def word_mark(word: str) -> bytes:
     """Eight bytes that stand for a word, the same everywhere: no two words share them but by a chance of one in 10^19."""
-    return hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
+
+
+def word_marks(words: Iterable[str]) -> bytes:
+    """The marks of words one behind the other, as rows keep them."""
+    return b"".join(map(word_mark, words))
+
+
+def mark_number(word: str) -> int:
+    """The mark of a word as the number that arrays and tables have."""
+    return int.from_bytes(word_mark(word), sys.byteorder, signed=True)
+
+
+def rows_by_mark(rows: Sequence[bytes]) -> Counter[int]:
+    """In how many rows each word occurs, by its mark; of each row the marks of its words are given."""
+    if len(rows) < _FEW_ROWS:
+        return Counter(mark for words in rows for mark in set(memoryview(words).cast("q")))
+    import numpy as np
+
+    held = _made([(0, "", words) for words in rows])
+    return Counter(dict(zip(held.terms.tolist(), np.diff(held.starts).tolist(), strict=True)))
 
 
 def group_of(kind: str) -> int:
@@ -62,7 +85,7 @@ def gain(count: Any, usual: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Rows that came together. Postings are sorted by term; `terms` and `starts` say where each term's begin."""
+    """Rows that came together. Postings are sorted by the marks of words; `terms` and `starts` say where each word's begin."""
 
     rowid: np.ndarray
     group: np.ndarray
@@ -73,70 +96,40 @@ class _Segment:
     row: np.ndarray
     count: np.ndarray
 
-    def of(self, term: int) -> slice:
-        place = int(self.terms.searchsorted(term))
-        if place == len(self.terms) or self.terms[place] != term:
+    def of(self, mark: int) -> slice:
+        place = int(self.terms.searchsorted(mark))
+        if place == len(self.terms) or self.terms[place] != mark:
             return slice(0, 0)
         return slice(int(self.starts[place]), int(self.starts[place + 1]))
 
 
 @dataclass(frozen=True)
 class Postings:
-    """The words of one scope's rows.
+    """The words of one scope's rows, by their marks."""
 
-    `vocabulary` only grows and is shared by all that came of one another, until so many rows are `gone` that it is
-    made anew from the words that are left.
-    """
+    segments: tuple[_Segment, ...] = ()
 
-    segments: tuple[_Segment, ...]
-    vocabulary: dict[str, int]
-    gone: int = 0
-
-    @staticmethod
-    def empty() -> Postings:
-        return Postings((), {})
-
-    def updated(self, rows: Sequence[tuple[int, str, str]], gone: Iterable[int] = ()) -> Postings:
-        """Postings in which `rows` (rowid, kind, tokens joined by blanks) are as given and `gone` are not."""
+    def updated(self, rows: Sequence[tuple[int, str, bytes]], gone: Iterable[int] = ()) -> Postings:
+        """Postings in which `rows` (rowid, kind, marks of their words) are as given and `gone` are not."""
         import numpy as np
 
         dropped = np.array(sorted({*gone, *(row[0] for row in rows)}), np.int64)
-        kept, away = [], self.gone
+        kept = []
         for segment in self.segments:
             hit = np.isin(segment.rowid, dropped) if len(dropped) else np.zeros(0, bool)
-            away += int((hit & segment.alive).sum()) if hit.any() else 0
-            kept.append(replace(segment, alive=segment.alive & ~hit) if hit.any() else segment)
-        kept = [segment for segment in kept if segment.alive.any()]
+            if hit.any():
+                segment = replace(segment, alive=segment.alive & ~hit)
+                if 2 * segment.alive.sum() < len(segment.rowid):
+                    segment = _joined(segment)  # without the words of those that went
+            kept.append(segment)
+        kept = [segment for segment in kept if len(segment.rowid)]
         if rows:
-            kept.append(self._made(rows))
+            kept.append(_made(rows))
         # Like the digits of a number: a segment joins its elder once it is no longer much smaller.
         while len(kept) > 1 and (len(kept) > _MAX_SEGMENTS or len(kept[-2].rowid) < 4 * len(kept[-1].rowid)):
             last = kept.pop()
             kept[-1] = _joined(kept[-1], last)
-        if away > max(_GONE_ROWS, sum(len(segment.rowid) for segment in kept)):
-            return _renumbered(kept, self.vocabulary)
-        return Postings(tuple(kept), self.vocabulary, away)
-
-    def _made(self, rows: Sequence[tuple[int, str, str]]) -> _Segment:
-        import numpy as np
-
-        number = self.vocabulary
-        flat: list[int] = []
-        sizes = []
-        for _, _, tokens in rows:
-            found = tokens.split()
-            flat += [number.setdefault(token, len(number)) for token in found]
-            sizes.append(len(found))
-        lengths = np.array(sizes, np.int64)
-        owner = np.repeat(np.arange(len(rows)), lengths)
-        return _segment(
-            np.array([row[0] for row in rows], np.int64),
-            np.array([group_of(row[1]) for row in rows], np.int8),
-            lengths.astype(np.float32),
-            np.array(flat, np.int64),
-            owner,
-            np.ones(len(flat), np.float32),
-        )
+        return Postings(tuple(kept))
 
     @cached_property
     def _norms(self) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -174,13 +167,11 @@ class Postings:
         rows, norms = self._norms
         totals = [np.zeros(len(segment.rowid), np.float32) for segment in self.segments]
         for term in dict.fromkeys(terms):
-            number = self.vocabulary.get(term)
-            if number is None:
-                continue
+            mark = mark_number(term)
             found = []
             spread = np.zeros(len(rows))
             for place, segment in enumerate(self.segments):
-                cut = segment.of(number)
+                cut = segment.of(mark)
                 row, count = segment.row[cut], segment.count[cut]
                 if not self._whole[place]:
                     alive = segment.alive[row]
@@ -199,11 +190,9 @@ class Postings:
 
         totals = [np.zeros(len(segment.rowid), np.float32) for segment in self.segments]
         for term, weight in weights.items():
-            number = self.vocabulary.get(term)
-            if number is None:
-                continue
+            mark = mark_number(term)
             for total, segment in zip(totals, self.segments, strict=True):
-                total[segment.row[segment.of(number)]] += weight
+                total[segment.row[segment.of(mark)]] += weight
         return np.concatenate([np.zeros(0, np.float32), *totals])
 
     def legs(self, corpus: Corpus, ask: Ask) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
@@ -234,61 +223,61 @@ class Postings:
         """In how many rows each term occurs; terms that occur nowhere are missing."""
         out = {}
         for term in terms:
-            number = self.vocabulary.get(term)
-            if number is not None:
-                many = sum(int(s.alive[s.row[s.of(number)]].sum()) for s in self.segments)
-                if many:
-                    out[term] = many
+            mark = mark_number(term)
+            if many := sum(int(s.alive[s.row[s.of(mark)]].sum()) for s in self.segments):
+                out[term] = many
         return out
 
     @property
     def nbytes(self) -> int:
-        arrays = sum(
+        return sum(
             s.row.nbytes + s.count.nbytes + s.terms.nbytes * 2 + 24 * len(s.rowid) for s in self.segments
         )
-        return arrays + 120 * len(self.vocabulary)
 
 
-def _renumbered(segments: Sequence[_Segment], vocabulary: Mapping[str, int]) -> Postings:
-    """The same postings in one segment, and only the words that its rows hold."""
+def _made(rows: Sequence[tuple[int, str, bytes]]) -> _Segment:
     import numpy as np
 
-    if not segments:
-        return Postings.empty()
-    whole = _joined(*segments)
-    words = dict(zip(vocabulary.values(), vocabulary, strict=True))
-    fresh = {words[number]: place for place, number in enumerate(whole.terms.tolist())}
-    return Postings((replace(whole, terms=np.arange(len(whole.terms))),), fresh)
+    lengths = np.fromiter((len(row[2]) for row in rows), np.int64, len(rows)) // MARK_BYTES
+    marks = np.frombuffer(b"".join(row[2] for row in rows), np.int64)
+    return _segment(
+        np.array([row[0] for row in rows], np.int64),
+        np.array([group_of(row[1]) for row in rows], np.int8),
+        lengths.astype(np.float32),
+        marks,
+        np.repeat(np.arange(len(rows), dtype=np.int32), lengths),
+        np.ones(len(marks), np.float32),
+    )
 
 
 def _segment(
     rowid: np.ndarray,
     group: np.ndarray,
     length: np.ndarray,
-    term: np.ndarray,
+    mark: np.ndarray,
     row: np.ndarray,
     count: np.ndarray,
 ) -> _Segment:
-    """Sort postings by term and row, and add up the counts of equal ones."""
+    """Sort postings, whose rows ascend for each word, by words, and add up the counts of equal ones."""
     import numpy as np
 
-    key = term * max(1, len(rowid)) + row
-    order = np.argsort(key, kind="stable")
-    key, count = key[order], count[order]
-    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.zeros(0, np.int64)
-    totals = np.add.reduceat(count, first) if len(first) else count
-    key = key[first]
-    owner = key // max(1, len(rowid))
-    begins = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if len(owner) else np.zeros(0, np.int64)
+    order = np.argsort(mark, kind="stable")
+    mark, row, count = mark[order], row[order], count[order]
+    differs = np.ones(len(mark), bool)
+    begins = differs.copy()
+    begins[1:] = mark[1:] != mark[:-1]
+    differs[1:] = begins[1:] | (row[1:] != row[:-1])
+    first = np.flatnonzero(differs)
+    starts = np.flatnonzero(begins[first])
     return _Segment(
         rowid=rowid,
         group=group,
         length=length,
         alive=np.ones(len(rowid), bool),
-        terms=owner[begins],
-        starts=np.r_[begins, len(owner)],
-        row=(key - owner * max(1, len(rowid))).astype(np.int32),
-        count=totals.astype(np.float32),
+        terms=mark[first][starts],
+        starts=np.r_[starts, len(first)],
+        row=row[first],
+        count=np.add.reduceat(count, first) if len(first) else count,
     )
 
 
@@ -299,10 +288,10 @@ def _joined(*segments: _Segment) -> _Segment:
     parts = []
     base = 0
     for segment in segments:
-        new = np.cumsum(segment.alive) - 1 + base
-        term = np.repeat(segment.terms, np.diff(segment.starts))
+        new = (np.cumsum(segment.alive) - 1 + base).astype(np.int32)
+        mark = np.repeat(segment.terms, np.diff(segment.starts))
         live = segment.alive[segment.row]
-        parts.append((term[live], new[segment.row[live]], segment.count[live]))
+        parts.append((mark[live], new[segment.row[live]], segment.count[live]))
         base += int(segment.alive.sum())
     return _segment(
         np.concatenate([one.rowid[one.alive] for one in segments]),

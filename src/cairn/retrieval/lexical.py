@@ -30,7 +30,7 @@ from cairn.index.corpus import (
 )
 from cairn.index.embedding_text import searched_words
 from cairn.index.filters import NOTHING_ASKED, Group
-from cairn.index.postings import Postings
+from cairn.index.postings import Postings, word_marks
 from cairn.index.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
@@ -162,8 +162,8 @@ class ScannedScope:
             for row in self._rows
         ]
         self._lengths = [len(found) for found in words]
-        self._words = Postings.empty().updated(
-            [(row.rowid, row.kind, " ".join(found)) for row, found in zip(self._rows, words, strict=True)]
+        self._words = Postings().updated(
+            [(row.rowid, row.kind, word_marks(found)) for row, found in zip(self._rows, words, strict=True)]
         )
         self._corpus: Corpus | None = None
 
