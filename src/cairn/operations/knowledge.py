@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Unpack
 
 from cairn.operations import rules
-from cairn.operations.answers import Answers
+from cairn.operations.answers import Answer, Answers
 from cairn.operations.fields import MAX_ID, Consistency, InSpace, space_named
 from cairn.operations.table import Room, operation, says
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 answers = Answers("knowledge")
 
+F = TypeVar("F", bound=Callable[..., Any])
 _ALONE_SECONDS, _SERVED_SECONDS = 3600.0, 10.0
 DocId = Annotated[
     str, says("the document's id", "d_0123456789abcdef", pattern=r"^d_[a-f0-9]{12,32}$", wire="doc_id")
@@ -50,6 +51,12 @@ def _uploaded(one: StoredDocument, room: Room, asked: Mapping[str, Any]) -> dict
     return {**_stored(one, room, asked), "source_name": asked["file_name"]}
 
 
+def _served(http: str, shape: Answer, **more: Any) -> Callable[[F], F]:
+    """A row at `/knowledge/...`: all but GET and a search write."""
+    writes = not http.startswith("GET ") and not http.endswith("/search")
+    return operation(writes=writes, http=http, answers=shape, **{"allow": rules.library(write=writes)} | more)
+
+
 class Knowledge(Room):
     """What a space knows from documents."""
 
@@ -58,10 +65,35 @@ class Knowledge(Room):
 
         return Library(self.parts, space_named(**at))
 
-    def _settled(self, library: Library, consistency: str = "eventual") -> None:
-        """A lone call does its own indexing."""
+    def _settled(self, consistency: str = "eventual", **at: Unpack[InSpace]) -> Library:
+        """The library as it is now: a lone call does its own indexing."""
+        library = self._library(**at)
         if self.parts.daemon is None or consistency == "strong":
             library.settle()
+        return library
+
+    def _take_in(
+        self,
+        file: str | bytes,
+        at: InSpace,
+        title: str,
+        name: str,
+        source_type: str | None,
+        category: str | None,
+        doc_id: str = "",
+    ) -> StoredDocument:
+        library = self._library(**at)
+        data = file.encode("utf-8") if isinstance(file, str) else file
+        done = library.upload(
+            data,
+            name=name,
+            title=title,
+            category=category or "",
+            source_type=source_type or "",
+            doc_id=doc_id,
+        )
+        library.settle(done.lsn)
+        return done
 
     # ------------------------------------------------------------ taking in
 
@@ -94,14 +126,8 @@ class Knowledge(Room):
             "refused": [{"path": path, "reason": reason} for path, reason in refused],
         }
 
-    @operation(
-        "POST /knowledge/documents",
-        answers.DocumentStored,
-        rules.library(write=True),
-        writes=True,
-        data=_uploaded,
-        judges=("file",),
-        status=201,
+    @_served(
+        "POST /knowledge/documents", answers.DocumentStored, data=_uploaded, judges=("file",), status=201
     )
     def knowledge_upload(
         self,
@@ -119,22 +145,9 @@ class Knowledge(Room):
             Invalid: it cannot be read; the message says why, and nothing was written.
             Misconfigured: the converter for it is not installed.
         """
-        library = self._library(**at)
-        data = file.encode("utf-8") if isinstance(file, str) else file
-        done = library.upload(
-            data, name=file_name, title=title, category=category_id or "", source_type=source_type or ""
-        )
-        library.settle(done.lsn)
-        return done
+        return self._take_in(file, at, title, file_name, source_type, category_id)
 
-    @operation(
-        "PUT /knowledge/documents/{doc_id}",
-        answers.DocumentStored,
-        rules.library(write=True),
-        writes=True,
-        data=_uploaded,
-        judges=("file",),
-    )
+    @_served("PUT /knowledge/documents/{doc_id}", answers.DocumentStored, data=_uploaded, judges=("file",))
     def knowledge_replace(
         self,
         doc_id: DocId,
@@ -147,22 +160,9 @@ class Knowledge(Room):
         **at: Unpack[InSpace],
     ) -> StoredDocument:
         """Put another text in the place of a document; what cannot be read leaves the old one as it is."""
-        library = self._library(**at)
-        data = file.encode("utf-8") if isinstance(file, str) else file
-        done = library.upload(
-            data,
-            name=file_name,
-            title=title,
-            category=category_id or "",
-            source_type=source_type or "",
-            doc_id=doc_id,
-        )
-        library.settle(done.lsn)
-        return done
+        return self._take_in(file, at, title, file_name, source_type, category_id, doc_id)
 
-    @operation(
-        "PATCH /knowledge/documents/{doc_id}", answers.DocumentEdited, rules.library(write=True), writes=True
-    )
+    @_served("PATCH /knowledge/documents/{doc_id}", answers.DocumentEdited)
     def knowledge_edit(
         self,
         doc_id: DocId,
@@ -179,23 +179,17 @@ class Knowledge(Room):
         library.settle(lsn)
         return {"doc_id": doc_id, "updated_fields": fields, "updated_at": updated_at}
 
-    @operation(
-        "DELETE /knowledge/documents/{doc_id}",
-        answers.DocumentRemoved,
-        rules.library(write=True),
-        writes=True,
-    )
+    @_served("DELETE /knowledge/documents/{doc_id}", answers.DocumentRemoved)
     def knowledge_remove(self, doc_id: DocId, **at: Unpack[InSpace]) -> dict[str, Any]:
         """Remove a document that was taken in; the original it was made of stays where it is."""
-        library = self._library(**at)
-        self._settled(library)
+        library = self._settled(**at)
         removed = library.remove(doc_id)
         library.settle()
         return {"doc_id": doc_id, "removed": removed.key}
 
     # ------------------------------------------------------------ reading
 
-    @operation("GET /knowledge/documents", answers.DocumentsData, rules.library(write=False))
+    @_served("GET /knowledge/documents", answers.DocumentsData)
     def knowledge_list(
         self,
         *,
@@ -209,23 +203,21 @@ class Knowledge(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """The documents of a space, those of linked folders included, page by page."""
-        library = self._library(**at)
-        self._settled(library)
+        library = self._settled(**at)
         rows, total = library.listed(category_id, page, page_size, sort_by, descending=sort_order == "desc")
         notes = list(self.parts.freshness(library.scope).notes)
         return {"documents": rows, "total": total, "page": page, "page_size": page_size, "notes": notes}
 
-    @operation("GET /knowledge/documents/{doc_id}", answers.DocumentData, rules.library(write=False))
+    @_served("GET /knowledge/documents/{doc_id}", answers.DocumentData)
     def knowledge_show(self, doc_id: DocId, **at: Unpack[InSpace]) -> dict[str, Any]:
         """One document: what it is, where its original is, and its topics with their lines."""
         from cairn.operations.library import overview_of
 
-        library = self._library(**at)
-        self._settled(library)
+        library = self._settled(**at)
         document, about = library.document(doc_id)
         return {**about, "topics": [overview_of(document, topic) for topic in document.topics]}
 
-    @operation("GET /knowledge/topics/{topic_id}", answers.TopicData, rules.library(write=False))
+    @_served("GET /knowledge/topics/{topic_id}", answers.TopicData)
     def knowledge_topic(
         self,
         topic_id: Annotated[
@@ -236,13 +228,12 @@ class Knowledge(Room):
         """One topic of a document: what stands below a heading."""
         from cairn.operations.library import topic_data
 
-        library = self._library(**at)
-        self._settled(library)
+        library = self._settled(**at)
         doc_id, _, number = topic_id.rpartition("_")
         document, about = library.document(doc_id)
         return topic_data(document, int(number), about)
 
-    @operation("POST /knowledge/search", answers.KnowledgeFound, rules.library(write=False), tool=True)
+    @_served("POST /knowledge/search", answers.KnowledgeFound, tool=True)
     def knowledge_search(
         self,
         query: Annotated[str, says("the question, in plain words", "when is high tide", low=1, high=2000)],
@@ -263,8 +254,7 @@ class Knowledge(Room):
         from cairn.retrieval.answers import SearchRequest
 
         begun = time.perf_counter()
-        library = self._library(**at)
-        self._settled(library, consistency)
+        library = self._settled(consistency, **at)
         request = SearchRequest(
             query, scope=library.scope, method=method, top_k=top_k, min_score=score_threshold
         )
@@ -278,16 +268,15 @@ class Knowledge(Room):
             "notes": list(found.freshness.notes),
         }
 
-    @operation("GET /knowledge/categories", answers.CategoriesData, rules.library(write=False))
+    @_served("GET /knowledge/categories", answers.CategoriesData)
     def knowledge_categories(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The categories of a space's documents, with their number; `knowledge/categories.md` may describe them."""
-        library = self._library(**at)
-        self._settled(library)
+        library = self._settled(**at)
         return {"categories": library.categories()}
 
     # ------------------------------------------------------------ folders
 
-    @operation("POST /knowledge/links", answers.LinkData, rules.linked_folder, writes=True)
+    @_served("POST /knowledge/links", answers.LinkData, allow=rules.linked_folder)
     def knowledge_link(
         self,
         path: Annotated[
@@ -309,15 +298,9 @@ class Knowledge(Room):
         made = library.link(path, name)
         # A lone call reads the whole folder, however large; a server goes on in the background.
         library.settle(seconds=_ALONE_SECONDS if self.parts.daemon is None else _SERVED_SECONDS)
-        _, total = library.listed(made.name, 1, 1, "created_at", descending=True)
-        return {
-            "name": made.name,
-            "path": str(made.folder),
-            "documents": total,
-            "waiting": library.waiting,
-        }
+        return library.about(made)
 
-    @operation("DELETE /knowledge/links/{name}", answers.LinkData, rules.library(write=True), writes=True)
+    @_served("DELETE /knowledge/links/{name}", answers.LinkData)
     def knowledge_unlink(
         self,
         name: Annotated[str, says("what it is called here", "notes", low=1, high=4096)],
@@ -327,24 +310,14 @@ class Knowledge(Room):
         library = self._library(**at)
         gone = library.unlink(name)
         library.settle()
-        return {"name": gone.name, "path": str(gone.folder), "documents": 0, "waiting": library.waiting}
+        return {**library.about(gone), "documents": 0}
 
-    @operation("GET /knowledge/links", answers.LinksData, rules.library(write=False))
+    @_served("GET /knowledge/links", answers.LinksData)
     def knowledge_links(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The linked folders, with how many documents of each are known, and what is wrong with one."""
-        library = self._library(**at)
-        self._settled(library)
+        library = self._settled(**at)
         links = []
         for link in library.links().values():
-            _, total = library.listed(link.name, 1, 1, "created_at", descending=True)
             trouble = "" if link.folder.is_dir() else "the folder is not there; what was known of it is kept"
-            links.append(
-                {
-                    "name": link.name,
-                    "path": str(link.folder),
-                    "documents": total,
-                    "waiting": library.waiting,
-                    "trouble": trouble,
-                }
-            )
+            links.append({**library.about(link), "trouble": trouble})
         return {"links": links, "notes": list(self.parts.freshness(library.scope).notes)}

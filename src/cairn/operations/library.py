@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -163,10 +164,7 @@ class Library:
         digest = hashlib.sha256(data).hexdigest()
         kept = before.head if before is not None else {}
         category = category or str(kept.get("category") or GENERAL)
-        if not _CATEGORY.fullmatch(category):
-            raise Invalid(
-                f'category "{category[:60]}": use up to 60 letters, digits, _, - and .', field="category_id"
-            )
+        _check_category(category)
         says = library.read(f"{self.folder.child(category, name).key}", self._parts.redact(text)).title
         called = str(kept.get("title") or "")
         if called == str(kept.get("own_title")):
@@ -195,12 +193,12 @@ class Library:
         )
         same = ("sha256", "title", "category")
         if before is not None and all(str(kept.get(key)) == str(head[key]) for key in same):
-            return _changed(told, "unchanged", 0)
+            return replace(told, change="unchanged")
         lsn = self._parts.notebook.rewrite(locator, lambda _old: _file(head, clean))
         if old is not None and old != locator:
             self._parts.notebook.drop(old)
         self._stored[doc_id] = locator
-        return _changed(told, "added" if old is None else "replaced", lsn)
+        return replace(told, change="added" if old is None else "replaced", lsn=lsn)
 
     def edit(self, doc_id: str, *, title: str | None, category: str | None) -> tuple[list[str], str, int]:
         """Give a document another title or category; the names of what changed, when, and the change."""
@@ -209,10 +207,8 @@ class Library:
             raise _only_read(doc_id)
         document = self._read(locator)
         wanted = {"title": title, "category": category}
-        if category is not None and not _CATEGORY.fullmatch(category):
-            raise Invalid(
-                f'category "{category[:60]}": use up to 60 letters, digits, _, - and .', field="category_id"
-            )
+        if category is not None:
+            _check_category(category)
         news = {
             key: value
             for key, value in wanted.items()
@@ -345,10 +341,9 @@ class Library:
 
     def categories(self) -> list[dict[str, Any]]:
         """Every category with its description, from `categories.md` where a person wrote one."""
-        counts: dict[str, int] = {}
-        for row in self._firsts(filters.parse({"parent_type": DOCUMENT})):
-            name = str(row.fields["category"])
-            counts[name] = counts.get(name, 0) + 1
+        counts = Counter(
+            str(row.fields["category"]) for row in self._firsts(filters.parse({"parent_type": DOCUMENT}))
+        )
         words: dict[str, str] = {}
         try:
             lines = self._parts.storage.read(self.folder.child(CATEGORIES)).splitlines()
@@ -358,7 +353,7 @@ class Library:
             if found := _CATEGORY_LINE.fullmatch(line.strip()):
                 words[found[1]] = found[2].strip()
         return [
-            {"category_id": name, "description": words.get(name, ""), "document_count": counts.get(name, 0)}
+            {"category_id": name, "description": words.get(name, ""), "document_count": counts[name]}
             for name in sorted({*counts, *words})
         ]
 
@@ -423,10 +418,11 @@ class Library:
         else:
             parts.indexer.reach(seconds, scope=self.scope)
 
-    @property
-    def waiting(self) -> int:
-        """How many files of the knowledge are not indexed yet."""
-        return self._parts.freshness(self.scope).pending
+    def about(self, link: Link) -> dict[str, Any]:
+        """A linked folder, how many documents of it are known, and how many files of the knowledge are not indexed yet."""
+        _, total = self.listed(link.name, 1, 1, "created_at", descending=True)
+        waiting = self._parts.freshness(self.scope).pending
+        return {"name": link.name, "path": str(link.folder), "documents": total, "waiting": waiting}
 
 
 def at_home(parts: Parts, found: SearchResult) -> SearchResult:
@@ -446,8 +442,10 @@ def home(parts: Parts, path: str) -> str:
     return path if really is None else str(really)
 
 
-def _changed(told: StoredDocument, change: str, lsn: int) -> StoredDocument:
-    return replace(told, change=change, lsn=lsn)
+def _check_category(name: str) -> None:
+    if not _CATEGORY.fullmatch(name):
+        told = f'category "{name[:60]}": use up to 60 letters, digits, _, - and .'
+        raise Invalid(told, field="category_id")
 
 
 def _only_read(doc_id: str) -> Invalid:

@@ -6,13 +6,13 @@ programs on this machine. Starting and stopping the background runner is the com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cairn.operations import rules
-from cairn.operations.answers import Answers
-from cairn.operations.table import Room, operation, says
+from cairn.operations.answers import Answer, Answers
+from cairn.operations.table import Room, fields_of, operation, says
 
 if TYPE_CHECKING:
     from cairn.project.archive import PrunePlan
@@ -27,25 +27,35 @@ if TYPE_CHECKING:
 
 answers = Answers("repositories")
 
+F = TypeVar("F", bound=Callable[..., Any])
 Folder = Annotated[str, says("the absolute path of the repository", "/srv/tides", low=1, high=4096)]
 SourceId = Annotated[str, says("the id of the source", "claude-local-1", low=1, high=200)]
 
 
-def _as_json(answer: Any, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = answer.to_json()
-    return told
+def _served(http: str, shape: Answer, told: Callable[..., dict[str, Any]] | None = None) -> Callable[[F], F]:
+    """A row at `/project/...`, whose answer says itself in JSON unless `told` does; all but GET and a question write."""
+    path = http.partition(" /")[2].removesuffix("/{id}")
+    write = "" if http.startswith("GET ") or path == "project/query" else path
+
+    def data(answer: Any, _room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+        if told is not None:
+            return told(answer, asked)
+        if isinstance(answer, list):
+            [only] = fields_of(shape.shape)
+            return {only.name: [one.to_json() for one in answer]}
+        return answer if isinstance(answer, dict) else dict(answer.to_json())
+
+    return operation(http=http, answers=shape, data=data, allow=rules.repository(write=write))
 
 
-def _findings(found: list[RecordFinding], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
+def _findings(found: list[RecordFinding], _asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ok": not any(one.status == "fail" for one in found),
         "findings": [one.to_json() for one in found],
     }
 
 
-def _folded(
-    done: tuple[Plan, ProjectChange | None], _room: Room, _asked: Mapping[str, Any]
-) -> dict[str, Any]:
+def _folded(done: tuple[Plan, ProjectChange | None], _asked: Mapping[str, Any]) -> dict[str, Any]:
     plan, written = done
     return {
         "noop": plan.is_noop,
@@ -56,23 +66,15 @@ def _folded(
     }
 
 
-def _pruned(done: tuple[PrunePlan, str | None], _room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _pruned(done: tuple[PrunePlan, str | None], asked: Mapping[str, Any]) -> dict[str, Any]:
     plan, batch = done
     return {**plan.to_json(), "batch": batch, "dryRun": asked["dry_run"]}
-
-
-def _sources(found: list[Source], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"sources": [one.to_json() for one in found]}
-
-
-def _reports(found: list[SourceReport], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"reports": [one.to_json() for one in found]}
 
 
 class Repositories(Room):
     """What is known about repositories of this machine."""
 
-    @operation("GET /project/status", answers.ProjectStatusData, rules.repository())
+    @_served("GET /project/status", answers.ProjectStatusData)
     def project_status(
         self,
         path: Folder,
@@ -84,7 +86,7 @@ class Repositories(Room):
         """How a repository's memory stands: what waits, what drifted, what to do next."""
         return self._project(path).status(checkpoint=checkpoint)
 
-    @operation("POST /project/query", answers.ProjectAnswer, rules.repository(), data=_as_json)
+    @_served("POST /project/query", answers.ProjectAnswer)
     def project_query(
         self,
         path: Folder,
@@ -95,7 +97,7 @@ class Repositories(Room):
         """Ask about a repository; the answer cites its evidence."""
         return self._project(path).query(question, scope=scope)
 
-    @operation("GET /project/story", answers.ProjectStoryData, rules.repository())
+    @_served("GET /project/story", answers.ProjectStoryData)
     def project_story(
         self,
         path: Folder,
@@ -136,14 +138,12 @@ class Repositories(Room):
             told["changed"] = section_diffs(store.find(before).bundle, later.bundle)
         return told
 
-    @operation("GET /project/validate", answers.ValidateData, rules.repository(), data=_findings)
+    @_served("GET /project/validate", answers.ValidateData, _findings)
     def project_validate(self, path: Folder) -> list[RecordFinding]:
         """Whether a repository's record is whole."""
         return list(self._project(path).validate())
 
-    @operation(
-        "POST /project/init", answers.ProjectChangeData, rules.repository(write="project/init"), data=_as_json
-    )
+    @_served("POST /project/init", answers.ProjectChangeData)
     def project_init(
         self,
         path: Folder,
@@ -153,19 +153,12 @@ class Repositories(Room):
         """Read a repository and set up its memory."""
         return self._project(path).init(force=force)
 
-    @operation(
-        "POST /project/update",
-        answers.ProjectChangeData,
-        rules.repository(write="project/update"),
-        data=_as_json,
-    )
+    @_served("POST /project/update", answers.ProjectChangeData)
     def project_update(self, path: Folder) -> ProjectChange:
         """Read a repository again; what was learned stays."""
         return self._project(path).update()
 
-    @operation(
-        "POST /project/record", answers.ProjectEvent, rules.repository(write="project/record"), data=_as_json
-    )
+    @_served("POST /project/record", answers.ProjectEvent)
     def project_record(
         self,
         path: Folder,
@@ -207,12 +200,7 @@ class Repositories(Room):
         }
         return self._project(path).record(summary, signals)
 
-    @operation(
-        "POST /project/consolidate",
-        answers.FoldedData,
-        rules.repository(write="project/consolidate"),
-        data=_folded,
-    )
+    @_served("POST /project/consolidate", answers.FoldedData, _folded)
     def project_consolidate(
         self,
         path: Folder,
@@ -242,14 +230,12 @@ class Repositories(Room):
             section=section, source=source, policy=policy, confirm=lambda _plan: apply
         )
 
-    @operation("GET /project/sources", answers.SourcesData, rules.repository(), data=_sources)
+    @_served("GET /project/sources", answers.SourcesData)
     def project_sources(self, path: Folder) -> list[Source]:
         """The folders that a repository's sessions are imported from."""
         return self._project(path).sources()
 
-    @operation(
-        "POST /project/sources", answers.SourceData, rules.repository(write="project/sources"), data=_as_json
-    )
+    @_served("POST /project/sources", answers.SourceData)
     def project_source_add(
         self,
         path: Folder,
@@ -263,19 +249,12 @@ class Repositories(Room):
         """Register a folder of sessions with a repository."""
         return self._project(path).add_source(type, Path(folder).expanduser())
 
-    @operation(
-        "DELETE /project/sources/{id}",
-        answers.SourceData,
-        rules.repository(write="project/sources"),
-        data=_as_json,
-    )
+    @_served("DELETE /project/sources/{id}", answers.SourceData)
     def project_source_remove(self, path: Folder, id: SourceId) -> Source:
         """Forget a folder of sessions; what was imported stays."""
         return self._project(path).remove_source(id)
 
-    @operation(
-        "POST /project/import", answers.ReportsData, rules.repository(write="project/import"), data=_reports
-    )
+    @_served("POST /project/import", answers.ReportsData)
     def project_import(
         self,
         path: Folder,
@@ -286,21 +265,14 @@ class Repositories(Room):
         """Import the sessions of a repository's sources, each once for ever."""
         return self._project(path).import_(ids)
 
-    @operation(
-        "POST /project/prune", answers.PrunedData, rules.repository(write="project/prune"), data=_pruned
-    )
+    @_served("POST /project/prune", answers.PrunedData, _pruned)
     def project_prune(
         self, path: Folder, *, dry_run: Annotated[bool, says("say what would leave", True)] = False
     ) -> tuple[PrunePlan, str | None]:
         """Archive a repository's old, consolidated history; expire old archives."""
         return self._project(path).prune(dry_run=dry_run)
 
-    @operation(
-        "POST /project/restore",
-        answers.ProjectChangeData,
-        rules.repository(write="project/restore"),
-        data=_as_json,
-    )
+    @_served("POST /project/restore", answers.ProjectChangeData)
     def project_restore(
         self,
         path: Folder,
@@ -309,7 +281,7 @@ class Repositories(Room):
         """Bring back the bundle of a checkpoint, or a batch of the archive."""
         return self._project(path).restore(id)
 
-    @operation("GET /project/automate", answers.RunnerData, rules.repository())
+    @_served("GET /project/automate", answers.RunnerData)
     def project_runner(self, path: Folder) -> dict[str, Any]:
         """Whether a repository's background runner runs, and how its last run went."""
         from cairn.project.automate import runner_status
@@ -318,9 +290,7 @@ class Repositories(Room):
         project.record_.require()
         return runner_status(project.record_.storage, project.locks)
 
-    @operation(
-        "POST /project/automate", answers.RunData, rules.repository(write="project/automate"), data=_as_json
-    )
+    @_served("POST /project/automate", answers.RunData)
     def project_run_once(self, path: Folder) -> RunResult:
         """One cycle of a repository's upkeep: import, consolidate, prune."""
         from cairn.project.automate import run_once
