@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,10 +61,9 @@ def run_once(project: ProjectMemory) -> RunResult:
     started = stamp(project.clock.now())
     try:
         result = _cycle(project, started)
-    except CairnError as error:
-        result = RunResult("failed", started, stamp(project.clock.now()), error=str(error))
-    except OSError as error:
-        result = RunResult("failed", started, stamp(project.clock.now()), error=f"{error.strerror or error}")
+    except (CairnError, OSError) as error:
+        told = str(error) if isinstance(error, CairnError) else error.strerror or str(error)
+        result = RunResult("failed", started, stamp(project.clock.now()), error=told)
     try:
         project.record_.storage.write(LATEST_RUN, pretty(result.to_json()))
     except CairnError as error:
@@ -96,17 +96,9 @@ def _cycle(project: ProjectMemory, started: str) -> RunResult:
         prune, batch = project.prune()
         pruned = {**prune.to_json(), "batch": batch} if prune else {}
     digest = project.record_.view().story.checkpoint.bundleHash
+    finished = stamp(project.clock.now())
     return RunResult(
-        status,
-        started,
-        stamp(project.clock.now()),
-        imported,
-        changed,
-        pruned,
-        considered,
-        digest,
-        None,
-        tuple(notes),
+        status, started, finished, imported, changed, pruned, considered, digest, notes=tuple(notes)
     )
 
 
@@ -140,23 +132,14 @@ class Runner:
                     result = run_once(self._project)
                     if after_cycle:
                         after_cycle(result)
-                    stop.wait(max(1.0, self._interval() * 60))
+                    minutes = 15.0
+                    with suppress(CairnError):
+                        minutes = self._project.options.number("automation.intervalMinutes")
+                    stop.wait(max(1.0, minutes * 60))
             finally:
-                _forget(storage)
+                with suppress(CairnError, OSError):
+                    storage.remove(DAEMON)
             return True
-
-    def _interval(self) -> float:
-        try:
-            return self._project.options.number("automation.intervalMinutes")
-        except CairnError:
-            return 15.0
-
-
-def _forget(storage: StorageBackend) -> None:
-    try:
-        storage.remove(DAEMON)
-    except (CairnError, OSError):
-        return
 
 
 def runner_status(storage: StorageBackend, locks: Locks) -> dict[str, Any]:

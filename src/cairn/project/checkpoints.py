@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from cairn.canonical import json_hash, pretty
@@ -157,17 +159,19 @@ class CheckpointStore:
         """The newest readable checkpoint."""
         return next(iter(self.newest(1)), None)
 
-    def newest(self, count: int, files: Sequence[Locator] | None = None) -> list[Checkpoint]:
-        """Up to `count` readable checkpoints, newest first; damaged files are passed over (validate names them)."""
-        out: list[Checkpoint] = []
-        for at in reversed(self.files() if files is None else files):
-            if len(out) == count:
-                break
-            try:
-                out.append(self.read(at))
-            except Invalid:
-                continue
-        return out
+    def newest(self, count: int) -> list[Checkpoint]:
+        """Up to `count` readable checkpoints, newest first."""
+        return [*islice(self._read(reversed(self.files())), count)]
+
+    def readable(self) -> list[Checkpoint]:
+        """Every readable checkpoint, oldest first."""
+        return [*self._read(self.files())]
+
+    def _read(self, files: Iterable[Locator]) -> Iterator[Checkpoint]:
+        """Damaged files are passed over (validate names them)."""
+        for at in files:
+            with suppress(Invalid):
+                yield self.read(at)
 
     def find(self, ident: str) -> Checkpoint:
         """The checkpoint named by id or by the start of its key."""
@@ -185,10 +189,8 @@ class CheckpointStore:
         self._storage.write(checkpoint.file, pretty(checkpoint.to_json()))
 
     def remove(self, at: Locator) -> None:
-        try:
+        with suppress(NotFound):
             self._storage.remove(at)
-        except NotFound:
-            pass
 
     def collides(self) -> bool:
         """Whether two files carry one number: a merge brought in another branch's checkpoints."""

@@ -28,6 +28,8 @@ SIGNAL_KEYS = ("decisions", "gotchas", "nextStepHints", "keyPaths", "validationO
 MAX_SIGNAL_CHARS = 600
 MAX_SIGNALS = 40
 _TAIL_BYTES = 16384
+_TOLD = ("id", "kind", "sourceId", "createdAt", "contentHash", "summary", "sourceRef")
+_TOLD_IF_THERE = ("check", "occurredAt", "writer", "effect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +50,25 @@ class Signals:
             raise Invalid(
                 f'signals has no "{unknown[0]}". It has: {", ".join(SIGNAL_KEYS)}.', field=unknown[0]
             )
-        checked: dict[str, tuple[str, ...]] = {}
+        checked: list[tuple[str, ...]] = []
         for key in SIGNAL_KEYS:
             value = raw.get(key) or ()
             if isinstance(value, str) or not isinstance(value, Sequence):
                 raise Invalid(f"signals.{key} must be a list of texts.", field=key)
-            lines = []
-            for item in value:
-                if not isinstance(item, str):
-                    raise Invalid(f"signals.{key} holds something that is not a text.", field=key)
-                line = " ".join(item.split())[:MAX_SIGNAL_CHARS]
-                if line and line not in lines:
-                    lines.append(line)
-            checked[key] = tuple(lines[:MAX_SIGNALS])
-        return cls(**checked)
+            if not all(isinstance(item, str) for item in value):
+                raise Invalid(f"signals.{key} holds something that is not a text.", field=key)
+            lines = dict.fromkeys(" ".join(item.split())[:MAX_SIGNAL_CHARS] for item in value)
+            checked.append(tuple(filter(None, lines))[:MAX_SIGNALS])
+        return cls(*checked)
 
     @classmethod
     def stored(cls, raw: Any) -> Signals:
         """Signals as they stand in a file: taken as they are where they have the shape, checked otherwise."""
         if not isinstance(raw, dict):
             return cls()
-        try:
-            lists = [raw[key] for key in SIGNAL_KEYS]
-        except KeyError:
-            return cls.of({key: value for key, value in raw.items() if key in SIGNAL_KEYS})
+        lists = [raw.get(key) for key in SIGNAL_KEYS]
         if all(type(lines) is list and all(type(line) is str for line in lines) for lines in lists):
-            return cls(*map(tuple, lists))
+            return cls(*map(tuple, lists))  # type: ignore[arg-type]
         return cls.of({key: value for key, value in raw.items() if key in SIGNAL_KEYS})
 
     def to_json(self) -> dict[str, list[str]]:
@@ -124,50 +119,26 @@ class Event:
         return self.kind, self.externalItemId, self.contentHash
 
     def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = {
-            "id": self.id,
-            "kind": self.kind,
-            "sourceId": self.sourceId,
-            "createdAt": self.createdAt,
-            "contentHash": self.contentHash,
-            "summary": self.summary,
-            "signals": self.signals.to_json(),
-            "sourceRef": self.sourceRef,
-            "externalItemId": self.externalItemId,
-        }
-        if self.check:
-            data["check"] = self.check
-        if self.occurredAt:
-            data["occurredAt"] = self.occurredAt
-        if self.writer:
-            data["writer"] = self.writer
-        if self.effect:
-            data["effect"] = dict(self.effect)
-        return data
+        data = {name: getattr(self, name) for name in (*_TOLD, "externalItemId", *_TOLD_IF_THERE)}
+        data = {name: value for name, value in data.items() if value or name not in _TOLD_IF_THERE}
+        return data | {"signals": self.signals.to_json()}
 
     @classmethod
     def from_json(cls, data: Any) -> Event:
         """Read one parsed line; raises `Invalid` with the reason where it is not an event."""
         if not isinstance(data, dict):
             raise Invalid("an event must be a JSON object")
-        for key in ("id", "kind", "sourceId", "createdAt", "contentHash", "summary", "sourceRef"):
+        for key in _TOLD:
             if not isinstance(data.get(key), str) or not data[key]:
                 raise Invalid(f"event {data.get('id', '?')}: {key} is missing")
         if data["kind"] not in {"tool_run", "imported_session"}:
             raise Invalid(f'event {data["id"]}: "{data["kind"]}" is not a kind (tool_run, imported_session)')
         if not number_of(data["id"], "evt"):
             raise Invalid(f'event id "{data["id"]}" is not of the form evt-000001')
-        signals = data.get("signals")
         effect = data.get("effect")
         return cls(
-            id=data["id"],
-            kind=data["kind"],
-            sourceId=data["sourceId"],
-            createdAt=data["createdAt"],
-            summary=data["summary"],
-            signals=Signals.stored(signals),
-            sourceRef=data["sourceRef"],
-            contentHash=data["contentHash"],
+            **{key: data[key] for key in _TOLD},
+            signals=Signals.stored(data.get("signals")),
             externalItemId=data.get("externalItemId"),
             writer=str(data.get("writer") or ""),
             effect=effect if isinstance(effect, dict) else {},
@@ -197,23 +168,10 @@ class EventDraft:
         told = with_texts(told, lambda text: redact(text).text, skip=("kind", "contentHash", "occurredAt"))
         if not told.summary:
             raise Invalid("An event needs a summary.", field="summary")
-        event = Event(
-            id=f"evt-{number:06d}",
-            kind=self.kind,
-            sourceId=told.sourceId,
-            createdAt=stamp(at),
-            summary=told.summary,
-            signals=told.signals,
-            sourceRef=told.sourceRef,
-            contentHash=self.contentHash,
-            externalItemId=told.externalItemId,
-            writer=secrets.token_hex(4),
-            effect=told.effect,
-            occurredAt=self.occurredAt,
-        )
-        if event.contentHash:
-            return replace(event, check=content_hash(event))
-        return replace(event, contentHash=content_hash(event))
+        said = {name: getattr(told, name) for name in EventDraft.__slots__}
+        event = Event(f"evt-{number:06d}", createdAt=stamp(at), writer=secrets.token_hex(4), **said)
+        mark = "check" if event.contentHash else "contentHash"
+        return replace(event, **{mark: content_hash(event)})  # type: ignore[arg-type]
 
 
 def content_hash(event: Event) -> str:

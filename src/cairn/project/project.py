@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ from cairn.project.record import ProjectRecord
 from cairn.project.sources import ImportLedger, Source
 from cairn.project.status import RecordFinding, validate
 from cairn.project.survey import survey
-from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, SystemClock, Writer
+from cairn.seams import Clock, Journals, Locks, StorageBackend, SystemClock, Writer
 from cairn.types import Space
 
 LOCK = "project"
@@ -131,10 +132,6 @@ class ProjectMemory:
         app, project = options.get("binding.app"), options.get("binding.project")
         return Space(app or "default", project) if project else git.space_of(self.tree)
 
-    @property
-    def _provider(self) -> str:
-        return self._writer.id if self._writer else "none"
-
     # ------------------------------------------------------------ init and update
 
     def init(self, *, force: bool = False) -> ProjectChange:
@@ -160,16 +157,13 @@ class ProjectMemory:
             self._wipe()
             self._write_frame(old.config if old and old.config else settings.defaults(), space)
             self.record_.sources.save(list(old.sources) if old else [])
-            events = self._carry_over(old)
+            drafts = old.drafts if old else ()
+            events = [draft.event(number, self.clock.now()) for number, draft in enumerate(drafts, start=1)]
+            for event in events:
+                self.record_.log.append([event])
             base = self._first_story(events, bundle, old) if events or (old and old.checkpoints) else None
-            story = self._commit(
-                base,
-                bundle,
-                "init",
-                f"Set up project memory for {bundle['project']['name']}",
-                self._signals(bundle),
-                evidence,
-            )
+            summary = f"Set up project memory for {bundle['project']['name']}"
+            story = self._commit(base, bundle, "init", summary, evidence)
             return self._written(story, None, [*self.record_.notes, *(old.notes if old else ())])
 
     def _is_current(self) -> bool:
@@ -198,21 +192,10 @@ class ProjectMemory:
         self._storage.write(HOME.child(".gitattributes"), _ATTRIBUTES + "\n".join(merged) + "\n")
         self._storage.write(PAGES.child(".gitattributes"), _ATTRIBUTES + "*.md merge=union\n")
 
-    def _carry_over(self, old: legacy.Legacy | None) -> list[Event]:
-        if old is None or not old.drafts:
-            return []
-        events = [draft.event(number, self.clock.now()) for number, draft in enumerate(old.drafts, start=1)]
-        for event in events:
-            self.record_.log.append([event])
-        return events
-
     def _first_story(self, events: Sequence[Event], bundle: Bundle, old: legacy.Legacy | None) -> Story:
         """A story to build on when events and checkpoints came from elsewhere; the checkpoints are written."""
-        first = (
-            events[-1]
-            if events
-            else EventDraft("tool_run", "Carried over", Signals(), "cairn:init").event(1, self.clock.now())
-        )
+        carried = EventDraft("tool_run", "Carried over", Signals(), f"{REF_PREFIX}init")
+        first = events[-1] if events else carried.event(1, self.clock.now())
         root = made(0, first, bundle, "before", parents=[], provider="none")
         for number, kept in enumerate(old.checkpoints if old else (), start=1):
             parents = [root.key] if root.number else []
@@ -234,25 +217,16 @@ class ProjectMemory:
             if (bundle, evidence) == (before.bundle, before.evidence):
                 told = "Nothing changed since the last look; nothing was written"
                 return ProjectChange(None, before.id, before.bundleHash, (), tuple(self.record_.notes), told)
-            after = self._commit(
-                story, bundle, "update", "Read the repository again", self._signals(bundle), evidence
-            )
+            after = self._commit(story, bundle, "update", "Read the repository again", evidence)
             return self._written(after, before.bundle, self.record_.notes)
 
-    def _signals(self, bundle: Bundle) -> Signals:
-        return Signals.of({"keyPaths": bundle["project"]["keyPaths"]})
-
     def _commit(
-        self,
-        story: Story | None,
-        bundle: Bundle,
-        command: str,
-        summary: str,
-        signals: Signals,
-        evidence: Bundle | None,
+        self, story: Story | None, bundle: Bundle, command: str, summary: str, evidence: Bundle
     ) -> Story:
+        signals = Signals.of({"keyPaths": bundle["project"]["keyPaths"]})
+        provider = self._writer.id if self._writer else "none"
         return self.record_.commit(
-            story, bundle, command, summary, signals, provider=self._provider, evidence=evidence
+            story, bundle, command, summary, signals, provider=provider, evidence=evidence
         )
 
     def _written(self, story: Story, before: Bundle | None, notes: Sequence[str]) -> ProjectChange:
@@ -385,27 +359,17 @@ class ProjectMemory:
             provider = self._writer.id if candidate else "none"
         if groups and candidate is None:
             candidate = folding.proposed(bundle, groups, lambda path: (self.tree / path).exists())
+        after = bundle
         if candidate is None:
             summary = folding.summary_of(bundle, bundle, {"gotchas": [], "nextSteps": []})
-            after: Bundle | None = None
         else:
             after, summary = folding.folded(bundle, candidate, protected)
         summary |= {"selectedSection": section, "protectedSections": list(protected), "events": len(waiting)}
-        if after is None or after == bundle:
-            return Plan(None, tuple(waiting), section, source, policy, protected, summary, {}, provider)
-        diffs = section_diffs(bundle, after)
-        return Plan(
-            after,
-            tuple(waiting),
-            section,
-            source,
-            policy,
-            protected,
-            summary,
-            diffs,
-            provider,
-            whole,
-            in_part,
+        plan = Plan(None, tuple(waiting), section, source, policy, protected, summary, {}, provider)
+        if after == bundle:
+            return plan
+        return replace(
+            plan, bundle=after, diffs=section_diffs(bundle, after), read=whole, read_in_part=in_part
         )
 
     def consolidate(
@@ -426,14 +390,14 @@ class ProjectMemory:
             return plan, None
         with self.locks.hold(LOCK):
             story = self.record_.ready()
-            fresh = (
-                self._plan(story, story.checkpoint.bundle, section, source, policy)
-                if self._moved(plan, story)
-                else plan
-            )
+            before, fresh = story.checkpoint.bundle, plan
+            if (
+                marks(plan.events) != marks(story.backlog(plan.source))
+                or section_diffs(before, checked(plan.bundle)) != plan.diffs
+            ):
+                fresh = self._plan(story, before, section, source, policy)
             if fresh.bundle is None:
                 return fresh, None
-            before = story.checkpoint.bundle
             after = self.record_.commit(
                 story,
                 fresh.bundle,
@@ -450,10 +414,6 @@ class ProjectMemory:
                 },
             )
             return fresh, self._written(after, before, self.record_.notes)
-
-    def _moved(self, plan: Plan, story: Story) -> bool:
-        same = marks(plan.events) == marks(story.backlog(plan.source))
-        return not same or section_diffs(story.checkpoint.bundle, checked(plan.bundle)) != plan.diffs
 
     # ------------------------------------------------------------ reading
 
@@ -529,7 +489,7 @@ class ProjectMemory:
                     self.tree / ARCHIVE.key / batch / "checkpoints",
                     self.tree / ARCHIVE.key / batch,
                 ):
-                    if folder.is_dir() and not any(folder.iterdir()):
+                    with suppress(OSError):  # it holds something, or is not there
                         folder.rmdir()
             if plan:
                 self.record_.ready()
@@ -547,21 +507,17 @@ class ProjectMemory:
                     None, after.checkpoint.id, after.checkpoint.bundleHash, (), (told,), f"Restored {ident}"
                 )
             target = self.record_.checkpoints.find(ident)
+            summary, effect = f"Restored the bundle of {target.id}", {"restored": target.key}
             after = self.record_.commit(
-                story, target.bundle, "restore", f"Restored the bundle of {target.id}", Signals(),
-                provider=target.provider, effect={"restored": target.key},
-            )  # fmt: skip
+                story, target.bundle, "restore", summary, Signals(), provider=target.provider, effect=effect
+            )
             return self._written(after, story.checkpoint.bundle, self.record_.notes)
 
     def page(self, name: str) -> str:
         """The text of one page as it should read now."""
         if name not in projections.PAGE_FILES:
             raise NotFound(f'There is no page "{name}": {", ".join(projections.PAGE_FILES)}.', id=name)
-        view = self.record_.view()
-        return projections.pages_body(name, view.shown)
-
-    def locator(self, name: str) -> Locator:
-        return projections.PAGE_FILES[name]
+        return projections.pages_body(name, self.record_.view().shown)
 
 
 def _told(plan: Plan) -> str:

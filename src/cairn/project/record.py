@@ -15,7 +15,8 @@ does the same in memory and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,15 +96,11 @@ class ProjectRecord:
             problems.append(f"{EVENTS}: {len(parsed.bad)} unreadable lines (first: line {parsed.bad[0][0]})")
         if normal.renamed or normal.dropped or parsed.markers:
             problems.append(f"{EVENTS}: a merge left ids to be renumbered")
-        latest = self.checkpoints.latest()
-        if latest is None:
-            raise Invalid(
-                "No checkpoint can be read. Restore .cairn/history/checkpoints from version control."
-            )
+        latest = self._latest()
         bundle = latest.bundle
         if self.checkpoints.collides():
             problems.append("checkpoints of two branches wait to be united")
-            heads = heads_of(self._readable())
+            heads = heads_of(self.checkpoints.readable())
             if len(heads) > 1:
                 bundle = united(heads[-1].bundle, [head.bundle for head in heads[:-1]])
                 latest = replace(heads[-1], bundle=bundle)
@@ -111,7 +108,7 @@ class ProjectRecord:
         if not any(event.contentHash == latest.event.contentHash for event in events):
             problems.append("the last command was interrupted; the next one finishes it")
             events.append(latest.event)
-        story = Story(latest, tuple(events), len(self._source_list()))
+        story = self._story(latest, events)
         shown, edited = bundle, []
         for name, at in projections.PAGE_FILES.items():
             page = self._page(name, at, latest.bundleHash)
@@ -120,20 +117,19 @@ class ProjectRecord:
                 shown = self._edit_in(name, page, shown, latest.bundleHash)[0]
         return View(story, shown, tuple(edited), tuple(problems), parsed)
 
-    def _source_list(self) -> Sequence[Any]:
-        try:
-            return self.sources.all()
-        except Invalid:
-            return []
+    def _story(self, latest: Checkpoint, events: Sequence[Event]) -> Story:
+        sources = 0
+        with suppress(Invalid):
+            sources = len(self.sources.all())
+        return Story(latest, tuple(events), sources)
 
-    def _readable(self) -> list[Checkpoint]:
-        out = []
-        for at in self.checkpoints.files():
-            try:
-                out.append(self.checkpoints.read(at))
-            except Invalid:
-                continue
-        return out
+    def _latest(self) -> Checkpoint:
+        latest = self.checkpoints.latest()
+        if latest is None:
+            raise Invalid(
+                "No checkpoint can be read. Restore .cairn/history/checkpoints from version control."
+            )
+        return latest
 
     def _page(self, name: str, at: Locator, bundle_hash: str) -> projections.ProjectPage | None:
         try:
@@ -150,7 +146,7 @@ class ProjectRecord:
         self.notes += self.archive.finish()
         events = self._mend_log()
         latest = self._mend_checkpoints(events)
-        story = Story(latest, tuple(events), len(self._source_list()))
+        story = self._story(latest, events)
         if not any(event.contentHash == latest.event.contentHash for event in events):
             story = self._finish(story)
         story = self._adopt(story)
@@ -175,51 +171,36 @@ class ProjectRecord:
         return list(normal.events)
 
     def _mend_checkpoints(self, events: list[Event]) -> Checkpoint:
-        latest = self.checkpoints.latest()
-        if latest is None:
-            raise Invalid(
-                "No checkpoint can be read. Restore .cairn/history/checkpoints from version control."
-            )
+        latest = self._latest()
         if not self.checkpoints.collides():
             return latest
         known: dict[str, Checkpoint] = {}
-        for checkpoint in self._readable():
+        for checkpoint in self.checkpoints.readable():
             known.setdefault(checkpoint.key, checkpoint)
         ordered = sorted(known.values(), key=lambda cp: (cp.number, cp.createdAt, cp.key))
-        numbers: dict[str, int] = {}
+        numbered: list[Checkpoint] = []
         last = 0
         for checkpoint in ordered:
             last = max(checkpoint.number, last + 1)
-            numbers[checkpoint.key] = last
+            numbered.append(replace(checkpoint, id=f"chk-{last:06d}"))
         heads = heads_of(ordered)
         if len(heads) > 1:
             # First the union, under the number it will keep: from here on a crash leaves one head.
             latest = self._unite(heads, last + 1, events)
             self.notes.append(f"{len(heads)} branches united in {latest.id}")
         else:
-            latest = replace(heads[0], id=f"chk-{numbers[heads[0].key]:06d}")
-        for checkpoint in reversed(ordered):
-            wanted = replace(
-                checkpoint,
-                id=f"chk-{numbers[checkpoint.key]:06d}",
-                event=_renumbered(checkpoint.event, events),
-            )
+            latest = next(one for one in numbered if one.key == heads[0].key)
+        now = {event.contentHash: event for event in reversed(events)}
+        for checkpoint, wanted in reversed([*zip(ordered, numbered, strict=True)]):
             if wanted.id != checkpoint.id:
-                self.checkpoints.write(wanted)
-        keep = {at.file for at in (replace(cp, id=f"chk-{numbers[cp.key]:06d}") for cp in ordered)} | {
-            latest.file
-        }
+                event = now.get(checkpoint.event.contentHash, checkpoint.event)
+                self.checkpoints.write(replace(wanted, event=event))
+        keep = {latest.file, *(one.file for one in numbered)}
         for at in self.checkpoints.files():
-            if at not in keep and self._is_readable(at):
-                self.checkpoints.remove(at)
+            with suppress(Invalid, NotFound):
+                if at not in keep and self.checkpoints.read(at):
+                    self.checkpoints.remove(at)
         return latest
-
-    def _is_readable(self, at: Locator) -> bool:
-        try:
-            self.checkpoints.read(at)
-        except (Invalid, NotFound):
-            return False
-        return True
 
     def _unite(self, heads: Sequence[Checkpoint], number: int, events: Sequence[Event]) -> Checkpoint:
         newest = heads[-1]
@@ -320,10 +301,8 @@ class ProjectRecord:
 
     def append(self, draft: EventDraft, story: Story | None = None) -> Event:
         """Add one event that changes no bundle. Cheap: reads the tail of the log only. Needs the lock."""
-        number = self.log.last_number() + 1
-        latest = story.checkpoint if story else None
-        number = max(number, (latest.event.number + 1) if latest else 1)
-        event = draft.event(number, self.clock.now())
+        last = max(self.log.last_number(), story.checkpoint.event.number if story else 0)
+        event = draft.event(last + 1, self.clock.now())
         self.log.append([event])
         return event
 
@@ -362,7 +341,7 @@ class ProjectRecord:
         )
         self.checkpoints.write(checkpoint)
         events = (*story.events, event) if story else (event,)
-        after = Story(checkpoint, events, len(self._source_list()))
+        after = self._story(checkpoint, events)
         self.publish(after)
         self.log.append([event])
         return after
@@ -395,56 +374,48 @@ class ProjectRecord:
             self.storage.write(at, text)
 
     def _put_page(self, name: str, at: Locator, text: str, digest: str) -> None:
-        for _ in range(5):
-            try:
-                before = self.storage.read(at)
-            except NotFound:
-                self.storage.write(at, text)
-                return
-            except Invalid:
-                # Not UTF-8: nothing of it can be read back, so its bytes are kept beside it.
-                kept = self.tree / EDITS.key / f"{at.name}.binary"
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_bytes((self.tree / at.key).read_bytes())
-                self.storage.write(at, text)
-                return
-            if before == text:
-                return
-            page = projections.examine(name, before, digest)
-            unread = page.condition == "edited" and page.bundle_hash == digest
-            if page.condition in {"foreign", "merged"} or unread:
-                self._keep_aside(at.name, before, f"{at} as it was ({page.condition})")
-            try:
-                self.storage.write(at, text, expect=content_hash(before))
-            except Conflict:
-                continue
-            return
+        def page(before: str) -> str:
+            found = projections.examine(name, before, digest)
+            unread = found.condition == "edited" and found.bundle_hash == digest
+            if found.condition in {"foreign", "merged"} or unread:
+                self._keep_aside(at.name, before, f"{at} as it was ({found.condition})")
+            return text
+
+        try:
+            self._swap(at, page, text)
+        except Invalid:
+            # Not UTF-8: nothing of it can be read back, so its bytes are kept beside it.
+            kept = self.tree / EDITS.key / f"{at.name}.binary"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes((self.tree / at.key).read_bytes())
+            self.storage.write(at, text)
 
     def _put_entry(self, at: Locator, digest: str) -> None:
-        for _ in range(5):
-            try:
-                before = self.storage.read(at)
-            except NotFound:
-                self.storage.write(at, projections.with_entry("", digest))
-                return
+        def block(before: str) -> str:
             after = projections.with_entry(before, digest)
-            if after == before:
-                return
             found = projections.entry_text(before)
             if found is not None and found != projections.entry_text(after):
                 self._keep_aside(at.name, found + "\n", f"the text of the entry block in {at} as it was")
+            return after
+
+        self._swap(at, block, projections.with_entry("", digest))
+
+    def _swap(self, at: Locator, change: Callable[[str], str], fresh: str) -> None:
+        """Write what `change` makes of a file, `fresh` where there is none; again if somebody wrote meanwhile."""
+        for _ in range(5):
             try:
+                before = self.storage.read(at)
+            except NotFound:
+                self.storage.write(at, fresh)
+                return
+            after = fresh if before == fresh else change(before)
+            if after == before:
+                return
+            with suppress(Conflict):
                 self.storage.write(at, after, expect=content_hash(before))
-            except Conflict:
-                continue
-            return
+                return
 
 
 def _files(bundle: Bundle) -> list[dict[str, str]]:
     pages = projections.pages(bundle, json_hash(bundle))
     return [{"path": str(at), "hash": text_hash(text)} for at, text in pages.items()]
-
-
-def _renumbered(event: Event, events: Sequence[Event]) -> Event:
-    """The event under the id it has now."""
-    return next((one for one in events if one.contentHash == event.contentHash), event)
