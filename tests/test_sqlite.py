@@ -15,10 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from cairn.engines import sqlite
+from cairn.engines import changes
+from cairn.engines.changes import MAX_RETRIES
 from cairn.engines.database import Database, _Connection
 from cairn.engines.jobs import SqliteJobs
-from cairn.engines.sqlite import MAX_RETRIES, SqliteState
+from cairn.engines.sqlite import SqliteState
 from cairn.errors import Unavailable
 from cairn.seams import Noticed
 from tests.waiting import LONG
@@ -211,7 +212,7 @@ def test_removed_files_are_forgotten_after_a_day(state, clock):
 
 def test_of_many_removed_files_the_earliest_are_forgotten_at_once(state, monkeypatch):
     """A queue that sees thousands of removals an hour stays small without waiting for their day."""
-    monkeypatch.setattr(sqlite, "TOMBSTONES_KEPT", 3)
+    monkeypatch.setattr(changes, "TOMBSTONES_KEPT", 3)
     names = [f"gone-{n}.md" for n in range(5)]
     state.enqueue(noticed(*names, change_type="deleted") + noticed("kept.md"))
     state.finish(state.claim(10, holder="me"), holder="me", seen=dict.fromkeys(names) | {"kept.md": (1.0, 1)})

@@ -152,9 +152,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a reader does not wait for a change that was queued again",
-        "engines/sqlite.py",
-        "status IN ('pending', 'processing') AND since <= ?",
-        "status IN ('pending', 'processing') AND lsn <= ?",
+        "engines/changes.py",
+        "{BUSY} AND since <= :lsn",
+        "{BUSY} AND lsn <= :lsn",
         ("tests/test_sqlite.py", WORLD),
     ),
     Mutation(

@@ -1,23 +1,130 @@
-"""What every change queue does for its own process, whatever keeps it: what is queued and unclaimed is not queued again."""
+"""The change queue, whatever database keeps it: its statements once, and the side of it that each process has in memory.
+
+A path that is queued again gets a new `lsn`, the place in the queue, and is freed from whoever works on it, so a stale
+worker's "done" finds nothing to finish. `since` is the first one that is not indexed yet: a reader who waits for an LSN waits
+for that. Work on a path covers what was queued before it was `claimed`; what came `later` remains.
+
+Statements name their values as `:name`. An engine says what its table, the column of paths and the key are called,
+which rows are its own, how a list of paths is asked for and how rows are taken that nobody else has taken.
+"""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, TypeVar
 
 from cairn.errors import CairnError
-from cairn.seams import Noticed
+from cairn.seams import Clock, Known, Noticed, QueueCounts, SystemClock
+from cairn.types import Change
+
+T = TypeVar("T")
+Run = Callable[[str, Sequence[Mapping[str, object]]], int]
+"""Runs a statement once for each row of values, inside a transaction; how many rows it changed."""
+FAILURES_TOLD = 20
+MAX_RETRIES = 12
+_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 2.0, 60.0
+TOMBSTONES_KEPT_FOR, TOMBSTONES_KEPT = timedelta(days=1), 5_000
+BUSY = "status IN ('pending', 'processing')"
+_GONE = "change_type = 'deleted' AND status = 'done'"
+AGAIN = f"""
+ON CONFLICT ({{key}}) DO UPDATE SET
+    since = CASE WHEN c.{BUSY} THEN c.since ELSE excluded.lsn END,
+    later = CASE WHEN c.claimed IS NOT NULL THEN coalesce(c.later, excluded.lsn) END,
+    kind = excluded.kind, change_type = excluded.change_type, mtime = excluded.mtime,
+    last_changed_at = excluded.last_changed_at, lsn = excluded.lsn, status = 'pending', retryable = true, unread = false,
+    retry_count = 0, error = NULL, not_before = 0, holder = NULL
+"""
+"""What becomes of a path that is queued already: the end of an `INSERT INTO {changes} AS c`."""
+DUE = """
+SELECT {path} FROM {changes} WHERE {mine} AND (status = 'pending' OR (status = 'failed' AND unread AND retryable))
+AND not_before <= :now {inside} ORDER BY lsn LIMIT :limit {free}
+"""
+_CLAIM = f"""
+WITH due AS ({DUE})
+UPDATE {{changes}} SET status = 'processing', holder = :holder, last_attempt_at = :told, claimed = lsn, later = NULL
+WHERE {{mine}} AND {{path}} IN (SELECT {{path}} FROM due) RETURNING {{path}}, kind, change_type, lsn, retry_count
+"""
+_DONE = """
+UPDATE {changes} SET status = 'done', holder = NULL, error = :remark, retry_count = 0, unread = false, claimed = NULL,
+    change_type = :change_type, mtime = :mtime, size = :size, seen_at = :now
+WHERE {mine} AND {path} = :path AND lsn = :lsn AND status = 'processing' AND holder = :holder
+"""
+_COVERED = """
+UPDATE {changes} SET since = later, later = NULL, claimed = NULL
+WHERE {mine} AND {path} = :path AND claimed = :lsn AND status = 'pending' AND later IS NOT NULL
+"""
+_FAIL = """
+UPDATE {changes} SET status = :status, retryable = :retryable, unread = :unread, retry_count = :attempts, error = :reason,
+    not_before = :again, holder = NULL, claimed = NULL, mtime = coalesce(:mtime, mtime), size = coalesce(:size, size),
+    seen_at = :now
+WHERE {mine} AND {path} = :path AND lsn = :lsn AND status = 'processing' AND holder = :holder
+"""
+_RECOVER = """
+UPDATE {changes} SET status = 'pending', holder = NULL, claimed = NULL, not_before = 0
+WHERE {mine} AND status = 'processing' AND (holder IS NULL OR holder <> :holder)
+"""
+_RETRY = """
+UPDATE {changes} SET status = 'pending', retry_count = 0, not_before = 0 WHERE {mine} AND status = 'failed' AND retryable
+"""
+_FAILURES = """
+SELECT {path}, kind, change_type, lsn, retryable, retry_count, last_attempt_at, error, status FROM {changes}
+WHERE {mine} AND (status = 'failed' OR (status = 'pending' AND error IS NOT NULL)) ORDER BY lsn
+"""
+_FAILURE = [
+    "path",
+    "kind",
+    "change_type",
+    "lsn",
+    "retryable",
+    "retry_count",
+    "last_attempt_at",
+    "error",
+    "status",
+]
+_ASIDE = "SELECT {path}, error FROM {changes} WHERE {mine} AND status = 'done' AND error IS NOT NULL ORDER BY {path}"
+_KNOWN = "SELECT {path}, status, change_type, mtime, size, seen_at, retryable, unread FROM {changes} WHERE {mine} AND "
+_FORGET_OLD = f"""
+DELETE FROM {{changes}} WHERE {{mine}} AND {_GONE} AND (last_changed_at < :before OR lsn <= coalesce((
+    SELECT lsn FROM {{changes}} WHERE {{mine}} AND {_GONE} ORDER BY lsn DESC LIMIT 1 OFFSET :most), -1))
+"""
+
+
+def failed_as(attempts: int, *, retryable: bool, unread: bool) -> tuple[str, float]:
+    """The status of a change that failed for so many times, and for how long it is left alone; 0 where nothing is tried again.
+
+    A retryable failure returns after a pause that grows; after `MAX_RETRIES` of them, and at once where it is not retryable,
+    the change stands as failed until the file is edited or `retry_failed` is asked. A file that cannot be read
+    (`unread`) stands as failed at once, so that nobody waits for it; where that may pass, it is tried again as long as it is
+    there.
+
+    >>> failed_as(1, retryable=True, unread=False)
+    ('pending', 2.0)
+    """
+    again = retryable and (attempts < MAX_RETRIES or unread)
+    pause = min(_BACKOFF_SECONDS * attempts, _MAX_BACKOFF_SECONDS) if again else 0.0
+    return "pending" if again and not unread else "failed", pause
 
 
 class ChangeQueue(ABC):
-    """The side of a change queue that this process keeps in memory.
+    """A change queue. Safe from many threads and processes; see `State` for what it promises.
 
     Args:
+        clock: Time for the stamps and the retry pauses.
         on_enqueue: Called with the kinds of what was queued, after each `enqueue` of this process.
     """
 
-    def __init__(self, on_enqueue: Callable[[Collection[str]], None] | None = None) -> None:
+    _holds: ClassVar[str] = ""
+    """What keeps others from changing some paths until a transaction ends, where that does not keep all out."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        on_enqueue: Callable[[Collection[str]], None] | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
         self.on_enqueue = on_enqueue
         self.sole = False
         self._lock = threading.Lock()
@@ -26,12 +133,43 @@ class ChangeQueue(ABC):
         self._claims = 0
         self._unclaimed: set[str] = set()
 
+    # -- what an engine gives
+
     @abstractmethod
     def last_lsn(self) -> int: ...
 
     @abstractmethod
     def _put(self, changes: Sequence[Noticed]) -> int:
         """Keep `changes` in one transaction, after the highest LSN known; returns the highest now."""
+
+    @abstractmethod
+    def _ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
+        """The rows of a question."""
+
+    @abstractmethod
+    def _take(self, query: str, **values: object) -> list[tuple[Any, ...]]:
+        """The rows that a statement changed."""
+
+    @abstractmethod
+    def _work(self, work: Callable[[Run], T]) -> T:
+        """All of `work` in one transaction."""
+
+    @abstractmethod
+    def _inside(self, within: Sequence[str]) -> tuple[str, dict[str, object]]:
+        """A further condition, and its values: the path begins with one of `within`; none where there are none."""
+
+    @abstractmethod
+    def _among(self, paths: Sequence[str]) -> object:
+        """Paths as the value that `{among}` takes."""
+
+    @abstractmethod
+    def _when(self, at: datetime) -> object:
+        """A time as `last_changed_at` has it."""
+
+    # -- the queue
+
+    def _do(self, query: str, **values: object) -> int:
+        return self._work(lambda run: run(query, [values]))
 
     def enqueue(self, changes: Sequence[Noticed]) -> int:
         """Queue `changes` in one transaction and return the highest LSN.
@@ -63,7 +201,6 @@ class ChangeQueue(ABC):
         return lsn
 
     def take_lost(self) -> bool:
-        """Whether a change could not be queued since the last time this was asked: scan if so."""
         lost, self._lost = self._lost, False
         return lost
 
@@ -72,3 +209,134 @@ class ChangeQueue(ABC):
         with self._lock:
             self._claims += 1
             self._unclaimed.clear()
+
+    def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
+        now = self._clock.now()
+        inside, values = self._inside(within)
+        values |= {"now": now.timestamp(), "told": now.isoformat(), "limit": limit, "holder": holder}
+        try:
+            found = self._take(_CLAIM.replace("{inside}", inside), **values)
+        finally:
+            self._claimed()
+        return sorted((Change(*row) for row in found), key=lambda change: change.lsn)
+
+    def finish(
+        self,
+        changes: Sequence[Change],
+        *,
+        holder: str,
+        seen: Mapping[str, tuple[float, int] | None],
+        remarks: Mapping[str, str] | None = None,
+    ) -> int:
+        now, rows = self._clock.now().timestamp(), []
+        for change in changes:
+            mtime, size = seen.get(change.path) or (None, None)
+            is_gone = change.path in seen and mtime is None
+            told: dict[str, object] = {"mtime": mtime, "size": size, "now": now, "holder": holder}
+            told |= {
+                "remark": _plain((remarks or {}).get(change.path)),
+                "path": change.path,
+                "lsn": change.lsn,
+            }
+            rows.append(told | {"change_type": "deleted" if is_gone else change.change_type})
+
+        def finish(run: Run) -> int:
+            if self._holds:
+                run(self._holds, [{"paths": self._among([change.path for change in changes])}])
+            count = run(_DONE, rows)
+            if count < len(rows):
+                run(_COVERED, [{"path": change.path, "lsn": change.lsn} for change in changes])
+            return count
+
+        return self._work(finish) if rows else 0
+
+    def fail(
+        self,
+        change: Change,
+        reason: str,
+        *,
+        holder: str,
+        retryable: bool,
+        seen: tuple[float, int] | None = None,
+        unread: bool = False,
+    ) -> None:
+        attempts, now = change.retry_count + 1, self._clock.now().timestamp()
+        mtime, size = seen or (None, None)
+        status, pause = failed_as(attempts, retryable=retryable, unread=unread)
+        self._do(
+            _FAIL,
+            status=status,
+            retryable=retryable,
+            unread=unread,
+            attempts=attempts,
+            reason=_plain(reason[:500]),
+            again=now + pause if pause else 0.0,
+            mtime=mtime,
+            size=size,
+            now=now,
+            path=change.path,
+            lsn=change.lsn,
+            holder=holder,
+        )
+
+    def recover(self, *, holder: str) -> int:
+        self._claimed()
+        return self._do(_RECOVER, holder=holder)
+
+    def retry_failed(self) -> int:
+        count = self._do(_RETRY)
+        if count and self.on_enqueue is not None:
+            self.on_enqueue(("failed before",))
+        return count
+
+    # -- looking
+
+    def failures(self) -> list[dict[str, Any]]:
+        rows = (dict(zip(_FAILURE, row, strict=True)) for row in self._ask(_FAILURES))
+        return [row | {"retryable": bool(row["retryable"])} for row in rows]
+
+    def set_aside(self) -> list[dict[str, str]]:
+        return [{"path": path, "trouble": trouble} for path, trouble in self._ask(_ASIDE)]
+
+    def counts(self) -> QueueCounts:
+        last = self.last_lsn()
+        rows = self._ask("SELECT status, count(*), min(since) FROM {changes} WHERE {mine} GROUP BY status")
+        found = {status: number for status, number, _ in rows}
+        oldest = [since for status, _, since in rows if status in {"pending", "processing"}]
+        return QueueCounts(
+            pending=found.get("pending", 0) + found.get("processing", 0),
+            done=found.get("done", 0),
+            failed=found.get("failed", 0),
+            last_lsn=last,
+            applied_lsn=min(oldest) - 1 if oldest else last,
+        )
+
+    def waiting(self, lsn: int | None = None, within: Sequence[str] = ()) -> int:
+        inside, values = self._inside(within)
+        query = f"SELECT count(*) FROM {{changes}} WHERE {{mine}} AND {BUSY} AND since <= :lsn {inside}"
+        [[count]] = self._ask(query, lsn=lsn if lsn is not None else 2**62, **values)
+        return int(count)
+
+    def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> Mapping[str, Known]:
+        if paths is not None:
+            rows = self._ask(_KNOWN + "{path} {among}", paths=self._among(paths))
+        else:
+            inside, values = self._inside(within)
+            # Under steady work what is gone, and indexed as gone, is far more than what is there.
+            rows = self._ask(f"{_KNOWN}NOT ({_GONE}) {inside}", **values)
+        return {path: Known(*seen[:5], *map(bool, seen[5:])) for path, *seen in rows}
+
+    # -- keeping it small
+
+    def maintain(self) -> None:
+        before = self._when(self._clock.now() - TOMBSTONES_KEPT_FOR)
+        self._do(_FORGET_OLD, before=before, most=TOMBSTONES_KEPT)
+
+    def forget(self, paths: Sequence[str]) -> None:
+        query = f"DELETE FROM {{changes}} WHERE {{mine}} AND {{path}} {{among}} AND {_GONE}"
+        self._do(query, paths=self._among(paths))
+
+
+def _plain(text: str | None) -> str | None:
+    """PostgreSQL takes no NUL."""
+    return text.replace("\0", " ") if text else text

@@ -8,85 +8,58 @@ new one, and one that nobody has used for a week is dropped by the others.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from cairn.engines.changes import ChangeQueue
+from cairn.engines.changes import AGAIN, BUSY, FAILURES_TOLD, ChangeQueue, Run
 from cairn.engines.postgres import Postgres
-from cairn.engines.sqlite import FAILURES_TOLD, TOMBSTONES_KEPT, TOMBSTONES_KEPT_FOR, failed_as
 from cairn.errors import CairnError
-from cairn.seams import Clock, Glance, Known, Noticed, QueueCounts, SystemClock
-from cairn.types import Change
-
-if TYPE_CHECKING:
-    from psycopg import Connection
+from cairn.seams import Clock, Glance, Noticed
 
 T = TypeVar("T")
 _NAME = "queue.id"
-_MINE = "root = %(root)s AND queue = %(queue)s"
-_INSIDE = "(cardinality(%(within)s::text[]) = 0 OR path ^@ ANY(%(within)s::text[]))"
-_BUSY = "status IN ('pending', 'processing')"
+_MINE = "root = :root AND queue = :queue"
+_NAMES = {
+    "changes": "cairn_changes",
+    "path": "path",
+    "key": "root, queue, path",
+    "mine": _MINE,
+    "inside": "AND (cardinality(:within::text[]) = 0 OR path ^@ ANY(:within::text[]))",
+    "free": "FOR UPDATE SKIP LOCKED",
+    "among": "= ANY(:paths)",
+}
 _NEXT_LSN = """
-INSERT INTO cairn_queues AS q (root, queue, lsn, version) VALUES (%(root)s, %(queue)s, %(known)s + %(more)s, 1)
-ON CONFLICT (root, queue) DO UPDATE SET lsn = greatest(q.lsn, %(known)s) + %(more)s, version = q.version + 1,
+INSERT INTO cairn_queues AS q (root, queue, lsn, version) VALUES (:root, :queue, :known + :more, 1)
+ON CONFLICT (root, queue) DO UPDATE SET lsn = greatest(q.lsn, :known) + :more, version = q.version + 1,
     used = clock_timestamp() RETURNING lsn
 """
-_QUEUE = """
+_QUEUE = f"""
 INSERT INTO cairn_changes AS c (root, queue, path, kind, change_type, mtime, last_changed_at, lsn, since, status)
-SELECT %(root)s, %(queue)s, path, kind, change_type, mtime, %(now)s, lsn, lsn, 'pending' FROM unnest(%(paths)s::text[],
-    %(kinds)s::text[], %(types)s::text[], %(mtimes)s::float8[], %(lsns)s::bigint[]) AS one(path, kind, change_type, mtime, lsn)
-    ORDER BY path COLLATE "C"
-ON CONFLICT (root, queue, path) DO UPDATE SET
-    since = CASE WHEN c.status IN ('pending', 'processing') THEN c.since ELSE excluded.lsn END,
-    later = CASE WHEN c.claimed IS NOT NULL THEN coalesce(c.later, excluded.lsn) END,
-    kind = excluded.kind, change_type = excluded.change_type, mtime = excluded.mtime,
-    last_changed_at = excluded.last_changed_at, lsn = excluded.lsn, status = 'pending', retryable = true, unread = false,
-    retry_count = 0, error = NULL, not_before = 0, holder = NULL
-"""
-_CLAIM = f"""
-WITH due AS (
-    SELECT path FROM cairn_changes WHERE {_MINE} AND (status = 'pending' OR (status = 'failed' AND unread AND retryable))
-    AND not_before <= %(now)s AND {_INSIDE} ORDER BY lsn LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-UPDATE cairn_changes c SET status = 'processing', holder = %(holder)s, last_attempt_at = %(told)s, claimed = lsn, later = NULL
-FROM due WHERE {_MINE} AND c.path = due.path RETURNING c.path, c.kind, c.change_type, c.lsn, c.retry_count
-"""
-_HOLD = f"SELECT FROM cairn_changes WHERE {_MINE} AND path = ANY(%(paths)s) ORDER BY path FOR UPDATE"
-_DONE = f"""
-UPDATE cairn_changes c SET status = 'done', holder = NULL, error = one.remark, retry_count = 0, unread = false, claimed = NULL,
-    change_type = one.change_type, mtime = one.mtime, size = one.size, seen_at = %(now)s
-FROM unnest(%(paths)s::text[], %(lsns)s::bigint[], %(types)s::text[], %(mtimes)s::float8[], %(sizes)s::bigint[],
-    %(remarks)s::text[]) AS one(path, lsn, change_type, mtime, size, remark)
-WHERE {_MINE} AND c.path = one.path AND c.lsn = one.lsn AND status = 'processing' AND holder = %(holder)s
-"""
-_COVERED = f"""
-UPDATE cairn_changes c SET since = later, later = NULL, claimed = NULL
-FROM unnest(%(paths)s::text[], %(lsns)s::bigint[]) AS one(path, lsn)
-WHERE {_MINE} AND c.path = one.path AND claimed = one.lsn AND status = 'pending' AND later IS NOT NULL
-"""
-_FAIL = f"""
-UPDATE cairn_changes SET status = %(status)s, retryable = %(retryable)s, unread = %(unread)s, retry_count = %(attempts)s,
-    error = %(reason)s, not_before = %(again)s, holder = NULL, claimed = NULL, mtime = coalesce(%(mtime)s, mtime),
-    size = coalesce(%(size)s, size), seen_at = %(now)s
-WHERE {_MINE} AND path = %(path)s AND lsn = %(lsn)s AND status = 'processing' AND holder = %(holder)s
+SELECT :root, :queue, path, kind, change_type, mtime, :now, lsn, lsn, 'pending' FROM unnest(:paths::text[],
+    :kinds::text[], :types::text[], :mtimes::float8[], :lsns::bigint[]) AS one(path, kind, change_type, mtime, lsn)
+    ORDER BY path COLLATE "C" {AGAIN}
 """
 _GLANCE = f"""
-SELECT lsn, ready_for, (SELECT min(since) FROM cairn_changes WHERE {_MINE} AND {_BUSY}),
-    (SELECT count(*) FROM cairn_changes WHERE {_MINE} AND {_BUSY} AND {_INSIDE}),
+SELECT lsn, ready_for, (SELECT min(since) FROM cairn_changes WHERE {_MINE} AND {BUSY}),
+    (SELECT count(*) FROM cairn_changes WHERE {_MINE} AND {BUSY} {{inside}}),
     (SELECT json_agg(json_build_array(path, coalesce(error, ''))) FROM (SELECT path, error FROM cairn_changes
-        WHERE {_MINE} AND status = 'failed' AND {_INSIDE} ORDER BY path LIMIT %(told)s) AS one)
+        WHERE {_MINE} AND status = 'failed' {{inside}} ORDER BY path LIMIT :told) AS one)
 FROM cairn_queues WHERE {_MINE}
 """
 _READY = f"""
-UPDATE cairn_queues q SET ready_for = %(generation)s, version = version + 1 WHERE {_MINE} AND scan_of = %(generation)s
-AND NOT EXISTS (SELECT FROM cairn_changes c WHERE c.root = q.root AND c.queue = q.queue AND {_BUSY} AND c.since <= q.scan_lsn)
+UPDATE cairn_queues q SET ready_for = :generation, version = version + 1 WHERE {_MINE} AND scan_of = :generation
+AND NOT EXISTS (SELECT FROM cairn_changes c WHERE c.root = q.root AND c.queue = q.queue AND {BUSY} AND c.since <= q.scan_lsn)
 """
 _DROP_OLD = """
-WITH gone AS (DELETE FROM cairn_queues WHERE root = %(root)s AND used < clock_timestamp() - interval '7 days' RETURNING queue)
-DELETE FROM cairn_changes WHERE root = %(root)s AND queue IN (SELECT queue FROM gone)
+WITH gone AS (DELETE FROM cairn_queues WHERE root = :root AND used < clock_timestamp() - interval '7 days' RETURNING queue)
+DELETE FROM cairn_changes WHERE root = :root AND queue IN (SELECT queue FROM gone)
 """
 
 
@@ -99,9 +72,12 @@ class PostgresState(ChangeQueue):
         clock: Time for the stamps and the retry pauses.
     """
 
+    # In one order, so that two who end the same changes wait for each other in one direction.
+    _holds = "SELECT FROM cairn_changes WHERE {mine} AND path {among} ORDER BY path FOR UPDATE"
+
     def __init__(self, database: Postgres, directory: Path, clock: Clock | None = None) -> None:
-        super().__init__()
-        self._database, self._directory, self._clock = database, directory, clock or SystemClock()
+        super().__init__(clock)
+        self._database, self._directory = database, directory
 
     def close(self) -> None:
         """The connections are their owner's."""
@@ -113,250 +89,10 @@ class PostgresState(ChangeQueue):
             return True
         return False
 
-    # -- the queue
-
-    def _put(self, changes: Sequence[Noticed]) -> int:
-        latest = list({one.path: one for one in changes}.values())
-        given = {
-            "paths": [one.path for one in latest],
-            "kinds": [one.kind for one in latest],
-            "types": [one.change_type for one in latest],
-            "mtimes": [one.mtime for one in latest],
-        }
-
-        def put(one: Connection[Any], values: dict[str, object]) -> int:
-            found = one.execute(_NEXT_LSN, values).fetchone()
-            assert found is not None
-            last = int(found[0])
-            one.execute(_QUEUE, values | {"lsns": [*range(last - len(latest) + 1, last + 1)]})
-            return last
-
-        return self._work(put, known=self._lsn, more=len(latest), **given)
-
-    def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
-        told = self._clock.now().isoformat()
-        try:
-            found = self._ask(_CLAIM, limit=limit, holder=holder, within=list(within), told=told)
-        finally:
-            self._claimed()
-        return sorted((Change(*row) for row in found), key=lambda change: change.lsn)
-
-    def finish(
-        self,
-        changes: Sequence[Change],
-        *,
-        holder: str,
-        seen: Mapping[str, tuple[float, int] | None],
-        remarks: Mapping[str, str] | None = None,
-    ) -> int:
-        was = [seen.get(one.path) or (None, None) for one in changes]
-        said = remarks or {}
-        given = {
-            "paths": [one.path for one in changes],
-            "lsns": [one.lsn for one in changes],
-            "types": [
-                "deleted" if one.path in seen and seen[one.path] is None else one.change_type
-                for one in changes
-            ],
-            "mtimes": [mtime for mtime, _ in was],
-            "sizes": [size for _, size in was],
-            "remarks": [_plain(said[one.path]) if one.path in said else None for one in changes],
-        }
-
-        def end(one: Connection[Any], values: dict[str, object]) -> int:
-            one.execute(_HOLD, values)
-            count = one.execute(_DONE, values).rowcount
-            if count < len(changes):
-                one.execute(_COVERED, values)
-            return count
-
-        return self._work(end, holder=holder, **given) if changes else 0
-
-    def fail(
-        self,
-        change: Change,
-        reason: str,
-        *,
-        holder: str,
-        retryable: bool,
-        seen: tuple[float, int] | None = None,
-        unread: bool = False,
-    ) -> None:
-        attempts = change.retry_count + 1
-        mtime, size = seen or (None, None)
-        status, pause = failed_as(attempts, retryable=retryable, unread=unread)
-        self._do(
-            _FAIL,
-            status=status,
-            retryable=retryable,
-            unread=unread,
-            attempts=attempts,
-            reason=_plain(reason[:500]),
-            again=self._clock.now().timestamp() + pause if pause else 0.0,
-            mtime=mtime,
-            size=size,
-            path=change.path,
-            lsn=change.lsn,
-            holder=holder,
-        )
-
-    def recover(self, *, holder: str) -> int:
-        self._claimed()
-        return self._do(
-            "UPDATE cairn_changes SET status = 'pending', holder = NULL, claimed = NULL, not_before = 0"
-            f" WHERE {_MINE} AND status = 'processing' AND holder IS DISTINCT FROM %(holder)s",
-            holder=holder,
-        )
-
-    def retry_failed(self) -> int:
-        count = self._do(
-            "UPDATE cairn_changes SET status = 'pending', retry_count = 0, not_before = 0"
-            f" WHERE {_MINE} AND status = 'failed' AND retryable"
-        )
-        if count:
-            self._do(f"UPDATE cairn_queues SET version = version + 1 WHERE {_MINE}")
-            if self.on_enqueue is not None:
-                self.on_enqueue(("failed before",))
-        return count
-
-    # -- looking
-
-    def failures(self) -> list[dict[str, Any]]:
-        names = [
-            "path",
-            "kind",
-            "change_type",
-            "lsn",
-            "retryable",
-            "retry_count",
-            "last_attempt_at",
-            "error",
-            "status",
-        ]
-        rows = self._ask(
-            f"SELECT {', '.join(names)} FROM cairn_changes WHERE {_MINE}"
-            " AND (status = 'failed' OR (status = 'pending' AND error IS NOT NULL)) ORDER BY lsn"
-        )
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def set_aside(self) -> list[dict[str, str]]:
-        rows = self._ask(
-            f"SELECT path, error FROM cairn_changes WHERE {_MINE} AND status = 'done' AND error IS NOT NULL ORDER BY path"
-        )
-        return [{"path": path, "trouble": trouble} for path, trouble in rows]
-
-    def counts(self) -> QueueCounts:
-        rows = self._ask(
-            f"SELECT status, count(*), min(since) FROM cairn_changes WHERE {_MINE} GROUP BY status"
-        )
-        found = {status: number for status, number, _ in rows}
-        oldest = [since for status, _, since in rows if status in {"pending", "processing"}]
-        last = self.last_lsn()
-        return QueueCounts(
-            pending=found.get("pending", 0) + found.get("processing", 0),
-            done=found.get("done", 0),
-            failed=found.get("failed", 0),
-            last_lsn=last,
-            applied_lsn=min(oldest) - 1 if oldest else last,
-        )
-
-    def waiting(self, lsn: int | None = None, within: Sequence[str] = ()) -> int:
-        [[count]] = self._ask(
-            f"SELECT count(*) FROM cairn_changes WHERE {_MINE} AND {_BUSY} AND since <= %(lsn)s AND {_INSIDE}",
-            lsn=lsn if lsn is not None else 2**62,
-            within=list(within),
-        )
-        return int(count)
-
-    def last_lsn(self) -> int:
-        rows = self._ask(f"SELECT lsn FROM cairn_queues WHERE {_MINE}")
-        return int(rows[0][0]) if rows else 0
-
-    def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> Mapping[str, Known]:
-        chosen = (
-            "path = ANY(%(paths)s)"
-            if paths is not None
-            else f"NOT (change_type = 'deleted' AND status = 'done') AND {_INSIDE}"
-        )
-        rows = self._ask(
-            "SELECT path, status, change_type, mtime, size, seen_at, retryable, unread FROM cairn_changes"
-            f" WHERE {_MINE} AND {chosen}",
-            paths=list(paths or ()),
-            within=list(within),
-        )
-        return {row[0]: Known(*row[1:]) for row in rows}
-
-    def glance(self, within: Sequence[str] = ()) -> Glance:
-        rows = self._ask(_GLANCE, within=list(within), told=FAILURES_TOLD)
-        if not rows:
-            return Glance(0, 0, "")
-        lsn, ready_for, oldest, pending, failed = rows[0]
-        return Glance(
-            lsn if oldest is None else oldest - 1,
-            pending,
-            ready_for,
-            tuple((path, why) for path, why in failed or ()),
-        )
-
-    def data_version(self) -> tuple[int, int]:
-        rows = self._ask(f"SELECT version, lsn FROM cairn_queues WHERE {_MINE}")
-        return (rows[0][0], rows[0][1]) if rows else (0, 0)
-
-    # -- which index is complete
-
-    def ready_for(self) -> str:
-        rows = self._ask(f"SELECT ready_for FROM cairn_queues WHERE {_MINE}")
-        return str(rows[0][0]) if rows else ""
-
-    def clear(self) -> str:
-        def wipe(one: Connection[Any], values: dict[str, object]) -> str:
-            one.execute(_NEXT_LSN, values)
-            one.execute(f"DELETE FROM cairn_changes WHERE {_MINE}", values)
-            query = f"UPDATE cairn_queues SET ready_for = '', scan_of = '', scan_lsn = 0 WHERE {_MINE} RETURNING birth"
-            found = one.execute(query, values).fetchone()
-            return str(found[0]) if found else ""
-
-        try:
-            return self._work(wipe, known=self._lsn, more=0)
-        finally:
-            self._claimed()
-
-    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None:
-        self._do(
-            f"UPDATE cairn_queues SET scan_of = %(generation)s, scan_lsn = %(lsn)s WHERE {_MINE} AND birth = %(birth)s",
-            generation=generation,
-            lsn=lsn,
-            birth=queue,
-        )
-
-    def has_scan(self, generation: str) -> bool:
-        query = f"SELECT FROM cairn_queues WHERE {_MINE} AND scan_of = %(generation)s"
-        return bool(generation and self._ask(query, generation=generation))
-
-    def set_ready(self, generation: str) -> bool:
-        return bool(self._do(_READY, generation=generation))
-
-    # -- keeping it small
-
     def maintain(self) -> None:
-        before = (self._clock.now() - TOMBSTONES_KEPT_FOR).timestamp()
-        gone = f"{_MINE} AND change_type = 'deleted' AND status = 'done'"
-        later = f"SELECT lsn FROM cairn_changes WHERE {gone} ORDER BY lsn DESC LIMIT 1 OFFSET %(most)s"
-        self._do(
-            f"DELETE FROM cairn_changes WHERE {gone}"
-            f" AND (last_changed_at < %(before)s OR lsn <= coalesce(({later}), -1))",
-            before=before,
-            most=TOMBSTONES_KEPT,
-        )
+        super().maintain()
         self._do(f"UPDATE cairn_queues SET used = clock_timestamp() WHERE {_MINE}")
         self._do(_DROP_OLD)
-
-    def forget(self, paths: Sequence[str]) -> None:
-        self._do(
-            f"DELETE FROM cairn_changes WHERE {_MINE} AND path = ANY(%(paths)s) AND change_type = 'deleted'"
-            " AND status = 'done'",
-            paths=list(paths),
-        )
 
     # -- asking
 
@@ -374,21 +110,117 @@ class PostgresState(ChangeQueue):
                 with suppress(FileExistsError):
                     os.link(made, at)  # whole, and once, whoever else makes one
                 made.unlink(missing_ok=True)
-        return {"root": self._database.root, "queue": name, "now": self._clock.now().timestamp()}
+        return {"root": self._database.root, "queue": name}
 
     def _ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._database.ask(query, **self._named(), **values)
+        return self._database.ask(_spelled(query), **self._named(), **values)
 
-    def _do(self, query: str, **values: object) -> int:
-        return self._work(lambda one, named: one.execute(query, named).rowcount, **values)
+    _take = _ask
 
-    def _work(self, work: Callable[[Connection[Any], dict[str, object]], T], **values: object) -> T:
-        """All of `work` in one transaction."""
-        named = self._named() | values
+    def _work(self, work: Callable[[Run], T]) -> T:
+        named = self._named()
         with self._database.connection() as one, one.transaction():
-            return work(one, named)
+
+            def run(query: str, rows: Sequence[Mapping[str, object]]) -> int:
+                with one.cursor() as cursor:
+                    cursor.executemany(_spelled(query), [{**named, **row} for row in rows])
+                    return cursor.rowcount
+
+            return work(run)
+
+    def _inside(self, within: Sequence[str]) -> tuple[str, dict[str, object]]:
+        return "{inside}", {"within": list(within)}
+
+    def _among(self, paths: Sequence[str]) -> object:
+        return list(paths)
+
+    def _when(self, at: datetime) -> object:
+        return at.timestamp()
+
+    # -- the queue
+
+    def _put(self, changes: Sequence[Noticed]) -> int:
+        latest = list({one.path: one for one in changes}.values())
+        values = self._named() | {
+            "known": self._lsn,
+            "more": len(latest),
+            "now": self._clock.now().timestamp(),
+            "paths": [one.path for one in latest],
+            "kinds": [one.kind for one in latest],
+            "types": [one.change_type for one in latest],
+            "mtimes": [one.mtime for one in latest],
+        }
+        with self._database.connection() as one, one.transaction():
+            [last] = one.execute(_spelled(_NEXT_LSN), values).fetchone() or (0,)
+            lsns = [*range(last - len(latest) + 1, last + 1)]
+            one.execute(_spelled(_QUEUE), values | {"lsns": lsns})
+            return int(last)
+
+    def retry_failed(self) -> int:
+        count = super().retry_failed()
+        if count:
+            self._do(f"UPDATE cairn_queues SET version = version + 1 WHERE {_MINE}")
+        return count
+
+    # -- looking
+
+    def _of_queue(self, column: str) -> Any:
+        """What is noted of this queue; None while there is nothing."""
+        rows = self._ask(f"SELECT {column} FROM cairn_queues WHERE {_MINE}")
+        return rows[0][0] if rows else None
+
+    def last_lsn(self) -> int:
+        return int(self._of_queue("lsn") or 0)
+
+    def data_version(self) -> tuple[int, int]:
+        version, lsn = self._of_queue("ARRAY[version, lsn]") or (0, 0)
+        return version, lsn
+
+    def glance(self, within: Sequence[str] = ()) -> Glance:
+        rows = self._ask(_GLANCE, within=list(within), told=FAILURES_TOLD)
+        if not rows:
+            return Glance(0, 0, "")
+        lsn, ready_for, oldest, pending, failed = rows[0]
+        return Glance(
+            lsn if oldest is None else oldest - 1,
+            pending,
+            ready_for,
+            tuple((path, why) for path, why in failed or ()),
+        )
+
+    # -- which index is complete
+
+    def ready_for(self) -> str:
+        return str(self._of_queue("ready_for") or "")
+
+    def clear(self) -> str:
+        values = self._named() | {"known": self._lsn, "more": 0}
+        query = f"UPDATE cairn_queues SET ready_for = '', scan_of = '', scan_lsn = 0 WHERE {_MINE} RETURNING birth"
+        try:
+            with self._database.connection() as one, one.transaction():
+                one.execute(_spelled(_NEXT_LSN), values)
+                one.execute(_spelled(f"DELETE FROM cairn_changes WHERE {_MINE}"), values)
+                found = one.execute(_spelled(query), values).fetchone()
+                return str(found[0]) if found else ""
+        finally:
+            self._claimed()
+
+    def note_scan(self, generation: str, lsn: int, *, queue: str) -> None:
+        self._do(
+            f"UPDATE cairn_queues SET scan_of = :generation, scan_lsn = :lsn WHERE {_MINE} AND birth = :birth",
+            generation=generation,
+            lsn=lsn,
+            birth=queue,
+        )
+
+    def has_scan(self, generation: str) -> bool:
+        return bool(generation) and self._of_queue("scan_of") == generation
+
+    def set_ready(self, generation: str) -> bool:
+        return bool(self._do(_READY, generation=generation))
 
 
-def _plain(text: str) -> str:
-    """PostgreSQL takes no NUL."""
-    return text.replace("\0", " ")
+@functools.cache
+def _spelled(query: str) -> str:
+    """A statement as psycopg takes it."""
+    return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", query.format_map(_NAMES))
