@@ -22,9 +22,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from cairn.canonical import from_json
-from cairn.engines.objects import ARCHIVED, ObjectBackend, opened_store, written_by_another
+from cairn.engines.inmemory import nothing_at, stored, written_by_another
+from cairn.engines.objects import ARCHIVED, ObjectBackend, opened_store
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
-from cairn.errors import CairnError, Conflict, Invalid, NotFound, StorageFailed, Unavailable
+from cairn.errors import CairnError, Conflict, NotFound, StorageFailed, Unavailable
 from cairn.seams import Info, Locator, Locks, content_hash
 from cairn.seams.storage import ReadBack, Watch
 
@@ -97,7 +98,7 @@ class ClusterBackend(ObjectBackend):
             return super().read_version(locator)
         data = self._rows.whole(locator)
         if data is None:
-            raise NotFound(f"{locator}: nothing is there.", key=locator.key)
+            raise nothing_at(locator)
         return data.decode("utf-8", "backslashreplace"), content_hash(data)
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
@@ -105,12 +106,7 @@ class ClusterBackend(ObjectBackend):
             super().write(locator, content, expect=expect)
             self.database.tell(locator.key)
             return locator
-        try:
-            data = content.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Invalid(
-                f"{locator}: character {error.start} cannot be stored as UTF-8.", key=locator.key
-            ) from None
+        data = stored(locator, content)
 
         def check(old: bytes | None) -> None:
             found = "" if old is None else content_hash(old)
@@ -140,7 +136,7 @@ class ClusterBackend(ObjectBackend):
                     raise
                 return Info(locator, is_dir=True, size=0, mtime=0.0)
         if (found := self._rows.looked_at(locator)) is None:
-            raise NotFound(f"{locator}: nothing is there.", key=locator.key)
+            raise nothing_at(locator)
         return Info(locator, is_dir=False, size=found[0], mtime=found[1])
 
     def remove(self, locator: Locator) -> None:
@@ -152,7 +148,7 @@ class ClusterBackend(ObjectBackend):
         if self._head(locator.key) is not None:
             super().remove(locator)  # its copy
         elif not gone:
-            raise NotFound(f"{locator}: nothing is there.", key=locator.key)
+            raise nothing_at(locator)
 
     def scan(
         self,

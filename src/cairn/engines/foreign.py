@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
-from cairn.errors import CairnError, Invalid, NotFound, StorageFailed
+from cairn.engines.inmemory import nothing_at
+from cairn.errors import CairnError, Invalid, StorageFailed
 from cairn.seams import Capabilities, DerivedMaintenance, Info, Journals, Locator, Locks, StorageBackend
 from cairn.seams.journals import WrittenJournals
 from cairn.seams.storage import ReadBack, Watch
@@ -114,7 +115,7 @@ def _translated(locator: Locator) -> Iterator[None]:
     except CairnError:
         raise
     except FileNotFoundError as error:
-        raise NotFound(f"{locator}: nothing is there.", key=locator.key) from error
+        raise nothing_at(locator) from error
     except UnicodeError as error:
         raise Invalid(f"{locator}: its text is not valid Unicode ({error}).", key=locator.key) from error
     except OSError as error:

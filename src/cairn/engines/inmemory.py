@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, Unavailable
@@ -33,27 +33,17 @@ class InMemoryBackend(StorageBackend):
     def read(self, locator: Locator) -> str:
         with self._lock:
             if locator.key in self._dirs:
-                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+                raise folder_at(locator)
             return self._file(locator)[0].decode("utf-8")
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
-        try:
-            data = content.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Invalid(
-                f"{locator}: character {error.start} cannot be stored as UTF-8.", key=locator.key
-            ) from None
+        data = stored(locator, content)
         with self._lock:
             if locator.key in self._dirs:
-                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+                raise folder_at(locator)
             found = content_hash(self._files[locator.key][0]) if locator.key in self._files else ""
             if expect is not None and found != expect:
-                raise Conflict(
-                    f"{locator}: it was written by someone else since it was read. Read it again and retry.",
-                    key=locator.key,
-                    expected=expect,
-                    found=found,
-                )
+                raise written_by_another(locator, expect, found)
             self._check_new(locator)
             self.mkdir(locator.parent)
             self._files[locator.key] = (data, time.time_ns())
@@ -61,7 +51,9 @@ class InMemoryBackend(StorageBackend):
 
     def list(self, locator: Locator) -> list[Locator]:
         with self._lock:
-            keys = [key for key in (*self._files, *self._dirs) if key and _parent(key) == locator.key]
+            keys = [
+                key for key in (*self._files, *self._dirs) if key and key.rpartition("/")[0] == locator.key
+            ]
         return [Locator(key) for key in sorted(keys)]
 
     def exists(self, locator: Locator) -> bool:
@@ -88,7 +80,7 @@ class InMemoryBackend(StorageBackend):
     def remove(self, locator: Locator) -> None:
         with self._lock:
             if locator.key in self._dirs:
-                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+                raise folder_at(locator)
             self._file(locator)
             del self._files[locator.key]
 
@@ -96,19 +88,13 @@ class InMemoryBackend(StorageBackend):
         try:
             return self._files[locator.key]
         except KeyError:
-            raise NotFound(f"{locator}: nothing is there.", key=locator.key) from None
+            raise nothing_at(locator) from None
 
     def _check_new(self, locator: Locator) -> None:
         if self.exists(locator):
             return
         checked_new_name(locator.name, locator.key)
-        for sibling in self.list(locator.parent):
-            if sibling.key.casefold() == locator.key.casefold():
-                raise InvalidLocatorError(
-                    f'{locator}: it differs from "{sibling.name}" beside it only by case; choose another name.',
-                    key=locator.key,
-                    twin=sibling.name,
-                )
+        check_beside(locator, self.list(locator.parent))
 
 
 class InMemoryLocks:
@@ -153,5 +139,38 @@ class InMemoryLocks:
             return self._locks.setdefault(name, threading.Lock())
 
 
-def _parent(key: str) -> str:
-    return key.rpartition("/")[0]
+# ---------------------------------------------------------------- the refusals of every backend that has no files
+
+
+def stored(locator: Locator, content: str) -> bytes:
+    """The bytes of a text, as they are kept."""
+    try:
+        return content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        told = f"{locator}: character {error.start} cannot be stored as UTF-8."
+        raise Invalid(told, key=locator.key) from None
+
+
+def nothing_at(locator: Locator) -> NotFound:
+    return NotFound(f"{locator}: nothing is there.", key=locator.key)
+
+
+def folder_at(locator: Locator) -> Invalid:
+    return Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+
+
+def check_beside(locator: Locator, siblings: Sequence[Locator]) -> None:
+    """Refuse a new name that differs from one beside it only by case."""
+    for one in siblings:
+        if one.key != locator.key and one.key.casefold() == locator.key.casefold():
+            told = f'{locator}: it differs from "{one.name}" beside it only by case; choose another name.'
+            raise InvalidLocatorError(told, key=locator.key, twin=one.name)
+
+
+def written_by_another(locator: Locator, expect: str, found: str) -> Conflict:
+    return Conflict(
+        f"{locator}: it was written by someone else since it was read. Read it again and retry.",
+        key=locator.key,
+        expected=expect,
+        found=found,
+    )

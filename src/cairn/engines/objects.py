@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from cairn.engines.inmemory import check_beside, folder_at, nothing_at, stored, written_by_another
 from cairn.engines.outages import Outage
 from cairn.errors import (
     CairnError,
@@ -151,7 +152,7 @@ class ObjectBackend(StorageBackend):
                 data, tag = bytes(found.bytes()), str(found.meta["e_tag"])
         except NotFound:
             if self._is_folder(locator.key):
-                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key) from None
+                raise folder_at(locator) from None
             raise
         try:
             return data.decode("utf-8"), tag
@@ -179,7 +180,7 @@ class ObjectBackend(StorageBackend):
             return Info(locator, is_dir=False, size=meta["size"], mtime=_moment(meta) / 1e9)
         if self._is_folder(locator.key):
             return Info(locator, is_dir=True, size=0, mtime=0.0)
-        raise NotFound(f"{locator}: nothing is there.", key=locator.key)
+        raise nothing_at(locator)
 
     def scan(
         self,
@@ -201,16 +202,11 @@ class ObjectBackend(StorageBackend):
         import obstore
 
         self._refuse_root(locator)
-        try:
-            data = content.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Invalid(
-                f"{locator}: character {error.start} cannot be stored as UTF-8.", key=locator.key
-            ) from None
+        data = stored(locator, content)
         mode = self._mode(locator, expect)
         if mode == "create" or self._head(locator.key) is None:
             if self._is_folder(locator.key):
-                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
+                raise folder_at(locator)
             self._check_new(locator)
         try:
             with self._told(locator.key):
@@ -255,8 +251,8 @@ class ObjectBackend(StorageBackend):
         self._refuse_root(locator)
         if self._head(locator.key) is None:
             if self._is_folder(locator.key):
-                raise Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
-            raise NotFound(f"{locator}: nothing is there.", key=locator.key)
+                raise folder_at(locator)
+            raise nothing_at(locator)
         with self._told(locator.key):
             obstore.delete(self._store, locator.key)
         with self._guard:
@@ -307,13 +303,7 @@ class ObjectBackend(StorageBackend):
             if self._head(above.key) is not None:
                 raise Invalid(f"{locator}: a file is in the way, at {above}.", key=locator.key)
             above = above.parent
-        for sibling in self.list(locator.parent):
-            if sibling.key != locator.key and sibling.key.casefold() == locator.key.casefold():
-                raise InvalidLocatorError(
-                    f'{locator}: it differs from "{sibling.name}" beside it only by case; choose another name.',
-                    key=locator.key,
-                    twin=sibling.name,
-                )
+        check_beside(locator, self.list(locator.parent))
 
     def _refuse_root(self, locator: Locator) -> None:
         if not locator.key:
@@ -441,15 +431,6 @@ def _moment(one: Any) -> int:
     """An object's time in nanoseconds, with digits of its tag below the second: two versions never share one."""
     tag = str(one["e_tag"] or "")
     return int(one["last_modified"].timestamp()) * 10**9 + int(content_hash(tag)[:12], 16) % 10**9
-
-
-def written_by_another(locator: Locator, expect: str, found: str) -> Conflict:
-    return Conflict(
-        f"{locator}: it was written by someone else since it was read. Read it again and retry.",
-        key=locator.key,
-        expected=expect,
-        found=found,
-    )
 
 
 registry.register(PROTOCOL, ObjectBackend, clobber=True)

@@ -103,30 +103,21 @@ _PEOPLE = """people = CASE WHEN %(people)s::text[] IS NULL OR j.people @> %(peop
 _NEW = """INSERT INTO cairn_journals AS j (root, key, size, writer, people, known)
     VALUES (%(root)s, %(key)s, %(more)s, %(writer)s, %(people)s::text[],
         CASE WHEN %(people)s::text[] IS NULL THEN -1 ELSE %(more)s END)"""
-_APPEND = f"""
+_APPENDED = """
 WITH j AS (
-    {_NEW}
-    ON CONFLICT (root, key) DO UPDATE SET size = j.size + %(more)s, writer = %(writer)s, changed = clock_timestamp(),
-    {_PEOPLE}
+    {how}
     RETURNING size)
 INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
 """
-_APPEND_AT = f"""
-WITH j AS (
-    UPDATE cairn_journals AS j SET size = size + %(more)s, writer = %(writer)s, changed = clock_timestamp(),
-    {_PEOPLE}
-    WHERE root = %(root)s AND key = %(key)s AND size = %(expect)s RETURNING size)
-INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
-"""
-_APPEND_FIRST = f"""
-WITH j AS (
-    {_NEW}
-    ON CONFLICT (root, key) DO UPDATE SET size = %(more)s, writer = %(writer)s, changed = clock_timestamp(),
-    people = excluded.people, known = excluded.known
-    WHERE j.size = 0
-    RETURNING size)
-INSERT INTO cairn_units SELECT %(root)s, %(key)s, size - %(more)s, %(data)s FROM j RETURNING start + %(more)s
-"""
+_GROWN = "size = j.size + %(more)s, writer = %(writer)s, changed = clock_timestamp()"
+_APPEND = _APPENDED.format(how=f"{_NEW} ON CONFLICT (root, key) DO UPDATE SET {_GROWN}, {_PEOPLE}")
+_APPEND_AT = _APPENDED.format(
+    how=f"UPDATE cairn_journals AS j SET {_GROWN}, {_PEOPLE} WHERE root = %(root)s AND key = %(key)s AND size = %(expect)s"
+)
+_APPEND_FIRST = _APPENDED.format(
+    how=f"{_NEW} ON CONFLICT (root, key) DO UPDATE SET {_GROWN}, people = excluded.people, known = excluded.known"
+    " WHERE j.size = 0"
+)
 _READ = """
 SELECT j.size, u.start, u.data FROM cairn_journals j LEFT JOIN cairn_units u
     ON u.root = j.root AND u.key = j.key AND u.start >= coalesce((
