@@ -167,7 +167,7 @@ def _responsibility(survey: Survey, root: str, sources: dict[str, int]) -> str:
     named = [f"{name}: {sentences(told, 1, 110).rstrip('.')}" for name, told in told_by if told][:3]
     if named:
         return "; ".join(named) + "."
-    usual: str = KNOWN["usual_folders"].get(PurePosixPath(root).name.lower(), "")
+    usual: str = dict(KNOWN["usual_folders"]).get(PurePosixPath(root).name.lower(), "")
     if usual:
         return usual
     language = Counter(language_of(name) for _, name in inside).most_common(1)[0][0]

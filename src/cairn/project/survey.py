@@ -32,9 +32,7 @@ MAX_SCANNED_SOURCES = 2_000
 MAX_MARKERS = 200
 
 KNOWN: Mapping[str, Any] = tomllib.loads((files(__package__) / "known.toml").read_text("utf-8"))
-LANGUAGES: dict[str, str] = {
-    ending: name for name, endings in KNOWN["languages"].items() for ending in endings
-}
+LANGUAGES: dict[str, str] = {ending: name for name, *endings in KNOWN["languages"] for ending in endings}
 _SKIPPED = frozenset(KNOWN["skipped_folders"])
 _TESTS = frozenset(KNOWN["test_folders"])
 _MEMBER_FILES = ("package.json", "Cargo.toml", "pyproject.toml")
@@ -295,7 +293,7 @@ def facts_of(survey: Survey) -> Facts:
     """Gather the facts; a broken manifest counts as an empty one."""
     files = survey.files
     languages = dict(survey.languages())
-    present = [(name, ecosystem) for name, ecosystem in KNOWN["ecosystems"].items() if name in files]
+    present = [(name, ecosystem) for name, ecosystem in KNOWN["ecosystems"] if name in files]
     best = max(present, key=lambda item: languages.get(item[1], 0), default=None)
     ecosystem = best[1] if best else next(iter(languages), "none")
     if (
@@ -369,10 +367,10 @@ def _manager(survey: Survey, manifest: str | None) -> str | None:
     declared = survey.json("package.json").get("packageManager") if manifest == "package.json" else None
     if isinstance(declared, str) and declared:
         return declared.split("@")[0]
-    if manifest in KNOWN["managers_by_manifest"]:
-        return str(KNOWN["managers_by_manifest"][manifest])
+    if own := dict(KNOWN["managers_by_manifest"]).get(manifest):
+        return str(own)
     node = {"pnpm", "yarn", "bun", "npm"}
-    for lock, name in KNOWN["managers_by_lock"].items():
+    for lock, name in KNOWN["managers_by_lock"]:
         if lock in survey.files and (name in node) == (manifest == "package.json"):
             return str(name)
     return None
@@ -410,7 +408,7 @@ def _fits(folder: str, pattern: str) -> bool:
 
 
 def _workspace_manager(survey: Survey, members: tuple[str, ...]) -> str | None:
-    for name, manager in KNOWN["workspace_managers"].items():
+    for name, manager in KNOWN["workspace_managers"]:
         if name in survey.files:
             return str(manager)
     if not members:
@@ -447,7 +445,7 @@ def entrypoints_of(survey: Survey, facts: Facts) -> list[dict[str, str]]:
             source = _source_of(survey, base, target)
             if source:
                 found.setdefault(source, f"the `{name}` command")
-    for pattern, role in KNOWN["usual_starts"].items():
+    for pattern, role in KNOWN["usual_starts"]:
         for name in sorted(survey.files, key=lambda name: (name.count("/"), name)):
             if re.fullmatch(pattern, name) and not is_test(name):
                 found.setdefault(name, role)
@@ -545,7 +543,8 @@ def _usual_test(survey: Survey, facts: Facts) -> list[str]:
         )
     if facts.manifest in {"build.gradle", "build.gradle.kts"}:
         return ["./gradlew" if "gradlew" in survey.files else "gradle", "test"]
-    return list(KNOWN["usual_tests"].get(facts.ecosystem, ())) if facts.manifest else []
+    usual = {name: command for name, *command in KNOWN["usual_tests"]}
+    return usual.get(facts.ecosystem, []) if facts.manifest else []
 
 
 _PIPELINE = re.compile(
