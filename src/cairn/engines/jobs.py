@@ -1,16 +1,19 @@
-"""`ome.db`: the jobs of the strategies: what is queued, what ran, what is counted, what is scheduled.
+"""The jobs of the strategies, whatever database keeps them: what is queued, what ran, what is counted, what is scheduled.
 
-One SQLite file under the index directory, disposable at any moment. Anyone may enqueue; the holder of the
+Statements name their values as `:name`; an engine says what its tables are called and which rows are its own. On SQLite they are
+in `ome.db`, one file under the index directory, disposable at any moment. Anyone may enqueue; the holder of the
 engine's lease claims. A file made anew says so (`is_new`) until the queue has been found again from the notes.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from cairn.engines.database import Database
 from cairn.errors import Unavailable
@@ -18,6 +21,224 @@ from cairn.types import Job, JobRun, Queued, StrategyAsk
 
 T = TypeVar("T")
 _CALLER_SECONDS = 1.0  # somebody waits for his answer; what cannot be queued is found again
+_COUNT = """
+INSERT INTO {counters} AS c ({own}strategy, key, value) VALUES ({me}:strategy, :key, :more)
+ON CONFLICT ({own}strategy, key) DO UPDATE SET value = c.value + :more
+"""
+_LATER = """
+UPDATE {runs} SET due_at = :later WHERE {mine} AND strategy = :strategy AND gate_key = :key AND attempts = 0
+AND status IN ('held', 'pending')
+"""
+_OPEN = """
+UPDATE {counters} SET value = 0, opened_at = :now WHERE {mine} AND strategy = :strategy AND value >= :threshold
+AND (coalesce(opened_at, 0) = 0 OR opened_at + :cooldown <= :now OR opened_at > :now) RETURNING key
+"""
+_FREE = """
+UPDATE {runs} SET status = 'pending', due_at = {least}(due_at, :now),
+    attempts = CASE status WHEN 'dead' THEN 0 ELSE attempts END
+WHERE {mine} AND strategy = :strategy AND status IN ('held', 'pending', :dead)
+"""
+_FINISH = "UPDATE {runs} SET status = :status, reason = :reason, outputs = :outputs, finished_at = :now"
+_RETRY = "UPDATE {runs} SET status = 'pending', due_at = :due, reason = :reason, attempts = attempts - :back"
+_ENDED = "{mine} AND status IN ('done', 'skipped')"
+_PRUNE = f"""
+DELETE FROM {{runs}} WHERE {_ENDED} AND (finished_at < :before OR id <= coalesce((
+    SELECT id FROM {{runs}} WHERE {_ENDED} ORDER BY id DESC LIMIT 1 OFFSET :most), -1))
+"""
+_SCHEDULE = """
+INSERT INTO {schedules} AS s ({own}strategy, cron, next_at, last_at) VALUES ({me}:strategy, :cron, :next, :last)
+ON CONFLICT ({own}strategy) DO UPDATE SET cron = excluded.cron, next_at = excluded.next_at,
+    last_at = coalesce(excluded.last_at, s.last_at)
+"""
+_SEEN = """
+INSERT INTO {seen} ({own}session, size) VALUES ({me}:session, :size)
+ON CONFLICT ({own}session) DO UPDATE SET size = excluded.size
+"""
+_DUE = """
+SELECT 1 FROM {runs} WHERE {mine} AND status IN ('pending', 'running') AND strategy {among}
+AND (status = 'running' OR due_at <= :now OR due_at > :far) LIMIT 1
+"""
+_RUNS = """
+SELECT id, strategy, input, status, attempts, due_at, enqueued_at, started_at, finished_at, reason, outputs, payload
+FROM {runs} WHERE {mine} AND :strategy IN ('', strategy) AND :status IN ('', status)
+ORDER BY coalesce(finished_at, started_at, enqueued_at) DESC, id DESC LIMIT :limit
+"""
+
+
+class Statements(Protocol):
+    """Statements of one transaction."""
+
+    def ask(self, query: str, **values: object) -> list[Any]:
+        """The rows of a statement."""
+        ...
+
+    def do(self, query: str, *rows: Mapping[str, object]) -> int:
+        """Run a statement once for each row of values; how many rows it changed."""
+        ...
+
+
+class SqlJobs(ABC):
+    """The queue of the strategies in a database. Synchronous, thread-safe, shared with other processes; see `Jobs`."""
+
+    _ahead = 0.0
+    """By how much the clock of who asks is ahead of the database's."""
+    named_in: ClassVar[Sequence[tuple[str, str, str]]] = (
+        ("{runs}", "id", "input, payload, gate_key, reason, outputs"),
+        ("{counters}", "key", "key"),
+        ("{seen}", "session", "session"),
+    )
+    """Where somebody may be named: the table, its key, and what is looked at."""
+
+    # -- what an engine gives
+
+    @abstractmethod
+    def _work(self, work: Callable[[Statements], T], *, patience: float | None = None) -> T:
+        """All of `work` in one transaction."""
+
+    @abstractmethod
+    def _ask(self, query: str, **values: object) -> list[Any]:
+        """The rows of a question."""
+
+    @abstractmethod
+    def _among(self, values: Collection[str]) -> object:
+        """Texts as the value that `{among}` takes."""
+
+    @abstractmethod
+    def _queue(self, base: Statements, queued: Sequence[Queued], now: float) -> list[tuple[str, str, float]]:
+        """Keep the asks that are not known yet: strategy, key of the gate and due time of each."""
+
+    @abstractmethod
+    def _end(self, change: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Change jobs that are running, and as they were claimed here."""
+
+    def _do(self, query: str, **values: object) -> int:
+        return self._work(lambda base: base.do(query, values))
+
+    def _there(self, at: float) -> float:
+        """A caller's time by the clock of the database."""
+        return at - self._ahead
+
+    def _here(self, at: float | None) -> float | None:
+        return None if at is None else at + self._ahead
+
+    # -- the queue
+
+    def enqueue(self, queued: Sequence[Queued], *, now: float) -> int:
+        def work(base: Statements) -> int:
+            fresh = self._queue(base, queued, self._there(now))
+            counted: dict[tuple[str, str], list[float]] = {}
+            for strategy, key, due in fresh:
+                counted.setdefault((strategy, key), []).append(due)
+            for (strategy, key), times in sorted(counted.items()):
+                named: dict[str, object] = {"strategy": strategy, "key": key}
+                base.do(_COUNT, named | {"more": len(times)})
+                if max(times) > self._there(now):
+                    base.do(_LATER, named | {"later": max(times)})
+            return len(fresh)
+
+        return self._work(work, patience=_CALLER_SECONDS)
+
+    def open_gates(self, strategy: str, threshold: int, cooldown: float, *, now: float) -> int:
+        given: dict[str, object] = {"threshold": threshold, "cooldown": cooldown, "now": self._there(now)}
+
+        def work(base: Statements) -> int:
+            ready = base.ask(_OPEN, strategy=strategy, **given)
+            free = "UPDATE {runs} SET status = 'pending' WHERE {mine} AND status = 'held' AND strategy = :strategy"
+            rows = [{"strategy": strategy, "key": row[0]} for row in ready]
+            return base.do(f"{free} AND gate_key = :key", *rows) if rows else 0
+
+        return self._work(work)
+
+    def free_held(self, strategy: str, *, dead_too: bool, now: float) -> int:
+        dead = "dead" if dead_too else "held"
+        return self._do(_FREE, strategy=strategy, now=self._there(now), dead=dead)
+
+    def finish(self, ended: Iterable[tuple[int, str, str, Sequence[str]]], *, now: float) -> None:
+        self._end(
+            _FINISH,
+            [
+                {
+                    "id": id,
+                    "status": status,
+                    "reason": _plain(reason),
+                    "outputs": json.dumps([*made]),
+                    "now": self._there(now),
+                }
+                for id, status, reason, made in ended
+            ],
+        )
+
+    def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
+        back = 0 if count else 1
+        rows = [(id, _plain(reason), self._there(due)) for id, reason, due in failed]
+        self._end(_RETRY, [{"id": id, "due": due, "reason": why, "back": back} for id, why, due in rows])
+
+    def forget(self, names: Callable[[str], bool]) -> int:
+        def work(base: Statements) -> int:
+            dropped = 0
+            for table, key, columns in self.named_in:
+                rows = base.ask(f"SELECT {key}, {columns} FROM {table} WHERE {{mine}}")
+                doomed = [{"key": row[0]} for row in rows if any(names(str(value)) for value in row[1:])]
+                if doomed:
+                    base.do(f"DELETE FROM {table} WHERE {{mine}} AND {key} = :key", *doomed)
+                dropped += len(doomed)
+            return dropped
+
+        return self._work(work)
+
+    def prune(self, before: float, most: int) -> int:
+        return self._do(_PRUNE, before=self._there(before), most=most)
+
+    # -- schedules and watermarks
+
+    def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:
+        query = "SELECT cron, next_at, last_at FROM {schedules} WHERE {mine} AND strategy = :strategy"
+        rows = self._ask(query, strategy=strategy)
+        return (rows[0][0], rows[0][1] + self._ahead, self._here(rows[0][2])) if rows else None
+
+    def set_schedule(self, strategy: str, cron: str, next_at: float | None, last_at: float | None) -> None:
+        if next_at is None:
+            self._do("DELETE FROM {schedules} WHERE {mine} AND strategy = :strategy", strategy=strategy)
+        else:
+            last = None if last_at is None else self._there(last_at)
+            self._do(_SCHEDULE, strategy=strategy, cron=cron, next=self._there(next_at), last=last)
+
+    def seen(self) -> dict[str, int]:
+        return dict(self._ask("SELECT session, size FROM {seen} WHERE {mine}"))
+
+    def forget_seen(self) -> None:
+        self._do("DELETE FROM {seen} WHERE {mine}")
+
+    def set_seen(self, sizes: dict[str, int]) -> None:
+        rows = [{"session": session, "size": size} for session, size in sorted(sizes.items())]
+        if rows:
+            self._work(lambda base: base.do(_SEEN, *rows))
+
+    # -- looking
+
+    def due(self, strategies: Sequence[str], *, now: float, far: float) -> bool:
+        given: dict[str, object] = {"now": self._there(now), "far": self._there(far)}
+        return bool(self._ask(_DUE, these=self._among(strategies), **given))
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        out: dict[str, dict[str, int]] = {}
+        query = "SELECT strategy, status, count(*) FROM {runs} WHERE {mine} GROUP BY 1, 2"
+        for strategy, status, number in self._ask(query):
+            out.setdefault(strategy, {})[status] = number
+        return out
+
+    def known(self, strategy: str, inputs: Collection[str]) -> set[str]:
+        query = "SELECT input FROM {runs} WHERE {mine} AND strategy = :strategy AND input {among}"
+        return {row[0] for row in self._ask(query, strategy=strategy, these=self._among(inputs))}
+
+    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[JobRun]:
+        found = []
+        for row in self._ask(_RUNS, strategy=strategy, status=status, limit=limit):
+            ask = StrategyAsk.of(row[1], row[2], json.loads(row[11]))
+            told = (*row[:5], *map(self._here, row[5:9]), row[9], tuple(json.loads(row[10])), ask)
+            found.append(JobRun(*told))
+        return found
+
 
 _SCHEMA = """
 CREATE TABLE runs (
@@ -40,8 +261,42 @@ CREATE TABLE seen (session TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWI
 """
 
 
-class SqliteJobs:
-    """The queue of the strategies in SQLite. Synchronous, thread-safe, shared with other processes."""
+_NAMES = {
+    "runs": "runs",
+    "counters": "counters",
+    "schedules": "schedules",
+    "seen": "seen",
+    "own": "",
+    "me": "",
+    "mine": "TRUE",
+    "least": "min",
+    "among": "IN (SELECT value FROM json_each(:these))",
+}
+_QUEUE = (
+    "INSERT INTO runs (strategy, input, payload, gate_key, status, due_at, enqueued_at)"
+    " VALUES (:strategy, :input, :payload, :key, :status, :due, :now)"
+    " ON CONFLICT (strategy, input) DO NOTHING RETURNING strategy, gate_key, due_at"
+)
+
+
+@functools.cache
+def _spelled(query: str) -> str:
+    return query.format_map(_NAMES)
+
+
+class _Transaction:
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def ask(self, query: str, **values: object) -> list[Any]:
+        return self._db.execute(_spelled(query), values).fetchall()
+
+    def do(self, query: str, *rows: Mapping[str, object]) -> int:
+        return self._db.executemany(_spelled(query), rows).rowcount
+
+
+class SqliteJobs(SqlJobs):
+    """The queue of the strategies in SQLite."""
 
     def __init__(self, directory: Path) -> None:
         self._database = Database(directory / "sqlite" / "ome.db", _SCHEMA, version=2)
@@ -49,151 +304,64 @@ class SqliteJobs:
     def close(self) -> None:
         self._database.close()
 
+    def _work(self, work: Callable[[Statements], T], *, patience: float | None = None) -> T:
+        more = {} if patience is None else {"patience": patience}
+        return self._database.write(lambda db: work(_Transaction(db)), **more)
+
+    def _ask(self, query: str, **values: object) -> list[Any]:
+        return self._database.read(lambda db: _Transaction(db).ask(query, **values))
+
+    def _among(self, values: Collection[str]) -> object:
+        return json.dumps(list(values))
+
+    def _queue(self, base: Statements, queued: Sequence[Queued], now: float) -> list[tuple[str, str, float]]:
+        return [
+            row
+            for one in queued
+            for row in base.ask(
+                _QUEUE,
+                strategy=one.ask.strategy,
+                input=one.ask.input,
+                payload=json.dumps(one.ask.payload()),
+                key=one.key,
+                status="held" if one.held else "pending",
+                due=one.due_at,
+                now=now,
+            )
+        ]
+
+    def _end(self, change: str, rows: Sequence[Mapping[str, object]]) -> None:
+        self._work(lambda base: base.do(f"{change} WHERE id = :id AND status = 'running'", *rows))
+
     @property
     def is_new(self) -> bool:
-        """Whether this file was made since the queue was last found in the notes, by whatever process."""
-        return not self._read("SELECT 1 FROM found_again")
+        return not self._ask("SELECT 1 FROM found_again")
 
     def set_found(self, *, now: float) -> None:
-        """The queue has been found again from the notes: `is_new` is over."""
-        self._database.write(
-            lambda db: db.execute(
-                "INSERT INTO found_again SELECT ? WHERE NOT EXISTS (SELECT 1 FROM found_again)", (now,)
-            )
-        )
-
-    # -- the queue
-
-    def enqueue(self, queued: Sequence[Queued], *, now: float) -> int:
-        """Queue the asks that are not known yet, count them, and return how many were new."""
-
-        def work(db: sqlite3.Connection) -> int:
-            fresh = 0
-            for item in queued:
-                ask = item.ask
-                done = db.execute(
-                    "INSERT OR IGNORE INTO runs (strategy, input, payload, gate_key, status, due_at, enqueued_at)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        ask.strategy,
-                        ask.input,
-                        json.dumps(ask.payload()),
-                        item.key,
-                        "held" if item.held else "pending",
-                        item.due_at,
-                        now,
-                    ),
-                )
-                if not done.rowcount:
-                    continue
-                fresh += 1
-                db.execute(
-                    "INSERT INTO counters (strategy, key, value) VALUES (?, ?, 1)"
-                    " ON CONFLICT (strategy, key) DO UPDATE SET value = value + 1",
-                    (ask.strategy, item.key),
-                )
-                if item.due_at > now:
-                    db.execute(
-                        "UPDATE runs SET due_at = ? WHERE strategy = ? AND gate_key = ? AND attempts = 0"
-                        " AND status IN ('held', 'pending')",
-                        (item.due_at, ask.strategy, item.key),
-                    )
-            return fresh
-
-        return self._database.write(work, patience=_CALLER_SECONDS)
-
-    def open_gates(self, strategy: str, threshold: int, cooldown: float, *, now: float) -> int:
-        """Let the held jobs of `strategy` go whose key has counted `threshold` events and is past its cooldown."""
-
-        def work(db: sqlite3.Connection) -> int:
-            ready = db.execute(
-                "SELECT key FROM counters WHERE strategy = ? AND value >= ?"
-                " AND (opened_at = 0 OR opened_at + ? <= ? OR opened_at > ?)",
-                (strategy, threshold, cooldown, now, now),
-            ).fetchall()
-            freed = 0
-            for (key,) in ready:
-                freed += db.execute(
-                    "UPDATE runs SET status = 'pending' WHERE status = 'held' AND strategy = ? AND gate_key = ?",
-                    (strategy, key),
-                ).rowcount
-                db.execute(
-                    "UPDATE counters SET value = 0, opened_at = ? WHERE strategy = ? AND key = ?",
-                    (now, strategy, key),
-                )
-            return freed
-
-        return self._database.write(work)
-
-    def free_held(self, strategy: str, *, dead_too: bool, now: float) -> int:
-        """Make the held jobs of `strategy` pending and due, and its dead ones too if wanted."""
-        which = "('held', 'pending', 'dead')" if dead_too else "('held', 'pending')"
-        return self._database.write(
-            lambda db: (
-                db.execute(
-                    f"UPDATE runs SET status = 'pending', due_at = min(due_at, ?),"
-                    f" attempts = CASE status WHEN 'dead' THEN 0 ELSE attempts END"
-                    f" WHERE strategy = ? AND status IN {which}",
-                    (now, strategy),
-                ).rowcount
-            )
-        )
+        self._do("INSERT INTO found_again SELECT :now WHERE NOT EXISTS (SELECT 1 FROM found_again)", now=now)
 
     def claim(self, strategies: Sequence[str], limit: int, *, now: float, far: float) -> list[Job]:
-        """Take up to `limit` due jobs of one strategy and mark them running.
-
-        Args:
-            strategies: In order of preference; the first with due work is served.
-            limit: The most jobs to take.
-            now: Due means `due_at <= now`.
-            far: A due time later than this cannot come from a backoff, so the clock was set back: also due.
-        """
-
-        def work(db: sqlite3.Connection) -> list[Job]:
+        def work(base: Statements) -> list[Job]:
             for strategy in strategies:
-                rows = db.execute(
-                    "SELECT id, input, payload, attempts FROM runs WHERE status = 'pending' AND strategy = ?"
-                    " AND (due_at <= ? OR due_at > ?) ORDER BY id LIMIT ?",
-                    (strategy, now, far, limit),
-                ).fetchall()
+                rows = base.ask(
+                    "SELECT id, input, payload, attempts FROM runs WHERE status = 'pending' AND strategy = :strategy"
+                    " AND (due_at <= :now OR due_at > :far) ORDER BY id LIMIT :limit",
+                    strategy=strategy,
+                    now=now,
+                    far=far,
+                    limit=limit,
+                )
                 if rows:
-                    db.executemany(
-                        "UPDATE runs SET status = 'running', attempts = attempts + 1, started_at = ? WHERE id = ?",
-                        [(now, row[0]) for row in rows],
+                    base.do(
+                        "UPDATE runs SET status = 'running', attempts = attempts + 1, started_at = :now WHERE id = :id",
+                        *({"now": now, "id": row[0]} for row in rows),
                     )
                     return [
                         Job(r[0], StrategyAsk.of(strategy, r[1], json.loads(r[2])), r[3] + 1) for r in rows
                     ]
             return []
 
-        return self._database.write(work)
-
-    def finish(self, ended: Iterable[tuple[int, str, str, Sequence[str]]], *, now: float) -> None:
-        """Record (job id, status, reason, outputs) for jobs that are still running."""
-        rows = [
-            (status, reason, json.dumps(list(outputs)), now, job_id)
-            for job_id, status, reason, outputs in ended
-        ]
-
-        def work(db: sqlite3.Connection) -> None:
-            db.executemany(
-                "UPDATE runs SET status = ?, reason = ?, outputs = ?, finished_at = ?"
-                " WHERE id = ? AND status = 'running'",
-                rows,
-            )
-
-        self._database.write(work)
-
-    def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
-        """Put running jobs back: (job id, reason, due at). `count=False` takes the attempt back as well."""
-        rows = [(due, reason, 0 if count else 1, job_id) for job_id, reason, due in failed]
-        self._database.write(
-            lambda db: db.executemany(
-                "UPDATE runs SET status = 'pending', due_at = ?, reason = ?, attempts = attempts - ?"
-                " WHERE id = ? AND status = 'running'",
-                rows,
-            )
-        )
+        return self._work(work)
 
     def forget(self, names: Callable[[str], bool]) -> int:
         """Drop every record that `names` says is about who is forgotten, and its bytes; how many.
@@ -201,22 +369,7 @@ class SqliteJobs:
         Raises:
             Unavailable: readers held on to the file, so that the bytes are still there.
         """
-
-        def work(db: sqlite3.Connection) -> int:
-            dropped = 0
-            for table, columns in (
-                ("runs", "input, payload, gate_key, reason, outputs"),
-                ("counters", "key"),
-                ("seen", "session"),
-            ):
-                key = "id" if table == "runs" else columns
-                rows = db.execute(f"SELECT {key}, {columns} FROM {table}").fetchall()
-                doomed = [(row[0],) for row in rows if any(names(str(value)) for value in row[1:])]
-                db.executemany(f"DELETE FROM {table} WHERE {key} = ?", doomed)
-                dropped += len(doomed)
-            return dropped
-
-        dropped = self._database.write(work)
+        dropped = super().forget(names)
         if not self._database.scrub():
             raise Unavailable(
                 "the queue of the strategies is in use just now; forget again to remove the freed bytes"
@@ -224,105 +377,9 @@ class SqliteJobs:
         return dropped
 
     def revive(self) -> int:
-        """Return every `running` job to the queue. For the lease holder at start: its predecessor is dead."""
-        return self._database.write(
-            lambda db: (
-                db.execute("UPDATE runs SET status = 'pending', due_at = 0 WHERE status = 'running'").rowcount
-            )
-        )
+        return self._do("UPDATE runs SET status = 'pending', due_at = 0 WHERE status = 'running'")
 
-    def prune(self, before: float, most: int) -> int:
-        """Drop records of runs that ended before `before`, and all but the latest `most`; the journal knows of them."""
-        ended = "status IN ('done', 'skipped')"
-        later = f"SELECT id FROM runs WHERE {ended} ORDER BY id DESC LIMIT 1 OFFSET ?"
-        return self._database.write(
-            lambda db: (
-                db.execute(
-                    f"DELETE FROM runs WHERE {ended} AND (finished_at < ? OR id <= coalesce(({later}), -1))",
-                    (before, most),
-                ).rowcount
-            )
-        )
 
-    # -- schedules and watermarks
-
-    def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:
-        """(cron, next time, last time) of a strategy, if it has one."""
-        rows = self._read("SELECT cron, next_at, last_at FROM schedules WHERE strategy = ?", (strategy,))
-        return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
-
-    def set_schedule(self, strategy: str, cron: str, next_at: float | None, last_at: float | None) -> None:
-        """Remember when a strategy is due; no time removes it."""
-
-        def work(db: sqlite3.Connection) -> None:
-            if next_at is None:
-                db.execute("DELETE FROM schedules WHERE strategy = ?", (strategy,))
-            else:
-                db.execute(
-                    "INSERT INTO schedules (strategy, cron, next_at, last_at) VALUES (?, ?, ?, ?)"
-                    " ON CONFLICT (strategy) DO UPDATE SET cron = excluded.cron, next_at = excluded.next_at,"
-                    " last_at = coalesce(excluded.last_at, last_at)",
-                    (strategy, cron, next_at, last_at),
-                )
-
-        self._database.write(work)
-
-    def seen(self) -> dict[str, int]:
-        """How long each session log was when its cells were last looked at."""
-        return dict(self._read("SELECT session, size FROM seen"))
-
-    def forget_seen(self) -> None:
-        """Let every session log be looked at again."""
-        self._database.write(lambda db: db.execute("DELETE FROM seen"))
-
-    def set_seen(self, sizes: dict[str, int]) -> None:
-        self._database.write(
-            lambda db: db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", list(sizes.items()))
-        )
-
-    # -- looking
-
-    def due(self, strategies: Sequence[str], *, now: float, far: float) -> bool:
-        """Whether any of `strategies` has work to claim, or work that somebody claimed, alive or dead."""
-        marks = ", ".join("?" * len(strategies))
-        return bool(
-            self._read(
-                f"SELECT 1 FROM runs WHERE status IN ('pending', 'running') AND strategy IN ({marks})"
-                " AND (status = 'running' OR due_at <= ? OR due_at > ?) LIMIT 1",
-                (*strategies, now, far),
-            )
-        )
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """How many jobs each strategy has in each status."""
-        out: dict[str, dict[str, int]] = {}
-        for strategy, status, number in self._read(
-            "SELECT strategy, status, count(*) FROM runs GROUP BY 1, 2"
-        ):
-            out.setdefault(strategy, {})[status] = number
-        return out
-
-    def known(self, strategy: str, inputs: Collection[str]) -> set[str]:
-        """Those of `inputs` that have a record for `strategy`."""
-        query = "SELECT input FROM runs WHERE strategy = ? AND input IN (SELECT value FROM json_each(?))"
-        return {row[0] for row in self._read(query, (strategy, json.dumps(list(inputs))))}
-
-    def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[JobRun]:
-        """Run records, newest first."""
-        rows = self._read(
-            "SELECT id, strategy, input, status, attempts, due_at, enqueued_at, started_at, finished_at, reason,"
-            " outputs, payload FROM runs WHERE (? = '' OR strategy = ?) AND (? = '' OR status = ?)"
-            " ORDER BY coalesce(finished_at, started_at, enqueued_at) DESC, id DESC LIMIT ?",
-            (strategy, strategy, status, status, limit),
-        )
-        return [
-            JobRun(
-                *row,
-                outputs=tuple(json.loads(outputs)),
-                ask=StrategyAsk.of(row[1], row[2], json.loads(payload)),
-            )  # type: ignore[misc]
-            for *row, outputs, payload in rows
-        ]
-
-    def _read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        return self._database.read(lambda db: db.execute(sql, values).fetchall())
+def _plain(text: str) -> str:
+    """PostgreSQL takes no NUL."""
+    return text.replace("\0", " ")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 import threading
 import time
 import uuid
@@ -633,6 +634,11 @@ def no_answer(error: BaseException) -> Unavailable:
     return Unavailable(
         f"PostgreSQL does not answer; nothing is acknowledged without it. Try again in a moment. ({_short(error)})"
     )
+
+
+def psycopg_style(query: str) -> str:
+    """A statement that names its values as `:name`, as psycopg takes it."""
+    return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", query)
 
 
 def _number(name: str) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cairn.engines.changes import AGAIN, BUSY, FAILURES_TOLD, ChangeQueue, Run
-from cairn.engines.postgres import Postgres
+from cairn.engines.postgres import Postgres, psycopg_style
 from cairn.errors import CairnError
 from cairn.seams import Clock, Glance, Noticed
 
@@ -222,5 +221,4 @@ class PostgresState(ChangeQueue):
 
 @functools.cache
 def _spelled(query: str) -> str:
-    """A statement as psycopg takes it."""
-    return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", query.format_map(_NAMES))
+    return psycopg_style(query.format_map(_NAMES))
