@@ -8,10 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tools import make_root
 
 import cairn
 from cairn import Memory
+from cairn.governed.wanted import Wanted
+from cairn.notes.format import with_blocks
+from cairn.types import Space
 from tests.held import holding
+from tests.waiting import calls_of
 
 CANARY = "zebra" + "crossing77"
 START = 1780315200000
@@ -160,3 +167,50 @@ def test_a_receipt_is_true_for_many_kinds_of_words(tmp_path):
                 assert not held, text
 
     asyncio.run(run())
+
+
+SAID = st.lists(
+    st.sampled_from(["Elm", "elm", "STREET", "Street", "12", "Straße", "\u3060\u3088", "\n", " ", ". ", '"', "-", "\\", "x", "Zoë"]), max_size=8
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    SAID, st.sampled_from(["Elm Street 12", "elm-street", "Straße 12", "\u3060\u3088", "Zoë"]), st.booleans()
+)
+def test_words_are_found_in_bytes_as_in_the_text_that_they_are(text, words, is_phrase):
+    """What is passed over at first sight says none of it: as text, and as a JSON string, with line ends as letters."""
+    phrases, told = ((words,), ()) if is_phrase else ((), (words,))
+    wanted = Wanted(Space(), phrases=phrases)
+    wanted.want(told)
+    for raw in (text, json.dumps(text), json.dumps(text, ensure_ascii=False)):
+        plain = raw.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+        for letter in "ßë\u3060\u3088":
+            plain = plain.replace(json.dumps(letter)[1:-1], letter)
+        held = any(bool(wanted.masked(one) != one) for one in (raw, plain))
+        assert wanted.found_in_bytes(raw.encode()) == held
+
+
+def test_forgetting_reads_no_entry_that_has_nothing_to_do_with_it(tmp_path):
+    """The cost is that of what goes: of a note's entries those alone are taken apart that may be touched or alike."""
+    assert make_root.main([str(tmp_path / "root"), "--rows", "3000"]) == 0
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="none") as memory:
+        memory.sync()
+        receipts = []
+        calls = calls_of(
+            lambda: receipts.append(
+                memory.memories.forget(words=[make_root.said(321)], scope="user", owner="person0")
+            )
+        )
+        assert receipts[0].complete
+    held = [at for at in (tmp_path / "root").rglob("*.md") if make_root.said(321) in at.read_text()]
+    assert held == []
+    assert calls["_parse_block"] < 3000
+
+
+def test_a_damaged_note_is_looked_at_whole():
+    """Entries that are not chosen are left out of a note; where its markers do not fit, nothing is."""
+    one, two = (f"<!-- entry:{n} -->\n## {n}\n\n### Content\nsays {n}\n<!-- /entry:{n} -->\n" for n in "ab")
+    assert with_blocks(f"head\n{one}{two}", lambda block: "says b" in block) == f"head\n{two}"
+    broken = f"head\n{one.replace('<!-- /entry:a -->', '')}{two}"
+    assert with_blocks(broken, lambda block: "says b" in block) == broken

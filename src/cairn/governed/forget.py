@@ -320,8 +320,8 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
             seen.add((owner, folded(words)))
             out.append(Affected(what, name, at.key, owner, shown(words), why))
 
-    for at, place, entry in removal.entries_of(keeper, wanted):
-        if (place.scope, entry.id) in wanted.entries or place.kind.name not in _SINGLE:
+    for at, place, entry in removal.entries_of(keeper, wanted, likeness.may_be_in, _SINGLE.__contains__):
+        if (place.scope, entry.id) in wanted.entries:
             continue
         text = entry.sections.get(place.kind.main_section, "")
         if (why := likeness.why(text)) and wanted.without(text) is text:
@@ -335,8 +335,10 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
             why = "what it was made from" if one == source else likeness.why(one)
             if why and wanted.without(one) is one:
                 note("message", said.id, said.at, owner, one, why)
-    for at, place, entry in removal.entries_of(keeper, wanted):
-        if (place.scope, entry.id) in wanted.entries or place.kind.name in _SINGLE:
+    for at, place, entry in removal.entries_of(
+        keeper, wanted, likeness.may_be_in, lambda kind: kind not in _SINGLE
+    ):
+        if (place.scope, entry.id) in wanted.entries:
             continue
         for one in (s for text in entry.sections.values() for s in sentences(text)):
             told = one.partition(": ")[2] or one
@@ -364,9 +366,13 @@ def _with_chosen(
             f"{min(unknown)[:80]} is not among what is alike here: a dry run lists what is.", id="also"
         )
     chosen = [one for one in alike if similar or one.id in also]
-    for at, place, entry in removal.entries_of(keeper, wanted) if chosen else ():
+    ids = {split_public_id(one.id)[1] for one in chosen}
+    named = removal.entries_of(
+        keeper, wanted, lambda block: any(one in block for one in ids), _SINGLE.__contains__
+    )
+    for at, place, entry in named if chosen else ():
         name = place.scope.public_id(entry.id)
-        if place.kind.name in _SINGLE and any((one.id, one.path) == (name, at.key) for one in chosen):
+        if any((one.id, one.path) == (name, at.key) for one in chosen):
             wanted.entries = (*wanted.entries, (place.scope, entry.id))
     wanted.want(one.words for one in chosen)
     return [one for one in alike if one not in chosen]

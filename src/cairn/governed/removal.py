@@ -31,7 +31,7 @@ from cairn.governed.wanted import (
     shown,
 )
 from cairn.notes import frontmatter
-from cairn.notes.format import list_items, parse_note
+from cairn.notes.format import list_items, parse_note, with_blocks
 from cairn.notes.kinds import Place, place_of
 from cairn.notes.notebook import Draft
 from cairn.notes.unions import forgotten_marks
@@ -70,13 +70,19 @@ def files_in_reach(keeper: Keeper, wanted: Wanted) -> Iterator[Locator]:
                 yield at
 
 
-def entries_of(keeper: Keeper, wanted: Wanted) -> Iterator[tuple[Locator, Place, Entry]]:
-    """Every entry in reach."""
+def entries_of(
+    keeper: Keeper,
+    wanted: Wanted,
+    may: Callable[[str], bool] = bool,
+    kinds: Callable[[str], bool] = bool,
+) -> Iterator[tuple[Locator, Place, Entry]]:
+    """Every entry in reach of which it `may` be wanted, as it stands in its note; of those `kinds` alone."""
     for at in files_in_reach(keeper, wanted):
         place = place_of(at)
-        if place is not None and place.kind.storage == "daily":
+        if place is not None and place.kind.storage == "daily" and kinds(place.kind.name):
             with suppress(CairnError):
-                yield from ((at, place, entry) for entry in keeper.notebook.read(at).entries)
+                note = keeper.notebook.parse(at, with_blocks(keeper.storage.read(at), may))
+                yield from ((at, place, entry) for entry in note.entries)
 
 
 def from_notes(keeper: Keeper, wanted: Wanted, done: ForgetTally, items: WithoutItems | None) -> None:
@@ -107,7 +113,7 @@ def _from_file(
         return  # gone, or not text; the last look names it if its bytes hold the words
     place = place_of(at)
     if place is not None and place.kind.storage == "daily":
-        _from_daily(keeper, wanted, done, at, place)
+        _from_daily(keeper, wanted, done, at, place, text)
         return
     made = _document(wanted, text, place, items)
     if made is not None and made != text:
@@ -157,8 +163,10 @@ def _item_goes(wanted: Wanted, item: Mapping[str, Any]) -> bool:
     )
 
 
-def _from_daily(keeper: Keeper, wanted: Wanted, done: ForgetTally, at: Locator, place: Place) -> None:
-    note = keeper.notebook.read(at)
+def _from_daily(
+    keeper: Keeper, wanted: Wanted, done: ForgetTally, at: Locator, place: Place, text: str
+) -> None:
+    note = keeper.notebook.parse(at, with_blocks(text, wanted.touches(place.scope)))
     remove: list[str] = []
     change: dict[str, Callable[[Entry], Draft]] = {}
     for entry in note.entries:
@@ -195,7 +203,9 @@ def _from_daily(keeper: Keeper, wanted: Wanted, done: ForgetTally, at: Locator, 
         keeper.notebook.change_many(at, change)
     if remove:
         keeper.notebook.remove(at, remove)
-    if wanted.found_in(_without_ids(keeper.storage.read(at), note.entries)):
+    if change or remove:
+        text = keeper.storage.read(at)
+    if wanted.found_in(text) and wanted.found_in(_without_ids(text, keeper.notebook.read(at).entries)):
         # Between the entries, or in a block that cannot be read: the words go all the same.
         keeper.notebook.rewrite(at, lambda old: wanted.masked(old) if old is not None else None)
 

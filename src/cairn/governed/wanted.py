@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ _BEFORE = frozenset(_STOPS + ':;="“”„«»‹›「」『』()[]{}<>|*#`–
 _AFTER = frozenset('"”“»«」』)]}>|*_`;\\<；')
 _PLAIN_RUN = re.compile(r"[A-Za-z0-9]+")
 _SPEAKER = re.compile(r"[^\n.!?:]{1,60}: ")
+_BETWEEN_RAW = rb"(?:\\(?:[nrtbf]|u[0-9a-f]{4})|[^a-z0-9])+"
+_ESCAPED_LETTER = re.compile(rb"\\u00[3-7]")
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|([nrtbf"\\/]))')
 _TRACK_OF: Mapping[str, Track] = {folder: track for track, folder in SCOPE_DIRS.items()}
 
@@ -58,10 +60,15 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """The words of a statement or a phrase, and the longest plain run in them: most texts do not have that."""
+    """The words of a statement or a phrase, and the plain runs of letters in them: most texts do not have those in a row.
+
+    Looked for in small letters as they are, runs are found many times faster than words in any case; `raw` finds them in
+    bytes, where a line end may be written as a letter behind a backslash.
+    """
 
     pattern: re.Pattern[str]
-    rare: str
+    runs: re.Pattern[str]
+    raw: re.Pattern[bytes]
 
 
 @dataclass(slots=True)
@@ -107,10 +114,28 @@ class Wanted:
 
     def found_in_bytes(self, raw: bytes) -> bool:
         """Whether a file's bytes say any of it, as text or as a JSON string."""
+        lowered = raw.lower()
+        sought = [self._core(one, whole=False) for one in self.phrases]
+        sought += [self._core(one, whole=True) for one in self.statements]
+        if not any(core.raw.search(lowered) for core in sought) and not _ESCAPED_LETTER.search(lowered):
+            return False
         text = raw.decode("utf-8", "ignore")
         if self.found_in(text):
             return True
         return "\\" in text and self.found_in(_ESCAPE.sub(_unescaped, text))
+
+    def touches(self, scope: Scope) -> Callable[[str], bool]:
+        """Tells of an entry of `scope`, as it stands in its note, whether it may say any of it or name what goes."""
+        sought = [self._core(one, whole=False).runs for one in self.phrases]
+        sought += [self._core(one, whole=True).runs for one in (*self.statements, *self.followed)]
+        gone = [one for owner, one in self.entries if owner == scope]
+        named = [name for name in (*gone, *self.cells, *self.lost) if name]
+
+        def may(block: str) -> bool:
+            lowered = block.lower()
+            return any(runs.search(lowered) for runs in sought) or any(name in block for name in named)
+
+        return may
 
     def without(self, text: str, *, derived: bool = False) -> str:
         """`text` with a mark in place of the words; the same object where it has none of them."""
@@ -155,7 +180,7 @@ class Wanted:
             return False
         lowered = text.lower()
         return any(
-            core.rare in lowered and core.pattern.search(text)
+            core.runs.search(lowered) and core.pattern.search(text)
             for core in (self._core(one, whole=False) for one in self.phrases)
         )
 
@@ -164,7 +189,7 @@ class Wanted:
         lowered = text.lower() if wanted else ""
         for one in wanted:
             core = self._core(one, whole=True)
-            if core.rare not in lowered:
+            if not core.runs.search(lowered):
                 continue
             for match in core.pattern.finditer(text):
                 if _begins(text, match.start()) and (end := _ends(text, match.end())):
@@ -177,8 +202,12 @@ class Wanted:
             core = r"\s+".join(map(re.escape, words.split()))
             if not whole:
                 core = _edge(words[0], r"(?<![^\W_])") + core + _edge(words[-1], r"(?![^\W_])")
-            rare = max(_PLAIN_RUN.findall(words) or [""], key=len).lower()
-            found = self._cores[key] = _Core(re.compile(core, re.IGNORECASE), rare)
+            runs = [run.lower() for run in _PLAIN_RUN.findall(words)]
+            found = self._cores[key] = _Core(
+                re.compile(core, re.IGNORECASE),
+                re.compile("[^a-z0-9]+".join(runs)),
+                re.compile(_BETWEEN_RAW.join(run.encode() for run in runs)),
+            )
         return found
 
     # ------------------------------------------------------------ what is left of an entry
@@ -222,6 +251,14 @@ class Likeness:
                 self._bags.append((bag, marks))
                 # Whatever shares half of the words shares one of the longest.
                 self._probes |= {*sorted(bag, key=len, reverse=True)[: len(bag) // 2 + 1], *marks}
+
+    def may_be_in(self, block: str) -> bool:
+        """Whether a text may be alike, or a sentence in it: it has as many of the words as that takes."""
+        lowered = unicodedata.normalize("NFKC", block).casefold().replace("'", "").replace("’", "")
+        return any(
+            sum(word in lowered for word in bag) >= (ALIKE_WITH_MARK if marks else ALIKE) * len(bag)
+            for bag, marks in self._bags
+        )
 
     def why(self, text: str) -> str:
         """Why `text` is alike, or "" where it is not."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property, lru_cache
@@ -173,6 +173,14 @@ def parse_note(text: str, *, loose: str = "Content") -> Note:
     entries, more, damaged = (*sound, set[str]()) if sound else _parse_any_entries(text, head.body, loose)
     problems.extend(more)
     return Note(text, frontmatter, entries, tuple(problems), frozenset(damaged), head)
+
+
+def with_blocks(text: str, chosen: Callable[[str], bool]) -> str:
+    """A note with those entries alone whose text is `chosen`; whole where it is damaged, as all of it is to be looked at."""
+    head, *blocks = text.split(_OPEN)
+    if any(block.count(_CLOSE) != 1 for block in blocks):
+        return text
+    return _OPEN.join([head, *filter(chosen, blocks)])
 
 
 def markers(text: str, start: int = 0) -> Iterator[tuple[re.Match[str], bool, str]]:
