@@ -10,7 +10,7 @@ from cairn.index import embedding_text
 from cairn.index.postings import word_mark
 from cairn.language import tongues
 from cairn.language.words import _pieces, stem, tokens
-from cairn.operations import doors  # noqa: F401 -- its cache is in the list
+from cairn.operations import table  # noqa: F401 -- its cache is in the list
 from cairn.project import consolidate  # noqa: F401
 from cairn.retrieval import fitting
 

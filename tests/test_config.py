@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from cairn.config import SECTIONS, load, shown
+from cairn.config import SECTIONS, load, shown, starter_text, write_starter
 from cairn.errors import Misconfigured
-from cairn.surfaces.starter import starter_text, write_starter
 from tests.fake_model import FakeModel
 
 

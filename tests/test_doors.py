@@ -24,8 +24,7 @@ from cairn.errors import CairnError, Invalid
 from cairn.memory import Memories, Memory
 from cairn.operations.answers import shapes_of
 from cairn.operations.check import options_of
-from cairn.operations.doors import IDS
-from cairn.operations.table import REQUIRED, Field, Operation, fields_of, operations_of
+from cairn.operations.table import IDS, REQUIRED, Field, Operation, fields_of, operations_of
 from cairn.rights import OPEN
 from cairn.web.acts import ACTS
 from cairn.web.desk import Desk

@@ -11,10 +11,10 @@ import tarfile
 import pytest
 
 import cairn
+from cairn.config import starter_text
 from cairn.engines.files import DeviceLocalBackend
 from cairn.settings_files import without_secrets
 from cairn.surfaces.cli import main
-from cairn.surfaces.starter import starter_text
 
 KEY, TOKEN, OLD = "sk-live-0123456789abcdefghij", "tok-abcdef0123456789", "sk-live-zyxwvutsrqponmlkjihg"
 SETTINGS = f"""\

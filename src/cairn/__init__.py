@@ -117,7 +117,7 @@ def __getattr__(name: str) -> Any:
     # A memory without an event loop has gone by both names.
     module, found = importlib.import_module(_HOMES[name]), "Memory" if name == "BlockingMemory" else name
     if found.endswith("Memory"):
-        from cairn.operations.words import put_help
+        from cairn.operations.table import put_help
 
         put_help(*(getattr(module, room) for room in (found, found.replace("Memory", "Memories"))))
     return getattr(module, found)

@@ -476,7 +476,7 @@ def test_no_words_at_all_print_the_help(capsys):
 def test_a_disk_error_is_a_sentence(cli, monkeypatch):
     """An error of the operating system that no part foresaw is no traceback."""
     monkeypatch.setattr(
-        "cairn.surfaces.starter.starter_text",
+        "cairn.config.starter_text",
         lambda: (_ for _ in ()).throw(OSError(28, "No space left", "x")),
     )
     code, out, err = cli("init")

@@ -16,13 +16,16 @@ Annotations are looked at when somebody asks, so that importing the table costs 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from cairn.operations.doors import door
+from cairn.budget import kept
+from cairn.errors import Invalid
+from cairn.types import with_texts
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -91,11 +94,10 @@ class Field:
     default: Any
     says: Says
     granted: str = ""
+    wire: str = field(init=False)  # its name over HTTP
 
-    @property
-    def wire(self) -> str:
-        """Its name over HTTP."""
-        return self.says.wire or self.name
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wire", self.says.wire or self.name)
 
 
 def read_field(name: str, annotation: Any, default: Any, names: Mapping[str, Any], where: str) -> Field:
@@ -145,6 +147,85 @@ def _plain(value: Any, kind: Any) -> Any:
         else one
         for one in value
     ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- the door of every operation that writes
+#
+# No credential comes in by any field, whatever it is called. A text loses it (or the call is refused, by `keeping.secrets`).
+# An id that holds one is refused by name, since ids stand in the names of files and in every note; an idempotency key is
+# kept as a hash and needs no look. Three sorts of fields are left to what they go to: those an operation judges itself
+# (`remember` answers with a verdict), messages (`talk` takes each through the same rules, field by field), and paths on
+# this machine.
+
+IDS = frozenset({
+    "session_id", "app_id", "project_id", "user_id", "agent_id", "owner", "agent", "run_id", "memory_id", "entry_id",
+    "name", "undo", "date", "category",
+})  # fmt: skip
+ELSEWHERE = frozenset(
+    {"messages", "idempotency_key", "limited_to", "path", "paths", "folders", "source", "target"}
+)
+_SHORTEST = 8
+
+
+def door(call: F, judged: frozenset[str]) -> F:
+    """`call` with each of its arguments taken through the door first."""
+    code = call.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+
+    @functools.wraps(call)
+    def run(room: Room, /, *args: Any, **given: Any) -> Any:
+        if len(args) > len(names) or given.keys() & set(names[: len(args)]):
+            return call(room, *args, **given)  # Python says best what is wrong with it
+        given |= zip(names, args, strict=False)
+        return call(room, **_let_in(room, given, judged))
+
+    return run  # type: ignore[return-value]
+
+
+def _let_in(room: Room, given: Mapping[str, Any], judged: frozenset[str]) -> dict[str, Any]:
+    if room.settings.keeping.secrets == "allow":
+        return dict(given)
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None or isinstance(value, bool | int | float) or name in judged or name in ELSEWHERE:
+            out[name] = value
+        elif name in IDS:
+            out[name] = value
+            if isinstance(value, str) and len(value) >= _SHORTEST:
+                _check_id(value, name)
+        else:
+            out[name] = with_texts(value, functools.partial(_cut, room, name))
+    return out
+
+
+def _cut(room: Room, name: str, text: str) -> str:
+    from cairn.governed.secrets import redact
+
+    if len(text) < _SHORTEST:
+        return text
+    found = redact(text)
+    if found.findings and room.settings.keeping.secrets == "refuse":
+        raise Invalid(
+            f"{name} holds a credential ({found.findings[0].kind}); nothing was written. Take it out and try again.",
+            field=name,
+        )
+    return found.text
+
+
+def _check_id(value: str, name: str) -> None:
+    """Refuse an id that holds a credential."""
+    if kind := _credential_in(value):
+        raise Invalid(
+            f"{name} holds a credential ({kind}). Ids stand in names of files and in every note: use another.",
+            field=name,
+        )
+
+
+@kept("ids without a credential", 256 * 1024)
+def _credential_in(value: str) -> str:
+    from cairn.governed.secrets import redact
+
+    return next(iter(redact(value).kinds), "")
 
 
 # ---------------------------------------------------------------- rows
@@ -265,7 +346,7 @@ def operation(
 ) -> Callable[[F], F]:
     """Declare the method below as an operation: where it is served, what it answers, who may call it.
 
-    See `Operation` for what else can be said of it. What may write takes its fields through the door (`doors.py`), where credentials stay outside; `judges` are those
+    See `Operation` for what else can be said of it. What may write takes its fields through the door (`door`), where credentials stay outside; `judges` are those
     it looks at itself.
     """
 
@@ -282,3 +363,34 @@ def operations_of(room: type) -> dict[str, Operation]:
     """The operations of a room, by name."""
     found = {name: getattr(getattr(room, name), "operation", None) for name in dir(room)}
     return {name: row for name, row in found.items() if isinstance(row, Operation)}
+
+
+# ---------------------------------------------------------------- what `help(memory.search)` shows
+
+
+def put_help(*rooms: type) -> None:
+    """Give the operations of these rooms, and of their twins, a plain signature and the words of each field.
+
+    Fields say what they mean in annotations, which `help` would print as they stand. Python code that opens a memory
+    gets this; commands and servers never pay for it.
+    """
+    for room in rooms:
+        for name, row in operations_of(room).items():
+            method: Any = vars(room).get(name) or getattr(room, name)
+            kinds = {one.name: one.type for one in row.parameters}
+            parameters = [
+                one.replace(annotation=kinds.get(one.name, one.annotation))
+                for one in row.signature.parameters.values()
+            ]
+            method.__doc__ = _help_of(row)
+            method.__signature__ = row.signature.replace(parameters=parameters)
+
+
+def _help_of(row: Operation) -> str:
+    """The docstring with a section that tells each field and shows an example of it."""
+    words, mark, rest = (inspect.getdoc(row.call) or "").partition("\n\nRaises:")
+    if "\n\nArgs:\n" in words:
+        return words + mark + rest
+    lines = [f"    {one.name}: {one.says.words} (for example {one.says.example!r})." for one in row.fields]
+    told = "\n\nArgs:\n" + "\n".join(lines) if lines else ""
+    return words + told + mark + rest

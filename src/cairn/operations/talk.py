@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.errors import NotFound
+from cairn.errors import CairnError, NotFound
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, ProjectId, SessionId
@@ -14,6 +15,7 @@ from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Message, Scope, Space, with_texts
 
 if TYPE_CHECKING:
+    from cairn.parts import Parts
     from cairn.talk import AddOutcome, FlushOutcome
 
 answers = Answers("talk")
@@ -191,11 +193,9 @@ class Talk(Room):
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
         """What became of the talk of a space: stretches that wait, and those whose episodes are written."""
-        from cairn.operations.tasks import tasks_of
-
         found = [
             one
-            for one in tasks_of(self.parts, Space(app_id, project_id), session_id)
+            for one in _tasks_of(self.parts, Space(app_id, project_id), session_id)
             if status is None or one["status"] == status
         ]
         found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
@@ -217,11 +217,9 @@ class Talk(Room):
         sees: Sees = None,
     ) -> dict[str, Any]:
         """One task by its id: of the space, else of any other that the caller reaches."""
-        from cairn.operations.tasks import tasks_of
-
         for space in dict.fromkeys((Space(app_id, project_id), *self.parts.root.spaces())):
             if sees is None or sees(Scope(space, "project", "")):
-                for one in tasks_of(self.parts, space, None):
+                for one in _tasks_of(self.parts, space, None):
                     if one["id"] == task_id:
                         return one
         raise NotFound(f'There is no task "{task_id[:80]}": `cairn tasks` lists them.', id=task_id)
@@ -291,3 +289,43 @@ class Talk(Room):
             Invalid: an id that cannot be one, or a `date` that is no day (YYYY-MM-DD).
         """
         return self.parts.capture.reextract(Space(app_id, project_id), session_id, user_id, date)
+
+
+# ---------------------------------------------------------------- tasks: told from the session logs and from what waits
+
+
+def _tasks_of(parts: Parts, space: Space, session_id: str | None) -> Iterator[dict[str, Any]]:
+    """Every closed stretch of a space's sessions, and the open one of each where there is one."""
+    from cairn.retrieval.showing import shown_time
+    from cairn.talk.sessions import session_locator
+
+    waiting = {one.cell_id: one.reason for one in parts.capture.waiting if one.scope.space == space}
+    named = [(space, session_id)] if session_id is not None else parts.capture.sessions(space)
+    for _, session in named:
+        try:
+            state = parts.sessions.load(session_locator(space, session), keep=False)
+        except CairnError:
+            continue
+        for cell in state.cells:
+            why = waiting.get(cell.cell_id)
+            status = "success" if cell.done else "failed" if why else "processing"
+            yield _task(cell.cell_id, status, "memory_flush", session, cell.at, why, done=cell.done)
+        if opened := state.open_messages:
+            mark = hashlib.sha256(session.encode("utf-8")).hexdigest()[:16]
+            at = shown_time(opened[0].timestamp)
+            yield _task(f"open_{mark}", "queued", "memory_add", session, at, None, done=False)
+
+
+def _task(
+    task_id: str, status: str, kind: str, session: str, at: str, why: str | None, *, done: bool
+) -> dict[str, Any]:
+    return {
+        "id": task_id,
+        "status": status,
+        "task_type": kind,
+        "session_id": session,
+        "error": why,
+        "error_code": "EXTRACTION_FAILED" if why else None,
+        "created_at": at,
+        "finished_at": at if done else None,
+    }

@@ -39,32 +39,30 @@ class Route:
         return getattr(memory, self.room) if self.room else memory
 
     @cached_property
-    def _parted(self) -> tuple[tuple[Field, ...], tuple[Field, ...], tuple[Field, ...]]:
-        named = set(re.findall(r"{(\w+)}", self.path))
-        said = [one for one in self.operation.fields if not one.says.here]
-        in_path = [one for one in said if one.wire in named]
-        rest = [one for one in said if one.wire not in named]
-        bodiless = self.method in {"GET", "DELETE"}
-        in_query = [
-            one for one in rest if (not _is_list(one) if bodiless else one.name in self.operation.in_query)
-        ]
-        in_body = [] if bodiless else [one for one in rest if one not in in_query]
-        return tuple(in_path), tuple(in_query), tuple(in_body)
-
-    @property
     def in_path(self) -> tuple[Field, ...]:
         """The fields in its path."""
-        return self._parted[0]
+        named = set(re.findall(r"{(\w+)}", self.path))
+        return tuple(one for one in self.operation.fields if one.wire in named)
 
-    @property
+    @cached_property
     def query(self) -> tuple[Field, ...]:
         """The fields in its query string."""
-        return self._parted[1]
+        if self._is_bodiless:
+            return tuple(one for one in self._rest if not _is_list(one))
+        return tuple(one for one in self._rest if one.name in self.operation.in_query)
 
-    @property
+    @cached_property
     def body(self) -> tuple[Field, ...]:
         """The fields in its body; without any, none is read."""
-        return self._parted[2]
+        return () if self._is_bodiless else tuple(one for one in self._rest if one not in self.query)
+
+    @property
+    def _is_bodiless(self) -> bool:
+        return self.method in {"GET", "DELETE"}
+
+    @property
+    def _rest(self) -> list[Field]:
+        return [one for one in self.operation.fields if not one.says.here and one not in self.in_path]
 
 
 def _is_list(one: Field) -> bool:

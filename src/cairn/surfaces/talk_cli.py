@@ -18,7 +18,7 @@ from cairn.surfaces.output import Output
 
 
 def init(call: CommandCall) -> int:
-    from cairn.surfaces.starter import write_starter
+    from cairn.config import write_starter
 
     args, output = call.args, call.output
     settings = settings_for(args)
