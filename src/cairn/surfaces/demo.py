@@ -6,56 +6,13 @@ import shutil
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cairn.surfaces.output import Output
-
-# A short talk of our own: (session, day, [(sender, role, text)]).
-TALK: tuple[tuple[str, datetime, tuple[tuple[str, str], ...]], ...] = (
-    (
-        "spring",
-        datetime(2026, 4, 13, 9, 30, tzinfo=UTC),
-        (
-            (
-                "Mara",
-                "Morning! I finally moved to Lisbon last Friday. The flat is tiny but the light is wonderful.",
-            ),
-            ("helper", "Congratulations on the move! How is the new job going?"),
-            ("Mara", "I start at the aquarium on Monday, as a marine biologist in the octopus lab."),
-            ("helper", "That sounds like a dream. Will you keep the ceramics class?"),
-            (
-                "Mara",
-                "No, I gave it up. But I am allergic to peanuts, so I need a list of safe restaurants here.",
-            ),
-        ),
-    ),
-    (
-        "deploy",
-        datetime(2026, 6, 2, 14, 5, tzinfo=UTC),
-        (
-            ("Mara", "Our tank monitor service keeps crashing at night. The log says `too many open files`."),
-            (
-                "helper",
-                "The pool in sensor_reader.py opens a socket per reading and never closes it. Raise nothing, close it.",
-            ),
-            (
-                "Mara",
-                "Closing the socket fixed it. Please remember that we deploy with `make ship` and never on Fridays.",
-            ),
-            ("helper", "Noted: deploy with `make ship`, never on Fridays."),
-        ),
-    ),
-)
-
-QUESTIONS = (
-    "Where does Mara live now?",
-    "What food must she avoid?",
-    "Why did the tank monitor crash at night?",
-    "how do we deploy",
-)
 
 
 def _messages(day: datetime, lines: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -77,14 +34,16 @@ def run(output: Output, *, keep: bool = False) -> int:
     from cairn.config import load
     from cairn.memory import Memory
 
+    told = tomllib.loads(Path(__file__).with_name("demo.toml").read_text(encoding="utf-8"))
     root = Path(tempfile.mkdtemp(prefix="cairn-demo-"))
     steps: dict[str, Any] = {"root": str(root), "answers": {}}
     started = time.perf_counter()
     try:
         with Memory(load(root)) as memory:
             output.line(f"A memory root in a temporary folder: {root}", style="bold")
-            for session, day, lines in TALK:
-                memory.add(session, _messages(day, lines))
+            for talk in told["talk"]:
+                session, lines = talk["session"], talk["said"]
+                memory.add(session, _messages(talk["begins"], lines))
                 memory.flush(session)
                 output.line(
                     f'  session "{session}": {len(lines)} messages added, flushed, written as Markdown'
@@ -107,7 +66,7 @@ def run(output: Output, *, keep: bool = False) -> int:
                     "  (The local model is not installed, so only words count: `cairn model install`.)"
                 )
             memory.sync()  # vectors follow a moment after the notes, or a while after on a busy machine
-            for question in QUESTIONS:
+            for question in told["questions"]:
                 steps["answers"][question] = _ask(memory, question, output)
 
             output.line()

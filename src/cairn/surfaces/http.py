@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
@@ -200,9 +201,7 @@ class _Routes:
 
     async def docs(self, request: Request) -> Response:
         request.state.route = "/docs"
-        from cairn.surfaces.openapi import DOCS_PAGE
-
-        return HTMLResponse(DOCS_PAGE)
+        return HTMLResponse(Path(__file__).with_name("docs.html").read_text(encoding="utf-8"))
 
 
 class _Direct:

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the routes, and a page that shows it without fetching anything."""
+"""The OpenAPI description of the routes; `docs.html` shows it without fetching anything else."""
 
 from __future__ import annotations
 
@@ -142,45 +142,3 @@ def _bare(name: str, summary: str, schema: dict[str, Any]) -> dict[str, Any]:
             "5XX": error,
         },
     }
-
-
-DOCS_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Cairn HTTP API</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
-h1{margin-bottom:0}code,pre{font:13px/1.45 ui-monospace,monospace}pre{background:#f5f5f2;padding:.8rem;overflow:auto}
-details{border:1px solid #ddd;border-radius:6px;margin:.5rem 0;padding:.4rem .8rem}summary{cursor:pointer}
-b.m{display:inline-block;min-width:3.6rem;color:#1a6b4a}small{color:#666}
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}pre{background:#262626}details{border-color:#444}}
-</style></head><body>
-<h1>Cairn HTTP API</h1><p><small>Made from <a href="/openapi.json">openapi.json</a>; nothing is fetched from elsewhere.</small></p>
-<main id="routes">Loading the description…</main>
-<script>
-fetch('/openapi.json').then(r=>r.json()).then(d=>{
- const main=document.getElementById('routes');main.textContent='';
- const resolve=(s,seen=[])=>{
-  if(Array.isArray(s))return s.map(one=>resolve(one,seen));
-  if(!s||typeof s!=='object')return s;
-  if(s.$ref){const name=s.$ref.split('/').pop();
-   const {$ref,...own}=s;return seen.includes(name)?{title:name,...own}:{title:name,...resolve(d.components.schemas[name],[...seen,name]),...own}}
-  return Object.fromEntries(Object.entries(s).map(([k,v])=>[k,k==='examples'||k==='example'||k==='default'?v:resolve(v,seen)]))};
- for(const [path,ops] of Object.entries(d.paths))for(const [method,op] of Object.entries(ops)){
-  if(path.startsWith('/api/v2'))continue;
-  const box=document.createElement('details'),head=document.createElement('summary'),m=document.createElement('b');
-  m.className='m';m.textContent=method.toUpperCase();
-  const code=document.createElement('code');code.textContent=path;
-  const words=document.createElement('small');words.textContent='  '+(op.summary||'');
-  head.append(m,code,words);box.append(head);
-  const show=(title,schema)=>{if(!schema)return;const h=document.createElement('p');h.textContent=title;
-   const pre=document.createElement('pre');pre.textContent=JSON.stringify(resolve(schema),null,2);box.append(h,pre)};
-  if(op.parameters)show('Parameters',op.parameters);
-  show('Body',op.requestBody&&op.requestBody.content['application/json'].schema);
-  const ok=op.responses['200'];const c=ok&&ok.content&&ok.content['application/json'];
-  const s=c&&c.schema;show('Answer (data)',s&&s.properties&&s.properties.data?s.properties.data:s);
-  main.append(box);
- }
- const p=document.createElement('p');p.innerHTML='<small>Every route exists under /api/v2 too.</small>';main.append(p);
-});
-</script></body></html>
-"""
