@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from cairn.engines import quiet
 from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
-from cairn.surfaces.command import Command, words_of
+from cairn.surfaces.command import Command, command_words
 from cairn.surfaces.output import Output
 from cairn.systems import check as check_system
 from cairn.version import VERSION
@@ -121,8 +121,8 @@ SAME = {
 }
 
 
-def build_parser(only: str = "", *, words: bool = True) -> argparse.ArgumentParser:
-    """The command line; with `only` the part of it that begins with that command. `words` are for who reads its help."""
+def build_parser(only: str = "", *, with_words: bool = True) -> argparse.ArgumentParser:
+    """The command line; with `only` the part of it that begins with that command. Words are for who reads its help."""
     parser = Parser(
         prog="cairn",
         description="Long-term memory for AI agents that a person can read.",
@@ -135,23 +135,23 @@ def build_parser(only: str = "", *, words: bool = True) -> argparse.ArgumentPars
     for name, module in HOMES.items():
         if only in ("", name):
             commands = importlib.import_module(f"cairn.surfaces.{module}").COMMANDS
-            _declare(table, [one for one in commands if one.name.partition(" ")[0] == name], words)
+            _declare(table, [one for one in commands if one.name.partition(" ")[0] == name], with_words)
     return parser
 
 
-def _declare(table: Commands, commands: Iterable[Command], words: bool) -> None:
+def _declare(table: Commands, commands: Iterable[Command], with_words: bool) -> None:
     """Hang commands into the command line, and groups where the first of them is."""
     groups: dict[str, Commands] = {"": table}
 
     def group(name: str) -> Commands:
         if name not in groups:
             above, _, last = name.rpartition(" ")
-            groups[name] = Commands(group(above).add(last, words_of(name)["help"] if words else ""))
+            groups[name] = Commands(group(above).add(last, command_words()[name][0] if with_words else ""))
         return groups[name]
 
     for command in commands:
         above, _, last = command.name.rpartition(" ")
-        told = (command.help, words_of(command.name).get("examples", ())) if words else ("",)
+        told = (command.help, command_words()[command.name][1:]) if with_words else ("",)
         parser = group(above).add(last, *told)
         parser.set_defaults(run=command)
         command.declare(parser)
@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if word and word not in HOMES:
             raise _unknown(word)
         wants_help = any(one == "-h" or (len(one) > 2 and "--help".startswith(one)) for one in given)
-        args = build_parser(word, words=wants_help or not word).parse_args(given)
+        args = build_parser(word, with_words=wants_help or not word).parse_args(given)
     except (Invalid, Misconfigured) as error:
         return _report(error, Output(as_json="--json" in given))
     for name, default in {"root": None, "app": "default", "project": "default", "json": False}.items():

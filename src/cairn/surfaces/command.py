@@ -117,8 +117,8 @@ class Command:
     @property
     def help(self) -> str:
         """One line of help; the operation's first sentence where `commands.toml` has none."""
-        if words := words_of(self.name).get("help"):
-            return str(words)
+        if told := command_words()[self.name][0]:
+            return told
         told = self.operation.summary.rstrip(".")
         return told[:1].lower() + told[1:]
 
@@ -187,13 +187,9 @@ class Command:
 
 
 @cache
-def _all_words() -> dict[str, dict[str, Any]]:
+def command_words() -> dict[str, list[str]]:
+    """What each command and group of commands is for, and examples after it."""
     return tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
-
-
-def words_of(name: str) -> Mapping[str, Any]:
-    """The `help` and the `examples` of a command, or the help of a group of commands."""
-    return _all_words().get(name, {})
 
 
 def told(memory: Memory, row: Operation, fields: dict[str, Any]) -> Any:
