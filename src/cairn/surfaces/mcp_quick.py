@@ -125,8 +125,7 @@ class Front:
             told = {"capabilities": _OFFERS, "instructions": INSTRUCTIONS, "supportedVersions": [_UNGREETED]}
             self._answer(name, _lasting(told))
         elif method in _LISTS:
-            listed = _LISTS[method]
-            self._apart(name, lambda: _lasting(listed(self)) if newer else listed(self))
+            self._apart(name, lambda: _lasting(self._listed(method)) if newer else self._listed(method))
         else:
             raise NotPlain
 
@@ -151,11 +150,11 @@ class Front:
 
     def _called(self, params: Mapping[str, Any]) -> dict[str, Any]:
         asked = {"op": "tool", "name": params["name"], "arguments": params.get("arguments") or {}}
-        told = {"error": SWITCHED_OFF} if self._is_off else self._asked_memory(asked)
-        if "error" in told:
-            return {"content": [{"type": "text", "text": str(told["error"])}], "isError": True}
-        text = {"type": "text", "text": told["text"]}
-        return {"content": [text], "isError": False, "structuredContent": told["data"]}
+        return called({"error": SWITCHED_OFF} if self._is_off else self._asked_memory(asked))
+
+    def _listed(self, method: str) -> dict[str, Any]:
+        told = self._asked_memory({"op": "pages"}) if method == PAGES and not self._is_off else {}
+        return listed(method, told, is_off=self._is_off)
 
     def _asked_memory(self, message: dict[str, Any]) -> Mapping[str, Any]:
         try:
@@ -169,30 +168,6 @@ class Front:
             self._put.write(line.encode() + b"\n")
             self._put.flush()
 
-    # ------------------------------------------------------------ lists
-
-    def tools(self) -> dict[str, Any]:
-        from cairn.agents.tools import TOOLS
-
-        return {"tools": [] if self._is_off else [described(one) for one in TOOLS.values()]}
-
-    def pages(self) -> dict[str, Any]:
-        told = {} if self._is_off else self._asked_memory({"op": "pages"})
-        return {"resources": [page(path) for path in told.get("pages", ())]}
-
-    def templates(self) -> dict[str, Any]:
-        return {"resourceTemplates": [] if self._is_off else TEMPLATES}
-
-    def prompts(self) -> dict[str, Any]:
-        return {"prompts": [] if self._is_off else prompts()}
-
-
-_LISTS: Mapping[str, Callable[[Front], dict[str, Any]]] = {
-    "tools/list": Front.tools,
-    "resources/list": Front.pages,
-    "resources/templates/list": Front.templates,
-    "prompts/list": Front.prompts,
-}
 
 # ---------------------------------------------------------------- what both halves offer, as it goes over the wire
 
@@ -210,6 +185,26 @@ TEMPLATES = [
         "mimeType": "text/markdown",
     },
 ]
+
+
+def called(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What a tool told, or why it was refused."""
+    if "error" in told:
+        return {"content": [{"type": "text", "text": str(told["error"])}], "isError": True}
+    text = {"type": "text", "text": told["text"]}
+    return {"content": [text], "isError": False, "structuredContent": told["data"]}
+
+
+def listed(method: str, told: Mapping[str, Any], *, is_off: bool) -> dict[str, Any]:
+    """What is asked for by a request for a list; `told` has the pages of the memory."""
+    name, make = _LISTS[method]
+    return {name: [] if is_off else make(told)}
+
+
+def _tools(_told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    from cairn.agents.tools import TOOLS
+
+    return [described(one) for one in TOOLS.values()]
 
 
 def described(tool: Any) -> dict[str, Any]:
@@ -230,12 +225,13 @@ def described(tool: Any) -> dict[str, Any]:
     return found | ({"_meta": {"anthropic/alwaysLoad": True}} if tool.name == "recall" else {})
 
 
-def page(path: str) -> dict[str, Any]:
-    """A page as a resource."""
-    return {"uri": f"{PAGE}{path}", "name": path, "mimeType": "text/markdown"}
+def _pages(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"uri": f"{PAGE}{path}", "name": path, "mimeType": "text/markdown"} for path in told.get("pages", ())
+    ]
 
 
-def prompts() -> list[dict[str, Any]]:
+def _prompts(_told: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The two tools that are prompts, too."""
     from cairn.agents.tools import TOOLS
 
@@ -249,6 +245,15 @@ def prompts() -> list[dict[str, Any]]:
             "arguments": [topic],
         },
     ]
+
+
+PAGES = "resources/list"
+_LISTS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]]] = {
+    "tools/list": ("tools", _tools),
+    PAGES: ("resources", _pages),
+    "resources/templates/list": ("resourceTemplates", lambda _told: TEMPLATES),
+    "prompts/list": ("prompts", _prompts),
+}
 
 
 # ---------------------------------------------------------------- what is plain

@@ -25,8 +25,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 from cairn.agents import link
 from cairn.agents.hook import is_switched_off
 from cairn.errors import CairnError, Misconfigured, Unavailable
-from cairn.surfaces import mcp_quick
-from cairn.surfaces.mcp_quick import ENTRY, INSTRUCTIONS, PAGE, SERVER, SWITCHED_OFF, Reply
+from cairn.surfaces.mcp_quick import (
+    ENTRY,
+    INSTRUCTIONS,
+    PAGE,
+    PAGES,
+    SERVER,
+    SWITCHED_OFF,
+    Front,
+    Reply,
+    called,
+    listed,
+)
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -121,35 +131,23 @@ def build_server(answer: Answer, folder: str | None) -> Server[Any]:
     from mcp import MCPError
     from mcp.server.lowlevel import Server
 
-    from cairn.agents.tools import TOOLS
-
     is_off = _is_off(folder)
 
     async def ask(context: Any, **message: Any) -> Mapping[str, Any]:
         return await answer({**message, "folder": folder}, context.request)
 
-    async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
-        offered = [] if is_off else [mcp_quick.described(one) for one in TOOLS.values()]
-        return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in offered])
+    def listing(method: str, shape: Any) -> Any:
+        async def handle(context: Any, _params: Any) -> Any:
+            told = await ask(context, op="pages") if method == PAGES and not is_off else {}
+            return shape.model_validate(listed(method, told, is_off=is_off))
+
+        return handle
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        if is_off:
-            return _refused(SWITCHED_OFF)
-        told = await ask(context, op="tool", name=params.name, arguments=params.arguments or {})
-        if "error" in told:
-            return _refused(str(told["error"]))
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=told["text"])], structured_content=told["data"]
-        )
-
-    async def list_resources(context: Any, _params: Any) -> types.ListResourcesResult:
-        told = {} if is_off else await ask(context, op="pages")
-        found = [types.Resource.model_validate(mcp_quick.page(path)) for path in told.get("pages", ())]
-        return types.ListResourcesResult(resources=found)
-
-    async def list_templates(_context: Any, _params: Any) -> types.ListResourceTemplatesResult:
-        found = [types.ResourceTemplate.model_validate(one) for one in mcp_quick.TEMPLATES]
-        return types.ListResourceTemplatesResult(resource_templates=[] if is_off else found)
+        told: Mapping[str, Any] = {"error": SWITCHED_OFF}
+        if not is_off:
+            told = await ask(context, op="tool", name=params.name, arguments=params.arguments or {})
+        return types.CallToolResult.model_validate(called(told))
 
     async def read_resource(
         context: Any, params: types.ReadResourceRequestParams
@@ -165,10 +163,6 @@ def build_server(answer: Answer, folder: str | None) -> Server[Any]:
             raise MCPError(types.INVALID_PARAMS, str(told["error"]), {"uri": uri[:200]})
         text = types.TextResourceContents(uri=params.uri, mime_type="text/markdown", text=told["text"])
         return types.ReadResourceResult(contents=[text])
-
-    async def list_prompts(_context: Any, _params: Any) -> types.ListPromptsResult:
-        found = [types.Prompt.model_validate(one) for one in mcp_quick.prompts()]
-        return types.ListPromptsResult(prompts=[] if is_off else found)
 
     async def get_prompt(context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         given = params.arguments or {}
@@ -188,24 +182,20 @@ def build_server(answer: Answer, folder: str | None) -> Server[Any]:
         title=SERVER["title"],
         version=SERVER["version"],
         instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
+        on_list_tools=listing("tools/list", types.ListToolsResult),
         on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
+        on_list_resources=listing(PAGES, types.ListResourcesResult),
+        on_list_resource_templates=listing("resources/templates/list", types.ListResourceTemplatesResult),
         on_read_resource=read_resource,
-        on_list_prompts=list_prompts,
+        on_list_prompts=listing("prompts/list", types.ListPromptsResult),
         on_get_prompt=get_prompt,
     )
 
 
-def _refused(words: str) -> types.CallToolResult:
-    import mcp_types as types
+def main(root: str | None) -> int:
+    """`cairn mcp`: serve one host over standard input and output until it hangs up.
 
-    return types.CallToolResult(content=[types.TextContent(type="text", text=words)], is_error=True)
-
-
-def serve(root: str | None, folder: str) -> int:
-    """Serve one host over standard input and output until it hangs up; a root that cannot be had is said in every call.
+    A root that cannot be had is said in every call.
 
     Raises:
         Misconfigured: the package `mcp` is not installed.
@@ -217,11 +207,14 @@ def serve(root: str | None, folder: str) -> int:
         )
     if importlib.util.find_spec("mcp") is None:
         raise Misconfigured(MISSING, setting="mcp")
+    # The folder the agent works in: what the host says, else the one it was started in.
+    named = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    folder = named if named and Path(named).is_dir() else os.getcwd()
     is_off = _is_off(folder)
     reply: Reply = (
         (lambda _message: {"error": SWITCHED_OFF}) if is_off else _caller(root)
     )  # opens the memory meanwhile
-    front = mcp_quick.Front(reply, folder, sys.stdout.buffer, is_off=is_off)
+    front = Front(reply, folder, sys.stdout.buffer, is_off=is_off)
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         if lines := front.run(iter(sys.stdin.buffer.readline, b"")):
             serve_rest(reply, folder, lines, sys.stdin.buffer, sys.stdout.buffer)
@@ -291,14 +284,3 @@ def _caller(root: str | None) -> Reply:
         return lambda _message: {"error": words}
     caller.start()
     return caller
-
-
-def folder_at_hand() -> str:
-    """The folder the agent works in: what the host says, else the one it was started in."""
-    named = os.environ.get("CLAUDE_PROJECT_DIR", "")
-    return named if named and Path(named).is_dir() else os.getcwd()
-
-
-def main(root: str | None) -> int:
-    """`cairn mcp`."""
-    return serve(root, folder_at_hand())
