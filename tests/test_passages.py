@@ -13,7 +13,7 @@ from cairn.index.corpus import KIND_CODES
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.operations.prompt import prompt
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of, within_budget
-from cairn.retrieval.late import late_matches, weighed
+from cairn.retrieval.rank import late_matches
 from cairn.retrieval.search import SearchRequest
 from cairn.seams.models import TokenVectors
 from tests.world import ALICE, SearchWorld
@@ -112,7 +112,7 @@ def test_late_interaction_finds_the_word_in_its_place():
     pieces = np.eye(4, 64, dtype=np.int8) * 127
     asked = TokenVectors(pieces[:2], np.array([3.0, 1.0], np.float32))
     rows = [pieces[:1], pieces[:2], None, pieces[2:], np.zeros((0, 64), np.int8)]
-    scores = weighed(asked, late_matches(asked, rows))
+    scores = late_matches(asked, rows) @ (asked.weights / asked.weights.sum())
     assert scores.tolist() == pytest.approx([0.75, 1.0, 0.0, 0.0, 0.0])
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cairn.index.corpus import ONLY_ASKS, QUESTION, text_flags
 from cairn.index.embedding_text import about_whom, message_text, question_text, spoken_names
 from cairn.language import asking
+from cairn.retrieval.questions import read_question
 from cairn.retrieval.rank import (
     LateMatches,
     Legs,
@@ -17,7 +18,6 @@ from cairn.retrieval.rank import (
     mean_of_best,
     message_scores,
     newer_first,
-    read_question,
     reranked,
     standout,
     talk_of,
@@ -234,7 +234,7 @@ def test_a_turn_is_read_with_the_two_before_it(world):
     found = LateMatches(every, matches, weights, np.full(len(every), 9)).features(talk, every)["late_context"]
     for place in every:
         heard = matches[place]
-        for back, share in ((1, 0.9), (2, 0.8)):
+        for back, share in ((1, 0.9), (2, 0.9)):
             before = place - back
             if before >= 0 and talk.segment[before] == talk.segment[place] and talk.among_people[place]:
                 heard = np.maximum(heard, np.float32(share) * matches[before])
@@ -519,4 +519,4 @@ def test_a_list_is_not_filled_by_one_session(tmp_path):
 )
 def test_what_asks_for_a_list(query, is_list):
     """By the words of its language."""
-    assert asking.asks_for_several(query) is is_list
+    assert asking.read(query).wants_several is is_list

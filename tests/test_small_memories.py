@@ -9,7 +9,7 @@ import pytest
 import cairn
 from cairn import config
 from cairn.engines import minilm
-from cairn.language.asking import may_name_in_small
+from cairn.language import asking
 
 BEGAN = datetime(2025, 11, 3, 9, tzinfo=UTC)
 MEMORIES = tomllib.loads((Path(__file__).parent / "small_memories.toml").read_text(encoding="utf-8"))[
@@ -143,4 +143,6 @@ def test_how_a_memory_writes_a_word_tells_whether_it_is_a_name(tmp_path):
         assert first("where is lunch") == notes[1]
         assert first("where did we meet bob") == notes[2]
         assert first("what is bob's shoe size") == ""
-        assert not may_name_in_small("wo ist die katze"), "a language of capitals tells nothing by them"
+        assert not asking.read("wo ist die katze").may_name_in_small, (
+            "a language of capitals tells nothing by them"
+        )

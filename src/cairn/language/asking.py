@@ -67,22 +67,6 @@ def of_language(code: str) -> Asking:
     )
 
 
-@functools.lru_cache(maxsize=128)
-def _tongue(said: str) -> tongues.Tongue:
-    # One question is read a dozen times, each for something else.
-    return tongues.spoken_in(said)
-
-
-def tongue_of(query: str) -> tongues.Tongue:
-    """The language a question is in."""
-    return _tongue(query[:_QUERY_CHARS])
-
-
-def read(query: str) -> Asking:
-    """The words of the language `query` is in."""
-    return of_language(tongue_of(query).code)
-
-
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _WORD_OR_STOP = re.compile(r"\w+(?:['’-]\w+)*|[.!?:;\n•\"“„«(*#>-]")
 _TEXT_CHARS, _REMARK_CHARS, _FEW_WORDS = 2000, 160, 5
@@ -90,24 +74,101 @@ _CLAUSE = re.compile(r"[^,;.!…。！、，；?？\n]+")
 _CAPITAL = re.compile(r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
-def named_in(query: str) -> frozenset[str]:
-    """The words of a question that say whom or what it names, where its language tells that by a capital.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one question asks for.
 
-    >>> sorted(named_in("Where does Ann live?")), sorted(named_in("Wo ist der Schlüssel?"))
-    (['ann'], [])
+    Attributes:
+        language: The code of the language it is in.
+        wants_time: It asks for a time.
+        wants_number: It asks for a number.
+        wants_several: It asks for a list: everything that fits, not the one thing.
+        wants_advice: It is about what an assistant said.
+        of_oneself: It is about the one who asks.
+        is_personal: And as somebody: "How do I ..." and "Give me ..." are said by anyone.
+        is_for_anyone: It orders work, or asks what anyone may know: such may need nothing that is remembered.
+        fillers: Tokens that ask nothing by themselves in its language; those of English always.
+        stand_ins: Tokens of it that are there only for words which stand for whatever is meant: the event, what took place.
+        named: Its words that say whom or what it names, where its language tells that by a capital.
+        may_name_in_small: It is typed without capitals, in such a language: any word may be a name.
     """
-    if not read(query).names_by_capital:
-        return frozenset()
-    return frozenset(words.tokens(" ".join(_CAPITAL.findall(query[:_QUERY_CHARS]))))
+
+    language: str
+    wants_time: bool
+    wants_number: bool
+    wants_several: bool
+    wants_advice: bool
+    of_oneself: bool
+    is_personal: bool
+    is_for_anyone: bool
+    fillers: frozenset[str]
+    stand_ins: frozenset[str]
+    named: frozenset[str]
+    may_name_in_small: bool
 
 
-def may_name_in_small(query: str) -> bool:
-    """Whether a question is typed without capitals, in a language that tells names by them: any word may be a name.
+@functools.lru_cache(maxsize=128)
+def read(query: str) -> Asked:
+    """What `query` asks for, by the words of its language.
 
-    >>> may_name_in_small("where does alice live"), may_name_in_small("Where is lunch?")
+    >>> read("When did she move?").wants_time, read("Which day did we meet?").wants_time, read("Who moved?").wants_time
+    (True, True, False)
+    >>> read("Which books has she read?").wants_several, read("Which book is she reading?").wants_several
+    (True, False)
+    >>> read("When does my sprint end?").of_oneself, read("When does the sprint end?").of_oneself
+    (True, False)
+    >>> read("What did you recommend for retries?").wants_advice
+    True
+    >>> [read(said).is_personal for said in ("How do I take my tea?", "How do I centre a div?", "Give me a hint")]
+    [True, False, False]
+    >>> [read(said).is_for_anyone for said in ("Translate good morning into Spanish", "Summarise what Ann said")]
+    [True, False]
+    >>> [read(said).is_for_anyone for said in ("My head hurts", "I'm stuck", "What am I stuck on?")]
+    [False, True, False]
+    >>> [read(f"{said}?").is_for_anyone for said in ("How can I cut a mango", "Why is the sky blue", "Why did she go")]
+    [True, True, False]
+    >>> sorted(read("上海的活动").stand_ins), sorted(read("上海的运动").stand_ins)
+    (['动', '活', '活动', '的活'], [])
+    >>> sorted(read("Where does Ann live?").named), sorted(read("Wo ist der Schlüssel?").named)
+    (['ann'], [])
+    >>> read("where does alice live").may_name_in_small, read("Where is lunch?").may_name_in_small
     (True, False)
     """
-    return not any(letter.isupper() for letter in query[:_QUERY_CHARS]) and read(query).names_by_capital
+    said = query[:_QUERY_CHARS]
+    tongue = tongues.spoken_in(said)
+    asking = of_language(tongue.code)
+    when = asking.when.search(said)
+    bare = said.strip()
+    # A few words that tell the listener something and ask nothing: "I'm stuck", "that broke it".
+    states_little = (
+        len(bare.split()) <= _FEW_WORDS
+        and not bare.endswith(("?", "？"))
+        and asking.states.search(bare) is not None
+    )
+    stand_ins = named = frozenset[str]()
+    if asking.stand_ins.search(said):
+        stand_ins = frozenset(words.tokens(said)) - frozenset(words.tokens(asking.stand_ins.sub(" ", said)))
+    if asking.names_by_capital:
+        named = frozenset(words.tokens(" ".join(_CAPITAL.findall(said))))
+    return Asked(
+        language=tongue.code,
+        # "The place where I was when it rained?" names a time; it does not ask for one.
+        wants_time=when is not None
+        and not asking.when_not.search(said)
+        and (when.start() <= _LEADING_CHARS or not tongue.has_blanks),
+        wants_number=asking.how_many.search(said) is not None,
+        wants_several=asking.several.search(said) is not None,
+        wants_advice=asking.advice.search(said) is not None,
+        of_oneself=asking.first_person.search(said) is not None,
+        is_personal=not states_little
+        and asking.first_person.search(asking.to_me.sub(" ", asking.how_to.sub(" ", bare))) is not None,
+        is_for_anyone=states_little
+        or any(kind.search(bare) for kind in (asking.orders, asking.how_to, asking.general)),
+        fillers=_fillers(tongue.code),
+        stand_ins=stand_ins,
+        named=named,
+        may_name_in_small=asking.names_by_capital and not any(letter.isupper() for letter in said),
+    )
 
 
 def names_as_written(query: str, terms: Iterable[str], texts: Iterable[str]) -> frozenset[str]:
@@ -136,72 +197,12 @@ def names_as_written(query: str, terms: Iterable[str], texts: Iterable[str]) -> 
                 else:
                     (first if begins else inside).add(token)
             begins = False
-    return frozenset((first - _words_behind(query, read(query).articles) | inside) - small)
-
-
-def _words_behind(query: str, articles: frozenset[str]) -> frozenset[str]:
-    """The tokens of a query that stand right behind one of these words, or one word further on."""
+    # Right behind an article, or one word further on, stands no name.
+    articles = of_language(read(query).language).articles
     said = [found[0] for found in _WORD.finditer(query[:_QUERY_CHARS].casefold())]
-    close = [n for n, word in enumerate(said) if articles.intersection(said[max(0, n - 2) : n])]
-    return frozenset(token for n in close for token in words.tokens(said[n]))
-
-
-def asks_when(query: str) -> bool:
-    """Whether a question asks for a time.
-
-    >>> asks_when("When did she move?"), asks_when("Which day did we meet?"), asks_when("Who moved?")
-    (True, True, False)
-    """
-    asking, said = read(query), query[:_QUERY_CHARS]
-    found = asking.when.search(said)
-    if found is None or asking.when_not.search(said):
-        return False
-    # "The place where I was when it rained?" names a time; it does not ask for one.
-    return found.start() <= _LEADING_CHARS or not tongue_of(query).has_blanks
-
-
-def asks_how_many(query: str) -> bool:
-    """Whether a question asks for a number."""
-    return read(query).how_many.search(query[:_QUERY_CHARS]) is not None
-
-
-def asks_for_several(query: str) -> bool:
-    """Whether a question asks for a list: everything that fits, not the one thing.
-
-    >>> asks_for_several("Which books has she read?"), asks_for_several("Which book is she reading?")
-    (True, False)
-    """
-    return read(query).several.search(query[:_QUERY_CHARS]) is not None
-
-
-def about_oneself(query: str) -> bool:
-    """Whether a question is about the one who asks.
-
-    >>> about_oneself("When does my sprint end?"), about_oneself("When does the sprint end?")
-    (True, False)
-    """
-    return read(query).first_person.search(query[:_QUERY_CHARS]) is not None
-
-
-def asks_for_advice_given(query: str) -> bool:
-    """Whether a question is about what an assistant said.
-
-    >>> asks_for_advice_given("What did you recommend for retries?")
-    True
-    """
-    return read(query).advice.search(query[:_QUERY_CHARS]) is not None
-
-
-def is_personal(query: str) -> bool:
-    """Whether a question is about the one who asks, as somebody: "How do I ..." and "Give me ..." are said by anyone.
-
-    >>> is_personal("How do I take my tea?"), is_personal("How do I centre a div?"), is_personal("Give me a hint")
-    (True, False, False)
-    """
-    asking, said = read(query), query[:_QUERY_CHARS].strip()
-    if _states_little(said, asking):
-        return False
-    return asking.first_person.search(asking.to_me.sub(" ", asking.how_to.sub(" ", said))) is not None
+    close = [n for n in range(len(said)) if articles.intersection(said[max(0, n - 2) : n])]
+    first -= {token for n in close for token in words.tokens(said[n])}
+    return frozenset((first | inside) - small)
 
 
 def is_remark(text: str, *, by_prompt: bool = False) -> bool:
@@ -218,7 +219,7 @@ def is_remark(text: str, *, by_prompt: bool = False) -> bool:
     if len(text) > _REMARK_CHARS:
         return False
     clauses = [clause.strip() for clause in _CLAUSE.findall(text)]
-    codes = [tongue_of(text).code, *(tongues.known() if len(text.split()) <= _FEW_WORDS else ())]
+    codes = [tongues.spoken_in(text).code, *(tongues.known() if len(text.split()) <= _FEW_WORDS else ())]
     return bool(clauses) and all(
         any(_is_remark(clause, code, by_prompt=by_prompt) for code in codes) for clause in clauses
     )
@@ -247,49 +248,8 @@ def _remarks(code: str) -> tuple[re.Pattern[str], re.Pattern[str], frozenset[str
     return patterns[0], patterns[1], small_words() | frozenset(words.tokens(str(table.get("light", ""))))
 
 
-def is_for_anyone(query: str) -> bool:
-    """Whether a prompt orders work, or asks what anyone may know: such may need nothing that is remembered.
-
-    >>> is_for_anyone("Translate good morning into Spanish"), is_for_anyone("Summarise what Ann said")
-    (True, False)
-    >>> is_for_anyone("My head hurts"), is_for_anyone("I'm stuck"), is_for_anyone("What am I stuck on?")
-    (False, True, False)
-    >>> is_for_anyone("How can I cut a mango?"), is_for_anyone("Why is the sky blue?"), is_for_anyone("Why did she go?")
-    (True, True, False)
-    """
-    asking, said = read(query), query[:_QUERY_CHARS].strip()
-    return _states_little(said, asking) or any(
-        kind.search(said) for kind in (asking.orders, asking.how_to, asking.general)
-    )
-
-
-def _states_little(said: str, asking: Asking) -> bool:
-    """Whether a few words tell the listener something and ask nothing: "I'm stuck", "that broke it"."""
-    return (
-        len(said.split()) <= _FEW_WORDS
-        and not said.endswith(("?", "？"))
-        and asking.states.search(said) is not None
-    )
-
-
-def fillers(query: str) -> frozenset[str]:
-    """Tokens that ask nothing by themselves in the language of `query`; those of English always."""
-    return _fillers(tongue_of(query).code)
-
-
-def standing_in(query: str) -> frozenset[str]:
-    """Tokens of a question that are there only for words which stand for whatever is meant: the event, what took place.
-
-    >>> sorted(standing_in("上海的活动")), sorted(standing_in("上海的运动"))
-    (['动', '活', '活动', '的活'], [])
-    """
-    stand_ins, said = read(query).stand_ins, query[:_QUERY_CHARS]
-    if stand_ins.search(said) is None:
-        return frozenset()
-    return frozenset(words.tokens(said)) - frozenset(words.tokens(stand_ins.sub(" ", said)))
-
-
 @functools.cache
 def _fillers(code: str) -> frozenset[str]:
+    """Tokens that ask nothing by themselves in a language; those of English always."""
     stems = {words.stem(word) for word in words.stop_words()}
     return of_language(tongues.DEFAULT).fillers | words.stop_words() | stems | of_language(code).fillers

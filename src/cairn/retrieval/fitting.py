@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cairn.budget import kept
 from cairn.index.corpus import Row
 from cairn.language import words
-from cairn.language.asking import fillers, is_remark, small_words
+from cairn.language.asking import is_remark, read, small_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,7 +186,7 @@ def fit_by_words(query: str, text: str, held: Mapping[str, int]) -> float:
     """How surely a text answers by its words alone, on the scale of `fits_of`; `held` says how common each word is."""
     import numpy as np
 
-    empty = fillers(query)
+    empty = read(query).fillers
     asked = words.query_terms(query, limit=_MOST_WORDS)
     weights = {term: rarity(held.get(term, 0)) for term in asked if term not in empty} or dict.fromkeys(
         asked, 1.0

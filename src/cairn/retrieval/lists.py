@@ -11,22 +11,24 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
+from cairn.index import filters
 from cairn.index.corpus import (
     AGENT_DOCUMENTS,
     ENDED,
     HIDDEN,
     KIND_CODES,
     SKILL_FILE,
+    Corpus,
     Row,
+    SearchIndex,
 )
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.notes.format import list_items
 from cairn.retrieval import rank
+from cairn.retrieval.answers import SearchRequest
 from cairn.retrieval.fitting import expired, falling, fits_of, says_nothing, standing
-from cairn.retrieval.late import late_matches, weighed
-from cairn.retrieval.questions import ScopeQuestion
 from cairn.seams.models import TokenVectors
-from cairn.types import Evidence, Hit
+from cairn.types import Evidence, Hit, Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,48 +77,91 @@ class _Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """The lists of one answer.
+class ScopeQuestion:
+    """A question ready for one scope, and the lists of its answer.
 
     Attributes:
-        asked: The question, ready.
+        request: What was asked, checked.
+        scope: Whose memory.
+        method: By words, by meaning, or both.
+        count: The most hits of a list.
+        where: The caller's filter.
+        index: What answers.
+        corpus: The rows that are looked at.
+        question: The query as it is read there.
+        legs: How near each row is by words and by meaning.
+        allowed: Which rows may be shown.
+        now: The time of asking.
         zone: The time zone of days.
         least: How well a row has to fit to go into a prompt.
+        words_asked: How many words of the question say something.
+        trust: How far nearness is believed.
+        pieces: The word pieces of the question, in the voice of whom it is about; None where nothing is matched by them.
+        part: For each row the place of the passage of it that speaks best to the question.
+        covered: Which share of the question's words each row holds.
+        late: How well its word pieces match, where it was looked at.
+        ease: How much sooner a row is believed for the size of the memory.
+        doubt: How much later for words that the memory never heard.
+        by_name: How far each row is near by a name alone.
+        idle: Small talk on its way into a prompt: there is nothing to look for.
     """
 
-    asked: ScopeQuestion
+    request: SearchRequest
+    scope: Scope
+    method: str
+    count: int
+    where: filters.Group
+    index: SearchIndex
+    corpus: Corpus
+    question: rank.Question
+    legs: rank.Legs
+    allowed: np.ndarray
+    now: datetime
     zone: tzinfo
     least: float
+    words_asked: int
+    trust: float
+    pieces: TokenVectors | None
+    part: np.ndarray
+    covered: np.ndarray
+    late: np.ndarray
+    ease: float
+    doubt: float
+    by_name: np.ndarray
+    idle: bool
+
+    @property
+    def by_cosine(self) -> np.ndarray | None:
+        """What rows are ranked by where only meaning was asked for; None where more was."""
+        return self.legs.cosine if self.method == "vector" else None
 
     def message_scores(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The ranking of the messages; the best of them are looked at word piece by word piece."""
         import numpy as np
 
-        scores, parts = rank.message_scores(
-            self.asked.corpus, self.asked.legs, self.asked.question, zone=self.zone
-        )
-        pieces = self.asked.pieces.get(self.asked.question.voiced)
-        if pieces is None or not len(scores) or self.asked.method == "vector":
+        scores, parts = rank.message_scores(self.corpus, self.legs, self.question, zone=self.zone)
+        pieces = self.pieces
+        if pieces is None or not len(scores) or self.method == "vector":
             return scores, parts
-        talk = rank.talk_of(self.asked.corpus, self.zone)
-        usable = np.where(self.asked.allowed[talk.at], scores, -np.inf)
-        chosen = np.sort(rank.top(usable, max(rank.CANDIDATES, 2 * self.asked.request.evidence)))
+        talk = rank.talk_of(self.corpus, self.zone)
+        usable = np.where(self.allowed[talk.at], scores, -np.inf)
+        chosen = np.sort(rank.top(usable, max(rank.CANDIDATES, 2 * self.request.evidence)))
         places = rank.with_before(talk, chosen)
         matches = self._late(talk.at[places], pieces)
         if not matches.any():
             return scores, parts
-        length = self.asked.corpus.length[self.asked.part[talk.at[places]]]
+        length = self.corpus.length[self.part[talk.at[places]]]
         late = rank.LateMatches(places, matches, pieces.weights / pieces.weights.sum(), length)
         return rank.reranked(scores, parts, talk, chosen, late)
 
     def _late(self, at: np.ndarray, pieces: TokenVectors) -> np.ndarray:
         """How the rows at `at` match each piece of the question, each by the best of its passages.
 
-        That passage is noted in `self.asked.part`, how well it matches in all in `self.asked.late`.
+        That passage is noted in `self.part`, how well it matches in all in `self.late`.
         """
         import numpy as np
 
-        corpus = self.asked.corpus
+        corpus = self.corpus
         places, whole = corpus.parts
         inside = np.flatnonzero(np.isin(whole, at)) if len(places) else places
         every = np.concatenate([at, places[inside]])
@@ -125,13 +170,13 @@ class Lists:
         kept: dict[int, np.ndarray] = corpus.derived.setdefault("pieces", {})
         missing = [rowid for rowid in rowids if rowid not in kept]
         if missing:
-            found = self.asked.index.token_vectors(self.asked.scope, missing)
+            found = self.index.token_vectors(self.scope, missing)
             if len(kept) + len(found) > _PIECES_KEPT:
                 kept = corpus.derived["pieces"] = {}
-                found = {**found, **self.asked.index.token_vectors(self.asked.scope, rowids)}
+                found = {**found, **self.index.token_vectors(self.scope, rowids)}
             kept.update(found)
-        matches = late_matches(pieces, [kept.get(rowid) for rowid in rowids])
-        scores = weighed(pieces, matches)
+        matches = rank.late_matches(pieces, [kept.get(rowid) for rowid in rowids])
+        scores = matches @ (pieces.weights / pieces.weights.sum())
         best = np.zeros(len(corpus), np.float32)
         np.maximum.at(best, of, scores)
         chosen = np.zeros(len(corpus), np.int64)
@@ -141,8 +186,8 @@ class Lists:
             if score >= best[row]:
                 chosen[row] = number
                 if score > 0:
-                    self.asked.part[row] = place
-        self.asked.late[at] = best[at]
+                    self.part[row] = place
+        self.late[at] = best[at]
         return np.asarray(matches[chosen[at]])
 
     def _look_closer(self, at: np.ndarray) -> None:
@@ -150,21 +195,16 @@ class Lists:
 
         By meaning alone nothing is ranked or shown by that, unless it is asked for.
         """
-        if self.asked.by_cosine is not None and not (
-            self.asked.request.for_injection or self.asked.request.explain
-        ):
+        if self.by_cosine is not None and not (self.request.for_injection or self.request.explain):
             return
-        pieces = self.asked.pieces.get(self.asked.question.voiced)
-        if pieces is not None and len(at):
-            self._late(at, pieces)
+        if self.pieces is not None and len(at):
+            self._late(at, self.pieces)
 
     def episodes(self, messages: np.ndarray) -> tuple[Hit, ...]:
         import numpy as np
 
-        talk = rank.talk_of(self.asked.corpus, self.zone)
-        scores, parts = rank.episode_scores(
-            self.asked.corpus, self.asked.legs, self.asked.question, messages, zone=self.zone
-        )
+        talk = rank.talk_of(self.corpus, self.zone)
+        scores, parts = rank.episode_scores(self.corpus, self.legs, self.question, messages, zone=self.zone)
         touched = self._touched_episodes(talk)
         alone = np.ones(len(talk.episodes), bool)
         alone[talk.episode[talk.episode >= 0]] = False
@@ -179,8 +219,8 @@ class Lists:
             out[written] = self._fits(talk.episodes[written])
             return np.asarray(out[places])
 
-        ranked = self._ranked(talk.episodes, scores, self.asked.count, touched=touched, fits=fits)
-        hits = self._excerpts(talk, messages, self._hits(ranked[: self.asked.count], parts))
+        ranked = self._ranked(talk.episodes, scores, self.count, touched=touched, fits=fits)
+        hits = self._excerpts(talk, messages, self._hits(ranked[: self.count], parts))
         return tuple(_current_first(self._with_facts(hits)))
 
     def _excerpts(
@@ -194,13 +234,13 @@ class Lists:
         ]
         said: dict[int, list[int]] = {}
         for position in long:
-            mine = (talk.cell == self.asked.corpus.cell[position]) & (talk.cell >= 0)
-            inside = np.flatnonzero(mine & self.asked.allowed[talk.at])
+            mine = (talk.cell == self.corpus.cell[position]) & (talk.cell >= 0)
+            inside = np.flatnonzero(mine & self.allowed[talk.at])
             best = inside[np.argsort(-messages[inside], kind="stable")[:_EXCERPT_MESSAGES]]
             said[position] = [int(talk.at[place]) for place in np.sort(best)]
         wanted = {at for places in said.values() for at in places}
-        rowids = [int(self.asked.corpus.rowid[at]) for at in wanted]
-        rowids += [int(self.asked.corpus.rowid[self.asked.part[at]]) for at in wanted]
+        rowids = [int(self.corpus.rowid[at]) for at in wanted]
+        rowids += [int(self.corpus.rowid[self.part[at]]) for at in wanted]
         rows = self._rows(rowids) if rowids else {}
         out = []
         for position, hit in hits:
@@ -209,9 +249,9 @@ class Lists:
                 continue
             told = []
             for at in said[position]:
-                row = rows.get(int(self.asked.corpus.rowid[at]))
+                row = rows.get(int(self.corpus.rowid[at]))
                 if row is not None:
-                    text, _ = _passage(row, rows.get(int(self.asked.corpus.rowid[self.asked.part[at]]), row))
+                    text, _ = _passage(row, rows.get(int(self.corpus.rowid[self.part[at]]), row))
                     told.append(f"{row.sender_name or ''.join(row.sender_ids)}: {text}")
             whole = str(hit.fields["Content"])
             content = f"\n{_GAP}\n".join(told) or whole[: passages(whole)[0].end] + _GAP
@@ -226,9 +266,9 @@ class Lists:
         import numpy as np
 
         out = np.array(self._speaks(talk.episodes), bool)
-        facts = self.asked.corpus.of_kinds("atomic_fact")
-        for at in (talk.at, facts[self.asked.allowed[facts]]):
-            episode = talk.by_cell[self.asked.corpus.cell[at]]
+        facts = self.corpus.of_kinds("atomic_fact")
+        for at in (talk.at, facts[self.allowed[facts]]):
+            episode = talk.by_cell[self.corpus.cell[at]]
             out[episode[self._speaks(at) & (episode >= 0)]] = True
         return out
 
@@ -236,19 +276,19 @@ class Lists:
         """Each episode with the facts of its stretch of talk that speak to the question."""
         import numpy as np
 
-        corpus = self.asked.corpus
+        corpus = self.corpus
         facts = corpus.of_kinds("atomic_fact")
         if not len(facts) or not hits:
             return [hit for _, hit in hits]
-        facts = facts[self.asked.allowed[facts] & self._speaks(facts)]
-        scores, parts = rank.entry_scores(corpus, self.asked.legs, self.asked.question, facts, zone=self.zone)
+        facts = facts[self.allowed[facts] & self._speaks(facts)]
+        scores, parts = rank.entry_scores(corpus, self.legs, self.question, facts, zone=self.zone)
         cells = {int(corpus.cell[position]) for position, _ in hits} - {-1}
         near = np.isin(corpus.cell[facts], np.array(sorted(cells), np.int32))
         # The best facts of all these episodes, no more than a few of one: an answer is read, not filed.
         chosen: dict[int, list[int]] = {cell: [] for cell in cells}
-        for place in rank.top(np.where(near, scores, -np.inf), 4 * self.asked.count):
+        for place in rank.top(np.where(near, scores, -np.inf), 4 * self.count):
             mine = chosen[int(corpus.cell[facts[place]])]
-            if len(mine) < _FACTS_PER_EPISODE and sum(map(len, chosen.values())) < 2 * self.asked.count:
+            if len(mine) < _FACTS_PER_EPISODE and sum(map(len, chosen.values())) < 2 * self.count:
                 mine.append(int(place))
         picked = np.array([place for mine in chosen.values() for place in mine], np.int64)
         shares = {name: part[picked] for name, part in parts.items()}
@@ -267,26 +307,24 @@ class Lists:
         import numpy as np
 
         kinds = ROWS_SHOWN_AS.get(kind, (kind,))
-        at = self.asked.corpus.of_kinds(*kinds)
+        at = self.corpus.of_kinds(*kinds)
         if not len(at):
             return ()
-        scores, parts = rank.entry_scores(
-            self.asked.corpus, self.asked.legs, self.asked.question, at, zone=self.zone
-        )
+        scores, parts = rank.entry_scores(self.corpus, self.legs, self.question, at, zone=self.zone)
         if kind != "memory":
-            ranked = self._ranked(at, scores, self.asked.count)
-            return tuple(hit for _, hit in self._hits(ranked[: self.asked.count], parts))
+            ranked = self._ranked(at, scores, self.count)
+            return tuple(hit for _, hit in self._hits(ranked[: self.count], parts))
         pool = [
             replace(one, share=one.share * worth, score=one.score * worth)
-            for one in self._ranked(at, scores, max(40, 8 * self.asked.count))
-            for worth in [standing(one.row, self.asked.now)]
+            for one in self._ranked(at, scores, max(40, 8 * self.count))
+            for worth in [standing(one.row, self.now)]
         ]
         pool.sort(key=lambda one: -one.share)
-        if len(pool) > self.asked.count and self.asked.corpus.vectors is not None:
-            vectors = self.asked.corpus.vectors[[one.position for one in pool]]
-            kept = rank.diverse(np.array([one.share for one in pool], np.float32), vectors, self.asked.count)
+        if len(pool) > self.count and self.corpus.vectors is not None:
+            vectors = self.corpus.vectors[[one.position for one in pool]]
+            kept = rank.diverse(np.array([one.share for one in pool], np.float32), vectors, self.count)
             pool = [pool[place] for place in sorted(kept)]
-        return tuple(hit for _, hit in self._hits(pool[: self.asked.count], parts))
+        return tuple(hit for _, hit in self._hits(pool[: self.count], parts))
 
     def _ranked(
         self,
@@ -304,28 +342,28 @@ class Lists:
         """
         import numpy as np
 
-        if self.asked.idle:
+        if self.idle:
             return []
-        usable = self.asked.allowed[at] & (self._speaks(at) if touched is None else touched)
-        if self.asked.by_cosine is not None:
-            scores = self.asked.by_cosine[at]
+        usable = self.allowed[at] & (self._speaks(at) if touched is None else touched)
+        if self.by_cosine is not None:
+            scores = self.by_cosine[at]
         # Only memories expire between being indexed and being asked for: a few more make up for those.
-        spare = count + 10 if (self.asked.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
+        spare = count + 10 if (self.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
         ranked = rank.top(np.where(usable, scores, -np.inf), count + spare)
         if fits is None:
             self._look_closer(at[ranked])
-        rows = self._rows(self.asked.corpus.rowid[at[ranked]].tolist())
+        rows = self._rows(self.corpus.rowid[at[ranked]].tolist())
         fitting = fits(ranked) if fits is not None else self._fits(at[ranked])
         best = max(1e-6, float(scores[ranked[0]])) if len(ranked) else 1.0
         out = []
         for place, fit in zip(ranked.tolist(), fitting.tolist(), strict=True):
-            row = rows.get(int(self.asked.corpus.rowid[at[place]]))
-            if row is None or expired(row, self.asked.now):
+            row = rows.get(int(self.corpus.rowid[at[place]]))
+            if row is None or expired(row, self.now):
                 continue
-            if self.asked.request.for_injection and (fit < self.least or says_nothing(row.text)):
+            if self.request.for_injection and (fit < self.least or says_nothing(row.text)):
                 continue
             share = max(0.05, float(scores[place]) / best)
-            score = fit if self.asked.by_cosine is None else min(1.0, max(0.0, float(scores[place])))
+            score = fit if self.by_cosine is None else min(1.0, max(0.0, float(scores[place])))
             out.append(_Ranked(int(at[place]), place, share, fit, score, row))
         return out
 
@@ -333,113 +371,101 @@ class Lists:
         """Ranked rows as (position, hit), with scores that fall in their order."""
         out = []
         for one, shown in zip(ranked, falling([one.score for one in ranked]), strict=True):
-            if self.asked.request.min_score is not None and shown < self.asked.request.min_score:
+            if self.request.min_score is not None and shown < self.request.min_score:
                 continue
             explain = (
-                self._explained(one.position, parts, one.place, one.fit)
-                if self.asked.request.explain
-                else None
+                self._explained(one.position, parts, one.place, one.fit) if self.request.explain else None
             )
             out.append((one.position, _hit(one.row, shown, explain)))
         return out
 
     def _rows(self, rowids: Sequence[int]) -> dict[int, Row]:
         """Rows by rowid. They stay with the corpus, which is another one as soon as a row changes."""
-        kept: dict[int, Row] = self.asked.corpus.derived.setdefault("rows", {})
+        kept: dict[int, Row] = self.corpus.derived.setdefault("rows", {})
         missing = [rowid for rowid in rowids if rowid not in kept]
         if len(kept) + len(missing) > _ROWS_KEPT:
-            kept = self.asked.corpus.derived["rows"] = {}
+            kept = self.corpus.derived["rows"] = {}
             missing = list(rowids)
         if missing:
-            kept.update((row.rowid, row) for row in self.asked.index.rows(self.asked.scope, missing))
+            kept.update((row.rowid, row) for row in self.index.rows(self.scope, missing))
         return {rowid: kept[rowid] for rowid in rowids if rowid in kept}
 
     def _speaks(self, at: np.ndarray) -> np.ndarray:
         """Which of these rows say anything to the question: a shared word, or a meaning near enough."""
         import numpy as np
 
-        radius = self.asked.request.radius
+        radius = self.request.radius
         out = np.zeros(len(at), bool)
-        if self.asked.legs.bm25 is not None:
-            out |= self.asked.legs.bm25[at] > 0
-        if self.asked.legs.cosine is not None:
-            floor = (
-                radius if radius is not None else (-1.0 if self.asked.method == "vector" else _HYBRID_FLOOR)
-            )
-            out |= (self.asked.legs.cosine[at] >= floor) & self.asked.corpus.has_vector[at]
+        if self.legs.bm25 is not None:
+            out |= self.legs.bm25[at] > 0
+        if self.legs.cosine is not None:
+            floor = radius if radius is not None else (-1.0 if self.method == "vector" else _HYBRID_FLOOR)
+            out |= (self.legs.cosine[at] >= floor) & self.corpus.has_vector[at]
         return out
 
     def _fits(self, at: np.ndarray) -> np.ndarray:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
-        near = None if self.asked.legs.cosine is None else self.asked.legs.cosine[at]
+        near = None if self.legs.cosine is None else self.legs.cosine[at]
         return fits_of(
             near,
-            self.asked.covered[at],
-            self.asked.late[at],
-            length=self.asked.corpus.length[self.asked.part[at]],
-            words_asked=len(self.asked.weights),
-            trust=self.asked.trust,
-            is_named=self.asked.question.is_named,
-            is_for_anyone=self.asked.question.is_for_anyone,
-            ease=self.asked.ease,
-            doubt=self.asked.doubt,
-            by_name=self.asked.by_name[at],
+            self.covered[at],
+            self.late[at],
+            length=self.corpus.length[self.part[at]],
+            words_asked=self.words_asked,
+            trust=self.trust,
+            is_named=self.question.is_named,
+            is_for_anyone=self.question.is_for_anyone,
+            ease=self.ease,
+            doubt=self.doubt,
+            by_name=self.by_name[at],
         )
 
     def _explained(
         self, position: int, parts: Mapping[str, np.ndarray], place: int, fitting: float
     ) -> dict[str, float]:
         out = {f"part.{name}": round(float(values[place]), 4) for name, values in parts.items()}
-        if self.asked.legs.cosine is not None:
-            out["cosine"] = round(float(self.asked.legs.cosine[position]), 4)
-        if self.asked.legs.bm25 is not None:
-            out["bm25"] = round(float(self.asked.legs.bm25[position]), 4)
+        if self.legs.cosine is not None:
+            out["cosine"] = round(float(self.legs.cosine[position]), 4)
+        if self.legs.bm25 is not None:
+            out["bm25"] = round(float(self.legs.bm25[position]), 4)
         out["fit"] = round(fitting, 4)
         return out
 
     def whole_documents(self, kinds: Sequence[str]) -> tuple[Hit, ...]:
         """The owner's profile, or an agent's documents, whatever the question: asked for, not searched."""
-        if self.asked.where:
+        if self.where:
             return ()
-        at = self.asked.corpus.of_kinds(*kinds)
-        rows = self.asked.index.rows(
-            self.asked.scope, self.asked.corpus.rowid[at[self.asked.allowed[at]]].tolist()
-        )
+        at = self.corpus.of_kinds(*kinds)
+        rows = self.index.rows(self.scope, self.corpus.rowid[at[self.allowed[at]]].tolist())
         return tuple(_hit(row, 1.0, None) for row in rows)
 
     def verbatim(self, scores: np.ndarray, parts: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The best messages, as many as were asked for, and beside them the best of those that are in no episode yet."""
         import numpy as np
 
-        count = self.asked.request.evidence
-        talk = rank.talk_of(self.asked.corpus, self.zone)
-        if not len(talk) or self.asked.idle:
+        count = self.request.evidence
+        talk = rank.talk_of(self.corpus, self.zone)
+        if not len(talk) or self.idle:
             return {"evidence": () if count else None}
-        if self.asked.by_cosine is not None:
-            scores = self.asked.by_cosine[talk.at]
-        usable, speaks = self.asked.allowed[talk.at], self._speaks(talk.at)
+        if self.by_cosine is not None:
+            scores = self.by_cosine[talk.at]
+        usable, speaks = self.allowed[talk.at], self._speaks(talk.at)
         is_open = talk.cell < 0
         loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
-        lists = self.asked.question.wants_several and self.asked.by_cosine is None and len(talk.starts) > 1
+        lists = self.question.wants_several and self.by_cosine is None and len(talk.starts) > 1
         best = rank.top(
-            np.where(loud if self.asked.legs.cosine is None else usable, scores, -np.inf),
+            np.where(loud if self.legs.cosine is None else usable, scores, -np.inf),
             max(1, 3 * count if lists else count),
         )
         first = int(best[0]) if len(best) else -1
         chosen = rank.spread(best.tolist(), scores, talk, count) if lists else best[:count].tolist()
-        if (
-            self.asked.by_cosine is None
-            and self.asked.legs.cosine is not None
-            and self.asked.corpus.vectors is not None
-        ):
-            chosen, scores = rank.newer_first(chosen, scores, talk, self.asked.corpus.vectors)
+        if self.by_cosine is None and self.legs.cosine is not None and self.corpus.vectors is not None:
+            chosen, scores = rank.newer_first(chosen, scores, talk, self.corpus.vectors)
             first = chosen[0] if chosen else first
         chosen, over = self._ended(talk, chosen)
         more = [
             place
-            for place in rank.top(
-                np.where(usable & speaks & is_open, scores, -np.inf), self.asked.count
-            ).tolist()
+            for place in rank.top(np.where(usable & speaks & is_open, scores, -np.inf), self.count).tolist()
             if place not in chosen
         ]
         if first < 0:
@@ -455,7 +481,7 @@ class Lists:
         """`places` with what is over behind what ended it, and for each such place the fact of it that is over."""
         import numpy as np
 
-        corpus, order = self.asked.corpus, list(places)
+        corpus, order = self.corpus, list(places)
         cells = talk.cell[order][talk.cell[order] >= 0]
         facts = corpus.of_kinds("atomic_fact")
         facts = facts[np.isin(corpus.cell[facts], cells) & (corpus.flags[facts] & HIDDEN == 0)]
@@ -494,7 +520,7 @@ class Lists:
         """The messages at `places` of the talk, best first, that pass every rule."""
         import numpy as np
 
-        corpus, talk = self.asked.corpus, rank.talk_of(self.asked.corpus, self.zone)
+        corpus, talk = self.corpus, rank.talk_of(self.corpus, self.zone)
         at = talk.at[np.array(places, np.int64)]
         about = {
             place: int(corpus.rowid[talk.episodes[talk.episode[place]]])
@@ -502,29 +528,23 @@ class Lists:
             if talk.episode[place] >= 0
         }
         wanted = corpus.rowid[at].tolist()
-        inside = corpus.rowid[self.asked.part[at]].tolist()
+        inside = corpus.rowid[self.part[at]].tolist()
         rows = self._rows([*wanted, *inside, *sorted(set(about.values()))])
         fits = self._fits(at).tolist()
-        shown = falling(
-            fits if self.asked.by_cosine is None else np.clip(self.asked.by_cosine[at], 0.0, 1.0).tolist()
-        )
+        shown = falling(fits if self.by_cosine is None else np.clip(self.by_cosine[at], 0.0, 1.0).tolist())
         out = []
         for place, rowid, part, fit, score in zip(places, wanted, inside, fits, shown, strict=True):
             row = rows.get(rowid)
-            if row is None or (
-                self.asked.request.min_score is not None and score < self.asked.request.min_score
-            ):
+            if row is None or (self.request.min_score is not None and score < self.request.min_score):
                 continue
-            if self.asked.request.for_injection and (
+            if self.request.for_injection and (
                 not best.lets(float(scores[place]), fit, self.least) or says_nothing(row.text)
             ):
                 continue
             text, passage = _passage(row, rows.get(part, row))
             linked = rows.get(about.get(place, -1))
             explain = (
-                self._explained(int(talk.at[place]), parts, place, fit)
-                if self.asked.request.explain
-                else None
+                self._explained(int(talk.at[place]), parts, place, fit) if self.request.explain else None
             )
             out.append(
                 Evidence(

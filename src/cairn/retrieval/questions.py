@@ -6,32 +6,24 @@ the voice of whom it is about ─> one call of the index ─> `ScopeQuestion`
 
 from __future__ import annotations
 
-import functools
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from cairn.config import Settings
 from cairn.errors import Forbidden, Unavailable
 from cairn.index import filters
-from cairn.index.corpus import (
-    KIND_CODES,
-    KNOWLEDGE,
-    About,
-    Ask,
-    Corpus,
-    Found,
-    SearchIndex,
-)
+from cairn.index.corpus import KIND_CODES, KNOWLEDGE, About, Ask, Corpus, Found, SearchIndex
+from cairn.index.embedding_text import about_whom, names_any, question_text, spoken_names
 from cairn.index.rows import TOKEN_DIMENSIONS
-from cairn.language import asking, tongues, words
-from cairn.language.asking import fillers, tongue_of
-from cairn.retrieval import rank
+from cairn.language import asking, dates, spans, tongues, words
 from cairn.retrieval.answers import SearchRequest
 from cairn.retrieval.fitting import asks_nothing, by_name_alone, doubt_of, ease_of, rarity
+from cairn.retrieval.lists import ScopeQuestion
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder
 from cairn.seams.models import TokenVectors
@@ -40,7 +32,12 @@ from cairn.types import Message, Scope, Space
 if TYPE_CHECKING:
     import numpy as np
 
-
+MAX_TERMS = 8192
+# Senders by whose name a question is narrowed down: so many, each with such a share of the talk.
+_AUTHOR_MAX_SENDERS, _AUTHOR_MIN_SHARE = 8, 0.1
+_LONGEST_RANGE = 93
+_EPOCH = date(1970, 1, 1).toordinal()
+_MONTH = re.compile("|".join(spans.MONTHS), re.IGNORECASE)
 _SOLE_ROWS = 6
 # What a plain word that one message has to itself counts less than a number or a path, where its meaning is known too.
 _PLAIN = 0.5
@@ -51,49 +48,93 @@ _GRASPED, _UNSURE, _SURE = 0.02, 0.45, 0.65
 _ANOTHER_LANGUAGE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeQuestion:
-    """A checked request with everything the steps need."""
+def read_question(
+    query: str,
+    about: About,
+    *,
+    now: datetime,
+    zone: tzinfo = UTC,
+    people: tuple[tuple[str, str | None], ...] = (),
+) -> Question:
+    """Read `query` against the senders and times of a scope; where nobody speaks in it, against `people`."""
+    senders = _named_senders(about)
+    names = spoken_names(tuple((s.id, s.name) for s in about.senders)) if senders else ()
+    author, is_named, without = -1, False, set[str]()
+    if not about.senders and people:
+        names = spoken_names(people)
+        is_named = names_any(query, names)
+        without = {token for name in names for token in words.tokens(name)}
+    voiced = question_text(query, names) if names else query
+    if senders:
+        meant = [i for i, forms in senders.items() if names_any(query, forms)]
+        is_named = bool(meant)
+        if len(meant) > 1:
+            about_them = about_whom(query, names)
+            meant = [i for i in meant if any(form.split()[0] in about_them for form in senders[i])]
+        if len(meant) == 1 and len(senders) > 1:
+            author = meant[0]
+        if len(senders) > 1 or len(about.senders) == 1:
+            # Whoever is spoken to by an assistant is named by it: there the name is a word like others.
+            without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
+    asked = asking.read(query)
+    is_meant = is_named or asked.is_personal
+    terms = tuple(words.query_terms(query, limit=MAX_TERMS, without=without))
+    owner = next((i for i, one in enumerate(about.senders) if one.id == about.scope.owner), -1)
+    of_oneself = asking.read(voiced).of_oneself if len(senders) == 1 else asked.of_oneself
+    latest = datetime.fromtimestamp(about.latest_ms / 1000, UTC) if about.latest_ms else now
+    return Question(
+        text=query,
+        voiced=voiced,
+        terms=terms,
+        author=author,
+        names=tuple(t for t in dict.fromkeys(words.tokens(query)) if t in without and t not in terms)
+        if without
+        else (),
+        is_named=is_named,
+        is_meant=is_meant,
+        is_for_anyone=not is_meant and asked.is_for_anyone,
+        days=_days(query[:2000], now, latest, zone) if dates.names_time(query[:2000]) else (),
+        wants_time=asked.wants_time,
+        wants_number=asked.wants_number,
+        asker=owner if of_oneself else -1,
+        wants_advice=asked.wants_advice,
+        wants_several=asked.wants_several,
+    )
 
-    request: SearchRequest
-    scope: Scope
-    method: str
-    count: int
-    where: filters.Group
-    index: SearchIndex
-    corpus: Corpus
-    question: Question
-    legs: Legs
-    allowed: np.ndarray
-    now: datetime
-    weights: Mapping[str, float]
-    trust: float
-    pieces: Mapping[str, TokenVectors]
-    part: np.ndarray
-    covered: np.ndarray
-    late: np.ndarray
-    ease: float
-    doubt: float
-    by_name: np.ndarray
 
-    @property
-    def by_cosine(self) -> np.ndarray | None:
-        """What rows are ranked by where only meaning was asked for; None where more was."""
-        return self.legs.cosine if self.method == "vector" else None
+def _named_senders(about: About) -> dict[int, tuple[str, ...]]:
+    """Senders with speakable names, up to eight, each with a fair share of the talk; nothing where there are more.
 
-    @property
-    def idle(self) -> bool:
-        """Small talk on its way into a prompt: there is nothing to look for."""
-        return self.request.for_injection and asks_nothing(self.request.query[:2000])
+    Only among two or more does a name narrow anything down. A person and an assistant are no such pair: what the
+    assistant says about a person answers questions about them just as well.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    if len(about.senders) <= _AUTHOR_MAX_SENDERS * 4:
+        fair = _AUTHOR_MIN_SHARE * sum(about.spoken) / max(1, len(about.senders) / 2)
+        for i, sender in enumerate(about.senders):
+            forms = spoken_names(((sender.id, sender.name),))
+            if forms and about.spoken[i] >= fair:
+                found[i] = forms
+    return found if len(found) <= _AUTHOR_MAX_SENDERS else {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Meant:
-    """A question by its meaning: as asked, in its sender's voice where that is another, and how far nearness is believed."""
+def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:
+    """Day ranges of up to a season or a quarter that the query names.
 
-    plain: np.ndarray | None = None
-    voiced: np.ndarray | None = None
-    trust: Callable[[], float] = lambda: 1.0
+    "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered. Where a
+    question leaves two readings the one in the past is taken: that is what a memory is asked for.
+    """
+    found = []
+    for base, by_calendar in ((latest, True), (now, False)):
+        for mention in dates.mentions(query, base.astimezone(zone), lean=-1):
+            dated = any(ch.isdigit() for ch in mention.words) or _MONTH.search(mention.words) is not None
+            if (dated or mention.is_absolute) if by_calendar else not dated:
+                found.append((mention.start, mention.end))
+    return tuple(
+        (start.toordinal() - _EPOCH, end.toordinal() - _EPOCH)
+        for start, end in found
+        if (end - start).days <= _LONGEST_RANGE
+    )
 
 
 class Questions:
@@ -129,119 +170,128 @@ class Questions:
         method: str,
         where: filters.Group,
         index: SearchIndex,
+        about: About,
         notes: list[str],
     ) -> ScopeQuestion:
         """`request` ready for `scope`: read, weighed, embedded and put to the index; `notes` takes what is to be said of it."""
         import numpy as np
 
-        about = index.about(scope)
+        asked = asking.read(request.query)
         now = self._clock.now()
-        limit = self._settings.search.max_query_terms
-        people = request.people if scope.track != KNOWLEDGE else ()
-        question = rank.read_question(request.query, about, now=now, zone=self._settings.zone, people=people)
-        pieces: dict[str, TokenVectors] = {}
-        meant = self._meant(about, question, notes, pieces, method) if method != "keyword" else _Meant()
+        is_knowledge = scope.track == KNOWLEDGE
+        question = read_question(
+            request.query,
+            about,
+            now=now,
+            zone=self._settings.zone,
+            people=() if is_knowledge else request.people,
+        )
+        plain = voiced = pieces = None
+        trust = 1.0
+        if method != "keyword" and about.rows:
+            plain, voiced, pieces, trust = self._meant(about, question, asked.language, notes, method)
         # By meaning alone, how well a row fits is asked by those alone who let it decide or are told it.
-        fits = method != "vector" or meant.plain is None or request.for_injection or request.explain
+        fits = method != "vector" or plain is None or request.for_injection or request.explain
         if not fits:
             question = replace(question, terms=())
         counts = index.frequencies(scope, question.terms) if about.rows else {}
-        if not counts and question.names and meant.plain is None and not request.for_injection:
+        if not counts and question.names and plain is None and not request.for_injection:
             # By words alone, and no other word is held: who is asked about still narrows it down. It answers nothing.
             question = replace(question, terms=question.terms + question.names)
             counts = index.frequencies(scope, question.terms)
-        question = replace(question, terms=_without_parts(question.terms, counts))
-        empty = fillers(request.query)
+        terms = _without_parts(question.terms, counts)
         held = counts if request.held is None else request.held
-        vague = asking.standing_in(request.query)
         telling = [
             term
-            for term in question.terms
-            if term not in vague and not _is_empty(term, empty, is_known=term in held)
-        ] or question.terms
+            for term in terms
+            if term not in asked.stand_ins and not _is_empty(term, asked.fillers, is_known=term in held)
+        ] or terms
         # However long a question is, each of its words counts as asked; only those that are held can be looked for.
         weights = {term: rarity(held.get(term, 0)) for term in telling}
-        if len(question.terms) > limit:
-            known = [term for term in question.terms if term in counts]
+        limit = self._settings.search.max_query_terms
+        if len(terms) > limit:
+            known = [term for term in terms if term in counts]
             kept = set(sorted(known, key=lambda term: counts[term])[:limit])
-            question = replace(question, terms=tuple(term for term in question.terms if term in kept))
-        rare = [term for term in question.terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
-        near_by_name = by_name_alone(self._size(request, about))
+            terms = tuple(term for term in terms if term in kept)
+        question = replace(question, terms=terms)
+        rare = [term for term in terms if 0 < counts.get(term, 0) <= _SOLE_ROWS]
+        # Among how many rows one is judged: those of all that is asked together; documents by their own number.
+        rows = size_of(about) if is_knowledge or request.among is None else request.among
+        near_by_name = by_name_alone(rows)
         # Typed without capitals, any word may be a name: how the memory writes it tells.
-        in_small = bool(near_by_name) and asking.may_name_in_small(request.query)
-        named = asking.named_in(request.query) if near_by_name and not in_small else frozenset[str]()
-        names = [term for term in weights if term in counts and (in_small or term in named)]
+        in_small = bool(near_by_name) and asked.may_name_in_small
+        names = [
+            term for term in weights if near_by_name and term in counts and (in_small or term in asked.named)
+        ]
+        count = self._settings.search.top_k if request.top_k == -1 else request.top_k
         until = None if request.as_of is None else aware(request.as_of, self._settings.zone)
+        is_limited = request.limited_to is not None or request.unheard
         found = index.legs(
             scope,
             Ask(
-                terms=question.terms,
-                weights={term: weights[term] for term in question.terms if term in weights},
+                terms=terms,
+                weights={term: weights[term] for term in terms if term in weights},
                 rare=list(dict.fromkeys([*rare, *names])),
-                plain=meant.plain,
-                voiced=meant.voiced,
+                plain=plain,
+                voiced=voiced,
                 where=where,
                 hidden=request.include_hidden,
                 until_ms=None if until is None else int(until.timestamp() * 1000),
-                count=self._wanted(request),
+                count=None if is_limited else max(count, request.evidence),
             ),
         )
         corpus, cosine = found.corpus, found.cosine
         if in_small and names:
-            written = asking.names_as_written(
-                request.query, names, _texts_holding(index, scope, found, names)
-            )
+            places = sorted({int(place) for term in names for place in found.holding.get(term, ())})
+            texts = (row.text for row in index.rows(scope, corpus.rowid[places].tolist()))
+            written = asking.names_as_written(request.query, names, texts)
             names = [term for term in names if term in written]
-        bm25 = None
+        bm25 = sole = None
+        if cosine is None or not fits:
+            trust = 1.0
         if method != "vector" or cosine is None:
             # A match counts as one, however common its word is among a handful of rows.
             bm25 = np.where(found.bm25 > 0, found.bm25 + np.float32(0.05), np.float32(0))
-        trust = meant.trust() if cosine is not None and fits else 1.0
+            sole = _sole_words(found, question, counts, about.rows, trust if cosine is not None else 0.0)
         part = _best_part(corpus, cosine, bm25)
         legs = Legs(
             None if cosine is None else corpus.folded(cosine),
             None if bm25 is None else corpus.folded(bm25),
-            None
-            if bm25 is None
-            else _sole_words(found, question, counts, about.rows, trust if cosine is not None else 0.0),
+            sole,
         )
         allowed = found.passing
         if request.limited_to is not None:
             allowed = allowed & self._within_reach(corpus, request.limited_to)
         if request.unheard:
             allowed = allowed & ~_still_said_by(corpus, request.unheard)
-        covered = corpus.folded(found.covered / np.float32(sum(weights.values()) or 1.0))
+        # Documents are asked about nobody.
+        ease = ease_of(rows, is_meant=question.is_meant)
+        unheard = sum(term not in held for term in weights) / max(1, len(weights))
         return ScopeQuestion(
-            request, scope, method, count_of(request, self._settings), where, index, corpus, question,
-            legs, allowed, now, weights, trust, pieces, part, covered, np.zeros(len(corpus), np.float32),
-            *self._leaning(request, about, question, sum(term not in held for term in weights) / max(1, len(weights))),
-            near_by_name * _only_named(found, weights, names if len(names) < len(question.terms) else ()),
-        )  # fmt: skip
-
-    def _wanted(self, request: SearchRequest) -> int | None:
-        """How many rows of a kind the answer shows at most; None where some that are found may not be shown."""
-        if request.limited_to is not None or request.unheard:
-            return None
-        return max(count_of(request, self._settings), request.evidence)
-
-    def _leaning(
-        self, request: SearchRequest, about: About, question: Question, unheard: float
-    ) -> tuple[float, float]:
-        """How much sooner a row is believed for the size of the memory, and how much later for words it never heard.
-
-        Documents are asked about nobody.
-        """
-        rows = self._size(request, about)
-        if about.scope.track == KNOWLEDGE:
-            return max(0.0, ease_of(rows, is_meant=question.is_meant)), 0.0
-        doubt = 0.0 if question.is_meant else doubt_of(rows, unheard)
-        return ease_of(rows, is_meant=question.is_meant), doubt
-
-    @staticmethod
-    def _size(request: SearchRequest, about: About) -> int:
-        """Among how many rows one is judged: those of all that is asked together; documents by their own number."""
-        together = request.among if about.scope.track != KNOWLEDGE else None
-        return size_of(about) if together is None else together
+            request=request,
+            scope=scope,
+            method=method,
+            count=count,
+            where=where,
+            index=index,
+            corpus=corpus,
+            question=question,
+            legs=legs,
+            allowed=allowed,
+            now=now,
+            zone=self._settings.zone,
+            least=self._settings.search.injection_min_score,
+            words_asked=len(weights),
+            trust=trust,
+            pieces=pieces,
+            part=part,
+            covered=corpus.folded(found.covered / np.float32(sum(weights.values()) or 1.0)),
+            late=np.zeros(len(corpus), np.float32),
+            ease=max(0.0, ease) if is_knowledge else ease,
+            doubt=0.0 if is_knowledge or question.is_meant else doubt_of(rows, unheard),
+            by_name=near_by_name * _only_named(found, weights, names if len(names) < len(terms) else ()),
+            idle=request.for_injection and asks_nothing(request.query[:2000]),
+        )
 
     def _within_reach(self, corpus: Corpus, owners: Collection[str]) -> np.ndarray:
         """All rows but the open messages of sessions that hold words of others than `owners`."""
@@ -264,92 +314,69 @@ class Questions:
             return None
 
     def _meant(
-        self,
-        about: About,
-        question: Question,
-        notes: list[str],
-        pieces: dict[str, TokenVectors],
-        method: str,
-    ) -> _Meant:
-        """The query as vectors: as asked, for entries, and in the sender's voice, for messages; none without meaning.
+        self, about: About, question: Question, language: str, notes: list[str], method: str
+    ) -> tuple[np.ndarray | None, np.ndarray | None, TokenVectors | None, float]:
+        """The query as vectors: as asked, for entries, and in the sender's voice, for messages, where that is another.
 
-        The word pieces of both forms of the query go into `pieces`, where the embedder gives them.
+        Beside them the word pieces in that voice, where the embedder gives them, and how far nearness is believed.
         """
-        if not about.rows:
-            return _Meant()
+        silent = (None, None, None, 1.0)
         embedder = self._embedder()
         if embedder is None:
             notes.append("no embedding model is installed: this answer rests on words alone")
-            return _Meant()
+            return silent
         if not about.embedded or about.model != embedder.id:
             notes.append("no vectors of the current model yet: this answer rests on words alone")
-            return _Meant()
+            return silent
         try:
-            grasp = functools.cache(lambda: embedder.grasps(question.text))
-            if method == "hybrid" and grasp() < _GRASPED:
-                # A script the model has no words for: what lies near by it does so by chance.
-                return _Meant()
-            plain, voiced = self._embedded(embedder, [question.text, question.voiced], pieces)
+            # A rare word in pieces does not make a plain sentence another language.
+            trust, is_plain = (
+                1.0,
+                embedder.language is not None and tongues.shows(question.text[:2000], embedder.language),
+            )
+            if not is_plain:
+                grasp = embedder.grasps(question.text)
+                if method == "hybrid" and grasp < _GRASPED:
+                    # A script the model has no words for: what lies near by it does so by chance.
+                    return silent
+                trust = min(1.0, max(0.0, (grasp - _UNSURE) / (_SURE - _UNSURE)))
+                trust *= 1.0 if embedder.language in {None, language} else _ANOTHER_LANGUAGE
+            (plain, _), (voiced, pieces) = self._embedded(embedder, (question.text, question.voiced))
         except Unavailable as error:
             notes.append(f"the embedder cannot answer, so this rests on words alone: {error}")
-            return _Meant()
+            return silent
         if about.waiting:
             notes.append("some rows have no vector yet")
-
-        def trust() -> float:
-            if embedder.language is not None and tongues.shows(question.text[:2000], embedder.language):
-                return 1.0  # a rare word in pieces does not make a plain sentence another language
-            sure = min(1.0, max(0.0, (grasp() - _UNSURE) / (_SURE - _UNSURE)))
-            return sure if _speaks_it(embedder, question.text) else sure * _ANOTHER_LANGUAGE
-
         if question.voiced == question.text:
-            return _Meant(plain, None, trust)
+            return plain, None, pieces, trust
         # Most entries bear a name, and by the name alone all of a person's are near: it counts for half.
         both = plain + voiced
-        return _Meant(both / max(1e-6, float((both @ both) ** 0.5)), voiced, trust)
+        return both / max(1e-6, float((both @ both) ** 0.5)), voiced, pieces, trust
 
     def _embedded(
-        self, embedder: Embedder, texts: Sequence[str], pieces: dict[str, TokenVectors]
-    ) -> list[np.ndarray]:
+        self, embedder: Embedder, texts: Sequence[str]
+    ) -> list[tuple[np.ndarray, TokenVectors | None]]:
         """Unit vectors of query texts, and their word pieces; those asked before come from memory."""
-        keys = [(embedder.id, text) for text in texts]
         with self._lock:
-            have = {key: self._vectors[key] for key in keys if key in self._vectors}
-        missing = list(dict.fromkeys(key for key in keys if key not in have))
+            have = {text: known for text in texts if (known := self._vectors.get((embedder.id, text)))}
+        missing = [text for text in dict.fromkeys(texts) if text not in have]
         if missing:
-            asked = [text for _, text in missing]
+            said: Sequence[TokenVectors | None] = [None] * len(missing)
             if self._settings.index.token_vectors and embedder.token_dimensions == TOKEN_DIMENSIONS:
-                fresh, said = embedder.embed_tokens(asked)
-                have.update(zip(missing, zip(fresh, said, strict=True), strict=True))
+                vectors, said = embedder.embed_tokens(missing)
             else:
-                have.update(
-                    (key, (vector, None)) for key, vector in zip(missing, embedder.embed(asked), strict=True)
-                )
+                vectors = embedder.embed(missing)
+            have.update(zip(missing, zip(vectors, said, strict=True), strict=True))
             with self._lock:
-                self._vectors.update((key, have[key]) for key in missing)
+                self._vectors.update(((embedder.id, text), have[text]) for text in missing)
                 while len(self._vectors) > 512:
                     self._vectors.popitem(last=False)
-        for key in keys:
-            known = have[key][1]
-            if known is not None:
-                pieces[key[1]] = known
-        return [have[key][0] for key in keys]
-
-
-def count_of(request: SearchRequest, settings: Settings) -> int:
-    """How many hits a list has at most."""
-    return settings.search.top_k if request.top_k == -1 else request.top_k
+        return [have[text] for text in texts]
 
 
 def size_of(about: About) -> int:
     """How much a memory holds: what was said in it, else what is written."""
     return sum(about.spoken) or about.rows
-
-
-def _speaks_it(embedder: Embedder | None, text: str) -> bool:
-    """Whether a text is in the language the embedder was made for; one that names none is believed to know all."""
-    language = embedder.language if embedder else None
-    return language is None or tongue_of(text).code == language
 
 
 def _still_said_by(corpus: Corpus, speakers: Collection[str]) -> np.ndarray:
@@ -400,12 +427,6 @@ def _without_parts(terms: Sequence[str], counts: Mapping[str, int]) -> tuple[str
     known = [term for term in terms if "_" in term and counts.get(term) and any(ch.isdigit() for ch in term)]
     parts = {part for term in known for part in term.split("_")}
     return tuple(term for term in terms if term not in parts) if parts else tuple(terms)
-
-
-def _texts_holding(index: SearchIndex, scope: Scope, found: Found, terms: Sequence[str]) -> Iterator[str]:
-    """The texts of the rows that hold one of these words."""
-    places = sorted({int(place) for term in terms for place in found.holding.get(term, ())})
-    return (row.text for row in index.rows(scope, found.corpus.rowid[places].tolist()))
 
 
 def _only_named(found: Found, weights: Mapping[str, float], names: Sequence[str]) -> np.ndarray:

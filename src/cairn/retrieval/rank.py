@@ -8,10 +8,9 @@ next to it and the talk around it say. Everything is arithmetic over the arrays 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from cairn.index.corpus import (
@@ -21,14 +20,13 @@ from cairn.index.corpus import (
     ONLY_ASKS,
     QUESTION,
     TIME_WORDS,
-    About,
     Corpus,
 )
-from cairn.index.embedding_text import about_whom, names_any, question_text, spoken_names
-from cairn.language import asking, dates, spans, words
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cairn.seams.models import TokenVectors
 
 # Found by a listwise fit over questions about long conversations between people and about chats with an assistant,
 # checked on conversations left out, then rounded (docs/benchmarks.md). A row's features stand out by about 1 each, so
@@ -71,9 +69,12 @@ LATE_SHARES: Mapping[str, float] = {
     "time": 0.7,
 }
 _LATE_USUAL, _LATE_SPREAD = 0.35, 0.08
+# A larger product is shared out among the library's threads, which spin while they wait for each other: eight times
+# the processor time for the same numbers.
+_AT_ONCE = 512
 # A turn is read with the two before it: what those said counts nearly as if it were said again. "Super good! It was so
 # creamy" answers "How was it?", and what "it" is was said before that.
-_LATE_BEFORE = (0.9, 0.8)
+_TURNS_BEFORE, _SAID_BEFORE = 2, 0.9
 # Above so many words a text matches more of anything by chance, so much for each factor of e. Turns of a dialogue do not:
 # who says more there tells more.
 _SHORT_WORDS, _LATE_PER_LENGTH = 20, 0.02
@@ -84,12 +85,8 @@ _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
 _OF_ONE_TALK, _SAID_TOGETHER = 2, 0.5
 # What a message scores that says little to the question; a note that nobody said is taken for as much.
 _USUAL_MESSAGE = 1.0
-_AUTHOR_MIN_SHARE = 0.1
-_AUTHOR_MAX_SENDERS = 8
 _TOP_OF_TALK = 3
-MAX_TERMS = 8192
 _DAY_MS = 86_400_000
-_LONGEST_RANGE = 93
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,105 +137,6 @@ class Legs:
     cosine: np.ndarray | None
     bm25: np.ndarray | None
     words: np.ndarray | None = None
-
-
-def read_question(
-    query: str,
-    about: About,
-    *,
-    now: datetime,
-    zone: tzinfo = UTC,
-    people: tuple[tuple[str, str | None], ...] = (),
-) -> Question:
-    """Read `query` against the senders and times of a scope; where nobody speaks in it, against `people`."""
-    senders = _named_senders(about)
-    names = spoken_names(tuple((s.id, s.name) for s in about.senders)) if senders else ()
-    author, is_named, without = -1, False, set[str]()
-    if not about.senders and people:
-        names = spoken_names(people)
-        is_named = names_any(query, names)
-        without = {token for name in names for token in words.tokens(name)}
-    voiced = question_text(query, names) if names else query
-    if senders:
-        asked = [i for i, forms in senders.items() if names_any(query, forms)]
-        is_named = bool(asked)
-        if len(asked) > 1:
-            about_them = about_whom(query, names)
-            asked = [i for i in asked if any(form.split()[0] in about_them for form in senders[i])]
-        if len(asked) == 1 and len(senders) > 1:
-            author = asked[0]
-        if len(senders) > 1 or len(about.senders) == 1:
-            # Whoever is spoken to by an assistant is named by it: there the name is a word like others.
-            without = {token for i in senders for form in senders[i] for token in words.tokens(form)}
-    latest = about.latest_ms
-    is_meant = is_named or asking.is_personal(query)
-    terms = tuple(words.query_terms(query, limit=MAX_TERMS, without=without))
-    return Question(
-        text=query,
-        voiced=voiced,
-        terms=terms,
-        author=author,
-        names=tuple(t for t in dict.fromkeys(words.tokens(query)) if t in without and t not in terms),
-        is_named=is_named,
-        is_meant=is_meant,
-        is_for_anyone=not is_meant and asking.is_for_anyone(query),
-        days=_days(query, now, datetime.fromtimestamp(latest / 1000, UTC) if latest else now, zone),
-        wants_time=asking.asks_when(query),
-        wants_number=asking.asks_how_many(query),
-        asker=_asker(voiced if len(senders) == 1 else query, about),
-        wants_advice=asking.asks_for_advice_given(query),
-        wants_several=asking.asks_for_several(query),
-    )
-
-
-def _asker(query: str, about: About) -> int:
-    """The owner among the senders, where they ask about themselves; -1 otherwise."""
-    for place, sender in enumerate(about.senders):
-        if sender.id == about.scope.owner:
-            return place if asking.about_oneself(query) else -1
-    return -1
-
-
-def _named_senders(about: About) -> dict[int, tuple[str, ...]]:
-    """Senders with speakable names, up to eight, each with a fair share of the talk; nothing where there are more.
-
-    Only among two or more does a name narrow anything down. A person and an assistant are no such pair: what the
-    assistant says about a person answers questions about them just as well.
-    """
-    found: dict[int, tuple[str, ...]] = {}
-    if len(about.senders) <= _AUTHOR_MAX_SENDERS * 4:
-        fair = _AUTHOR_MIN_SHARE * sum(about.spoken) / max(1, len(about.senders) / 2)
-        for i, sender in enumerate(about.senders):
-            forms = spoken_names(((sender.id, sender.name),))
-            if forms and about.spoken[i] >= fair:
-                found[i] = forms
-    return found if len(found) <= _AUTHOR_MAX_SENDERS else {}
-
-
-def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:
-    """Day ranges of up to a season or a quarter that the query names.
-
-    "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered. Where a
-    question leaves two readings the one in the past is taken: that is what a memory is asked for.
-    """
-    if not dates.names_time(query[:2000]):
-        return ()
-    found = []
-    for mention in dates.mentions(query[:2000], latest.astimezone(zone), lean=-1):
-        if any(ch.isdigit() for ch in mention.words) or mention.is_absolute or _MONTH.search(mention.words):
-            found.append((mention.start, mention.end))
-    for mention in dates.mentions(query[:2000], now.astimezone(zone), lean=-1):
-        if not any(ch.isdigit() for ch in mention.words) and not _MONTH.search(mention.words):
-            found.append((mention.start, mention.end))
-    return tuple((_number(a), _number(b)) for a, b in found if (b - a).days <= _LONGEST_RANGE)
-
-
-_MONTH = re.compile("|".join(spans.MONTHS), re.IGNORECASE)
-_EPOCH = date(1970, 1, 1).toordinal()
-
-
-def _number(day: date) -> int:
-    return day.toordinal() - _EPOCH
 
 
 class TalkOrder:
@@ -402,6 +300,25 @@ def message_scores(
     return total, parts
 
 
+def late_matches(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> np.ndarray:
+    """For each row and each piece of the question the best match of that piece in the row, 0 where there is none."""
+    import numpy as np
+
+    out = np.zeros((len(rows), len(question.vectors)), np.float32)
+    have = [n for n, row in enumerate(rows) if row is not None and len(row)]
+    if not have or not len(question.vectors):
+        return out
+    said = [rows[n] for n in have]
+    flat = np.concatenate(said).astype(np.float32)  # type: ignore[arg-type]  # only rows that are there
+    starts = np.cumsum([0, *(len(row) for row in said[:-1])])  # type: ignore[arg-type]
+    asked = question.vectors.astype(np.float32).T
+    near = np.empty((len(flat), asked.shape[1]), np.float32)
+    for at in range(0, len(flat), _AT_ONCE):
+        np.matmul(flat[at : at + _AT_ONCE], asked, out=near[at : at + _AT_ONCE])
+    out[have] = np.maximum.reduceat(near, starts, axis=0) / (127.0 * 127.0)
+    return out
+
+
 def with_before(talk: TalkOrder, chosen: np.ndarray) -> np.ndarray:
     """The `chosen` places, ascending, and the places before them that they are read with, among people."""
     import numpy as np
@@ -415,7 +332,7 @@ def with_before(talk: TalkOrder, chosen: np.ndarray) -> np.ndarray:
 def _walked_back(talk: TalkOrder, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each step back the place before each of `chosen`, and which of them have one in the same talk of people."""
     places, reads = chosen.copy(), talk.among_people[chosen] > 0
-    for _ in _LATE_BEFORE:
+    for _ in range(_TURNS_BEFORE):
         reads = reads & (places > 0)
         reads[reads] = talk.same[places[reads] - 1] > 0
         places = places - reads
@@ -466,19 +383,18 @@ class LateMatches:
         at = np.searchsorted(self.places, chosen)
         own = self.matches[at]
         heard = own.copy()
-        for share, (places, reads) in zip(_LATE_BEFORE, _walked_back(talk, chosen), strict=True):
+        for places, reads in _walked_back(talk, chosen):
             before = self.matches[np.searchsorted(self.places, places[reads])]
-            heard[reads] = np.maximum(heard[reads], np.float32(share) * before)
+            heard[reads] = np.maximum(heard[reads], np.float32(_SAID_BEFORE) * before)
         excess = np.log(np.maximum(self.length[at], _SHORT_WORDS) / np.float32(_SHORT_WORDS))
         by_chance = np.float32(_LATE_PER_LENGTH) * excess * (1 - talk.in_dialogue[chosen])
+        changes = np.r_[True, np.diff(talk.segment[chosen]) != 0]
+        groups = np.cumsum(changes) - 1
         alone = own @ self.weights - by_chance
-        segment = talk.segment[chosen]
-        starts = np.flatnonzero(np.r_[True, segment[1:] != segment[:-1]])
-        groups = np.cumsum(np.r_[0, segment[1:] != segment[:-1]])
         return {
             "late": alone,
             "late_context": heard @ self.weights - by_chance,
-            "late_talk": mean_of_best(alone, starts, groups)[groups],
+            "late_talk": mean_of_best(alone, np.flatnonzero(changes), groups)[groups],
         }
 
 

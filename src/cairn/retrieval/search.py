@@ -22,17 +22,11 @@ from typing import TYPE_CHECKING, Any
 from cairn.config import Settings
 from cairn.errors import Unavailable
 from cairn.index import filters
-from cairn.index.corpus import (
-    AGENT_DOCUMENTS,
-    KNOWLEDGE,
-    Moved,
-    SearchIndex,
-)
+from cairn.index.corpus import AGENT_DOCUMENTS, KNOWLEDGE, Moved, SearchIndex
 from cairn.language import words
-from cairn.retrieval import rank
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
-from cairn.retrieval.lists import Lists
-from cairn.retrieval.questions import Questions, ScopeQuestion, aware, count_of, size_of
+from cairn.retrieval.lists import ScopeQuestion
+from cairn.retrieval.questions import MAX_TERMS, Questions, aware, size_of
 from cairn.seams import Clock, Embedder, Writer
 from cairn.types import Freshness, Hit, Message, Scope, Space
 
@@ -123,21 +117,22 @@ class Searcher:
             Invalid: the request breaks a rule; the message names the field.
             Unavailable: `consistency="strong"` or `min_lsn` could not be reached in time.
         """
-        scope, method, _ = checked(request, self._settings)
-        if request.consistency == "strong" or request.min_lsn is not None:
-            self._until_seen(request, scope, method)
+        scope, method, where = checked(request, self._settings)
+        if self._wait is not None and (request.consistency == "strong" or request.min_lsn is not None):
+            self._until_seen(request, scope, method, self._wait)
         self._on_asked(scope)
-        if method == "agentic":
+        if method == "agentic" or request.enable_llm_rerank:
             from cairn.retrieval import agentic
-
+        if method == "agentic":
             result = agentic.search(
-                self._once, request, self._writer, count=count_of(request, self._settings)
+                lambda one: self._once(one, scope, one.method, where),
+                request,
+                self._writer,
+                count=self._settings.search.top_k if request.top_k == -1 else request.top_k,
             )
         else:
-            result = self._once(replace(request, method=method))
+            result = self._once(request, scope, method, where)
         if request.enable_llm_rerank and result.episodes:
-            from cairn.retrieval import agentic
-
             result = agentic.reranked(result, request.query, self._writer)
         if self._on_hits is not None and request.is_use and result.memories:
             self._on_hits(scope, result.memories)
@@ -148,7 +143,7 @@ class Searcher:
 
         Documents are no memory of anybody's; they are judged by their own number.
         """
-        terms = words.query_terms(query, limit=rank.MAX_TERMS)
+        terms = words.query_terms(query, limit=MAX_TERMS)
         held: Counter[str] = Counter()
         among = 0
         people: dict[tuple[str, str | None], None] = {}
@@ -171,102 +166,81 @@ class Searcher:
 
     # ---- one round ------------------------------------------------------------------------------------------
 
-    def _once(self, request: SearchRequest) -> SearchResult:
+    def _once(self, request: SearchRequest, scope: Scope, method: str, where: filters.Group) -> SearchResult:
         while True:
             with contextlib.suppress(Moved):
                 with self._one_look():
-                    result, generation = self._looked(request)
-                if generation is None or self._is_there(generation):
-                    return result
+                    result, generation = self._looked(request, scope, method, where)
+                # An index that went away while it was asked may have said half of the truth.
+                with contextlib.suppress(Unavailable):
+                    if generation is None or self._generation() == generation:
+                        return result
 
-    def _is_there(self, generation: str) -> bool:
-        """Whether the index did not go away while it was asked; what it said may then be half of the truth."""
-        try:
-            return self._generation() == generation
-        except Unavailable:
-            return False
-
-    def _looked(self, request: SearchRequest) -> tuple[SearchResult, str | None]:
+    def _looked(
+        self, request: SearchRequest, scope: Scope, method: str, where: filters.Group
+    ) -> tuple[SearchResult, str | None]:
         """The answer, and which index it comes from; None where it comes from the notes."""
-        scope, method, where = checked(request, self._settings)
         index = self._index(scope)
-        fresh = self._behind(self._freshness(scope), index, scope, method)
+        fresh = self._freshness(scope)
         notes = list(fresh.notes)
-        if fresh.state == "rebuilding" and self._fallback is not None:
+        is_scanned = fresh.state == "rebuilding"
+        if is_scanned and self._fallback is not None:
             scanned = self._fallback(scope)
             if scanned is not None:
                 index = scanned
                 notes.append("the index is being rebuilt: this answer comes from a scan of the notes")
                 notes += scanned.troubles
+        about = index.about(scope)
+        if method != "keyword" and not is_scanned and about.waiting and self._embedder() is not None:
+            # By meaning, rows that wait for their vector are behind as well.
+            self._on_behind()
+            fresh = replace(fresh, pending=fresh.pending + about.waiting, state="behind")
         if request.as_of is not None and self._past is not None:
-            then = self._past(scope, aware(request.as_of, self._zone))
+            then = self._past(scope, aware(request.as_of, self._settings.zone))
             if then is not None:
-                index, request = then, replace(request, as_of=None)
+                index, request, about = then, replace(request, as_of=None), then.about(scope)
                 notes.append("this answer comes from what was recorded by then, by its words")
-        asked = self._questions.ready(request, scope, method, where, index, notes)
+        asked = self._questions.ready(request, scope, method, where, index, about, notes)
         with self._turns:
-            lists = self._lists(asked)
+            messages, message_parts = asked.message_scores()
+            lists: dict[str, Any] = {"episodes": asked.episodes(messages)}
+            for kind in ("agent_case", "agent_skill", "memory", KNOWLEDGE, *request.kinds):
+                lists[_ARRAYS[kind]] = asked.entries(kind)
+            lists |= asked.verbatim(messages, message_parts)
+            if request.include_profile:
+                lists["profiles"] = asked.whole_documents(("profile",))
+                lists["agent_documents"] = asked.whole_documents(AGENT_DOCUMENTS)
+        session = filters.plain_session(request.filters)
         result = SearchResult(
             **lists,
-            unprocessed_messages=self._open_messages(asked),
+            unprocessed_messages=() if session is None else self._open_messages(asked, session),
             freshness=replace(fresh, notes=tuple(dict.fromkeys(notes))),
             method=method,
             space=scope.space,
-            session_id=filters.plain_session(request.filters) or "",
+            session_id=session or "",
         )
         if request.token_budget is not None:
             result = within_budget(result, request.token_budget)
-        return result, None if fresh.state == "rebuilding" else fresh.generation
+        return result, None if is_scanned else fresh.generation
 
-    def _lists(self, asked: ScopeQuestion) -> dict[str, Any]:
-        """What the question finds, list by list."""
-        made, request = Lists(asked, self._zone, self._settings.search.injection_min_score), asked.request
-        messages, message_parts = made.message_scores()
-        lists: dict[str, Any] = {"episodes": made.episodes(messages)}
-        for kind in ("agent_case", "agent_skill", "memory", KNOWLEDGE, *request.kinds):
-            lists[_ARRAYS[kind]] = made.entries(kind)
-        lists |= made.verbatim(messages, message_parts)
-        lists["profiles"] = made.whole_documents(("profile",)) if request.include_profile else ()
-        if request.include_profile:
-            lists["agent_documents"] = made.whole_documents(AGENT_DOCUMENTS)
-        return lists
-
-    def _behind(self, fresh: Freshness, index: SearchIndex, scope: Scope, method: str) -> Freshness:
-        """What is said of an answer by meaning: rows that wait for their vector are behind as well."""
-        if method == "keyword" or fresh.state == "rebuilding" or self._embedder() is None:
-            return fresh
-        try:
-            waiting = index.about(scope).waiting
-        except Moved:
-            return fresh
-        if not waiting:
-            return fresh
-        self._on_behind()
-        return replace(fresh, pending=fresh.pending + waiting, state="behind")
-
-    def _open_messages(self, asked: ScopeQuestion) -> tuple[Message, ...]:
-        """What a plainly named session holds un-extracted, for an owner who takes part in it."""
-        session = filters.plain_session(asked.request.filters)
-        if session is None:
-            return ()
+    def _open_messages(self, asked: ScopeQuestion, session: str) -> tuple[Message, ...]:
+        """What a session holds un-extracted, for an owner who takes part in it."""
         found = tuple(self._questions.open_part(asked.scope.space, session, asked.request.limited_to) or ())
         takes_part = asked.index.takes_part(asked.scope, session) or any(
             m.sender_id == asked.scope.owner for m in found
         )
         return found if takes_part else ()
 
-    # ---- checks ---------------------------------------------------------------------------------------------
-
-    @property
-    def _zone(self) -> Any:
-        return self._settings.zone
-
-    def _until_seen(self, request: SearchRequest, scope: Scope, method: str) -> None:
-        if self._wait is None:
-            return
+    def _until_seen(
+        self,
+        request: SearchRequest,
+        scope: Scope,
+        method: str,
+        wait: Callable[[int | None, float, Scope, bool], object],
+    ) -> None:
         lsn = None if request.consistency == "strong" else request.min_lsn
         # Words are searchable as soon as rows are; meaning needs the vectors too.
-        reached = self._wait(lsn, request.wait_seconds, scope, method != "keyword")
+        reached = wait(lsn, request.wait_seconds, scope, method != "keyword")
         # While the index is rebuilt, the scan of the notes that answers instead has seen everything.
         scanning = self._fallback is not None and self._freshness(scope).state == "rebuilding"
         if reached is False and not scanning:
