@@ -27,6 +27,7 @@ _MOST_MENTIONS = (
     400  # of one sentence; what has more is no sentence, and each costs a look at what is around it
 )
 _YEAR = r"(?:1[89]|20|21)\d\d"
+_QUOTED = re.compile(r"\"[^\"]{1,200}\"|[“„][^”“]{1,200}[”“]|«[^»]{1,200}»|[「『][^」』]{1,200}[」』]")
 _POSSESSIVE = re.compile(r"['’]s\b")
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
 # A place that is found but not read (an ambiguous "next Friday") keeps its words from being read in part.
@@ -143,11 +144,14 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tupl
     ]
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
     del matches[_MOST_MENTIONS:]
+    quoted = [one.span() for one in _QUOTED.finditer(sentence)] if matches else []
     found: list[_Found] = []
     free = 0
     for match, form, absolute in matches:
         if match.start() < free or words.each.search(sentence, max(0, match.start() - 24), match.start()):
             continue
+        if any(a < match.start() and match.end() < b for a, b in quoted):
+            continue  # a title, or somebody else's day
         free = match.end()
         reading = _Reading(words, today, words.tense.way(sentence, match.start(), match.end()), lean)
         try:
@@ -209,6 +213,7 @@ class _Tense:
     recurring: re.Pattern[str]
     target: _Lead
     since: _Lead
+    until: _Lead
 
     def way(self, sentence: str, begin: int, stop: int) -> int:
         """-1 where the clause around a mention looks back, 1 where it looks ahead, 0 where it says neither or both."""
@@ -220,6 +225,7 @@ class _Tense:
         # "The exam is on Friday": the little word belongs to the mention and to the clause.
         opening = " ".join(sentence[begin:stop].split()[:-1][:1])
         since, target = self.since.leads(sentence, begin), self.target.leads(sentence, begin)
+        is_open = self.until.leads(sentence, begin)
         for reach in (here, here + 1, here - 1):
             if 0 <= reach < len(pieces):
                 a, b = pieces[min(here, reach)][0], pieces[max(here, reach)][1]
@@ -228,7 +234,9 @@ class _Tense:
                 if answer is not None:
                     # "The API ends v1 on 30 June, clients were told in April": what it says itself is not known.
                     own = f"{sentence[pieces[here][0] : begin]} {sentence[stop : pieces[here][1]]}".split()
-                    return 0 if answer < 0 and reach != here and len(own) > _WITHOUT_VERB else answer
+                    is_borrowed = reach != here and len(own) > _WITHOUT_VERB
+                    # "We've had a permit until March": what began then may hold still.
+                    return 0 if answer < 0 and (is_borrowed or is_open) else answer
         return 0
 
     def _of_clause(self, clause: str, *, is_target: bool, is_since: bool) -> int | None:
@@ -406,7 +414,11 @@ def _tense(tongue: Tongue) -> _Tense:
     cues = ("past", "future", "neutral", "arranged", "shifted", "recurring")
     patterns = {name: compiled(table.get(name, ()), tongue, names) for name in cues}
     return _Tense(
-        clause, target=_Lead(table.get("target", ())), since=_Lead(table.get("since", ())), **patterns
+        clause,
+        target=_Lead(table.get("target", ())),
+        since=_Lead(table.get("since", ())),
+        until=_Lead(table.get("until", ())),
+        **patterns,
     )
 
 

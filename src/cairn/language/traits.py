@@ -61,6 +61,8 @@ class _Rule:
 @dataclass(frozen=True, eq=False, slots=True)
 class _Rules:
     rules: tuple[_Rule, ...]
+    tag: re.Pattern[str]
+    back: re.Pattern[str]
     starts: re.Pattern[str]
     ends: re.Pattern[str]
     doubt: re.Pattern[str]
@@ -109,6 +111,7 @@ def doubt_of(sentence: str) -> re.Pattern[str]:
 def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
     tongue = tongues.spoken_in(sentence)
     known = _rules_of(tongue)
+    sentence = known.tag.sub("", sentence)
     asked = known.purpose.match(sentence)
     # What a manual, a coach or a grandfather says to do binds nobody here.
     is_order = to_agent and known.reports.search(sentence) is None
@@ -135,6 +138,14 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
                 match = rule.pattern.match(whole)
             if match is not None and _binds_nothing(rule.category, whole, tongue):
                 continue
+            if match is not None and rule.category == "Preference" and not rule.ends:
+                if wishes.is_past(sentence[:start] if known.has_blanks else clause, tongue):
+                    continue  # "When I was small, I loved ..."
+                if start > first and known.back.search(clause):
+                    start, whole = (
+                        first,
+                        sentence[first : start + len(clause)],
+                    )  # "Long talks, I don't like that"
             if match is not None and _says_what(rule.slot, match, known):
                 taken = start + len(whole)
                 found.append(_trait(rule, match, whole, start, known))
@@ -378,6 +389,8 @@ def _rules_of(tongue: Tongue) -> _Rules:
         ]
     return _Rules(
         tuple(rules),
+        compiled(table.get("tag", "(?!)")),
+        compiled(table.get("back", "(?!)")),
         compiled(table.get("starts", "(?!)")),
         compiled(table.get("ends", "(?!)")),
         compiled(table.get("doubt", "(?!)")),

@@ -24,7 +24,7 @@ from cairn.language.tongues import Tongue
 
 Feeling = Literal["like", "dislike"]
 _ASKED = ("?", "？", "؟")
-_FEW, _WHOLE = 1, 8
+_FEW, _WHOLE = 2, 8
 _FILE = re.compile(
     r"\w\.(?:py|js|ts|tsx|md|txt|csv|json|ya?ml|toml|html?|css|java|c|cpp|h|rs|go|rb|php|sh|sql|pdf|docx?|xlsx?|png|jpe?g|ipynb)\b"
 )
@@ -34,9 +34,11 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 @dataclass(frozen=True, eq=False, slots=True)
 class _Classes:
     polite: re.Pattern[str]
+    label: re.Pattern[str]
     case: re.Pattern[str]
     order: re.Pattern[str]
     imperative: re.Pattern[str]
+    forbidden: re.Pattern[str]
     spare: re.Pattern[str]
     duty: re.Pattern[str]
     may: re.Pattern[str]
@@ -69,14 +71,15 @@ class _Classes:
         first = thing or way or topic
         if first is None:
             return False
-        is_task = self.task.match(said) is not None
+        is_needed = self.need.match(said) is not None
+        is_task = is_needed or self.task.match(said) is not None
         asked = said if is_task else self.ways.sub(" ", said)
         is_piece = any(is_task or not self._is_any(asked, piece) for piece in self.piece.finditer(asked))
         if is_left:
             return topic is None or not is_piece or self.may.match(said) is not None
         if is_piece:
             return False
-        if self.need.match(said):
+        if is_needed:
             return True
         if is_done:
             return not (is_task and topic) and not self.count.search(asked)
@@ -84,7 +87,7 @@ class _Classes:
             return False
         # "Sources at the end, please": an order without a verb opens with what it is about.
         opens = len(said[: first.start()].split()) <= _FEW
-        is_told = self.bare.match(said, first.end()) or (first is way and (thing or self.topics.search(said)))
+        is_told = self.bare.match(said, first.end()) or (way and (thing or self.topics.search(said)))
         return bool(is_told) if opens else topic is None
 
     def _is_any(self, said: str, article: re.Match[str]) -> bool:
@@ -107,12 +110,17 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     known = _classes_of(tongue)
     if known.stated.match(sentence) or is_of_a_part(sentence, tongue):
         return False
-    case = known.case.match(sentence)
+    case = known.label.match(sentence) or known.case.match(sentence)
     lasts = case is not None or known.lasting.search(sentence) is not None
     opens = known.polite.match(sentence, case.end() if case else 0)
     start = opens.end() if opens else 0
     rest = sentence[start:]
     is_asked, points = sentence.rstrip().endswith(_ASKED), known.points(sentence)
+    is_wanted = is_asked and not points and bool(start or known.need.match(sentence))
+    if is_wanted and not lasts:  # "could you be briefer?"
+        is_manner = known.things.search(rest) or known.ways.search(rest)
+        is_once = is_manner is None or known.task.match(rest) is not None
+        return not is_once and known.is_of_manner(rest, is_done=True, is_left=False)
     if not lasts and (is_asked or points):
         return False
     if points and case is None and known.piece.search(rest):
@@ -120,12 +128,21 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     if is_asked and (not start or points or known.piece.search(rest)):
         return False
     is_left = known.spare.match(rest) or known.duty.match(sentence) or known.duty.match(rest)
-    is_left = is_left or known.may.match(rest)
+    is_left = is_left or known.may.match(sentence) or known.may.match(rest)
+    if not is_asked and not points and known.forbidden.match(rest) and not known.piece.search(rest):
+        return True  # "don't soften bad news": what is forbidden of nothing in particular is forbidden
     is_done = known.order.match(rest)
     is_formed = is_done or (known.imperative.match(rest) and (case or not known.finite.search(rest)))
     return bool((lasts and (is_left or is_formed)) or known.habit.match(rest)) or known.is_of_manner(
         rest, is_done=is_done is not None, is_left=is_left is not None
     )
+
+
+def asked_once(sentence: str, tongue: Tongue) -> bool:
+    """Whether a sentence opens with a piece of work for whoever hears it: "please translate ..."."""
+    known = _classes_of(tongue)
+    opens = known.polite.match(sentence)
+    return known.task.match(sentence, opens.end() if opens else 0) is not None
 
 
 def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
@@ -156,6 +173,11 @@ def is_of_a_part(sentence: str, tongue: Tongue) -> bool:
     return is_part is not None and known.lasting.search(sentence) is None
 
 
+def is_past(sentence: str, tongue: Tongue) -> bool:
+    """Whether a sentence tells how it was, or how it would be."""
+    return _classes_of(tongue).past.search(sentence) is not None
+
+
 def is_stated(sentence: str, tongue: Tongue) -> bool:
     """Whether a sentence that opens like an order tells something: "from now on I work four days"."""
     return _classes_of(tongue).stated.match(sentence) is not None
@@ -181,9 +203,11 @@ def _classes_of(tongue: Tongue) -> _Classes:
 
     return _Classes(
         opening("polite"),
+        opening("label"),
         opening("case"),
         opening("order"),
         opening("imperative"),
+        opening("forbidden"),
         opening("spare"),
         opening("duty"),
         opening("may"),
@@ -193,7 +217,7 @@ def _classes_of(tongue: Tongue) -> _Classes:
         listed("topics"),
         listed("ways"),
         re.compile(rf"\s*(?:\w+\s+){{0,2}}{listed('things').pattern}", re.IGNORECASE),
-        re.compile(rf"(?:{opening('task').pattern})(?!\w)", re.IGNORECASE),
+        re.compile(rf"(?:{opening('task').pattern})" + r"(?!\w)" * tongue.has_blanks, re.IGNORECASE),
         within("finite"),
         opening("bare"),
         opening("need"),

@@ -11,13 +11,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cairn.language import tongues, words
+from cairn.language import tongues, wishes, words
 from cairn.language.tongues import Tongue
 from cairn.strategies.grammar import lexicon, words_of
 
 _NUMBER = re.compile(r"\d")
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|\w[_/]\w|\w\.\w|`")
 _CAPITAL = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÞА-Я][\w’'-]+")
+_MARKED = re.compile(
+    r"([一-龯々]+|[ァ-ヶー]{2,}|[A-Za-z\d]+[年月日歳人]?|子ども|うち)(?=[がはをにでともへの]|から|まで|して(?:い)?(?:ます|る))"
+)
+_LATIN = re.compile(r"[A-Za-z\d]")
 _NEVER = re.compile("(?!)")
 # What somebody else said, word for word: He wrote: "I always ...".
 _SPEECH = re.compile(r"[,:：，] ?[\"“„«「『]([^\"”“»」』]{4,})")
@@ -28,7 +32,7 @@ class Phrases:
 
     def __init__(self, tongue: Tongue) -> None:
         table = tongue.table("talk")
-        self.has_blanks = tongue.has_blanks
+        self.tongue, self.has_blanks = tongue, tongue.has_blanks
         self.is_full = "stop" in table
         self.leads = tuple(re.compile("^" + tongues.widened(p), re.I) for p in table.get("leads", ()))
         for name in (
@@ -56,6 +60,7 @@ class Phrases:
             "possessive",
             "tasks",
             "selves",
+            "agreed",
         ):
             setattr(self, name, pattern_in(table, name))
         for name in (
@@ -102,6 +107,7 @@ class Phrases:
             "describing",
             "infinitive",
             "speaking",
+            "light",
         ):
             setattr(self, name, lexicon(str(table.get(name, ""))))
         for name in ("denied", "past_end", "adverb_end", "plural_end"):
@@ -138,6 +144,7 @@ class Phrases:
     possessive: re.Pattern[str]
     tasks: re.Pattern[str]
     selves: re.Pattern[str]
+    agreed: re.Pattern[str]
     small_talk: re.Pattern[str]
     hedged: re.Pattern[str]
     imperative: re.Pattern[str]
@@ -178,6 +185,7 @@ class Phrases:
     describing: frozenset[str]
     infinitive: frozenset[str]
     speaking: frozenset[str]
+    light: frozenset[str]
     denied: tuple[str, ...]
     past_end: tuple[str, ...]
     adverb_end: tuple[str, ...]
@@ -227,14 +235,22 @@ class Phrases:
 
     def _is_plain_claim(self, text: str) -> bool:
         """The same for a language of which only a few words are known: long enough, and of someone or something."""
-        if self.second.search(text) or self.imperative.match(text):
+        if self.second.search(text) or self.imperative.match(text) or wishes.asked_once(text, self.tongue):
             return False
         if not self.has_blanks:
-            return sum(map(str.isalpha, text)) >= self.least
+            return sum(map(str.isalpha, text)) >= self.least and self._names_something(text)
         own = bool(self.first.search(text) or self.we.search(text))
         named = bool(_NUMBER.search(text) or _CAPITAL.search(text))
         said = len(words.word_set(text))
         return (said >= self.least and (own or named)) or (said == self.least - 1 and own and named)
+
+    def _names_something(self, text: str) -> bool:
+        """Whether words that are not parted say of whom or what they tell: "もう寝ます" does not."""
+        if self.light:
+            named = [one for one in _MARKED.findall(text) if one not in self.light]
+            return bool(named or self.first.search(text))
+        own = self.first.search(text) or self.we.search(text) or self.life.search(text)
+        return bool(own or _LATIN.search(text) or self.dated.search(text))
 
     def telling(self, tokens: Sequence[str]) -> set[str]:
         """The words that say what a sentence is about."""

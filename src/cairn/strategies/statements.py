@@ -133,7 +133,7 @@ def statements_of(
     found: list[Statement] = []
     heard: set[str] = set()
     question: tuple[str, Message] | None = None
-    asker = ""
+    asker, asked_by = "", ""
     for message in messages:
         if message.role == "tool" or not message.text.strip():
             continue
@@ -144,7 +144,7 @@ def statements_of(
         made = (
             _assistants(told, said, asker)
             if message.role == "assistant"
-            else _peoples(told, said, setting, question)
+            else _peoples(told, said, setting, question, asked_by)
         )
         for statement in (*made, *_attached(told)):
             key = normal(statement.text)
@@ -152,8 +152,9 @@ def statements_of(
                 heard.add(key)
                 found.append(statement)
         last = said[-1].text if said else ""
-        asks = message.role == "user" and spoken(last).is_question(last)
-        question = (" ".join(last.split()), message) if asks else None
+        asks = spoken(last).is_question(last)
+        asked_by = message.sender_id if asks else ""
+        question = (" ".join(last.split()), message) if asks and message.role == "user" else None
     return found
 
 
@@ -166,7 +167,11 @@ def normal(text: str) -> str:
 
 
 def _peoples(
-    told: Told, said: Sequence[Spoken], setting: Setting, question: tuple[str, Message] | None
+    told: Told,
+    said: Sequence[Spoken],
+    setting: Setting,
+    question: tuple[str, Message] | None,
+    asked_by: str,
 ) -> Iterator[Statement]:
     answered = _answer(told, said, setting, question)
     if answered is not None:
@@ -176,11 +181,7 @@ def _peoples(
     before: Spoken | None = None
     for one in said:
         phrases = spoken(one.text)
-        if (
-            one is said[0]
-            and question is not None
-            and _is_bare_answer(one, phrases, question[1], told.message)
-        ):
+        if one is said[0] and asked_by and _is_bare_answer(one, phrases, asked_by, told.message):
             before = one
             continue
         for begin, stop, is_joined in _kept(one, before, phrases, others, setting):
@@ -268,6 +269,8 @@ def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trai
             continue  # a taste for nothing in particular
         if trait.category != traits.INSTRUCTION and phrases.small_talk.search(clause):
             continue
+        if trait.begin and phrases.is_full and not phrases.has_verb(lowered(clause)):
+            continue  # "... in my cousin's van"
         if not setting.to_agent and phrases.second.search(clause):
             continue  # said for the listener's sake
         # A wish is worth having though a word in it points elsewhere, where it says enough besides.
@@ -324,7 +327,7 @@ def _made(told: Told, begin: int, stop: int, setting: Setting) -> Statement | No
 
 def _names(text: str, name: str) -> bool:
     first = name.split(maxsplit=1)[0] if name.strip() else ""
-    return len(first) > 1 and re.search(rf"(?<!\w){re.escape(first)}(?!\w)", text) is not None
+    return len(first) > 1 and re.search(rf"(?<!\w){re.escape(first)}(?!\w|['’]s\b)", text) is not None
 
 
 def _is_cut(text: str, stop: int) -> bool:
@@ -401,7 +404,7 @@ def _answer(
     return Statement(text, ids, told.at, message.sender_id, message.speaker, first.text, (message.sender_id,))
 
 
-def _is_bare_answer(one: Spoken, phrases: Phrases, asker: Message, message: Message) -> bool:
+def _is_bare_answer(one: Spoken, phrases: Phrases, asked_by: str, message: Message) -> bool:
     """Whether a few words without a person answer someone's question, in a language whose verbs are not known."""
     own = phrases.first.search(one.text) or phrases.we.search(one.text)
     short = (
@@ -409,7 +412,7 @@ def _is_bare_answer(one: Spoken, phrases: Phrases, asker: Message, message: Mess
         if phrases.has_blanks
         else len(one.text) <= _LONGEST_ANSWER
     )
-    return not phrases.is_full and asker.sender_id != message.sender_id and short and not own
+    return not phrases.is_full and asked_by != message.sender_id and short and not own
 
 
 def _kept_alone(first: Spoken, phrases: Phrases, setting: Setting, asker: Message) -> bool:
@@ -442,6 +445,7 @@ def _assistants(told: Told, said: Sequence[Spoken], asker: str) -> Iterator[Stat
         is_report = (phrases.result.search(one.text) or phrases.reported.match(one.text)) and not to_them
         moves = message.tool_calls and phrases.next_move.match(one.text)
         quiet = phrases.is_question(one.text) or phrases.hedged.search(one.text) or len(one.text) > 300
+        quiet = bool(quiet or phrases.agreed.match(one.text))
         past = bool(message.tool_calls) and _SPECIFIC.search(one.text) and phrases.is_claim(one.text)
         if (is_report or past) and not moves and not quiet and len(phrases.telling(lowered(one.text))) >= 3:
             if phrases.leans(one.text):
