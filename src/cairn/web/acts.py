@@ -24,6 +24,7 @@ from cairn.web import views
 from cairn.web.desk import Desk
 
 Form = Mapping[str, Any]
+_HEALTH, _KNOWLEDGE = "/view/health", "/view/knowledge"
 
 
 @dataclass
@@ -80,14 +81,18 @@ def correct(desk: Desk, form: Form) -> Done:
     verdict = desk.ask(
         Memories.supersede, id=name, content=form.get("content", ""), reason=form.get("reason") or "corrected on the page", **_place(form)
     )  # fmt: skip
-    if not verdict["accepted"]:
-        raise Invalid(
-            f"The gate refused it: {verdict.get('detail') or verdict.get('reason')}. Nothing was changed."
-        )
+    _check_accepted(verdict)
     return Done(
         "Corrected: the new memory stands, the old one is kept below it.",
         _entry(desk, verdict["memory"]["id"]),
     )
+
+
+def _check_accepted(verdict: Mapping[str, Any]) -> None:
+    if not verdict["accepted"]:
+        raise Invalid(
+            f"The gate refused it: {verdict.get('detail') or verdict.get('reason')}. Nothing was changed."
+        )
 
 
 def simple(method: Callable[..., Any], said: str) -> Callable[[Desk, Form], Done]:
@@ -122,10 +127,7 @@ def merge(desk: Desk, form: Form) -> Done:
     verdict = desk.ask(
         Memories.supersede, id=form.get("into", ""), content=form.get("content", ""), reason=f"merged with {form.get('id', '')}"
     )  # fmt: skip
-    if not verdict["accepted"]:
-        raise Invalid(
-            f"The gate refused it: {verdict.get('detail') or verdict.get('reason')}. Nothing was changed."
-        )
+    _check_accepted(verdict)
     made = verdict["memory"]["id"]
     if made != form.get("id"):
         desk.ask(Memories.archive, id=form.get("id", ""), reason=f"merged into {made}")
@@ -188,12 +190,6 @@ def core(desk: Desk, form: Form) -> Done:
     return Done("Core memory is set.", desk.link("/view/project"))
 
 
-def checkpoint(desk: Desk, form: Form) -> Done:
-    """Mark this moment."""
-    made = desk.ask(Time.checkpoint, label=form.get("label", ""))
-    return Done(f"{made['id']} is marked.", desk.link("/view/project"))
-
-
 # ---------------------------------------------------------------- documents
 
 
@@ -208,39 +204,7 @@ def upload(desk: Desk, form: Form) -> Done:
     return Done(f"{title} is taken in.", desk.link("/view/document", id=made["doc_id"]))
 
 
-def drop(desk: Desk, form: Form) -> Done:
-    """Remove a document."""
-    desk.ask(Knowledge.knowledge_remove, doc_id=form.get("id", ""))
-    return Done("The document is removed.", desk.link("/view/knowledge"))
-
-
-def link(desk: Desk, form: Form) -> Done:
-    """Follow a folder where it lies."""
-    made = desk.ask(Knowledge.knowledge_link, path=form.get("path", ""))
-    return Done(
-        f"{made['name']} is followed; documents so far: {made['documents']}.", desk.link("/view/knowledge")
-    )
-
-
-def unlink(desk: Desk, form: Form) -> Done:
-    """No longer follow a folder; its files stay as they are."""
-    desk.ask(Knowledge.knowledge_unlink, name=form.get("name", ""))
-    return Done("The folder is no longer followed; its files are as they were.", desk.link("/view/knowledge"))
-
-
 # ---------------------------------------------------------------- upkeep
-
-
-def sync(desk: Desk, _form: Form) -> Done:
-    """Bring the index up to date."""
-    done = desk.ask(Upkeep.sync)
-    return Done(f"{done['applied']} changes were applied.", "/view/health")
-
-
-def rebuild(desk: Desk, _form: Form) -> Done:
-    """Make the index anew."""
-    done = desk.ask(Upkeep.rebuild)
-    return Done(f"Rebuilt: {done['rows']} rows from {done['notes']} files.", "/view/health")
 
 
 def repair(desk: Desk, _form: Form) -> Done:
@@ -248,20 +212,20 @@ def repair(desk: Desk, _form: Form) -> Done:
     done = desk.ask(Upkeep.repair)["mended"]
     return Done(
         "; ".join(f"{one['where']}: {one['what']}" for one in done) or "There was nothing to mend.",
-        "/view/health",
+        _HEALTH,
     )
 
 
 def retry(desk: Desk, _form: Form) -> Done:
     """Queue what failed again."""
     desk.ask(Upkeep.failures, retry=True)
-    return Done("What can be tried again is queued.", "/view/health")
+    return Done("What can be tried again is queued.", _HEALTH)
 
 
 def trigger(desk: Desk, form: Form) -> Done:
     """Run a strategy now."""
     done = desk.ask(Upkeep.trigger, name=form.get("name", ""), timeout=20.0)
-    return Done(f"{done['name']}: {done['status']}, {done['dispatched']} runs.", "/view/health")
+    return Done(f"{done['name']}: {done['status']}, {done['dispatched']} runs.", _HEALTH)
 
 
 def switch(desk: Desk, form: Form) -> Done:
@@ -271,28 +235,35 @@ def switch(desk: Desk, form: Form) -> Done:
     now = next(row["enabled"] for row in rows if row["name"] == name)
     told = f"{name.replace('_', ' ')} is {'on' if now else 'off'}"
     rest = "." if now == on else " still: strategies.enabled is false, so that none runs."
-    return Done(told + rest, "/view/health")
-
-
-def sweep(desk: Desk, form: Form) -> Done:
-    """Plan a sweep, then run it."""
-    planned = form.get("sure") != "yes"
-    plan = desk.ask(Memories.sweep, dry_run=planned)
-    return Done(template="plan.html", shown={"what": "sweep", "plan": plan, "planned": planned})
-
-
-def consolidate(desk: Desk, form: Form) -> Done:
-    """Plan what would be merged, and merge it."""
-    planned = form.get("sure") != "yes"
-    plan = desk.ask(Memories.consolidate, dry_run=planned)
-    return Done(template="plan.html", shown={"what": "consolidate", "plan": plan, "planned": planned})
+    return Done(told + rest, _HEALTH)
 
 
 def undo(desk: Desk, form: Form) -> Done:
     """Take a run back: the one that is named, or the latest reflection."""
     done = desk.ask(Time.undo, run_id=form.get("run_id") or "reflection")
     kept = f" {done['kept']} were changed since and stay." if done["kept"] else ""
-    return Done(f"{done['restored']} entries are as they were.{kept}", "/view/health")
+    return Done(f"{done['restored']} entries are as they were.{kept}", _HEALTH)
+
+
+def asked(method: Callable[..., Any], said: str, to: str, **fields: str) -> Callable[[Desk, Form], Done]:
+    """An act that is one operation with these fields of its form; `said` is told with what it answered."""
+
+    def act(desk: Desk, form: Form) -> Done:
+        done = desk.ask(method, **{name: form.get(field, "") for name, field in fields.items()})
+        return Done(said.format_map(done), to if to == _HEALTH else desk.link(to))
+
+    return act
+
+
+def planned(method: Callable[..., Any], what: str) -> Callable[[Desk, Form], Done]:
+    """An act that is planned first, then carried out."""
+
+    def act(desk: Desk, form: Form) -> Done:
+        only = form.get("sure") != "yes"
+        plan = desk.ask(method, dry_run=only)
+        return Done(template="plan.html", shown={"what": what, "plan": plan, "planned": only})
+
+    return act
 
 
 ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
@@ -305,19 +276,29 @@ ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
     "forget_person": forget_person,
     "remember": remember,
     "core": core,
-    "checkpoint": checkpoint,
+    "checkpoint": asked(Time.checkpoint, "{id} is marked.", "/view/project", label="label"),
     "upload": upload,
-    "drop": drop,
-    "link": link,
-    "unlink": unlink,
-    "sync": sync,
-    "rebuild": rebuild,
+    "drop": asked(Knowledge.knowledge_remove, "The document is removed.", _KNOWLEDGE, doc_id="id"),
+    "link": asked(
+        Knowledge.knowledge_link,
+        "{name} is followed; documents so far: {documents}.",
+        _KNOWLEDGE,
+        path="path",
+    ),
+    "unlink": asked(
+        Knowledge.knowledge_unlink,
+        "The folder is no longer followed; its files are as they were.",
+        _KNOWLEDGE,
+        name="name",
+    ),
+    "sync": asked(Upkeep.sync, "{applied} changes were applied.", _HEALTH),
+    "rebuild": asked(Upkeep.rebuild, "Rebuilt: {rows} rows from {notes} files.", _HEALTH),
     "repair": repair,
     "retry": retry,
     "trigger": trigger,
     "switch": switch,
-    "sweep": sweep,
-    "consolidate": consolidate,
+    "sweep": planned(Memories.sweep, "sweep"),
+    "consolidate": planned(Memories.consolidate, "consolidate"),
     "undo": undo,
     "keep": simple(Memories.promote, "Kept."),
     "refuse": simple(Memories.archive, "Put away."),
