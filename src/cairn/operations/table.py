@@ -321,6 +321,10 @@ class Operation:
         """The first paragraph of its words, in one line."""
         return " ".join((inspect.getdoc(self.call) or "").partition("\n\n")[0].split())
 
+    def room_in(self, memory: Any) -> Any:
+        """The room of an open memory that has this operation: the memory itself, or its memories."""
+        return memory if getattr(type(memory), self.name, None) is self.call else memory.memories
+
     def ask(self, room: Any, fields: dict[str, Any], grant: Grant) -> Any:
         """Check the caller's grant, then run it on `room`; the answer as data."""
         fields |= {one.name: getattr(grant, one.granted) for one in self.parameters if one.granted}

@@ -194,7 +194,7 @@ def command_words() -> dict[str, list[str]]:
 
 def told(memory: Memory, row: Operation, fields: dict[str, Any]) -> Any:
     """Run an operation on an open memory; its answer as data."""
-    room: Any = memory if getattr(type(memory), row.name, None) is row.call else memory.memories
+    room = row.room_in(memory)
     return row.told(room, row.call(room, **fields), fields)
 
 

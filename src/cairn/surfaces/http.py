@@ -111,7 +111,8 @@ class _Routes:
         }
 
     def _handler(self, route: Route) -> Handler:
-        room, row = route.room_of(self.memory.memory), route.operation
+        row = route.operation
+        room = row.room_in(self.memory.memory)
 
         async def handle(request: Request) -> Response:
             request.state.route = route.path

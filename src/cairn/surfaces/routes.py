@@ -34,10 +34,6 @@ class Route:
     operation: Operation
     room: str = ""
 
-    def room_of(self, memory: Memory) -> Any:
-        """What the operation runs on."""
-        return getattr(memory, self.room) if self.room else memory
-
     @cached_property
     def in_path(self) -> tuple[Field, ...]:
         """The fields in its path."""

@@ -43,10 +43,7 @@ class Desk:
         asked = {name: value for name, value in place.items() if name in named} | given
         if row.writes:
             self.noted(row.name, {name: value for name, value in asked.items() if name not in row.forgets})
-        room: Any = (
-            self.memory if getattr(type(self.memory), row.name, None) is row.call else self.memory.memories
-        )
-        return row.ask(room, checked(row.fields, asked), self.grant)
+        return row.ask(row.room_in(self.memory), checked(row.fields, asked), self.grant)
 
     def tried(self, method: Callable[..., Any], **given: Any) -> Any:
         """The answer, or None where this visitor may not ask."""
