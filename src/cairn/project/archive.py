@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from cairn.canonical import compact, moment, pretty, stamp
 from cairn.errors import Invalid, NotFound
 from cairn.project.checkpoints import MARK_CHARS, Checkpoint, CheckpointStore, Story, number_in
 from cairn.project.events import Event, EventLog, normalised, parse
-from cairn.project.layout import ARCHIVE, number_of, read_json
+from cairn.project.layout import ARCHIVE, CHECKPOINTS, number_of, read_json
 from cairn.project.options import ProjectOptions
 from cairn.seams import Locator, StorageBackend
 
@@ -124,10 +125,10 @@ class Archive:
         """Write a batch with everything that will leave, its manifest last; return its name."""
         if not (plan.events or plan.checkpoints):
             return None
-        name = f"prune-{now.strftime('%Y%m%dT%H%M%S')}{now.microsecond // 1000:03d}Z"
-        while self._storage.exists(ARCHIVE.child(name)):
+        while self._storage.exists(
+            ARCHIVE.child(name := f"prune-{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z")
+        ):
             now += timedelta(milliseconds=1)
-            name = f"prune-{now.strftime('%Y%m%dT%H%M%S')}{now.microsecond // 1000:03d}Z"
         batch = ARCHIVE.child(name)
         lines = "".join(compact(event.to_json()) + "\n" for event in plan.events)
         self._storage.write(batch.child("events.jsonl"), lines)
@@ -154,13 +155,8 @@ class Archive:
         if len(kept) != len(active):
             self._log.replace(kept)
         for at in self._storage.list(ARCHIVE.child(name, "checkpoints")):
-            self._checkpoints.remove(self._checkpoints_place(at))
+            self._checkpoints.remove(CHECKPOINTS.child(at.name))
         return len(active) - len(kept)
-
-    def _checkpoints_place(self, at: Locator) -> Locator:
-        from cairn.project.layout import CHECKPOINTS
-
-        return CHECKPOINTS.child(at.name)
 
     def events_of(self, name: str) -> tuple[Event, ...]:
         """The events in a batch."""
@@ -179,10 +175,8 @@ class Archive:
                 batch.child("events.jsonl"),
                 batch.child("manifest.json"),
             ]:
-                try:
+                with suppress(NotFound):
                     self._storage.remove(at)
-                except NotFound:
-                    continue
 
     def finish(self) -> list[str]:
         """Complete what an interrupted prune left: sweep batches without manifest, finish drops."""
@@ -209,7 +203,7 @@ class Archive:
         if gone and any(event.identity in gone for event in self._log.read().events):
             return True
         held = self._storage.list(ARCHIVE.child(name, "checkpoints"))
-        return any(self._storage.exists(self._checkpoints_place(at)) for at in held)
+        return any(self._storage.exists(CHECKPOINTS.child(at.name)) for at in held)
 
     def restore(self, name: str, now: datetime) -> tuple[int, int]:
         """Put a batch's events and checkpoints back into the active store; the batch stays, marked as restored."""
@@ -230,7 +224,7 @@ class Archive:
             self._log.replace(normalised(merged).events)
         count = 0
         for at in self._storage.list(ARCHIVE.child(name, "checkpoints")):
-            place = self._checkpoints_place(at)
+            place = CHECKPOINTS.child(at.name)
             if not self._storage.exists(place):
                 Checkpoint.from_json(read_json(self._storage, at), at)
                 self._storage.write(place, self._storage.read(at))

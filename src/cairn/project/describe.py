@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from cairn.project.bundle import Bundle, checked
@@ -121,11 +121,8 @@ def _summary(survey: Survey, facts: Facts) -> str:
 
 def _modules(survey: Survey, facts: Facts) -> list[dict[str, str]]:
     sources = {name: size for name, size in survey.sources().items() if not is_test(name)}
-    roots = [
-        member for member in facts.members if any(name.startswith(f"{member}/") for name in survey.files)
-    ]
-    if not roots:
-        roots = _module_roots(sources)
+    roots = [one for one in facts.members if any(name.startswith(f"{one}/") for name in survey.files)]
+    roots = roots or _module_roots(sources)
     out = []
     for root in sorted(roots, key=lambda root: (-_weight(sources, root), root))[:MAX_MODULES]:
         name = facts.member_names.get(root) or PurePosixPath(root).name
@@ -380,21 +377,12 @@ def _gotchas(survey: Survey) -> list[dict[str, str]]:
             continue
         inherited = ""
         for heading, text in document.sections():
-            named = heading if _TRAPS.search(heading) else ""
-            if named:
-                inherited = named
-                found += [
-                    trap(item, f'Told under "{heading}".', document.path) for item in list(_items(text))[:5]
-                ]
+            if _TRAPS.search(heading):
+                inherited, told = heading, f'Told under "{heading}".'
+                found += [trap(item, told, document.path) for item in list(_items(text))[:5]]
             elif inherited and heading.endswith("?"):
-                found.append(
-                    trap(
-                        sentences(plain(text), 2, 400) or heading,
-                        f'Told under "{inherited}".',
-                        document.path,
-                        heading,
-                    )
-                )
+                answer = sentences(plain(text), 2, 400) or heading
+                found.append(trap(answer, f'Told under "{inherited}".', document.path, heading))
             else:
                 inherited = ""
         found += _callouts(document)
@@ -408,11 +396,7 @@ def _gotchas(survey: Survey) -> list[dict[str, str]]:
                 )
                 title = _REVERT.sub(r"Reverted: \1", title)
                 found.append(trap(told, f"Mended in {commit.hash[:9]}.", f"commit {commit.hash[:9]}", title))
-    unique: dict[str, dict[str, str]] = {}
-    for item in found:
-        if item["title"] and item["symptom"]:
-            unique.setdefault(item["title"].lower(), item)
-    return list(unique.values())[:8]
+    return _unique(item for item in found if item["symptom"])
 
 
 def _explained(body: str) -> str:
@@ -475,11 +459,16 @@ def _next_steps(survey: Survey) -> list[dict[str, str]]:
                 "done": "The mark is gone and the checks pass.",
             }
         )
-    unique: dict[str, dict[str, str]] = {}
-    for step in steps:
-        if step["title"]:
-            unique.setdefault(step["title"].lower(), step)
-    return list(unique.values())[:8]
+    return _unique(steps)
+
+
+def _unique(items: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """The first of each title, eight at most."""
+    found: dict[str, dict[str, str]] = {}
+    for item in items:
+        if item["title"]:
+            found.setdefault(item["title"].lower(), item)
+    return list(found.values())[:8]
 
 
 def _bulleted(text: str) -> bool:

@@ -16,10 +16,11 @@ hashes and counts, no names and no words, and a repository that brings one along
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -235,35 +236,33 @@ class SessionImport:
         return None
 
     def _import(self, importer: Importer, source: Source, session: Session) -> tuple[SessionOutcome, Look]:
-        where, item = str(session.path), session.item
+        item, outcome = session.item, partial(SessionOutcome, str(session.path), session.item)
         before = self._ledger.of(source.type, item)
         reading = self._read(importer, session, before=before)
         if session.lines and session.bad_lines == session.lines:
             raise Invalid("no line of it is JSON")
         note = f"{session.bad_lines} unreadable lines skipped" if session.bad_lines else None
         if session.about.get("subagent") or not self._belongs(source, session):
-            return SessionOutcome(where, item, "elsewhere"), Look("elsewhere", self._here)
+            return outcome("elsewhere"), Look("elsewhere", self._here)
         if not reading.total:
-            return SessionOutcome(where, item, "empty", detail=note), Look("empty", note=note)
+            return outcome("empty", detail=note), Look("empty", note=note)
         row = Imported(source.type, item, reading.digest.hexdigest(), reading.total)
         look = Look("taken", row.hash, row.messages)
-        if row in before:
-            return SessionOutcome(where, item, "known", row.messages), look
-        if (item, row.hash) in self._logged:
-            self._remember(row)
-            return SessionOutcome(where, item, "known", row.messages), look
-        taken = max(
-            (old.messages for old in before if reading.prefixes.get(old.messages) == old.hash), default=0
-        )
+        if row in before or (item, row.hash) in self._logged:
+            if row not in before:
+                self._remember(row)
+            return outcome("known", row.messages), look
+        taken = max([0, *(old.messages for old in before if reading.prefixes.get(old.messages) == old.hash)])
         if before:
             reading = self._read(importer, Session(session.path, item), part=(taken, row.messages))
         if self._capture:
-            self._hand_over(importer, Session(session.path, item), (taken, row.messages))
+            stream = islice(importer.messages(Session(session.path, item)), taken, row.messages)
+            while batch := list(islice(stream, CAPTURE_BATCH)):
+                self._capture(item, batch)
         event = self._emit(self._draft(source, session, reading, row.hash))
         self._logged.add((item, row.hash))
         self._remember(row)
-        result = "grown" if taken else "imported"
-        return SessionOutcome(where, item, result, reading.total, note, event.id), look
+        return outcome("grown" if taken else "imported", reading.total, note, event.id), look
 
     def _read(
         self,
@@ -329,12 +328,6 @@ class SessionImport:
             if reading.last_at
             else None,
         )
-
-    def _hand_over(self, importer: Importer, session: Session, part: tuple[int, int]) -> None:
-        assert self._capture is not None
-        stream: Iterator[Message] = islice(importer.messages(session), *part)
-        while batch := list(islice(stream, CAPTURE_BATCH)):
-            self._capture(session.item, batch)
 
 
 def _known_by(item: str) -> str:

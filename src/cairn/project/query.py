@@ -203,7 +203,7 @@ def query(
         found += _from_files(files, wanted) if scope != "history" else ()
     found = _news(found) if mode == "changes" else found
     scored = ((*_score(candidate, wanted, kind, now), candidate) for candidate in found)
-    ranked = sorted(scored, key=partial(_newest_first, now) if mode == "changes" else _best_first)
+    ranked = sorted(scored, key=partial(_newest_first, now) if mode == "changes" else lambda row: (-row[0],))
     once = {row[2].summary: row for row in reversed(ranked)}  # what two places say alike is told once
     shortlist = [row for row in ranked if row[0] > 0 and once[row[2].summary] is row][:SHORTLIST]
     if any(words and candidate.kind in _OWN[kind] for _, words, candidate in shortlist):
@@ -236,10 +236,6 @@ def asks_where(question: str) -> bool:
 def _sort_of(question: str) -> str:
     """What a plain question is after: the project as a whole, the place of something, or an answer."""
     return next((sort for sort in ("about", "where") if _wording(sort).search(question)), "answer")
-
-
-def _best_first(row: Scored) -> tuple[float, ...]:
-    return (-row[0],)
 
 
 def _newest_first(now: datetime, row: Scored) -> tuple[float, ...]:
@@ -345,49 +341,29 @@ _PLACES = (
 def _from_bundle(bundle: Bundle, is_own: Callable[[Mapping[str, str]], bool]) -> Iterator[Candidate]:
     project, chart, focus = bundle["project"], bundle["projectMap"], bundle["currentFocus"]
     tools = f"{project['primaryEcosystem']} package manager {project['packageManager']} workspace {project['workspaceManager']}"
-    yield Candidate(
-        "project",
-        "project",
-        "project",
-        f"{project['name']}: {project['summary']}",
-        f"project name summary about {tools} {' '.join(project['keyPaths'])}",
-    )
+    asked = f"project name summary about {tools} {' '.join(project['keyPaths'])}"
+    yield Candidate("project", "project", "project", f"{project['name']}: {project['summary']}", asked)
     for section, name, says, asked in _PLACES:
         for item in chart[section]:
             path = item["path"]
             words = f"{asked} {item['name']}" if name == "module" else asked
             yield Candidate("projectMap", f"{name}:{path}", path, f"{path}: {item[says]}", words)
+    asked = "architecture design structure"
     for index, note in enumerate(chart["architectureNotes"]):
-        yield Candidate(
-            "projectMap", f"architecture:{index}", "architectureNotes", note, "architecture design structure"
-        )
+        yield Candidate("projectMap", f"architecture:{index}", "architectureNotes", note, asked)
     if chart["firstFilesToRead"]:
-        named = ", ".join(chart["firstFilesToRead"])
-        yield Candidate(
-            "projectMap",
-            "firstFilesToRead",
-            "firstFilesToRead",
-            f"First files to read: {named}",
-            "read first files begin newcomer documentation docs",
-        )
-    yield Candidate(
-        "currentFocus",
-        "currentFocus",
-        "currentFocus.summary",
-        focus["summary"],
-        "current focus now working state status",
-    )
+        named, place = ", ".join(chart["firstFilesToRead"]), "firstFilesToRead"
+        asked = "read first files begin newcomer documentation docs"
+        yield Candidate("projectMap", place, place, f"First files to read: {named}", asked)
+    asked = "current focus now working state status"
+    yield Candidate("currentFocus", "currentFocus", "currentFocus.summary", focus["summary"], asked)
     for section, asked in (("currentState", "current state"), ("knownRisks", "risk risks known")):
         for index, line in enumerate(focus[section]):
             yield Candidate("currentFocus", f"{section}:{index}", f"currentFocus.{section}", line, asked)
     snapshot = focus["validationSnapshot"]
-    yield Candidate(
-        "currentFocus",
-        "validationSnapshot",
-        "currentFocus.validationSnapshot",
-        f"Checks {snapshot['status']}: {snapshot['summary']}",
-        f"validation test tests check status {' '.join(snapshot['results'])}",
-    )
+    told = f"Checks {snapshot['status']}: {snapshot['summary']}"
+    asked, place = f"validation test tests check status {' '.join(snapshot['results'])}", "validationSnapshot"
+    yield Candidate("currentFocus", place, f"currentFocus.{place}", told, asked)
     for index, item in enumerate(bundle["gotchas"]):
         told = f"{item['title']}. {item['symptom']} Cause: {item['cause']} Way around: {item['correctPath']}"
         yield Candidate("gotchas", f"gotcha:{index}", f"gotchas: {item['title']}", told, "gotcha")

@@ -20,7 +20,6 @@ from cairn.project.layout import IMPORTS, SOURCES, read_json
 from cairn.seams import Journals, Locator, StorageBackend
 
 SOURCE_TYPES = ("claude-local", "codex-local", "jsonl")
-STATUSES = ("never", "passed", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +96,9 @@ class SourceRegistry:
 
     def record(self, ident: str, now: datetime, imported: int, error: str | None) -> None:
         """Note how an import of a source went."""
-        self.save(
-            [
-                replace(
-                    source,
-                    lastSyncedAt=stamp(now),
-                    updatedAt=stamp(now),
-                    lastSyncStatus="failed" if error else "passed",
-                    lastSyncError=error,
-                    lastImportedCount=imported,
-                )
-                if source.id == ident
-                else source
-                for source in self.all()
-            ]
-        )
+        news: dict[str, Any] = {"lastSyncedAt": stamp(now), "updatedAt": stamp(now), "lastSyncError": error}
+        news |= {"lastSyncStatus": "failed" if error else "passed", "lastImportedCount": imported}
+        self.save([replace(one, **news) if one.id == ident else one for one in self.all()])
 
     def save(self, sources: Sequence[Source]) -> None:
         self._storage.write(SOURCES, pretty({"sources": [source.to_json() for source in sources]}))
@@ -162,12 +149,5 @@ class ImportLedger:
         """Remember, durably."""
         if row in self._known.get((row.type, row.item), []):
             return
-        line = {
-            "type": row.type,
-            "item": row.item,
-            "hash": row.hash,
-            "messages": row.messages,
-            "at": stamp(at),
-        }
-        self._journals.append(IMPORTS, [compact(line)])
+        self._journals.append(IMPORTS, [compact({**asdict(row), "at": stamp(at)})])
         self._keep(row)
