@@ -7,8 +7,9 @@ whatever else the system refused `StorageFailed`, each with the key and without 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 
 from cairn.engines.inmemory import nothing_at
@@ -18,8 +19,8 @@ from cairn.seams.journals import WrittenJournals
 from cairn.seams.storage import ReadBack, Watch
 
 
-class ForeignBackend(StorageBackend):
-    """Passes every verb on to `inner`, and translates what comes back."""
+class WrappedBackend(StorageBackend):
+    """Passes every verb on to `inner`; `_around` sees each that names a place."""
 
     def __init__(self, inner: StorageBackend) -> None:
         self._inner = inner
@@ -37,44 +38,44 @@ class ForeignBackend(StorageBackend):
     def derived_maintenance(self) -> DerivedMaintenance | None:
         return self._inner.derived_maintenance or super().derived_maintenance
 
-    @cached_property
-    def journals(self) -> Journals:
-        return self._inner.journals if "append" in self.extensions else WrittenJournals(self)
+    @abstractmethod
+    def _around(self, verb: str, locator: Locator) -> AbstractContextManager[None]:
+        """What stands around a verb that is passed on."""
 
     def read(self, locator: Locator) -> str:
-        with _translated(locator):
+        with self._around("read", locator):
             return self._inner.read(locator)
 
     def read_version(self, locator: Locator) -> tuple[str, str]:
-        with _translated(locator):
+        with self._around("read", locator):
             return self._inner.read_version(locator)
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
-        with _translated(locator):
+        with self._around("write", locator):
             return self._inner.write(locator, content, expect=expect)
 
     def list(self, locator: Locator) -> list[Locator]:
-        with _translated(locator):
-            return sorted(self._inner.list(locator))
+        with self._around("list", locator):
+            return self._inner.list(locator)
 
     def exists(self, locator: Locator) -> bool:
-        with _translated(locator):
+        with self._around("exists", locator):
             return self._inner.exists(locator)
 
     def info(self, locator: Locator) -> Info:
-        with _translated(locator):
+        with self._around("info", locator):
             return self._inner.info(locator)
 
     def mkdir(self, locator: Locator) -> Locator:
-        with _translated(locator):
+        with self._around("mkdir", locator):
             return self._inner.mkdir(locator)
 
     def remove(self, locator: Locator) -> None:
-        with _translated(locator):
+        with self._around("remove", locator):
             self._inner.remove(locator)
 
     def prune(self, locator: Locator) -> int:
-        with _translated(locator):
+        with self._around("prune", locator):
             return self._inner.prune(locator)
 
     def sweep(self, older_than_seconds: float = 3600.0) -> int:
@@ -108,16 +109,26 @@ class ForeignBackend(StorageBackend):
         self._inner.close()
 
 
-@contextmanager
-def _translated(locator: Locator) -> Iterator[None]:
-    try:
-        yield
-    except CairnError:
-        raise
-    except FileNotFoundError as error:
-        raise nothing_at(locator) from error
-    except UnicodeError as error:
-        raise Invalid(f"{locator}: its text is not valid Unicode ({error}).", key=locator.key) from error
-    except OSError as error:
-        trouble = error.strerror or type(error).__name__
-        raise StorageFailed(f"{locator}: the storage refused ({trouble}).", key=locator.key) from error
+class ForeignBackend(WrappedBackend):
+    """A backend of another package; what comes back is translated."""
+
+    @cached_property
+    def journals(self) -> Journals:
+        return self._inner.journals if "append" in self.extensions else WrittenJournals(self)
+
+    def list(self, locator: Locator) -> list[Locator]:
+        return sorted(super().list(locator))
+
+    @contextmanager
+    def _around(self, verb: str, locator: Locator) -> Iterator[None]:  # noqa: ARG002 -- all alike
+        try:
+            yield
+        except CairnError:
+            raise
+        except FileNotFoundError as error:
+            raise nothing_at(locator) from error
+        except UnicodeError as error:
+            raise Invalid(f"{locator}: its text is not valid Unicode ({error}).", key=locator.key) from error
+        except OSError as error:
+            trouble = error.strerror or type(error).__name__
+            raise StorageFailed(f"{locator}: the storage refused ({trouble}).", key=locator.key) from error

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -27,8 +27,9 @@ from typing import Any
 
 from cairn.engines import journals as journals_engine
 from cairn.engines import tree as tree_engine
+from cairn.engines.foreign import WrappedBackend
 from cairn.errors import StorageFailed
-from cairn.seams import Capabilities, Clock, Info, Journals, JournalSlice, Locator, StorageBackend
+from cairn.seams import Clock, Journals, JournalSlice, Locator, StorageBackend
 
 __all__ = ["Call", "Fault", "Faults", "FaultyBackend", "FaultyJournals", "JumpingClock", "faulty_disk"]
 
@@ -108,66 +109,30 @@ class Faults:
             self.is_on = was
 
 
-def _failing(faults: Faults, verb: str, at: Locator, work: Callable[[], Any]) -> Any:
+@contextmanager
+def _failing(faults: Faults, verb: str, at: Locator) -> Iterator[None]:
     fault = faults.strike(verb, at.key)
-    if fault is None:
-        return work()
-    if fault is Fault.LATE:
-        work()
-    error = fault.error(at.key)
-    raise StorageFailed(f"{at}: {error.strerror}. The fault was injected.", key=at.key) from error
+    if fault is None or fault is Fault.LATE:
+        yield
+    if fault is not None:
+        error = fault.error(at.key)
+        raise StorageFailed(f"{at}: {error.strerror}. The fault was injected.", key=at.key) from error
 
 
-class FaultyBackend(StorageBackend):
+class FaultyBackend(WrappedBackend):
     """A backend whose changing verbs fail by schedule, with the error the seam names; reads fail if asked to."""
 
     def __init__(self, inner: StorageBackend, faults: Faults, *, reads: bool = False) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._faults = faults
-        self._reads = reads
-        self.extensions = inner.extensions
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._inner.capabilities
-
-    @property
-    def conflict_strategy(self) -> str:
-        return self._inner.conflict_strategy
-
-    def read(self, locator: Locator) -> str:
-        return str(self._look("read", locator, lambda: self._inner.read(locator)))
-
-    def read_version(self, locator: Locator) -> tuple[str, str]:
-        text, version = self._look("read", locator, lambda: self._inner.read_version(locator))
-        return text, version
-
-    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
-        _failing(self._faults, "write", locator, lambda: self._inner.write(locator, content, expect=expect))
-        return locator
-
-    def list(self, locator: Locator) -> list[Locator]:
-        return list(self._look("list", locator, lambda: self._inner.list(locator)))
-
-    def exists(self, locator: Locator) -> bool:
-        return self._inner.exists(locator)
-
-    def info(self, locator: Locator) -> Info:
-        return self._inner.info(locator)
-
-    def mkdir(self, locator: Locator) -> Locator:
-        _failing(self._faults, "mkdir", locator, lambda: self._inner.mkdir(locator))
-        return locator
-
-    def remove(self, locator: Locator) -> None:
-        _failing(self._faults, "remove", locator, lambda: self._inner.remove(locator))
+        self._failing = {"write", "mkdir", "remove", *(("read", "list") if reads else ())}
 
     @cached_property
     def journals(self) -> Journals:
         return FaultyJournals(self._inner.journals, self._faults)
 
-    def _look(self, verb: str, at: Locator, work: Callable[[], Any]) -> Any:
-        return _failing(self._faults, verb, at, work) if self._reads else work()
+    def _around(self, verb: str, locator: Locator) -> AbstractContextManager[None]:
+        return _failing(self._faults, verb, locator) if verb in self._failing else nullcontext()
 
 
 class FaultyJournals:
@@ -180,14 +145,8 @@ class FaultyJournals:
     def append(
         self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
     ) -> int:
-        return int(
-            _failing(
-                self._faults,
-                "append",
-                at,
-                lambda: self._inner.append(at, lines, sync=sync, expect=expect),
-            )
-        )
+        with _failing(self._faults, "append", at):
+            return self._inner.append(at, lines, sync=sync, expect=expect)
 
     def read(self, at: Locator, start: int = 0) -> JournalSlice:
         return self._inner.read(at, start)
@@ -196,10 +155,12 @@ class FaultyJournals:
         return self._inner.size(at)
 
     def replace(self, at: Locator, lines: Sequence[str]) -> int:
-        return int(_failing(self._faults, "replace", at, lambda: self._inner.replace(at, lines)))
+        with _failing(self._faults, "replace", at):
+            return self._inner.replace(at, lines)
 
     def edit(self, at: Locator, change: Callable[[Sequence[str]], Sequence[str] | None]) -> bool:
-        return bool(_failing(self._faults, "edit", at, lambda: self._inner.edit(at, change)))
+        with _failing(self._faults, "edit", at):
+            return self._inner.edit(at, change)
 
 
 class JumpingClock:
