@@ -34,12 +34,7 @@ def is_there(directory: Path) -> bool:
     path = _path(directory)
     if _is_plain(f"{path}.{FOREIGN}"):
         return True
-    if not _is_plain(path):
-        return False
-    with suppress(OSError), path.open("rb") as file:
-        head = file.read(_VERSION_AT.stop)
-        return head.startswith(b"SQLite format 3\0") and not any(head[_VERSION_AT])
-    return False
+    return _is_plain(path) and _is_ours(path) is False
 
 
 def buffered(directory: Path) -> tuple[list[Waiting], str]:
@@ -92,11 +87,13 @@ def unread(directory: Path) -> str:
     return ""
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(path: Path) -> bool | None:
+    """Whether a database has a version, as ours have; None where it is no database, or cannot be read."""
     with suppress(OSError), path.open("rb") as file:
         head = file.read(_VERSION_AT.stop)
-        return head.startswith(b"SQLite format 3\0") and any(head[_VERSION_AT])
-    return False
+        if head.startswith(b"SQLite format 3\0"):
+            return any(head[_VERSION_AT])
+    return None
 
 
 def _is_plain(path: str | Path) -> bool:

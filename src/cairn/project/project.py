@@ -39,11 +39,9 @@ from cairn.project.layout import (
     CONFIG,
     EVENTS,
     HOME,
-    LATEST_RUN,
     PAGES,
     REF_PREFIX,
     SOURCES,
-    read_json,
 )
 from cairn.project.options import ProjectOptions
 from cairn.project.record import ProjectRecord
@@ -440,30 +438,7 @@ class ProjectMemory:
 
     def status(self, *, checkpoint: str | None = None) -> dict[str, Any]:
         """How things stand, compared with the newest checkpoint or the one named."""
-        view = self.record_.view()
-        options = self.options
-        baseline = self.record_.checkpoints.find(checkpoint) if checkpoint else view.story.checkpoint
-        plan = self.record_.archive.plan(view.story, options, self.clock.now())
-        try:
-            run = read_json(self._storage, LATEST_RUN)
-        except Invalid:
-            run = None
-        return standing.status(
-            view.story,
-            options,
-            self.record_.sources.all(),
-            baseline=baseline,
-            shown=view.shown,
-            edited=view.edited,
-            retention={
-                "enabled": options.get("retention.enabled"),
-                "prunableEvents": len(plan.events),
-                "prunableCheckpoints": len(plan.checkpoints),
-                "archiveBatches": len(self.record_.archive.batches()),
-            },
-            automation={"latestRun": run if isinstance(run, dict) else None},
-            problems=view.problems,
-        )
+        return standing.status(self.record_, self.options, self.clock.now(), checkpoint)
 
     def validate(self) -> list[RecordFinding]:
         """Every check of the record."""

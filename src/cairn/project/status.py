@@ -18,8 +18,8 @@ from cairn.errors import CairnError, Invalid, Misconfigured, NotFound
 from cairn.project import options as settings
 from cairn.project import projections
 from cairn.project.bundle import Bundle, checked, paths_in
-from cairn.project.checkpoints import Checkpoint, Story, changed_sections, checkpoint_key
-from cairn.project.consolidate import EventGroup, grouped, summary_of
+from cairn.project.checkpoints import Checkpoint, changed_sections, checkpoint_key
+from cairn.project.consolidate import grouped, summary_of
 from cairn.project.events import is_changed, normalised
 from cairn.project.layout import ARCHIVE, EVENTS, LATEST_RUN, STATE, number_of, read_json
 from cairn.project.options import SOURCE_SCOPES, ProjectOptions
@@ -31,10 +31,8 @@ from cairn.seams import Locator
 GROUPED = 500
 
 
-def drift(before: Checkpoint | None, bundle: Bundle) -> dict[str, Any]:
+def drift(before: Checkpoint, bundle: Bundle) -> dict[str, Any]:
     """What differs between a checkpoint and the bundle as the pages and the state show it."""
-    if before is None:
-        return {"checkpoint": None, "changedSections": [], "summary": "No checkpoint to compare with."}
     changed = changed_sections(before.bundle, bundle)
     told = summary_of(before.bundle, bundle, {"gotchas": [], "nextSteps": []})
     return {
@@ -74,26 +72,23 @@ def suggested(
 
 
 def status(
-    story: Story,
-    options: ProjectOptions,
-    sources: Sequence[Source],
-    *,
-    baseline: Checkpoint | None,
-    shown: Bundle,
-    edited: Sequence[str],
-    retention: Mapping[str, Any],
-    automation: Mapping[str, Any],
-    problems: Sequence[str],
+    record: ProjectRecord, options: ProjectOptions, now: datetime, checkpoint: str | None
 ) -> dict[str, Any]:
     """The whole picture as one JSON value. Compared with the newest checkpoint unless another is named."""
+    view = record.view()
+    story, sources = view.story, record.sources.all()
     backlog = {scope: story.backlog(scope) for scope in SOURCE_SCOPES}
-    groups: list[EventGroup] = grouped(backlog["all"][-GROUPED:])
-    difference = drift(baseline, shown)
-    threshold = int(options.number("recall.backlogWarnThreshold"))
-    last = backlog["all"][-1].id if backlog["all"] else None
-    run = automation.get("latestRun") or {}
-    considered = bool(
-        last and run.get("consideredThrough") == last and run.get("bundleHash") == story.checkpoint.bundleHash
+    groups = grouped(backlog["all"][-GROUPED:])
+    difference = drift(record.checkpoints.find(checkpoint) if checkpoint else story.checkpoint, view.shown)
+    plan = record.archive.plan(story, options, now)
+    run = None
+    with suppress(Invalid):
+        run = read_json(record.storage, LATEST_RUN)
+    run = run if isinstance(run, dict) else None
+    last = (backlog["all"][-1].id, story.checkpoint.bundleHash) if backlog["all"] else None
+    considered = last is not None and last == (
+        (run or {}).get("consideredThrough"),
+        (run or {}).get("bundleHash"),
     )
     return {
         "state": {
@@ -110,15 +105,20 @@ def status(
         "groups": [group.summary() for group in groups[:10]],
         "sources": [source.to_json() for source in sources],
         "drift": difference,
-        "editedPages": list(edited),
-        "retention": dict(retention),
-        "automation": dict(automation),
-        "problems": list(problems),
+        "editedPages": list(view.edited),
+        "retention": {
+            "enabled": options.get("retention.enabled"),
+            "prunableEvents": len(plan.events),
+            "prunableCheckpoints": len(plan.checkpoints),
+            "archiveBatches": len(record.archive.batches()),
+        },
+        "automation": {"latestRun": run},
+        "problems": list(view.problems),
         "suggestedAction": suggested(
             sources,
             len(backlog["all"]),
-            threshold,
-            edited,
+            int(options.number("recall.backlogWarnThreshold")),
+            view.edited,
             difference["changedSections"],
             considered=considered,
         ),
