@@ -107,7 +107,7 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     >>> ordered("Avoid buzzwords", known()["en"]), ordered("Avoid the second draft", known()["en"])
     (True, False)
     """
-    known = _classes_of(tongue)
+    known, sentence = _classes_of(tongue), sentence.lstrip("¿¡ ")
     if known.stated.match(sentence) or is_of_a_part(sentence, tongue):
         return False
     case = known.label.match(sentence) or known.case.match(sentence)
