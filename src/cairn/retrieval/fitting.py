@@ -252,6 +252,8 @@ def falling(fits: Sequence[float]) -> list[float]:
 
 def expired(row: Row, now: datetime) -> bool:
     """Whether the row's time is over; a time that cannot be read never ends."""
+    if not (row.fields.get("expires_at") or row.fields.get("end_time")):
+        return False
     over = (moment_of(row.fields.get("expires_at")), end_of(row.fields.get("end_time")))
     return any(moment is not None and moment < now for moment in over)
 

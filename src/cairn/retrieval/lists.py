@@ -167,15 +167,16 @@ class ScopeQuestion:
         every = np.concatenate([at, places[inside]])
         of = np.concatenate([at, whole[inside]])
         rowids = corpus.rowid[every].tolist()
-        kept: dict[int, np.ndarray] = corpus.derived.setdefault("pieces", {})
+        # Rows without pieces are kept as such: they get some with a vector, and the corpus is another one then.
+        kept: dict[int, np.ndarray | None] = corpus.derived.setdefault("pieces", {})
         missing = [rowid for rowid in rowids if rowid not in kept]
+        if len(kept) + len(missing) > _PIECES_KEPT:
+            kept = corpus.derived["pieces"] = {}
+            missing = rowids
         if missing:
             found = self.index.token_vectors(self.scope, missing)
-            if len(kept) + len(found) > _PIECES_KEPT:
-                kept = corpus.derived["pieces"] = {}
-                found = {**found, **self.index.token_vectors(self.scope, rowids)}
-            kept.update(found)
-        matches = rank.late_matches(pieces, [kept.get(rowid) for rowid in rowids])
+            kept.update((rowid, found.get(rowid)) for rowid in missing)
+        matches = rank.late_matches(pieces, [kept[rowid] for rowid in rowids])
         scores = matches @ (pieces.weights / pieces.weights.sum())
         best = np.zeros(len(corpus), np.float32)
         np.maximum.at(best, of, scores)
@@ -212,11 +213,15 @@ class ScopeQuestion:
         def fits(places: np.ndarray) -> np.ndarray:
             # A long text fits by the best of what was said in it; what was written about it counts where nothing was.
             out = np.zeros(len(talk.episodes), np.float32)
-            inside = np.flatnonzero(np.isin(talk.episode, places))
-            np.maximum.at(out, talk.episode[inside], self._fits(talk.at[inside]))
             written = places[alone[places]]
-            self._look_closer(talk.episodes[written])
-            out[written] = self._fits(talk.episodes[written])
+            if len(written) < len(places):
+                is_asked = np.zeros(len(talk.episodes) + 1, bool)
+                is_asked[places] = True
+                inside = np.flatnonzero(is_asked[talk.episode])
+                np.maximum.at(out, talk.episode[inside], self._fits(talk.at[inside]))
+            if len(written):
+                self._look_closer(talk.episodes[written])
+                out[written] = self._fits(talk.episodes[written])
             return np.asarray(out[places])
 
         ranked = self._ranked(talk.episodes, scores, self.count, touched=touched, fits=fits)
@@ -287,19 +292,19 @@ class ScopeQuestion:
         # The best facts of all these episodes, no more than a few of one: an answer is read, not filed.
         chosen: dict[int, list[int]] = {cell: [] for cell in cells}
         for place in rank.top(np.where(near, scores, -np.inf), 4 * self.count):
-            mine = chosen[int(corpus.cell[facts[place]])]
-            if len(mine) < _FACTS_PER_EPISODE and sum(map(len, chosen.values())) < 2 * self.count:
-                mine.append(int(place))
-        picked = np.array([place for mine in chosen.values() for place in mine], np.int64)
+            of_cell = chosen[int(corpus.cell[facts[place]])]
+            if len(of_cell) < _FACTS_PER_EPISODE and sum(map(len, chosen.values())) < 2 * self.count:
+                of_cell.append(int(place))
+        picked = np.array([place for of_cell in chosen.values() for place in of_cell], np.int64)
         shares = {name: part[picked] for name, part in parts.items()}
         # Each is judged by itself: what is told of an episode is the fact that answers, not the mean of several.
         ranked = sorted(self._ranked(facts[picked], scores[picked], len(picked)), key=lambda one: -one.score)
         found = self._hits(ranked, shares)
+        mine: dict[int, list[Hit]] = {}
+        for at, fact in found:
+            mine.setdefault(int(corpus.cell[at]), []).append(fact)
         return [
-            replace(
-                hit,
-                facts=tuple(fact for at, fact in found if corpus.cell[at] == corpus.cell[position]),
-            )
+            replace(hit, facts=tuple(told)) if (told := mine.get(int(corpus.cell[position]))) else hit
             for position, hit in hits
         ]
 
@@ -470,8 +475,10 @@ class ScopeQuestion:
         ]
         if first < 0:
             return {"evidence": () if count else None}
-        lead = talk.at[[*(chosen or more)[:3], first]]
-        gate = _Gate(float(scores[first]), float(self._fits(lead).max()))
+        gate = None
+        if self.request.for_injection:
+            lead = talk.at[[*(chosen or more)[:3], first]]
+            gate = _Gate(float(scores[first]), float(self._fits(lead).max()))
         return {
             "evidence": self._evidence(chosen, gate, scores, parts, over) if count else None,
             "unflushed": self._evidence(more, gate, scores, parts, {}),
@@ -512,7 +519,7 @@ class ScopeQuestion:
     def _evidence(
         self,
         places: Sequence[int],
-        best: _Gate,
+        gate: _Gate | None,
         scores: np.ndarray,
         parts: Mapping[str, np.ndarray],
         over: Mapping[int, Row],
@@ -520,6 +527,8 @@ class ScopeQuestion:
         """The messages at `places` of the talk, best first, that pass every rule."""
         import numpy as np
 
+        if not places:
+            return ()
         corpus, talk = self.corpus, rank.talk_of(self.corpus, self.zone)
         at = talk.at[np.array(places, np.int64)]
         about = {
@@ -537,8 +546,8 @@ class ScopeQuestion:
             row = rows.get(rowid)
             if row is None or (self.request.min_score is not None and score < self.request.min_score):
                 continue
-            if self.request.for_injection and (
-                not best.lets(float(scores[place]), fit, self.least) or says_nothing(row.text)
+            if gate is not None and (
+                not gate.lets(float(scores[place]), fit, self.least) or says_nothing(row.text)
             ):
                 continue
             text, passage = _passage(row, rows.get(part, row))
