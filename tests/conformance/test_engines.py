@@ -21,8 +21,8 @@ from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import VaultBackend
 from cairn.engines.writers import OpenAIWriter
-from cairn.index.corpus import KNOWLEDGE
-from cairn.retrieval.library import knowledge_scope, passage_text
+from cairn.index.corpus import KNOWLEDGE, knowledge_scope
+from cairn.retrieval.library import passage_text
 from cairn.seams import Capabilities, Locator, SystemClock, Tier
 from cairn.testing import (
     CLOCK_CHECKS,

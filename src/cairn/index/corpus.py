@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cairn.index.filters import NOTHING_ASKED, Group
 from cairn.language import tongues
-from cairn.types import Scope
+from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,6 +100,11 @@ def _states(text: str) -> bool:
             ):
                 return True
     return False
+
+
+def knowledge_scope(space: Space) -> Scope:
+    """Whose knowledge is: the space's."""
+    return Scope(space, "knowledge", "")
 
 
 @dataclass(frozen=True, slots=True)

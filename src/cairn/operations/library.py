@@ -21,7 +21,7 @@ from cairn.engines.convert import MAX_BYTES, text_of
 from cairn.engines.links import Link, read_links, write_links
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.index import filters
-from cairn.index.corpus import KNOWLEDGE, Row
+from cairn.index.corpus import KNOWLEDGE, Row, knowledge_scope
 from cairn.language.documents import (
     CONVERTED,
     FOLDER,
@@ -73,7 +73,7 @@ class Library:
     def __init__(self, parts: Parts, space: Space) -> None:
         self._parts = parts
         self.space = space
-        self.scope = library.knowledge_scope(space)
+        self.scope = knowledge_scope(space)
         self.folder = space_locator(space).child(FOLDER)
 
     # ------------------------------------------------------------ taking in

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cairn.errors import Invalid, Unavailable
+from cairn.index.corpus import knowledge_scope
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import (
@@ -28,7 +29,7 @@ from cairn.operations.fields import (
 )
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.operations.talk import LimitedTo
-from cairn.types import Scope, Space
+from cairn.types import Space
 
 if TYPE_CHECKING:
     from cairn.operations.recalling import Recalled
@@ -196,13 +197,17 @@ class Recall(Room):
 
     def _beside_knowledge(self, found: SearchResult, request: SearchRequest) -> SearchResult:
         """The same answer with what the documents of the space say, where there are any."""
+        scope = knowledge_scope(found.space)
+        # What is not indexed yet is found by those who wait for it, and while notes are scanned.
+        if request.consistency == "strong" or found.freshness.state == "rebuilding":
+            has_documents = self.parts.storage.exists(self.parts.root.knowledge(scope.space))
+        else:
+            has_documents = bool(self.parts.answering(scope).about(scope).rows)
+        if not has_documents:
+            return found
         from cairn.operations.library import at_home
         from cairn.retrieval.answers import within_budget
-        from cairn.retrieval.library import knowledge_scope
 
-        scope = knowledge_scope(found.space)
-        if not self._has_documents(scope, request.consistency):
-            return found
         asked = replace(
             request, scope=scope, user_id=None, agent_id=None, include_profile=False, evidence=0, kinds=(), min_lsn=None,
             enable_llm_rerank=False, method="hybrid" if found.method == "agentic" else found.method,
@@ -210,12 +215,6 @@ class Recall(Room):
         known = at_home(self.parts, self.parts.searcher.search(asked))
         whole = replace(found, knowledge=known.knowledge)
         return within_budget(whole, request.token_budget) if request.token_budget is not None else whole
-
-    def _has_documents(self, scope: Scope, consistency: str) -> bool:
-        """Whether a space has documents. A store that others see is not asked for every search, which goes on without it."""
-        if self.parts.storage.is_shared and consistency != "strong":
-            return bool(self.parts.answering(scope).about(scope).rows)
-        return self.parts.storage.exists(self.parts.root.knowledge(scope.space))
 
     @operation("POST /recall", answers.RecalledData, rules.recall, data=_recalled, tool=True)
     def recall(
@@ -324,7 +323,8 @@ class Recall(Room):
         consistency: Consistency = "eventual",
     ) -> GetResult:
         """List an owner's memories of one type, page by page, newest first unless asked otherwise."""
-        from cairn.retrieval.listing import GetRequest, owner_scope
+        from cairn.retrieval.answers import owner_scope
+        from cairn.retrieval.listing import GetRequest
 
         request = GetRequest(
             memory_type=memory_type,

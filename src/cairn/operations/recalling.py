@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from cairn.errors import CairnError
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
-from cairn.index.corpus import KNOWLEDGE
+from cairn.index.corpus import KNOWLEDGE, knowledge_scope
 from cairn.operations.library import at_home
 from cairn.retrieval.answers import SearchRequest, SearchResult, checked, tokens_of
 from cairn.retrieval.fitting import fit_by_words
-from cairn.retrieval.library import knowledge_scope, passage_text
+from cairn.retrieval.library import passage_text
 from cairn.retrieval.showing import as_said, as_told
 from cairn.types import Evidence, Freshness, Hit, Scope, Space
 

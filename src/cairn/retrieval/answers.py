@@ -12,7 +12,6 @@ from typing import Any
 from cairn.config import Settings
 from cairn.errors import Invalid
 from cairn.index import filters
-from cairn.retrieval.listing import owner_scope
 from cairn.retrieval.showing import shown, shown_evidence, shown_freshness, shown_message
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 
@@ -120,6 +119,14 @@ class SearchResult:
             data["evidence"] = [shown_evidence(item, zone) for item in self.evidence]
         data["freshness"] = shown_freshness(self.freshness)
         return data
+
+
+def owner_scope(user_id: str | None, agent_id: str | None, app_id: str, project_id: str) -> Scope:
+    """The scope a request names. Raises `Invalid` unless it names exactly one owner."""
+    if (user_id is None) == (agent_id is None):
+        raise Invalid("Name the owner by exactly one of user_id and agent_id.", field="user_id")
+    space = Space(app_id, project_id)
+    return Scope(space, "user", user_id) if user_id is not None else Scope(space, "agent", agent_id or "")
 
 
 def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, filters.Group]:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cairn.index.corpus import knowledge_scope
 from cairn.notes.kinds import place_of, space_of
-from cairn.retrieval.library import document_at, knowledge_scope
+from cairn.retrieval.library import document_at
 from cairn.seams import Locator
 from cairn.types import Change, Scope, Space
 

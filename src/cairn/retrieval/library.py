@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from cairn.errors import Invalid
-from cairn.index.corpus import KNOWLEDGE, SKILL_FILE, Row
+from cairn.index.corpus import KNOWLEDGE, SKILL_FILE, Row, knowledge_scope
 from cairn.index.rows import NewRow
 from cairn.language.documents import (
     CONVERTED,
@@ -118,11 +118,6 @@ def read_skill_file(
     made = list(in_passages(NewRow(row, source)))
     fresh = tuple(new for new in made if known.get((scope, new.row.entry_id)) != source)
     return FileContent(frozenset((scope, new.row.entry_id) for new in made), fresh)
-
-
-def knowledge_scope(space: Space) -> Scope:
-    """Whose knowledge is: the space's."""
-    return Scope(space, "knowledge", "")
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from cairn.index import filters as filter_language
 from cairn.index.corpus import Row
 from cairn.index.rows import PAGE_ORDER, Pages
 from cairn.retrieval import fitting
+from cairn.retrieval.answers import owner_scope
 from cairn.retrieval.lexical import ScannedScope
 from cairn.retrieval.showing import ARRAYS, ROWS_OF, shown, shown_freshness
-from cairn.types import Freshness, Scope, Space
+from cairn.types import Freshness, Scope
 
 MAX_PAGE_SIZE = 100
 _MAX_OFFSET = 2**62
@@ -62,14 +63,6 @@ class GetResult:
             "count": self.count,
             "freshness": shown_freshness(self.freshness),
         }
-
-
-def owner_scope(user_id: str | None, agent_id: str | None, app_id: str, project_id: str) -> Scope:
-    """The scope a request names. Raises `Invalid` unless it names exactly one owner."""
-    if (user_id is None) == (agent_id is None):
-        raise Invalid("Name the owner by exactly one of user_id and agent_id.", field="user_id")
-    space = Space(app_id, project_id)
-    return Scope(space, "user", user_id) if user_id is not None else Scope(space, "agent", agent_id or "")
 
 
 class Listing:
