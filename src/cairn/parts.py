@@ -546,7 +546,7 @@ class Parts:
 
     def _queue(self, changes: Sequence[tuple[Locator, ChangeType]]) -> int:
         """Queue files that were written; returns the change to wait for. Never raises."""
-        from cairn.retrieval.noticing import noticed
+        from cairn.retrieval.library import noticed
 
         return self.state.enqueue(noticed(changes))
 
@@ -664,7 +664,7 @@ class Parts:
 
     def _buffered(self, directory: Path) -> tuple[int, list[str], str]:
         from cairn.engines import everos
-        from cairn.talk.carried import take_in
+        from cairn.talk.foreign import take_in
 
         waiting, trouble = everos.buffered(directory)
         return *take_in(self.capture, waiting), trouble

@@ -10,7 +10,6 @@ and the frontmatter keys that belong to the Notebook stays as it is, byte for by
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import threading
@@ -173,7 +172,7 @@ class Notebook:
         self._lock_seconds = lock_seconds
         self._guard = threading.Lock()
         self._queues: dict[str, _Queue] = {}
-        self._recent: dict[str, tuple[bytes, int]] = {}
+        self._recent: dict[str, tuple[tuple[int, int], int]] = {}
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -381,8 +380,8 @@ class Notebook:
             )
         counted = _COUNT.search(text, head.start, head.end)
         count = int(counted.group(1)) if counted is not None else _read_count(text[head.start : head.end])
-        kept, highest = self._recent.get(locator.key, (b"", 0))
-        if kept == _digest(text):
+        kept, highest = self._recent.get(locator.key, (None, 0))
+        if kept == (len(text), hash(text)):
             return max(count, highest)
         return max(count, _highest_in(text, f"<!-- entry:{kind.prefix}_{day.replace('-', '')}_"))
 
@@ -390,7 +389,7 @@ class Notebook:
         """Keep the hash and the count of the note just written: the next append need not look through it again."""
         with self._guard:
             self._recent.pop(locator.key, None)
-            self._recent[locator.key] = (_digest(text), highest)
+            self._recent[locator.key] = ((len(text), hash(text)), highest)
             if len(self._recent) > _MOST_RECENT:
                 del self._recent[next(iter(self._recent))]
 
@@ -670,10 +669,6 @@ def _highest_in(text: str, start: str) -> int:
             if len(digits) in {4, 8} and digits.isascii() and digits.isdecimal():
                 highest = max(highest, int(digits))
     return highest
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _read_count(head: str) -> int:

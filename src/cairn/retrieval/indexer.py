@@ -28,8 +28,16 @@ from cairn.index.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType
 from cairn.notes.own import OwnTexts
-from cairn.retrieval.library import document_at, is_linked, read_document, read_skill_file, skill_file_at
-from cairn.retrieval.noticing import kind_of, noticed, places_of
+from cairn.retrieval.library import (
+    document_at,
+    is_linked,
+    kind_of,
+    noticed,
+    places_of,
+    read_document,
+    read_skill_file,
+    skill_file_at,
+)
 from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK
 from cairn.retrieval.recent import Look, Recent
 from cairn.seams import (

@@ -11,9 +11,10 @@ its file, its headings and its line; the first of a document carries what the do
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import cached_property
@@ -38,9 +39,11 @@ from cairn.language.documents import (
 )
 from cairn.language.passages import passages
 from cairn.notes.frontmatter import find_head, read_head
-from cairn.notes.kinds import space_of
+from cairn.notes.kinds import place_of, scope_locator, space_of
+from cairn.notes.notebook import ChangeType
 from cairn.retrieval.reading import FileContent, first_time, in_passages, source_hash
-from cairn.seams import Locator
+from cairn.seams import Locator, Noticed
+from cairn.talk.sessions import SESSIONS, place_of_session, sessions_of
 from cairn.types import Scope, Space
 
 CATEGORIES = "categories.md"
@@ -255,3 +258,39 @@ def _rows(scope: Scope, document: Document, mtime: int, zone: tzinfo) -> Iterato
 def passage_text(text: str) -> str:
     """The words of a passage without the headings above it."""
     return text.partition("\n")[2]
+
+
+# ---- which files the index is told of ------------------------------------------------------------------------------------
+
+
+def noticed(changes: Sequence[tuple[Locator, ChangeType]]) -> list[Noticed]:
+    """The changes of `changes` that concern the index, as the queue takes them."""
+    return [
+        Noticed(locator.key, kind, change)
+        for locator, change in changes
+        if (kind := kind_of(locator)) is not None
+    ]
+
+
+@functools.lru_cache(maxsize=1024)
+def places_of(scope: Scope) -> tuple[str, ...]:
+    """Where the files lie that a scope's rows are made of: the owner's folder, and the session logs of the space.
+
+    Documents are made of no talk.
+    """
+    if scope.track == "knowledge":
+        return (f"{scope_locator(scope).key}/",)
+    return f"{scope_locator(scope).key}/", f"{sessions_of(scope.space).key}/"
+
+
+def kind_of(locator: Locator) -> str | None:
+    """The kind of truth at `locator` ("session" for a session's log); None for anything else."""
+    parts = locator.parts
+    if len(parts) > 3 and parts[2] == SESSIONS:
+        return "session" if place_of_session(locator) is not None else None
+    if document_at(locator) is not None:
+        return KNOWLEDGE
+    if skill_file_at(locator) is not None:
+        return SKILL_FILE
+    place = place_of(locator)
+    return place.kind.name if place is not None else None

@@ -17,12 +17,10 @@ from cairn.notes.kinds import scope_locator
 from cairn.notes.notebook import Notebook, OnChange
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, Writer
 from cairn.talk import messages as incoming
-from cairn.talk.extract import Extractor
-from cairn.talk.inbox import Inbox
+from cairn.talk.inbox import Inbox, PendingCells
 from cairn.talk.lines import CellRecord
-from cairn.talk.pending import PendingCells
 from cairn.talk.sessions import SessionLog, logs_in, session_locator
-from cairn.talk.telling import Teller, Waiting
+from cairn.talk.telling import Extractor, Teller, Waiting
 from cairn.talk.tidying import episode_notes, tidy
 from cairn.types import CellEvent, Message, Scope, Space, checked_id, checked_session_id
 

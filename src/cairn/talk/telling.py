@@ -10,6 +10,9 @@ Each step is safe to repeat: a cell's id follows from its place in the log, and 
 of the same cell only once. Where one owner's note cannot be written (a person saved it in another encoding, a
 folder of nearly the same name is there), the others get theirs all the same; that owner's waits, is named by
 `waiting`, and is tried again.
+
+The words of an episode come from a model where there is one. Its way out is always open: whatever goes wrong with it, the
+deterministic text stands in, and the episode says which of the two wrote it.
 """
 
 from __future__ import annotations
@@ -23,20 +26,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from importlib import resources
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from cairn.errors import CairnError, NotFound
+from cairn.errors import CairnError, Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook, OnChange
-from cairn.seams import Clock, Locator, Locks
-from cairn.talk import labels
-from cairn.talk.extract import Extraction, Extractor
+from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
+from cairn.talk import labels, narrative
 from cairn.talk.inbox import Inbox
 from cairn.talk.lines import CellRecord
-from cairn.talk.narrative import said_at
+from cairn.talk.narrative import EpisodeText, said_at
 from cairn.talk.sessions import session_locator
 from cairn.talk.tidying import is_machine_made
+from cairn.talk.turns import DETERMINISTIC
 from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track
 
 _log = logging.getLogger(__name__)
@@ -47,7 +51,91 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _AHEAD_KEPT = 1000
 _AT_IT = "another call is writing it just now"
 
+PROMPTS = Locator("prompts")
+_PROMPT_CHARS = 300_000
+_MAX_PROMPT_FILE = 64_000
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "subject": {"type": "string"},
+        "summary": {"type": "string"},
+        "content": {"type": "string"},
+    },
+    "required": ["subject", "summary", "content"],
+    "additionalProperties": False,
+}
+
 Owner = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """An episode's text, who wrote it, and why the model did not where it should have."""
+
+    text: EpisodeText
+    writer: str = DETERMINISTIC
+    failure: str = ""
+
+
+class Extractor:
+    """Turns cells into episode texts."""
+
+    def __init__(self, storage: StorageBackend, zone: ZoneInfo, writer: Writer | None = None) -> None:
+        self._storage = storage
+        self._zone = zone
+        self._writer = writer
+
+    @property
+    def asks_a_model(self) -> bool:
+        return self._writer is not None
+
+    def extract(self, cell: Cell, prompts: Mapping[str, str] | None = None) -> Extraction:
+        """The episode of `cell`. Never fails: without a usable answer from the model the words speak themselves.
+
+        Args:
+            cell: What was said.
+            prompts: Prompt texts by name, for this call only; they win over those in the root.
+        """
+        if self._writer is None:
+            return Extraction(narrative.told(cell.messages, self._zone))
+        try:
+            return Extraction(self._asked(self._writer, cell, prompts or {}), f"model:{self._writer.id}")
+        except Exception as error:
+            if not isinstance(error, CairnError):
+                _log.exception("A cell is told without the model")  # a fault of ours
+            reason = str(error) if isinstance(error, CairnError) else f"{type(error).__name__}: {error}"
+            return Extraction(narrative.told(cell.messages, self._zone), DETERMINISTIC, reason[:300])
+
+    def _asked(self, writer: Writer, cell: Cell, prompts: Mapping[str, str]) -> EpisodeText:
+        system = self.prompt("episode", prompts)
+        talk = narrative.transcript(cell.messages, self._zone)
+        if len(talk) > _PROMPT_CHARS:
+            half = _PROMPT_CHARS // 2
+            talk = f"{talk[:half]}\n\n[{len(talk) - 2 * half} characters left out]\n\n{talk[-half:]}"
+        answer = writer.complete(system, talk, _SCHEMA, purpose=f"episode {cell.id}").value
+        texts = {name: _clean(answer[name]) for name in ("subject", "summary", "content")}
+        for name, text in texts.items():
+            if not text:
+                raise Invalid(f"The model left the {name} empty.", field=name)
+        subject = " ".join(texts["subject"].split())[: 2 * narrative.SUBJECT_CHARS]
+        return EpisodeText(subject, texts["summary"], texts["content"])
+
+    def prompt(self, name: str, given: Mapping[str, str] | None = None) -> str:
+        """The prompt called `name`: the one given with the call, the root's `prompts/<name>.md`, or the built-in."""
+        if given and given.get(name):
+            return given[name]
+        try:
+            text = self._storage.read(PROMPTS.child(f"{name}.md"))
+            if text.strip() and len(text) <= _MAX_PROMPT_FILE:
+                return text
+        except NotFound:
+            pass
+        return (resources.files("cairn.talk") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def _clean(text: str) -> str:
+    """A model's text made fit for a note: no NUL, no lone surrogates, no blanks around it."""
+    return text.replace("\0", "").encode("utf-8", "ignore").decode("utf-8").strip()
 
 
 @dataclass(frozen=True, slots=True)
