@@ -39,11 +39,10 @@ ON CONFLICT ({{key}}) DO UPDATE SET
 """
 """What becomes of a path that is queued already: the end of an `INSERT INTO {changes} AS c`."""
 DUE = """
-SELECT {path} FROM {changes} WHERE {mine} AND (status = 'pending' OR (status = 'failed' AND unread AND retryable))
-AND not_before <= :now {inside} ORDER BY lsn LIMIT :limit {free}
+{changes} WHERE {mine} AND (status = 'pending' OR (status = 'failed' AND unread AND retryable)) AND not_before <= :now {inside}
 """
 _CLAIM = f"""
-WITH due AS ({DUE})
+WITH due AS (SELECT {{path}} FROM {DUE} ORDER BY lsn LIMIT :limit {{free}})
 UPDATE {{changes}} SET status = 'processing', holder = :holder, last_attempt_at = :told, claimed = lsn, later = NULL
 WHERE {{mine}} AND {{path}} IN (SELECT {{path}} FROM due) RETURNING {{path}}, kind, change_type, lsn, retry_count
 """

@@ -145,7 +145,8 @@ class SqliteState(ChangeQueue):
 
     def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
         inside, values = self._inside(within)
-        due = self._ask(DUE.replace("{inside}", inside), now=self._clock.now().timestamp(), limit=1, **values)
+        query = f"SELECT 1 FROM {DUE} LIMIT 1".replace("{inside}", inside)
+        due = self._ask(query, now=self._clock.now().timestamp(), **values)
         return super().claim(limit, holder=holder, within=within) if due else []
 
     # -- looking
