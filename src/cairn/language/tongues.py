@@ -125,9 +125,10 @@ def _lettered() -> Mapping[str, tuple[str, ...]]:
     }
 
 
-def _ended(word: str) -> list[tuple[str, float]]:
+@functools.lru_cache(maxsize=4096)
+def _ended(word: str) -> tuple[tuple[str, float], ...]:
     """The languages in which a word that none of them lists ends as words do."""
-    return [(t.code, _BY_ENDING) for t in known().values() if t.endings and word.endswith(t.endings)]
+    return tuple((t.code, _BY_ENDING) for t in known().values() if t.endings and word.endswith(t.endings))
 
 
 @kept("languages of sentences", 4 * 1024 * 1024)
