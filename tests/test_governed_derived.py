@@ -12,21 +12,8 @@ import numpy as np
 import pytest
 
 from cairn.errors import Invalid
-from cairn.governed import (
-    checks,
-    consolidation,
-    core,
-    derived,
-    forget,
-    ledger,
-    lifecycle,
-    migrate,
-    missions,
-    pages,
-    procedures,
-    skills,
-)
-from cairn.governed.records import from_entry
+from cairn.governed import checks, core, derived, forget, ledger, lifecycle, migrate, pages, procedures
+from cairn.governed.records import COLUMNS, from_entry
 from cairn.types import Entry, Scope, Space
 from tests.world import PROJECT, SPACE, World
 
@@ -54,13 +41,15 @@ def _fill(world: World) -> None:
     assert added.memory is not None
     procedures.outcome(keeper, keeper.find(SPACE, str(added.memory["id"])), success=True, reason="fine")
     ledger.learn(keeper, SPACE, "intervention", "m1", "Please never push on Fridays.", author="dana")
-    skills.scan(
-        keeper, SPACE, [skills.SkillFile("x/lint/SKILL.md", "---\nname: lint\ndescription: d\n---\n1. ruff")]
+    procedures.scan_skills(
+        keeper,
+        SPACE,
+        [procedures.SkillFile("x/lint/SKILL.md", "---\nname: lint\ndescription: d\n---\n1. ruff")],
     )
     for n in range(3):
         keeper.remember(f"The nightly backup of db{n} writes to bucket seven")
-    consolidation.consolidate(keeper, SPACE)
-    missions.end(keeper, SPACE, "run-1", success=True)
+    lifecycle.consolidate(keeper, SPACE)
+    ledger.end_mission(keeper, SPACE, "run-1", success=True)
     core.update(keeper, PROJECT, notes=["one"])
     core.set_identity(keeper, SPACE, "dev", name="Dev")
     keeper.remember("Another project's memory.", space=Space("default", "other"))
@@ -82,7 +71,7 @@ def test_every_table_of_the_set_exists_and_is_filled(world: World, conn: sqlite3
     assert len(dump) == 12
     assert all(dump.values()), [table for table, rows in dump.items() if not rows]
     columns = [row[1] for row in conn.execute("pragma table_info(unified_memories)")]
-    assert tuple(columns) == derived.MEMORY_COLUMNS
+    assert tuple(columns) == COLUMNS
     detail = [row[1] for row in conn.execute("pragma table_info(memory_procedure_details)")]
     assert detail == [
         "memory_id", "trigger", "procedure_markdown", "success_count", "failure_count", "last_used_at",

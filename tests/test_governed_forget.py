@@ -11,8 +11,7 @@ import pytest
 import cairn
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.governed import core, corrections, forget, ledger, lifecycle, pages
-from cairn.governed.forget import TOMBSTONE, Wanted
-from cairn.governed.wanted import sentences
+from cairn.governed.wanted import TOMBSTONE, Beside, Wanted, sentences
 from cairn.notes.notebook import Draft
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.types import Scope, Space
@@ -59,7 +58,7 @@ def _plant(world: World) -> str:
     ledger.learn(keeper, SPACE, "intervention", "m1", FACT, author="dana", scope="user", owner="dana")
     core.update(keeper, PROJECT, notes=[FACT, "plants on Mondays"])
     pages.log(keeper, SPACE, FACT)
-    lifecycle.sweep(keeper, SPACE, after=pages.refresh)
+    lifecycle.keep_in_order(keeper, SPACE)
     page = world.folder / "default_app/default_project/shared/pages/facts.md"
     page.write_text(page.read_text() + f"my remark on {CANARY}\n" + FACT + "\n")
     pages.refresh(keeper, SPACE)
@@ -93,7 +92,7 @@ def test_a_canary_has_no_hit_in_any_byte_of_the_root(world: World) -> None:
         memory_id,
         words=[CANARY],
         all_owners=True,
-        purgers={"index": lambda wanted: 1},
+        beside=Beside(purgers={"index": lambda wanted: 1}),
     )
     stop.set()
     for reader in readers:
@@ -119,7 +118,7 @@ def test_forgetting_by_id_alone_finds_the_copies_on_request(world: World) -> Non
         memory_id,
         similar=True,
         all_owners=True,
-        purgers={"index": lambda wanted: 0},
+        beside=Beside(purgers={"index": lambda wanted: 0}),
     )
     left = world.bytes_holding(CANARY)
     assert all(".edited-" in name for name in left), left
@@ -202,7 +201,9 @@ def test_the_receipt_names_what_could_not_be_removed(world: World) -> None:
         assert (DANA, "mem_20260601_00000001") in wanted.entries
         raise Unavailable("the index is locked")
 
-    receipt = forget.forget(world.keeper, SPACE, memory_id, words=[CANARY], purgers={"index": broken})
+    receipt = forget.forget(
+        world.keeper, SPACE, memory_id, words=[CANARY], beside=Beside(purgers={"index": broken})
+    )
     assert not receipt.complete
     assert dict(receipt.left)["index"] == "the index is locked"
     assert "history" in dict(receipt.left)[".git"]

@@ -12,6 +12,7 @@ from cairn.engines import bytescan
 from cairn.engines.rows import SqliteIndex
 from cairn.governed import forget, pages
 from cairn.governed.framing import frame
+from cairn.governed.wanted import Beside
 from cairn.operations.forgetting import purgers
 from cairn.parts import Parts
 from cairn.types import Message, Scope, Space
@@ -56,7 +57,7 @@ def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path) -> None:
             space,
             str(verdict.memory["id"]),
             words=[CANARY],
-            purgers=purgers(parts),
+            beside=Beside(purgers=purgers(parts)),
         )
         stop.set()
         for reader in readers:

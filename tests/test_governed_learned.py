@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cairn.errors import Invalid, NotFound, Unavailable
-from cairn.governed import consolidation, core, corrections, lifecycle, pages, procedures, skills
+from cairn.governed import core, corrections, lifecycle, pages, procedures
 from cairn.governed.records import Record
 from cairn.notes.notebook import Draft
 from cairn.seams import Completion, Locator
@@ -56,7 +56,7 @@ def _alike(world: World) -> list[Record]:
 def test_three_similar_memories_become_one(world: World) -> None:
     """A87, Y8: promoted, tier 2, from the run, mean confidence, summed observations, highest importance."""
     originals = _alike(world)
-    report = consolidation.consolidate(world.keeper, SPACE)
+    report = lifecycle.consolidate(world.keeper, SPACE)
     (merged,) = report.merged
     assert list(merged.originals) == [r.id for r in originals]
     new = world.keeper.find(SPACE, merged.new_id)
@@ -74,7 +74,7 @@ def test_three_similar_memories_become_one(world: World) -> None:
         now = world.keeper.find(SPACE, record.id)
         assert (now.status, now.superseded_by, now.content) == ("archived", new.id, record.content)
     assert world.keeper.remember(ALIKE[0]).merged_into_id == new.id
-    (run,) = consolidation.runs(world.keeper, SPACE)
+    (run,) = lifecycle.consolidations(world.keeper, SPACE)
     assert (run["clusters"], run["entries_merged"], run["trigger_reason"]) == (1, 3, "manual")
 
 
@@ -86,14 +86,14 @@ def test_pairs_pinned_tier_one_untrusted_and_other_scopes_are_left_alone(world: 
     for owner in ("a", "b"):
         _kept(world, ALIKE[0], scope="agent", owner=owner)
     _kept(world, ALIKE[1], "gotcha", scope="agent", owner="a")
-    assert consolidation.consolidate(world.keeper, SPACE).merged == []
+    assert lifecycle.consolidate(world.keeper, SPACE).merged == []
 
 
 def test_undoing_a_consolidation_restores_every_byte(world: World) -> None:
     """A87: undo puts the notes back exactly as they were; a second undo does nothing."""
     _alike(world)
     before = _tree(world)
-    run = consolidation.consolidate(world.keeper, SPACE).run_id
+    run = lifecycle.consolidate(world.keeper, SPACE).run_id
     assert _tree(world) != before
     world.reopen()
     assert sorted(world.undo(run)) == ["remove", "write", "write", "write"]
@@ -110,7 +110,7 @@ def test_undo_keeps_what_was_written_since(world: World) -> None:
     """A87: later memories and later edits stay; only untouched originals come back."""
     originals = _alike(world)
     world.clock.at = world.clock.at.replace(hour=13)
-    run = consolidation.consolidate(world.keeper, SPACE).run_id
+    run = lifecycle.consolidate(world.keeper, SPACE).run_id
     _kept(world, "A later note about gardens.")
     corrections.edit(
         world.keeper, world.keeper.find(SPACE, originals[0].id), content="db0 is backed up elsewhere now"
@@ -124,7 +124,7 @@ def test_a_dry_run_names_the_clusters_and_writes_nothing(world: World) -> None:
     """A87: what would be merged."""
     _alike(world)
     before = _tree(world)
-    report = consolidation.consolidate(world.keeper, SPACE, dry_run=True)
+    report = lifecycle.consolidate(world.keeper, SPACE, dry_run=True)
     assert [len(m.originals) for m in report.merged] == [3]
     assert _tree(world) == before
 
@@ -153,7 +153,7 @@ class _ScriptedWriter:
 def test_a_model_may_word_the_merge_but_not_invent(world: World, answer: str | None, used: bool) -> None:
     """A87, C11: the model's words are taken when they stay with the originals; else the plain merge stands."""
     _alike(world)
-    report = consolidation.consolidate(world.keeper, SPACE, writer=_ScriptedWriter(answer))
+    report = lifecycle.consolidate(world.keeper, SPACE, writer=_ScriptedWriter(answer))
     new = world.keeper.find(SPACE, report.merged[0].new_id)
     assert (new.content == answer) == used
     assert "db2" in new.content
@@ -163,9 +163,9 @@ def test_a_crowded_scope_is_consolidated_by_itself(tmp_path: Path) -> None:
     """A87: above 80 % of the limit."""
     world = World(tmp_path, keeping__limit_project=4)
     _alike(world)
-    (report,) = consolidation.consolidate_crowded(world.keeper, SPACE)
+    (report,) = lifecycle.consolidate_crowded(world.keeper, SPACE)
     assert len(report.merged) == 1
-    assert consolidation.runs(world.keeper, SPACE)[0]["trigger_reason"] == "auto"
+    assert lifecycle.consolidations(world.keeper, SPACE)[0]["trigger_reason"] == "auto"
 
 
 # --- procedures and skills ----------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_recurring_ways_of_working_are_proposed_once(world: World) -> None:
 def test_an_exported_skill_is_valid_and_reads_back(world: World) -> None:
     """A92, C13: folder named like the skill, name and description, When to use, Steps, Context."""
     record = _procedure(world)
-    at = skills.export(world.keeper, world.keeper.find(SPACE, record.id))
+    at = procedures.export_skill(world.keeper, world.keeper.find(SPACE, record.id))
     assert at.key == "default_app/default_project/shared/skills/reset-the-staging-database/SKILL.md"
     text = (world.folder / at.key).read_text()
     head = yaml.safe_load(text.split("---")[1])
@@ -266,15 +266,15 @@ def test_an_exported_skill_is_valid_and_reads_back(world: World) -> None:
     assert 0 < len(head["description"]) <= 1024
     for title in ("## When to use", "## Steps", "## Context"):
         assert title in text
-    skill = skills.parse(text)
+    skill = procedures.parse_skill(text)
     assert (skill.trigger, skill.steps) == (record.trigger, record.procedure)
     known = procedures.details(world.keeper, SPACE)["project", "", record.entry_id]
     assert known.exported_skill_path == at.key
-    assert skills.export(world.keeper, world.keeper.find(SPACE, record.id)) == at
-    assert skills.in_root(world.keeper, SPACE) == []
+    assert procedures.export_skill(world.keeper, world.keeper.find(SPACE, record.id)) == at
+    assert procedures.skills_in_root(world.keeper, SPACE) == []
     fact = _kept(world, "Not a procedure at all.")
     with pytest.raises(Invalid, match="not a procedure"):
-        skills.export(world.keeper, world.keeper.find(SPACE, fact.id))
+        procedures.export_skill(world.keeper, world.keeper.find(SPACE, fact.id))
 
 
 def test_an_export_refuses_to_overwrite_what_is_not_its_own(world: World) -> None:
@@ -284,14 +284,14 @@ def test_an_export_refuses_to_overwrite_what_is_not_its_own(world: World) -> Non
     at.parent.mkdir(parents=True)
     at.write_text("mine")
     with pytest.raises(Invalid, match="there already"):
-        skills.export(world.keeper, world.keeper.find(SPACE, record.id))
+        procedures.export_skill(world.keeper, world.keeper.find(SPACE, record.id))
     assert at.read_text() == "mine"
 
 
 @pytest.mark.parametrize("title", ["Ünïcode & Co: run!", "数据库", "a" * 200, "--x--"])
 def test_slugs_are_names_an_agent_skill_may_have(title: str) -> None:
     """A92: a-z, 0-9 and single hyphens, 1 to 64, never at the ends."""
-    name = skills.slug(title)
+    name = procedures.slug(title)
     assert 1 <= len(name) <= 64
     assert name.strip("-") == name
     assert "--" not in name
@@ -301,25 +301,29 @@ def test_slugs_are_names_an_agent_skill_may_have(title: str) -> None:
 def test_the_registry_follows_skill_files_by_hash_and_tombstones(world: World) -> None:
     """A31, A32, A33: added, unchanged, changed, removed; linked to a memory that lists can hide."""
     text = "---\nname: lint\ndescription: How to lint\n---\n## Steps\n1. run ruff\n2. run mypy\n"
-    file = skills.SkillFile("proj/.claude/skills/lint/SKILL.md", text)
-    report = skills.scan(world.keeper, SPACE, [file])
+    file = procedures.SkillFile("proj/.claude/skills/lint/SKILL.md", text)
+    report = procedures.scan_skills(world.keeper, SPACE, [file])
     assert list(report.added) == [file.path]
-    (row,) = skills.index(world.keeper, SPACE)
+    (row,) = procedures.skill_index(world.keeper, SPACE)
     assert row.memory_id is not None
     assert (row.kind, row.archived_at) == ("skill", None)
     assert world.keeper.list(SPACE)[1] == 1
     assert world.keeper.list(SPACE, skills=False)[1] == 0
-    assert list(skills.scan(world.reopen(), SPACE, [file]).unchanged) == [file.path]
-    changed = skills.SkillFile(file.path, text.replace("ruff", "ruff check"))
-    assert list(skills.scan(world.keeper, SPACE, [changed]).changed) == [file.path]
+    assert list(procedures.scan_skills(world.reopen(), SPACE, [file]).unchanged) == [file.path]
+    changed = procedures.SkillFile(file.path, text.replace("ruff", "ruff check"))
+    assert list(procedures.scan_skills(world.keeper, SPACE, [changed]).changed) == [file.path]
     assert "ruff check" in world.keeper.find(SPACE, row.memory_id).procedure
-    assert list(skills.scan(world.keeper, SPACE, []).removed) == [file.path]
-    assert skills.index(world.keeper, SPACE)[0].archived_at is not None
+    assert list(procedures.scan_skills(world.keeper, SPACE, []).removed) == [file.path]
+    assert procedures.skill_index(world.keeper, SPACE)[0].archived_at is not None
     assert not world.keeper.find(SPACE, row.memory_id).is_live
-    assert list(skills.scan(world.keeper, SPACE, [changed]).changed) == [file.path]
+    assert list(procedures.scan_skills(world.keeper, SPACE, [changed]).changed) == [file.path]
     assert world.keeper.find(SPACE, row.memory_id).is_live
-    assert [(row.kind, row.archived_at) for row in skills.index(world.keeper, SPACE)] == [("skill", None)]
-    refused = skills.scan(world.keeper, SPACE, [changed, skills.SkillFile("x/SKILL.md", "")]).refused
+    assert [(row.kind, row.archived_at) for row in procedures.skill_index(world.keeper, SPACE)] == [
+        ("skill", None)
+    ]
+    refused = procedures.scan_skills(
+        world.keeper, SPACE, [changed, procedures.SkillFile("x/SKILL.md", "")]
+    ).refused
     assert refused[0][0] == "x/SKILL.md"
 
 
@@ -327,14 +331,19 @@ def test_a_users_skill_supersedes_the_learned_procedure_it_matches(world: World)
     """A92: similarity 0.72 of trigger and steps."""
     learned = _procedure(world, origin="agent")
     text = (
-        skills.render(learned)
+        procedures.render_skill(learned)
         .replace("Reset the staging", "Refresh the staging")
         .replace("reset-the", "refresh-the")
     )
-    report = skills.scan(world.keeper, SPACE, [skills.SkillFile("skills/refresh/SKILL.md", text)])
+    report = procedures.scan_skills(
+        world.keeper, SPACE, [procedures.SkillFile("skills/refresh/SKILL.md", text)]
+    )
     assert list(report.superseded) == [learned.id]
     now = world.keeper.find(SPACE, learned.id)
-    assert (now.status, now.superseded_by) == ("archived", skills.index(world.keeper, SPACE)[0].memory_id)
+    assert (now.status, now.superseded_by) == (
+        "archived",
+        procedures.skill_index(world.keeper, SPACE)[0].memory_id,
+    )
 
 
 # --- core memory and identities -------------------------------------------------------------------------------
@@ -494,7 +503,7 @@ def test_a_refresh_writes_only_what_differs(world: World) -> None:
 def test_a_sweep_regenerates_the_pages(world: World) -> None:
     """A45: on sweep completion."""
     _kept(world, "Use UTC everywhere.", "convention", status="promoted")
-    lifecycle.sweep(world.keeper, SPACE, after=pages.refresh)
+    lifecycle.keep_in_order(world.keeper, SPACE)
     assert "Use UTC everywhere." in _page(world, "conventions.md")
 
 
@@ -550,11 +559,11 @@ def test_deleted_pages_and_index_come_back_byte_for_byte(world: World) -> None:
     """C1: what is generated can be deleted; every answer after a rebuild equals the one before."""
     _alike(world)
     _procedure(world)
-    consolidation.consolidate(world.keeper, SPACE)
+    lifecycle.consolidate(world.keeper, SPACE)
     core.update(world.keeper, PROJECT, notes=["one"])
     world.keeper.record_hits([(PROJECT, r.entry_id) for r in world.keeper.records(PROJECT)])
     world.keeper.close()
-    lifecycle.sweep(world.keeper, SPACE, after=pages.refresh)
+    lifecycle.keep_in_order(world.keeper, SPACE)
     folder = world.folder / "default_app/default_project/shared/pages"
     files = {at.name: at.read_bytes() for at in folder.rglob("*") if at.is_file()}
     rows = world.keeper.list(SPACE, archived=True, limit=100)

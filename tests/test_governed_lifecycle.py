@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cairn.errors import Invalid, NotFound, Unavailable
-from cairn.governed import corrections, ledger, lifecycle, missions
+from cairn.governed import corrections, ledger, lifecycle
 from cairn.governed.access import Stat, composite, decayed, ref, score_at
 from cairn.governed.records import Record
 from cairn.testing.faults import Faults
@@ -197,7 +197,7 @@ def test_over_the_limit_the_lowest_unpinned_go_until_it_fits(tmp_path: Path) -> 
 def test_orphaned_missions_are_archived(world: World) -> None:
     """A85: rows of a mission that ended, or fell silent for 30 days."""
     ended = _kept(world, "Left over from run one.", scope="mission", owner="run-1")
-    missions.end(world.keeper, SPACE, "run-0", success=True)
+    ledger.end_mission(world.keeper, SPACE, "run-0", success=True)
     silent = _kept(world, "Written by run two.", scope="mission", owner="run-2")
     world.keeper.journals.append(
         world.root.journal(SPACE, "missions"), [json.dumps({"run_id": "run-1", "success": True})]
@@ -473,7 +473,7 @@ def test_a_successful_mission_promotes_what_qualifies_once(world: World) -> None
         world, "Perhaps retry three times.", scope="mission", owner="run-9", status="promoted", confidence=0.5
     )
     _kept(world, "A mere candidate stays behind.", scope="mission", owner="run-9", confidence=0.9)
-    done = missions.end(world.keeper, SPACE, "run-9", success=True)
+    done = ledger.end_mission(world.keeper, SPACE, "run-9", success=True)
     assert len(done.promoted) == 1
     assert len(done.archived) == 3
     copy = world.keeper.find(SPACE, done.promoted[0])
@@ -484,7 +484,7 @@ def test_a_successful_mission_promotes_what_qualifies_once(world: World) -> None
     assert [(row.source_type, row.source_key, row.memory_id) for row in rows] == [
         ("mission_promotion", "run-9/mem_20260601_00000001", copy.id)
     ]
-    again = missions.end(world.reopen(), SPACE, "run-9", success=True)
+    again = ledger.end_mission(world.reopen(), SPACE, "run-9", success=True)
     assert (again.promoted, again.archived, again.already) == ([], [], True)
     assert len(world.keeper.records(PROJECT)) == 1
 
@@ -505,8 +505,8 @@ def test_a_mission_end_cut_short_is_finished_without_doubling(
     dying = World(world.folder, clock=world.clock, faults=Faults(lambda _: None))
     happens(dying.faults, lambda call: call.key.endswith("ledger.jsonl"), die)
     with pytest.raises(Death):
-        missions.end(dying.keeper, SPACE, "run-9", success=True)
-    missions.end(world.reopen(), SPACE, "run-9", success=True)
+        ledger.end_mission(dying.keeper, SPACE, "run-9", success=True)
+    ledger.end_mission(world.reopen(), SPACE, "run-9", success=True)
     (copy,) = world.keeper.records(PROJECT)
     assert copy.observation_count == 1
 
@@ -521,7 +521,7 @@ def test_a_failed_mission_is_archived_and_promotes_nothing(world: World) -> None
         status="promoted",
         confidence=0.8,
     )
-    done = missions.end(world.keeper, SPACE, "run-9", success=False)
+    done = ledger.end_mission(world.keeper, SPACE, "run-9", success=False)
     assert (done.promoted, len(done.archived)) == ([], 1)
     assert world.keeper.records(PROJECT) == []
 

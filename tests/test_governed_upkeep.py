@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import Invalid
-from cairn.governed import corrections, lifecycle, maintenance
+from cairn.governed import corrections, lifecycle
 from tests.world import SPACE, World
 
 
@@ -54,9 +54,9 @@ def test_upkeep_is_one_call_and_waits_its_turn(tmp_path: Path) -> None:
     world = World(tmp_path, keeping__limit_project=4)
     for n in range(4):
         world.keeper.remember(f"The nightly backup of db{n} writes to bucket seven")
-    done = maintenance.run(world.keeper, SPACE, trigger="startup")
+    done = lifecycle.keep_in_order(world.keeper, SPACE, trigger="startup")
     assert done is not None
     assert len(done.consolidations) == 1
     assert any(key.endswith("MEMORY.md") for key in done.pages.written)
-    assert maintenance.run(world.keeper, SPACE, trigger="startup") is None
+    assert lifecycle.keep_in_order(world.keeper, SPACE, trigger="startup") is None
     assert len(lifecycle.sweeps(world.keeper, SPACE)) == 1

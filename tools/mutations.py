@@ -210,8 +210,8 @@ MUTATIONS = (
     Mutation(
         "credentials are not taken out",
         "governed/memories.py",
-        '        if self.settings.keeping.secrets == "allow":\n            return content, trigger, procedure, ()\n',
-        "        if True:\n            return content, trigger, procedure, ()\n",
+        '        if self.settings.keeping.secrets != "allow":\n            done = [redact',
+        "        if False:\n            done = [redact",
         ("tests/test_governed_gate.py",),
     ),
     Mutation(

@@ -6,15 +6,14 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from cairn.config import Settings
-from cairn.governed.consolidation import ConsolidationReport
 from cairn.governed.forget import Receipt
-from cairn.governed.lifecycle import SweepReport
+from cairn.governed.ledger import MissionEnd
+from cairn.governed.lifecycle import ConsolidationReport, SweepReport
 from cairn.governed.memories import HistoryLine
 from cairn.governed.migrate import ImportReport
-from cairn.governed.missions import MissionEnd
 from cairn.governed.pages import PagesReport
 from cairn.governed.persons import Farewell
-from cairn.governed.skills import ScanReport
+from cairn.governed.procedures import ScanReport
 from cairn.memory import Memories, Memory
 from cairn.operations.access import TokenName
 from cairn.operations.browse import EntryName, OneKind, Since, Until

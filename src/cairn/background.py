@@ -71,13 +71,13 @@ class Task:
 
 def sweep_due(parts: Parts) -> int:
     """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
-    from cairn.governed import maintenance
+    from cairn.governed import lifecycle
 
     trigger: Trigger = "schedule" if parts.swept else "startup"
     done = 0
     for space in parts.root.spaces():
         try:
-            if parts.keeper.scopes(space) and maintenance.run(
+            if parts.keeper.scopes(space) and lifecycle.keep_in_order(
                 parts.keeper, space, trigger=trigger, writer=parts.writer
             ):
                 done += 1

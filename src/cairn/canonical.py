@@ -9,8 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _LONGEST = 200  # characters of a label; a longer value is compared by its hash
 # Made once: `json.dumps` with options makes an encoder for each call, which costs as much as a short line.
@@ -72,6 +79,14 @@ def objects_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     return (value for line in lines if (value := object_in(line)) is not None)
 
 
+def rows_in(shape: type[T], lines: Iterable[str]) -> Iterator[T]:
+    """A journal's lines as values of a dataclass. Fields it does not know are passed over, and a line that lacks one of its own."""
+    names = [one.name for one in fields(shape)]
+    for value in objects_in(lines):
+        with suppress(TypeError):
+            yield shape(**{name: value[name] for name in names if name in value})
+
+
 def json_hash(value: Any) -> str:
     """sha256 over the sorted, indented JSON of `value`: equal content gives an equal hash, whatever the key order."""
     text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False)
@@ -80,7 +95,7 @@ def json_hash(value: Any) -> str:
 
 def text_hash(text: str) -> str:
     """sha256 of `text` as UTF-8."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def stamp(moment: datetime) -> str:
@@ -93,7 +108,7 @@ def moment(text: object) -> datetime | None:
     if not isinstance(text, str):
         return None
     try:
-        value = datetime.fromisoformat(text)
+        value = datetime.fromisoformat(text.strip())
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         return None

@@ -7,7 +7,6 @@ is one more finding, and the others go on.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -137,11 +136,11 @@ def _open_keys(parts: Parts) -> bool:
 
 
 def _notes(parts: Parts) -> Finds:
+    hidden: list[CairnError] = []
     for space in parts.root.spaces():
-        hidden: list[tuple[Locator, CairnError]] = []
-        for locator in parts.notebook.notes(space, passed_over=_collecting(hidden)):
+        for locator in parts.notebook.notes(space, passed_over=lambda _, error: hidden.append(error)):
             try:
-                note, text = parts.notebook.read(locator), parts.notebook.text(locator)
+                note = parts.notebook.read(locator)
             except CairnError as error:
                 yield finding("fail", str(error), f"open {locator} and mend it; nothing else is affected")
                 continue
@@ -151,7 +150,7 @@ def _notes(parts: Parts) -> Finds:
                 yield finding(level, where, _note_step(problem.code))
             place = place_of(locator)
             most = parts.settings.storage.max_entry_bytes
-            for entry in note.entries if most and len(text) > most else ():
+            for entry in note.entries if most and len(note.text) > most else ():
                 if entry.end - entry.start > most:
                     yield finding(
                         "warn",
@@ -159,16 +158,16 @@ def _notes(parts: Parts) -> Finds:
                         f"({most}); it is kept, but not searched",
                         "split it, or raise the limit",
                     )
-            if place is not None and place.day and not note.entries and _has_body(text):
+            if place is not None and place.day and not note.entries and note.body.strip():
                 yield finding(
                     "warn",
                     f"{locator} holds text outside of any entry; it is kept, but not searched",
                     "put it between entry markers (docs/note-format.md), or `cairn add` it",
                 )
-        for _, trouble in hidden:
-            yield finding(
-                "fail", str(trouble), "mend that; what lies in it is not searched, nothing else is affected"
-            )
+    for trouble in hidden:
+        yield finding(
+            "fail", str(trouble), "mend that; what lies in it is not searched, nothing else is affected"
+        )
 
 
 def _links(parts: Parts) -> Finds:
@@ -199,17 +198,10 @@ def _links(parts: Parts) -> Finds:
                 )
 
 
-def _collecting(found: list[tuple[Locator, CairnError]]) -> Callable[[Locator, CairnError], None]:
-    def collect(at: Locator, error: CairnError) -> None:
-        found.append((at, error))
-
-    return collect
-
-
 def _sessions(parts: Parts) -> Finds:
     """Lines of session logs that were set aside, and logs that cannot be read at all."""
-    hidden: list[tuple[Locator, CairnError]] = []
-    for place in parts.capture.sessions(passed_over=_collecting(hidden)):
+    hidden: list[CairnError] = []
+    for place in parts.capture.sessions(passed_over=lambda _, error: hidden.append(error)):
         locator = session_locator(*place)
         try:
             state = parts.sessions.load(locator, keep=False)
@@ -225,7 +217,7 @@ def _sessions(parts: Parts) -> Finds:
         yield from _unfinished(parts, locator, state)
         if more := state.skipped_lines - len(state.troubles):
             yield finding("warn", f"{locator}: {more} more lines were set aside", "look at the file")
-    for _, trouble in hidden:
+    for trouble in hidden:
         yield finding("fail", str(trouble), "mend that; no other session is affected")
 
 
@@ -250,13 +242,6 @@ def _note_step(code: str) -> str:
         return "correct the line, or move the file back; the file's place counts"
     found = next((step for start, step in _NOTE_STEPS.items() if code.startswith(start)), "")
     return found or "correct the line by hand; the rest of the note stays searchable"
-
-
-def _has_body(text: str) -> bool:
-    """Whether a note says anything below its frontmatter."""
-    return bool(
-        re.sub(r"\A---\r?\n.*?^---[ \t]*$", "", text, count=1, flags=re.DOTALL | re.MULTILINE).strip()
-    )
 
 
 def _strays(parts: Parts) -> Finds:

@@ -324,6 +324,11 @@ class Verdict:
     lsn: int | None = None
     contradicts: tuple[str, ...] = ()
 
+    @property
+    def memory_id(self) -> str | None:
+        """The memory that says it now: the new one, or the one it was merged into; None where it was refused."""
+        return str(self.memory["id"]) if self.accepted and self.memory is not None else None
+
 
 @dataclass(frozen=True, slots=True)
 class StrategyAsk:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.errors import CairnError
-from cairn.governed import consolidation, corrections, gate, lifecycle, maintenance, missions
+from cairn.governed import corrections, gate, ledger, lifecycle
 from cairn.seams import SystemClock
 from cairn.types import Scope
 from tests.world import PROJECT, SPACE, World
@@ -56,11 +56,11 @@ def _work(path: str, seed: int, acks: str) -> None:
                     if live:
                         corrections.pin(keeper, rng.choice(live), pinned=act < 0.89)
                 elif act < 0.96:
-                    maintenance.run(keeper, SPACE)
+                    lifecycle.keep_in_order(keeper, SPACE)
                 elif act < 0.98:
-                    consolidation.consolidate(keeper, SPACE)
+                    lifecycle.consolidate(keeper, SPACE)
                 else:
-                    missions.end(keeper, SPACE, "run-1", success=act < 0.99)
+                    ledger.end_mission(keeper, SPACE, "run-1", success=act < 0.99)
             except CairnError as error:
                 if "under way" not in str(error) and "archived" not in str(error):
                     raise

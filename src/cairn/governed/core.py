@@ -14,15 +14,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from itertools import zip_longest
 from typing import Any
 
-from cairn.canonical import from_json
+from cairn.canonical import from_json, moment
 from cairn.errors import Invalid, NotFound
 from cairn.governed.memories import Keeper, check_text
-from cairn.governed.records import moment, stamp
-from cairn.governed.secrets import redact
+from cairn.governed.records import stamp
 from cairn.notes import frontmatter
+from cairn.notes.format import below_headings
 from cairn.notes.kinds import KINDS
 from cairn.seams import Locator
 from cairn.seams.storage import children
@@ -164,11 +163,7 @@ def _read_page(keeper: Keeper, scope: Scope) -> tuple[CoreMemory, bool]:
         note = keeper.notebook.read(keeper.root.note(KIND, scope))
     except NotFound:
         return CoreMemory(), False
-    parts: dict[str, str] = {}
-    found = list(_HEADING.finditer(note.body))
-    for match, following in zip_longest(found, found[1:]):
-        end = following.start() if following is not None else len(note.body)
-        parts[match[1].casefold()] = note.body[match.end() : end].strip()
+    parts = dict(below_headings(note.body, _HEADING))
     values: dict[str, Any] = {}
     for name, title in _TITLES.items():
         text = _GUARDED.sub("", parts.get(title.casefold(), ""))
@@ -238,7 +233,7 @@ def _checked(keeper: Keeper, name: str, value: Any) -> Any:
 def _clean(keeper: Keeper, text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         raise Invalid(f"Core memory is small: {len(text)} characters are too many.", field="core")
-    return redact(text).text if keeper.settings.keeping.secrets != "allow" else text
+    return keeper.cut(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +329,6 @@ def write_document(keeper: Keeper, space: Space, agent: str, name: str, text: st
         note = KINDS[name].parse(old)
         if note.body == body:
             return old
-        head = frontmatter.with_values(old[note.head.start : note.head.end], {"updated_at": now})
-        return old[: note.head.start] + head + old[note.head.end : note.head.body] + body
+        return frontmatter.in_head(old[: note.head.body], {"updated_at": now}, note.head) + body
 
     return at.key, keeper.notebook.rewrite(at, edit)

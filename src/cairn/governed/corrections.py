@@ -76,9 +76,8 @@ def supersede(
     }
     with keeper.notebook.run("correction"):
         verdict = keeper.remember(content, scope=old.scope, supersedes=old.id, **given | fields)
-        if not verdict.accepted or verdict.memory is None:
-            return verdict
-        put_away(keeper, old, by=by, reason=reason, successor=str(verdict.memory["id"]))
+        if verdict.memory_id is not None:
+            put_away(keeper, old, by=by, reason=reason, successor=verdict.memory_id)
         return verdict
 
 
@@ -241,7 +240,7 @@ def _change(
             {name: value for name in told if (value := getattr(one, name)) not in (None, "")}
             for one in (current, after)
         )
-        keeper.note_history(current, what, by=by, reason=reason, old=old, new=new)
+        keeper.note_history(current, what=what, by=by, reason=reason, old=old, new=new)
         with keeper.notebook.run("correction"):
             keeper.rewrite(current, lambda found: change(found).but(updated_at=now))
     return keeper.row(after)

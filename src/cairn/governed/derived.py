@@ -15,20 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from cairn.governed import consolidation, core, lifecycle, procedures, skills
+from cairn.governed import core, lifecycle, procedures
 from cairn.governed.access import Stat, born, ref
 from cairn.governed.ledger import CaptureLedger
 from cairn.governed.memories import Keeper
-from cairn.governed.records import Record, project_id, stamp
+from cairn.governed.records import COLUMNS, Record, project_id, stamp
 from cairn.seams import Embedder
 from cairn.types import Space
-
-MEMORY_COLUMNS = (
-    "id", "project_id", "scope", "scope_owner_id", "tier", "category", "content", "importance", "confidence",
-    "observation_count", "status", "source_type", "source_id", "source_session_id", "source_pack_key", "source_run_id",
-    "file_scope_pattern", "agent_id", "pinned", "access_score", "composite_score", "write_gate_reason", "dedupe_key",
-    "created_at", "updated_at", "last_accessed_at", "access_count", "promoted_at",
-)  # fmt: skip
 
 
 def table_id(record: Record) -> str:
@@ -59,7 +52,7 @@ def _fill_space(conn: sqlite3.Connection, keeper: Keeper, space: Space, embedder
             row |= {"id": key, "scope_owner_id": record.scope.owner or None}
             for column in ("created_at", "updated_at", "last_accessed_at"):
                 row[column] = row[column] or stamp(born(record))
-            _insert(conn, "unified_memories", [row[column] for column in MEMORY_COLUMNS])
+            _insert(conn, "unified_memories", [row[column] for column in COLUMNS])
         keys = {record.id: table_id(record) for record in records}
         _fill_procedures(conn, keeper, space, records, keys)
         _fill_logs(conn, keeper, space, project, keys)
@@ -101,7 +94,7 @@ def _fill_procedures(
 def _fill_logs(
     conn: sqlite3.Connection, keeper: Keeper, space: Space, project: str, keys: Mapping[str, str]
 ) -> None:
-    for skill in skills.index(keeper, space):
+    for skill in procedures.skill_index(keeper, space):
         _insert(
             conn, "memory_skill_index",
             (f"{project}/{skill.id}", skill.path, skill.kind, skill.source, _key(keys, skill.memory_id), skill.content_hash,
@@ -118,16 +111,8 @@ def _fill_logs(
         names = ("sweep_id", "project_id", "started_at", "completed_at", "trigger_reason", "entries_decayed",
                  "entries_demoted", "entries_promoted", "entries_archived", "entries_orphaned", "duration_ms")  # fmt: skip
         _insert(conn, "memory_sweep_log", [sweep.get(name) for name in names])
-    for run in consolidation.runs(keeper, space):
-        kept = (
-            "run_id",
-            "project_id",
-            "started_at",
-            "completed_at",
-            "trigger_reason",
-            "clusters",
-            "entries_merged",
-        )
+    for run in lifecycle.consolidations(keeper, space):
+        kept = ("run_id", "project_id", "started_at", "completed_at", "trigger_reason", "clusters", "entries_merged")  # fmt: skip
         _insert(conn, "memory_consolidation_log", (*(run[name] for name in kept), run.get("undone_at")))
     document = core.show(keeper, core.core_scope(space))
     if document.version:

@@ -14,7 +14,7 @@ place that still holds them is named with the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -23,14 +23,14 @@ from cairn.governed import removal, transcripts
 from cairn.governed.access import ref
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
-from cairn.governed.removal import WithoutItems
-from cairn.governed.transcripts import Said
+from cairn.governed.transcripts import Log, Said
 from cairn.governed.wanted import (
     SHORTEST,
     TELLING,
-    TOMBSTONE,
     Affected,
+    Beside,
     ForgetTally,
+    Left,
     Likeness,
     Wanted,
     folded,
@@ -48,8 +48,6 @@ from cairn.seams import Locator
 from cairn.seams.storage import iterate_files, readable_files
 from cairn.talk.sessions import place_of_session
 from cairn.types import Entry, Scope, Space, split_public_id
-
-__all__ = ["TOMBSTONE", "Affected", "Purger", "Receipt", "Wanted", "forget"]
 
 # Entries of these kinds hold one statement each: one is listed as a whole.
 _SINGLE = frozenset({"memory", "atomic_fact", "foresight"})
@@ -82,7 +80,7 @@ class Receipt:
     at: str
     removed: Mapping[str, int]
     places: Sequence[str]
-    left: Sequence[tuple[str, str]]
+    left: Left
     taken: Sequence[Affected] = ()
     alike: Sequence[Affected] = ()
     dry_run: bool = False
@@ -91,11 +89,6 @@ class Receipt:
     def complete(self) -> bool:
         """Whether not a byte of the words is left below the root."""
         return not self.left and not self.dry_run
-
-
-Purger = Callable[[Wanted], int]
-Files = Callable[[], Iterable[tuple[str, bytes | None]]]
-"""Every file that is kept, index and temporary ones included: its path, and piece by piece its bytes (None: unreadable)."""
 
 
 @dataclass(slots=True)
@@ -120,10 +113,7 @@ def forget(
     similar: bool = False,
     all_owners: bool = False,
     dry_run: bool = False,
-    settle: Callable[[], Sequence[tuple[str, str]]] = lambda: (),
-    purgers: Mapping[str, Purger] | None = None,
-    profile: WithoutItems | None = None,
-    files: Files | None = None,
+    beside: Beside | None = None,
 ) -> Receipt:
     """Remove a memory (or any entry) with what was made from it, or words, from one owner's memory.
 
@@ -137,12 +127,7 @@ def forget(
         similar: Take everything that is alike, too.
         all_owners: Look in everybody's memory, not in that of one owner alone.
         dry_run: Only tell what would go; nothing is changed.
-        settle: Waits for those who read what was said before it was cleaned and may still write from it;
-            returns who was not done in time, and why, for the receipt.
-        purgers: By name, what removes it from places this module cannot see (the index, the vectors, the
-            history of entries); each gets a `Wanted` and returns how many things it removed.
-        profile: Takes items out of a profile; without it they lose their words.
-        files: Every file there is, for the last look; without it, those of the space.
+        beside: What is done in places that this module cannot see.
 
     Raises:
         NotFound: there is no such entry, or nothing alike of an id in `also`.
@@ -159,10 +144,7 @@ def forget(
     alike = _alike(keeper, wanted, named, (*named.texts, *words))
     alike = _with_chosen(keeper, wanted, alike, also=also, similar=similar)
     done = ForgetTally(dry=dry_run)
-    if dry_run:
-        _steps(keeper, wanted, done, profile)
-    else:
-        _remove(keeper, wanted, done, settle, purgers, profile, files)
+    _remove(keeper, wanted, done, beside or Beside())
     taken = {(one.path, one.id) for one in done.taken.values()}
     receipt = Receipt(
         memory_id or "words",
@@ -186,37 +168,20 @@ def _record(keeper: Keeper, wanted: Wanted, receipt: Receipt) -> None:
     keeper.journals.append(keeper.root.journal(wanted.space, "forgotten"), [json.dumps(line)])
 
 
-def _steps(keeper: Keeper, wanted: Wanted, done: ForgetTally, profile: WithoutItems | None) -> None:
-    transcripts.from_sessions(keeper, wanted, done)
-    removal.from_notes(keeper, wanted, done, profile)
-    removal.from_journals(keeper, wanted, done)
-    removal.from_pages(keeper, wanted, done)
-
-
-def _remove(
-    keeper: Keeper,
-    wanted: Wanted,
-    done: ForgetTally,
-    settle: Callable[[], Sequence[tuple[str, str]]],
-    purgers: Mapping[str, Purger] | None,
-    profile: WithoutItems | None,
-    files: Files | None,
-) -> None:
+def _remove(keeper: Keeper, wanted: Wanted, done: ForgetTally, beside: Beside) -> None:
     for _ in range(_ROUNDS):
         done.left.clear()
         transcripts.from_sessions(keeper, wanted, done)
-        done.left += settle()
-        removal.from_notes(keeper, wanted, done, profile)
+        done.left += beside.settle() if not done.dry else ()
+        removal.from_notes(keeper, wanted, done, beside.profile)
         removal.from_journals(keeper, wanted, done)
         removal.from_pages(keeper, wanted, done)
-        for name, purge in (purgers or {}).items():
-            try:
-                done.add(name, purge(wanted))
-            except CairnError as error:
-                done.left.append((name, str(error)))
-        if not purgers:
+        if done.dry:
+            return
+        done.left += beside.purge(wanted, done.add)
+        if not beside.purgers:
             done.left.append(("index", "no purge was given; its rows go when the notes are next indexed"))
-        done.left += _Look(keeper, wanted, files).left()
+        done.left += _Look(keeper, wanted, beside).left()
         if not any(why == _STILL_THERE for _, why in done.left):
             break
 
@@ -388,13 +353,13 @@ class _Look:
     copies hold what the notes hold: one of them is named only where no note, log or journal is the reason.
     """
 
-    def __init__(self, keeper: Keeper, wanted: Wanted, files: Files | None) -> None:
+    def __init__(self, keeper: Keeper, wanted: Wanted, beside: Beside) -> None:
         self._keeper = keeper
         self._wanted = wanted
         self._told = Wanted(wanted.space, wanted.reach)
         lost = (one for message in wanted.lost.values() for one in message.gone)
         self._told.want(one for one in (*wanted.followed, *lost) if len(word_set(one)) >= TELLING)
-        self._files = files or self._of_space
+        self._files = beside.files or self._of_space
         self._space = keeper.root.space(wanted.space)
         self._ids = [
             place[1]
@@ -457,7 +422,7 @@ class _Look:
         place = place_of_session(at)
         if place is None or place[0] != self._wanted.space:
             return self._wanted.reaches_path(at)
-        return transcripts.is_their_session(self._wanted, at, place[1], self._keeper.journals.read(at).lines)
+        return Log(self._wanted, at, place[1], self._keeper.journals.read(at).lines).is_theirs
 
     def _locator(self, path: str) -> Locator | None:
         """The place of a note, a log or a journal; None for the index, former texts, pages and the like."""
@@ -479,7 +444,7 @@ class _Look:
         if top == "sessions":
             place = place_of_session(at)
             lines = self._keeper.journals.read(at).lines
-            is_clean = place is not None and transcripts.is_clean_session(sought, at, place[1], lines)
+            is_clean = place is not None and Log(sought, at, place[1], lines).is_clean
             return _OTHERS_WHY if is_clean else _STILL_THERE
         if top == "journal":
             lines = self._keeper.journals.read(at).lines

@@ -3,20 +3,26 @@
 One journal, `journal/ledger.jsonl`, keyed by a hash of (source_type, source_key), serves every capture that may run
 twice: a person's intervention, an error or a cluster of them, review feedback, what a strategy proposes, a mission's
 promotion, an import. It is never pruned, so what was taken in once stays known.
+
+A mission's memories live in `missions/<run>/memories/`. When it ends well, those that are sure enough are copied to the
+project through the gate, each with a row in the ledger; then, and after a failure at once, the mission's own are
+archived. `journal/missions.jsonl` records that it ended.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
-from cairn.canonical import as_line, objects_in
+from cairn.canonical import as_line, objects_in, rows_in
 from cairn.errors import Conflict
 from cairn.governed.memories import Keeper
-from cairn.governed.records import Origin, stamp
+from cairn.governed.records import Origin, Record, stamp
 from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.types import Scope, Space, Verdict, with_texts
@@ -84,16 +90,7 @@ class CaptureLedger:
             found = {}
             tail = self._keeper.journals.read(at)
         found = dict(found) if tail.lines else found
-        for value in objects_in(tail.lines):
-            try:
-                row = LedgerRow(
-                    value["id"], value["project_id"], value["source_type"], value["source_key"],
-                    value.get("memory_id"), value.get("episode_memory_id"), value.get("metadata") or {},
-                    value["created_at"], value["updated_at"],
-                )  # fmt: skip
-            except (KeyError, TypeError):
-                continue
-            found[row.id] = row
+        found |= {row.id: row for row in rows_in(LedgerRow, tail.lines)}
         self._keeper.memo["ledger", space] = (tail.end, found)
         return found
 
@@ -102,29 +99,32 @@ class CaptureLedger:
         space: Space,
         source_type: str,
         source_key: str,
-        capture: Callable[[], tuple[str | None, Mapping[str, Any]]],
-    ) -> tuple[LedgerRow, bool]:
-        """Run `capture` unless the source is in the ledger; its row, and whether it ran now.
+        capture: Callable[[], tuple[Verdict, Mapping[str, Any]]],
+    ) -> Verdict | None:
+        """Run `capture` unless the source is in the ledger; its verdict, None where it had been taken in before.
 
-        `capture` returns the memory's id (None where nothing was kept) and what else to note. It runs under
+        `capture` returns the gate's verdict and what else to note. It runs under
         the ledger's lock, and the row is written before the lock is given up: two runs cannot both capture.
         After a crash between the two it may run again, and must find its own earlier work.
         """
         with self._keeper.locks.hold(f"ledger {space.app}/{space.project}", timeout=60.0):
             known = self.find(space, source_type, source_key)
             if known is not None and not self._is_undone(space, known):
-                return known, False
-            memory_id, metadata = capture()
+                return None
+            verdict, metadata = capture()
             if (run := self._keeper.notebook.current_run) is not None:
                 metadata = {**metadata, "run": run.id}
             now = stamp(self._keeper.clock.now())
             row = LedgerRow(
                 _row_id(source_type, source_key),
-                f"{space.app}/{space.project}", source_type, source_key, memory_id,
+                f"{space.app}/{space.project}", source_type, source_key, verdict.memory_id,
                 metadata.get("episode_memory_id"), dict(metadata), now, now,
             )  # fmt: skip
-            self._append(space, row)
-            return row, True
+            told = with_texts(
+                asdict(row), self._keeper.cut, skip=("id",)
+            )  # it is known by its id, whatever its key was
+            self._keeper.journals.append(self._keeper.root.journal(space, "ledger"), [as_line(told)])
+            return verdict
 
     def _is_undone(self, space: Space, row: LedgerRow) -> bool:
         """Whether the run that captured this was taken back, so that the source may come in again."""
@@ -134,18 +134,6 @@ class CaptureLedger:
         if space not in self._undone:
             self._undone[space] = history.undone(space)
         return run in self._undone[space]
-
-    def _append(self, space: Space, row: LedgerRow) -> None:
-        value = {
-            "id": row.id, "project_id": row.project_id, "source_type": row.source_type, "source_key": row.source_key,
-            "memory_id": row.memory_id, "episode_memory_id": row.episode_memory_id, "metadata": dict(row.metadata),
-            "created_at": row.created_at, "updated_at": row.updated_at,
-        }  # fmt: skip
-        told = with_texts(
-            value, self._keeper.cut, skip=("id",)
-        )  # it is known by its id, whatever its key was
-        line = as_line(told)
-        self._keeper.journals.append(self._keeper.root.journal(space, "ledger"), [line])
 
 
 def learn(
@@ -176,9 +164,8 @@ def learn(
         return None
     ledger = CaptureLedger(keeper)
     chosen = category or category_of(said, default="gotcha" if source_type.startswith("error") else "fact")
-    verdicts: list[Verdict] = []
 
-    def capture() -> tuple[str | None, Mapping[str, Any]]:
+    def capture() -> tuple[Verdict, Mapping[str, Any]]:
         alike = _similar_origins(ledger, space, said, origin_key or source_key)
         recurring = source_type.startswith("error") and len(alike) >= RECURRING_ORIGINS
         verdict = keeper.remember(
@@ -196,16 +183,10 @@ def learn(
             confidence=0.8 if recurring else 0.6,
             vouched=vouched,
         )
-        verdicts.append(verdict)
-        memory_id = str(verdict.memory["id"]) if verdict.accepted and verdict.memory else None
-        return memory_id, {
-            "words": sorted(word_set(said))[:80],
-            "origin": origin_key or source_key,
-            "recurring": recurring,
-        }
+        words = sorted(word_set(said))[:80]
+        return verdict, {"words": words, "origin": origin_key or source_key, "recurring": recurring}
 
-    ledger.once(space, source_type, source_key, capture)
-    return verdicts[0] if verdicts else None
+    return ledger.once(space, source_type, source_key, capture)
 
 
 def category_of(text: str, default: str = "fact") -> str:
@@ -227,3 +208,104 @@ def _similar_origins(ledger: CaptureLedger, space: Space, text: str, origin: str
 
 def _row_id(source_type: str, source_key: str) -> str:
     return "led_" + hashlib.sha256(f"{source_type}\0{source_key}".encode()).hexdigest()[:16]
+
+
+# ---------------------------------------------------------------- the end of a mission
+
+QUALIFYING_CONFIDENCE = 0.7
+_PROMOTION = "mission_promotion"
+
+
+@dataclass(frozen=True, slots=True)
+class MissionEnd:
+    """What became of a mission's memories. `already` is True when everything had been done before."""
+
+    run_id: str
+    success: bool
+    promoted: Sequence[str]
+    archived: Sequence[str]
+    already: bool
+
+
+def end_mission(keeper: Keeper, space: Space, run_id: str, *, success: bool) -> MissionEnd:
+    """End a mission. Idempotent: run twice, or after a crash, it promotes and archives nothing twice."""
+    with keeper.notebook.run("mission"):
+        return _end_mission(keeper, space, run_id, success=success)
+
+
+def _end_mission(keeper: Keeper, space: Space, run_id: str, *, success: bool) -> MissionEnd:
+    scope = Scope(space, "mission", run_id)
+    ledger = CaptureLedger(keeper)
+    live = [record for record in keeper.records(scope) if record.is_live]
+    promoted = []
+    if success:
+        for record in live:
+            if qualifies(record):
+                key = f"{run_id}/{record.entry_id}"
+                verdict = ledger.once(space, _PROMOTION, key, partial(_copy, keeper, space, record))
+                if verdict is not None and verdict.memory_id is not None:
+                    promoted.append(verdict.memory_id)
+    first = ended_missions(keeper, space).get(run_id) is None
+    if first:
+        line = {"run_id": run_id, "success": success, "at": stamp(keeper.clock.now())}
+        if (work := keeper.notebook.current_run) is not None:
+            line["run"] = work.id
+        keeper.journals.append(keeper.root.journal(space, "missions"), [json.dumps(line)])
+    archived = put_away(keeper, scope, live, "the mission succeeded" if success else "the mission failed")
+    return MissionEnd(
+        run_id, success, promoted, archived, already=not first and not promoted and not archived
+    )
+
+
+def qualifies(record: Record) -> bool:
+    """Whether a mission's memory is worth the project's attention (A88)."""
+    return record.status == "promoted" and record.confidence >= QUALIFYING_CONFIDENCE and record.is_trusted
+
+
+def ended_missions(keeper: Keeper, space: Space) -> Mapping[str, Mapping[str, Any]]:
+    """The missions on record as ended, by run id; one whose end was taken back goes on."""
+    out: dict[str, Mapping[str, Any]] = {}
+    history = keeper.notebook.history
+    undone = history.undone(space) if history is not None else frozenset()
+    for value in objects_in(keeper.journals.read(keeper.root.journal(space, "missions")).lines):
+        if isinstance(run := value.get("run_id"), str) and value.get("run") not in undone:
+            out.setdefault(run, value)
+    return out
+
+
+def put_away(keeper: Keeper, scope: Scope, records: Sequence[Record], reason: str) -> list[str]:
+    """Archive `records` of one scope, one rewrite per note."""
+    now = keeper.clock.now()
+    with keeper.locked(scope):
+        keeper.note_history(*records, what="mission ended", by="mission", reason=reason)
+        keeper.rewrite_all(records, lambda r: r.but(status="archived", pinned=False, updated_at=now))
+    return [record.id for record in records]
+
+
+def _copy(keeper: Keeper, space: Space, record: Record) -> tuple[Verdict, Mapping[str, Any]]:
+    """Copy one memory to the project; what a run cut short had copied already is found again."""
+    project = Scope(space, "project", "")
+    for known in keeper.records(project):
+        if known.source_type == _PROMOTION and known.source_id == record.id:
+            found = Verdict(accepted=True, memory=keeper.row(known))
+            return found, {"run_id": record.scope.owner, "found": True}
+    verdict = keeper.remember(
+        record.content,
+        record.category,
+        scope=project,
+        importance=record.importance,
+        confidence=record.confidence,
+        status="promoted",
+        origin=record.origin,
+        tier=2,
+        source_type=_PROMOTION,
+        source_id=record.id,
+        source_run_id=record.scope.owner,
+        source_session_id=record.source_session_id,
+        agent_id=record.agent_id,
+        file_scope_pattern=record.file_scope_pattern,
+        trigger=record.trigger,
+        procedure=record.procedure,
+        gated=False,
+    )
+    return verdict, {"run_id": record.scope.owner, "deduped": verdict.deduped}

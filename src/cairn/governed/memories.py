@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -29,9 +29,11 @@ from cairn.governed.access import AccessLog, Ref, Stat, composite, ref, score_at
 from cairn.governed.framing import strip_recalled
 from cairn.governed.records import (
     CATEGORIES,
+    COLUMNS,
     IMPORTANCES,
     KIND,
     ORIGINS,
+    OWN_COLUMNS,
     SOURCE_TYPES,
     STATUSES,
     UNTRUSTED,
@@ -42,7 +44,6 @@ from cairn.governed.records import (
     from_entry,
     project_id,
     stamp,
-    track_name,
 )
 from cairn.governed.secrets import redact
 from cairn.governed.shelf import Shelf
@@ -231,7 +232,11 @@ class Keeper:
             confidence = min(UNVOUCHED, confidence if confidence is not None else UNVOUCHED)
         if origin == "recalled":
             return _refused("recalled", "It was recalled, not said anew.")
-        content, trigger, procedure, cut = self._without_secrets(content, trigger, procedure)
+        cut: tuple[str, ...] = ()
+        if self.settings.keeping.secrets != "allow":
+            done = [redact(text) for text in (content, trigger, procedure)]
+            content, trigger, procedure = (one.text for one in done)
+            cut = tuple(dict.fromkeys(kind for one in done for kind in one.kinds))
         if cut and (self.settings.keeping.secrets == "refuse" or not _says_enough(content)):
             return _refused(
                 "secret", f"It holds a credential ({', '.join(cut)}); store that in a secret manager."
@@ -291,11 +296,11 @@ class Keeper:
         same = shelf.exact(fresh.content)
         near = None if same is not None else shelf.near(fresh.content)
         if near is not None and (
-            gate.differ(gate.gist(fresh.content), gate.gist(near[0].content))
-            or gate.names_differ(fresh.content, near[0].content)
+            gate.differ(gate.gist(fresh.content), gate.gist(near.content))
+            or gate.names_differ(fresh.content, near.content)
         ):
             near = None  # "never on Fridays" is no other wording of "on Fridays", nor is "on Mondays"
-        old = same or (near[0] if near is not None else shelf.reworded(fresh.content))
+        old = same or near or shelf.reworded(fresh.content)
         if old is not None and old.id != fresh.supersedes:
             return self._merge(old, fresh, near=same is None, vouched=vouched, detail=detail)
         if gated and fresh.category != "procedure" and (why := gate.derivable(fresh.content)):
@@ -303,11 +308,7 @@ class Keeper:
         against = [old for old in shelf.opposed(fresh.content) if old.id != fresh.supersedes]
         if against:
             fresh = fresh.but(write_gate_reason=CONTRADICTS)
-        written = self.notebook.append(
-            KIND, fresh.scope, self.day(), [Draft(fresh.inline(), fresh.sections())]
-        )[0]
-        kept = fresh.but(entry_id=written.entry_id, locator=written.locator)
-        lsn = written.lsn
+        kept, lsn = self.insert(fresh)
         if fresh.origin not in UNTRUSTED and vouched:
             for old in against:
                 lsn = self.rewrite(old, lambda current: current.but(write_gate_reason=CONTRADICTS)) or lsn
@@ -324,7 +325,8 @@ class Keeper:
 
     def _merge(self, old: Record, new: Record, *, near: bool, vouched: bool, detail: str | None) -> Verdict:
         reason = "near_duplicate" if near else "duplicate"
-        if new.origin in {"agent", "strategy"} and self._was_just_read(old):
+        read = self.access.stat(old).read if new.origin in {"agent", "strategy"} else None
+        if read is not None and 0 <= (self.clock.now() - read).total_seconds() < ECHO_SECONDS:
             return Verdict(
                 accepted=False,
                 memory=self.row(old),
@@ -352,22 +354,9 @@ class Keeper:
             lsn=written,
         )
 
-    def _was_just_read(self, record: Record) -> bool:
-        read = self.access.stat(record).read
-        return read is not None and 0 <= (self.clock.now() - read).total_seconds() < ECHO_SECONDS
-
     def cut(self, text: str) -> str:
         """`text` without credentials, unless the settings allow them."""
         return text if self.settings.keeping.secrets == "allow" else redact(text).text
-
-    def _without_secrets(
-        self, content: str, trigger: str, procedure: str
-    ) -> tuple[str, str, str, tuple[str, ...]]:
-        if self.settings.keeping.secrets == "allow":
-            return content, trigger, procedure, ()
-        done = [redact(text) for text in (content, trigger, procedure)]
-        kinds = tuple(dict.fromkeys(kind for one in done for kind in one.kinds))
-        return done[0].text, done[1].text, done[2].text, kinds
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -399,8 +388,8 @@ class Keeper:
     def scopes(self, space: Space) -> list[Scope]:
         """Every scope of `space` that has governed memories."""
         out: list[Scope] = []
-        for track in SCOPE_DIRS:
-            base = self.root.space(space).child(track_name(track))
+        for track, name in SCOPE_DIRS.items():
+            base = self.root.space(space).child(name)
             folders = (
                 [(base, "")] if track == "project" else [(at, at.name) for at in children(self.storage, base)]
             )
@@ -482,44 +471,26 @@ class Keeper:
     def row(self, record: Record, stat: Stat | None = None) -> dict[str, Any]:
         """A memory as ADE's `unified_memories` row (A4-A20), with our own columns after it."""
         known = self.access.stat(record) if stat is None else stat
-        now = self.clock.now()
-        created = stamp(record.created_at) or None
-        return {
-            "id": record.id,
+        now, created = self.clock.now(), stamp(record.created_at) or None
+        made = {
             "project_id": project_id(record),
             "scope": record.scope.track,
             "scope_owner_id": record.scope.owner,
-            "tier": record.tier,
-            "category": record.category,
-            "content": record.content,
-            "importance": record.importance,
-            "confidence": record.confidence,
-            "observation_count": record.observation_count,
-            "status": record.status,
-            "source_type": record.source_type,
-            "source_id": record.source_id,
-            "source_session_id": record.source_session_id,
-            "source_pack_key": record.source_pack_key,
-            "source_run_id": record.source_run_id,
-            "file_scope_pattern": record.file_scope_pattern,
-            "agent_id": record.agent_id,
             "pinned": int(record.pinned),
             "access_score": score_at(record, known, now, self.settings.keeping.half_life_days),
             "composite_score": composite(record, known, now),
-            "write_gate_reason": record.write_gate_reason,
             "dedupe_key": gate.dedupe_key(record.content),
             "created_at": created,
             "updated_at": stamp(record.updated_at) or created,
             "last_accessed_at": stamp(known.last) or created,
             "access_count": known.count,
             "promoted_at": stamp(record.promoted_at) or None,
-            "origin": record.origin,
-            "entry_id": record.entry_id,
             "path": record.locator.key,
-            "supersedes": record.supersedes,
-            "superseded_by": record.superseded_by,
             "trigger": record.trigger or None,
             "procedure": record.procedure or None,
+        }
+        return {
+            name: made[name] if name in made else getattr(record, name) for name in (*COLUMNS, *OWN_COLUMNS)
         }
 
     def record_hits(self, hits: Iterable[tuple[Scope, str]]) -> int:
@@ -585,9 +556,10 @@ class Keeper:
         done = self.notebook.change_many(locator, {entry_id: make(edit) for entry_id, edit in edits.items()})
         return max((written.lsn for written in done), default=0)
 
-    def note_history(self, record: Record, what: str, **about: Any) -> None:
-        """Leave a line on what is about to happen to a memory; see `history_line`."""
-        self.note_histories(record.scope.space, [self.history_line(record, what, **about)])
+    def note_history(self, *records: Record, what: str, **about: Any) -> None:
+        """Leave a line on what is about to happen to memories of one space; see `history_line`."""
+        lines = [self.history_line(record, what, **about) for record in records]
+        self.note_histories(records[0].scope.space if records else Space(), lines)
 
     def history_line(
         self,
@@ -605,6 +577,18 @@ class Keeper:
         told = {name: dict(one) if isinstance(one, Mapping) else one for name, one in value.items() if one}
         return as_line(with_texts(told, self.cut, skip=("at", "m")))
 
+    def rewrite_all(self, records: Sequence[Record], edit: Callable[[Record], Record]) -> None:
+        """Change memories of one scope in the same way, with one rewrite for each note."""
+        for at in dict.fromkeys(record.locator for record in records):
+            mine = {record.entry_id: edit for record in records if record.locator == at}
+            self.rewrite_many(at, mine, records[0].scope)
+
+    def insert(self, fresh: Record) -> tuple[Record, int]:
+        """Write a memory into today's note; as it stands there, and the LSN. The caller holds the scope's lock."""
+        draft = Draft(fresh.inline(), fresh.sections())
+        written = self.notebook.append(KIND, fresh.scope, self.day(), [draft])[0]
+        return fresh.but(entry_id=written.entry_id, locator=written.locator), written.lsn
+
     def note_histories(self, space: Space, lines: Sequence[str], *, sync: bool = True) -> None:
         """Leave lines on what is about to happen; without `sync` where no text would be lost with them."""
         if lines:
@@ -614,15 +598,10 @@ class Keeper:
         """What happened to each memory of a space, oldest first."""
         out: dict[Ref, list[HistoryLine]] = {}
         for value in objects_in(self.journals.read(self.root.journal(space, "memories")).lines):
-            try:
+            with suppress(ValueError, KeyError, TypeError):
                 track, owner, entry_id = value["m"]
-                told = HistoryLine(
-                    value["at"], value["what"], value.get("by", ""), value.get("reason", ""),
-                    value.get("old"), value.get("new"),
-                )  # fmt: skip
-            except (ValueError, KeyError, TypeError):
-                continue
-            out.setdefault((track, owner, entry_id), []).append(told)
+                told = HistoryLine(**{name: value[name] for name in HistoryLine.__slots__ if name in value})
+                out.setdefault((track, owner, entry_id), []).append(told)
         return dict(out)
 
     def _tell(self, name: str, row: Mapping[str, Any]) -> None:
@@ -636,18 +615,16 @@ class Keeper:
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
     """A verdict in ADE's words (A57), for surfaces: accepted, memory, reason, deduped, mergedIntoId."""
-    value: dict[str, Any] = {"accepted": verdict.accepted}
-    if verdict.memory is not None:
-        value["memory"] = dict(verdict.memory)
-    named = {"reason": verdict.reason, "mergedIntoId": verdict.merged_into_id, "detail": verdict.detail}
-    value |= {key: text for key, text in named.items() if text is not None}
-    if verdict.deduped:
-        value["deduped"] = True
-    if verdict.lsn is not None:
-        value["lsn"] = verdict.lsn
-    if verdict.contradicts:
-        value["contradicts"] = list(verdict.contradicts)
-    return value
+    named = {
+        "memory": verdict.memory and dict(verdict.memory),
+        "reason": verdict.reason,
+        "mergedIntoId": verdict.merged_into_id,
+        "detail": verdict.detail,
+        "deduped": verdict.deduped or None,
+        "lsn": verdict.lsn,
+        "contradicts": list(verdict.contradicts) or None,
+    }
+    return {"accepted": verdict.accepted, **{key: value for key, value in named.items() if value is not None}}
 
 
 def _with_policy(

@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from cairn.canonical import from_json
+from cairn.canonical import from_json, moment
 from cairn.errors import Invalid
 from cairn.governed.access import Stat, ref
 from cairn.governed.ledger import CaptureLedger, category_of
 from cairn.governed.memories import Keeper
-from cairn.governed.records import CATEGORIES, IMPORTANCES, Status, moment
+from cairn.governed.records import CATEGORIES, IMPORTANCES, Status
 from cairn.notes.format import parse_note
 from cairn.types import Space, Verdict, checked_id
 
@@ -89,39 +89,29 @@ def bring_in(
     keeper: Keeper, space: Space, source: str, items: Iterable[Incoming], *, trust: bool = False
 ) -> ImportReport:
     """Pass `items` through the gate, each at most once per source and key, as one run."""
-    report = ImportReport()
+    report, ledger = ImportReport(), CaptureLedger(keeper)
     with keeper.notebook.run("import"):
-        _bring_in(keeper, space, source, items, report, trust=trust)
+        for item in items:
+            try:
+                capture = partial(_capture, keeper, space, source, item, trust=trust)
+                verdict = ledger.once(space, f"import:{source}", item.key, capture)
+            except Invalid as error:
+                report.refused.append((item.key, str(error)))
+                continue
+            if verdict is None:
+                report.known.append(item.key)
+            elif verdict.memory_id is None:
+                report.refused.append((item.key, verdict.reason or "refused"))
+            elif verdict.deduped:
+                report.merged.append(str(verdict.merged_into_id))
+            else:
+                report.kept.append(verdict.memory_id)
     return report
 
 
-def _bring_in(
-    keeper: Keeper, space: Space, source: str, items: Iterable[Incoming], report: ImportReport, *, trust: bool
-) -> None:
-    ledger = CaptureLedger(keeper)
-    for item in items:
-        verdicts: list[Verdict] = []
-        try:
-            capture = partial(_capture, keeper, space, source, item, verdicts, trust=trust)
-            _, ran = ledger.once(space, f"import:{source}", item.key, capture)
-        except Invalid as error:
-            report.refused.append((item.key, str(error)))
-            continue
-        if not ran:
-            report.known.append(item.key)
-            continue
-        verdict = verdicts[0]
-        if not verdict.accepted or verdict.memory is None:
-            report.refused.append((item.key, verdict.reason or "refused"))
-        elif verdict.deduped:
-            report.merged.append(str(verdict.merged_into_id))
-        else:
-            report.kept.append(str(verdict.memory["id"]))
-
-
 def _capture(
-    keeper: Keeper, space: Space, source: str, item: Incoming, verdicts: list[Verdict], *, trust: bool
-) -> tuple[str | None, Mapping[str, Any]]:
+    keeper: Keeper, space: Space, source: str, item: Incoming, *, trust: bool
+) -> tuple[Verdict, Mapping[str, Any]]:
     verdict = keeper.remember(
         item.content,
         item.category if item.category in CATEGORIES else category_of(item.content),
@@ -138,22 +128,17 @@ def _capture(
         trigger=item.trigger,
         procedure=item.procedure,
     )
-    verdicts.append(verdict)
-    kept = verdict.accepted and verdict.memory is not None
     counts = item.seed is not None or item.access_count or item.observation_count
-    if kept and verdict.memory is not None and not verdict.deduped and counts:
+    if verdict.memory_id is not None and not verdict.deduped and counts:
         # ADE's access scores and counts come along (A69): set once, decayed from here on.
-        record = keeper.find(
-            space, str(verdict.memory["id"]), scope=keeper.scope_of(space, item.scope, item.owner)
-        )
+        scope = keeper.scope_of(space, item.scope, item.owner)
+        record = keeper.find(space, verdict.memory_id, scope=scope)
         seed = min(max(item.seed, 0.0), 1.0) if item.seed is not None else None
         at = keeper.clock.now() if seed is not None else None
         keeper.access.set_states(space, {ref(record): Stat(item.access_count, None, seed, at)})
         if item.observation_count > 1:
             keeper.rewrite(record, lambda current: current.but(observation_count=item.observation_count))
-    return (str(verdict.memory["id"]) if kept and verdict.memory is not None else None), {
-        "reason": verdict.reason
-    }
+    return verdict, {"reason": verdict.reason}
 
 
 def _status(item: Incoming, *, trust: bool) -> Status | None:

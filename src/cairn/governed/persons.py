@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,15 +25,14 @@ from cairn.errors import CairnError, NotFound
 from cairn.governed import pages, removal, transcripts
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
-from cairn.governed.removal import WithoutItems
-from cairn.governed.wanted import TELLING, ForgetTally, Lost, Wanted, sentences
+from cairn.governed.wanted import TELLING, Beside, ForgetTally, Left, Lost, Wanted, sentences
 from cairn.language.words import word_set
 from cairn.notes.format import list_items
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
 from cairn.seams.storage import readable_files
-from cairn.talk.sessions import message_id, place_of_session, session_locator
+from cairn.talk.sessions import message_id, session_locator
 from cairn.types import Entry, Scope, Space
 
 STILL_THERE = "something of theirs is still there; it may have been written meanwhile: forget again"
@@ -85,20 +85,18 @@ class Going:
 
     def names(self, text: str) -> bool:
         """Whether a text names the person (or a session that goes) as whole words."""
-        return any(one.search(text) for one in self._patterns())
+        named = (re.escape(self.owner), *self._telling()) if self.owner else self._telling()
+        return any(re.search(rf"(?<![^\W_]){one}(?![^\W_])", text) for one in named)
 
     def is_theirs(self, text: str) -> bool:
         """Whether a text holds a path, an entry's id or a session of who goes: nobody else's words have these."""
-        telling = [re.escape(one) for one in self.sessions if len(one) >= _SHORTEST_TELLING]
+        telling, name = list(self._telling()), re.escape(self.owner)
         if self.owner:
-            name = re.escape(self.owner)
             telling += [f"users/{name}/", rf"{name}_[a-z]{{2,4}}_\d{{8}}_"]
         return any(re.search(rf"(?<![^\W_]){one}", text) for one in telling)
 
-    def _patterns(self) -> Iterator[re.Pattern[str]]:
-        telling = [one for one in self.sessions if len(one) >= _SHORTEST_TELLING]
-        for one in ([self.owner] if self.owner else []) + telling:
-            yield re.compile(rf"(?<![^\W_]){re.escape(one)}(?![^\W_])")
+    def _telling(self) -> Iterator[str]:
+        return (re.escape(one) for one in self.sessions if len(one) >= _SHORTEST_TELLING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class Farewell:
     removed: Mapping[str, int]
     sessions: Sequence[str]
     places: Sequence[str]
-    stays: Sequence[tuple[str, str]]
+    stays: Left
     dry_run: bool
 
     @property
@@ -118,37 +116,36 @@ class Farewell:
         return not self.dry_run and not any(why == STILL_THERE for _, why in self.stays)
 
 
-Hooks = Mapping[str, Callable[[Going], int]]
-Files = Callable[[], Iterable[tuple[str, bytes | None]]]
-
-
 # ---------------------------------------------------------------- what there is
 
 
 def sessions_with(keeper: Keeper, space: Space, user: str) -> Iterator[SpokenSession]:
     """Every session in which the user spoke, with what they said themselves."""
-    for at, session_id, said in _logs(keeper, space):
-        users = frozenset(str(raw.get("sender_id")) for _, raw in said if raw.get("role") == "user")
-        if user in users:
-            mine = tuple(
-                (n, raw) for n, raw in said if raw.get("role") == "user" and raw.get("sender_id") == user
+    for log in transcripts.logs(keeper, Wanted(space)):
+        if user in log.users:
+            said = [(one.ordinal, one.raw) for one in log.said()]
+            mine = [one for one in said if one[1].get("role") == "user" and one[1].get("sender_id") == user]
+            yield SpokenSession(
+                log.session_id, log.at, log.users, tuple(mine if len(log.users) > 1 else said)
             )
-            yield SpokenSession(session_id, at, users, mine if len(users) > 1 else tuple(said))
 
 
-def _logs(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str, list[tuple[int, Mapping[str, Any]]]]]:
-    everything = Wanted(space)
-    for at in readable_files(keeper.storage, keeper.root.sessions(space)):
-        place = place_of_session(at)
-        if place is None:
-            continue
-        with suppress(CairnError):
-            lines = keeper.journals.read(at).lines
-            yield (
-                at,
-                place[1],
-                [(one.ordinal, one.raw) for one in transcripts.said_in(everything, at, place[1], lines)],
-            )
+def _session(keeper: Keeper, space: Space, session_id: str) -> SpokenSession | None:
+    at = session_locator(space, session_id)
+    log = next((one for one in transcripts.logs(keeper, Wanted(space)) if one.at == at), None)
+    if log is None:
+        return None
+    return SpokenSession(session_id, at, log.users, tuple((one.ordinal, one.raw) for one in log.said()))
+
+
+def _no_session(space: Space, session_id: str) -> NotFound:
+    return NotFound(
+        f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
+    )
+
+
+def _nobody(space: Space, user: str) -> NotFound:
+    return NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
 
 
 def export_person(
@@ -174,7 +171,7 @@ def export_person(
         for one in sessions_with(keeper, space, user)
     ]
     if not files and not sessions and not waiting:
-        raise NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
+        raise _nobody(space, user)
     return {
         "user_id": user,
         "at": stamp(keeper.clock.now()),
@@ -192,12 +189,9 @@ def export_session(
     Raises:
         NotFound: there is none of that name.
     """
-    at = session_locator(space, session_id)
-    said = next((said for place, _, said in _logs(keeper, space) if place == at), None)
+    said = _session(keeper, space, session_id)
     if said is None and not waiting:
-        raise NotFound(
-            f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
-        )
+        raise _no_session(space, session_id)
     made = [
         {
             "id": place.scope.public_id(entry.id),
@@ -211,7 +205,7 @@ def export_session(
     return {
         "session_id": session_id,
         "at": stamp(keeper.clock.now()),
-        "messages": [dict(raw) for _, raw in said or ()],
+        "messages": [dict(raw) for _, raw in said.messages] if said is not None else [],
         "entries": made,
         "waiting": list(waiting),
     }
@@ -225,18 +219,7 @@ def _files_of(keeper: Keeper, scope: Scope) -> list[Locator]:
 
 
 def forget_person(
-    keeper: Keeper,
-    space: Space,
-    user: str,
-    *,
-    shared: bool,
-    dry_run: bool,
-    waiting: Callable[[Going], int] = lambda _: 0,
-    settle: Callable[[], Sequence[tuple[str, str]]],
-    retell: Callable[[str], int],
-    hooks: Hooks,
-    files: Files,
-    profile: WithoutItems,
+    keeper: Keeper, space: Space, user: str, *, shared: bool, dry_run: bool, beside: Beside
 ) -> Farewell:
     """Take a person out of a space.
 
@@ -246,12 +229,7 @@ def forget_person(
         user: The person's id.
         shared: Take what they said out of sessions that others had a part in, too.
         dry_run: Only tell.
-        waiting: How much of theirs waits to be taken in.
-        settle: Waits for whoever may still write what he read before; who was not done in time, and why.
-        retell: Tells a session's episodes anew from what is left of it.
-        hooks: By name, what takes them out of places this module cannot see; each returns how many things it removed.
-        files: Every file there is, for the last look.
-        profile: Takes items out of a profile.
+        beside: What is done in places that this module cannot see.
 
     Raises:
         NotFound: nothing is kept of them.
@@ -259,88 +237,83 @@ def forget_person(
     scope = Scope(space, "user", user)
     found = list(sessions_with(keeper, space, user))
     going = Going(space, user, [one.id for one in found if len(one.users) == 1])
-    with_others = [one for one in found if len(one.users) > 1]
     notes = _files_of(keeper, scope)
     lines = sum(1 for _, line in _journal_lines(keeper, space) if _is_about(line, going))
-    waits = waiting(going)
+    waits = beside.waiting(going)
     if not found and not notes and not lines and not waits:
-        raise NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
+        raise _nobody(space, user)
+
+    def take() -> None:
+        spoken = list(sessions_with(keeper, space, user))
+        with_others = [one for one in spoken if len(one.users) > 1]
+        _take_sessions(keeper, going, [one for one in spoken if len(one.users) == 1])
+        lost = _take_words(keeper, going, with_others) if shared else {}
+        going.stays += beside.settle()
+        _take_notes(keeper, going, _files_of(keeper, scope))
+        if lost:
+            _follow(keeper, going, lost, beside, [one.id for one in with_others])
+
     if dry_run:
         _count(keeper, going, found, notes, shared=shared)
         going.add("journal lines", lines)
         going.add("waiting events", waits)
     else:
-        for _ in range(2):
-            going.stays.clear()
-            _take_sessions(keeper, going, [one for one in found if len(one.users) == 1])
-            lost = _take_words(keeper, going, with_others) if shared else {}
-            going.stays += settle()
-            _take_notes(keeper, going, _files_of(keeper, scope))
-            if lost:
-                _follow(keeper, going, lost, profile, retell, [one.id for one in with_others])
-            _finish(keeper, going, hooks, files)
-            if not any(why == STILL_THERE for _, why in going.stays):
-                break
-            found = list(sessions_with(keeper, space, user))
-            with_others = [one for one in found if len(one.users) > 1]
+        _take_all(keeper, going, beside, take)
     if not shared:
-        going.stays += [(f"session {one.id}", _SHARED) for one in with_others]
+        going.stays += [(f"session {one.id}", _SHARED) for one in found if len(one.users) > 1]
     return _receipt(keeper, going, dry_run=dry_run)
 
 
 def forget_session(
-    keeper: Keeper,
-    space: Space,
-    session_id: str,
-    *,
-    dry_run: bool,
-    waiting: Callable[[Going], int] = lambda _: 0,
-    settle: Callable[[], Sequence[tuple[str, str]]],
-    hooks: Hooks,
-    files: Files,
-    profile: WithoutItems,
+    keeper: Keeper, space: Space, session_id: str, *, dry_run: bool, beside: Beside
 ) -> Farewell:
     """Take a session out of everybody's memory, with what was made from it; see `forget_person`.
 
     Raises:
         NotFound: there is none of that name.
     """
-    at = session_locator(space, session_id)
-    found = next((said for place, _, said in _logs(keeper, space) if place == at), None)
+    found = _session(keeper, space, session_id)
     going = Going(space, sessions=[session_id])
-    waits = waiting(going)
+    waits = beside.waiting(going)
     if found is None and not waits:
-        raise NotFound(
-            f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
-        )
-    said = SpokenSession(session_id, at, frozenset(), tuple(found or ()))
-    cells = _cells_of(keeper, at) if found is not None else set()
-    wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=cells)
-    wanted.lost = _lost([said])
+        raise _no_session(space, session_id)
+    said = [found] if found is not None else []
+    cells = {cell for one in said for cell in _cells_of(keeper, one.at)}
+    wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=cells, lost=_lost(said))
     going.wanted = wanted
     done = ForgetTally(dry=dry_run)
+
+    def take() -> None:
+        _take_sessions(keeper, going, said)
+        going.stays += beside.settle()
+        wanted.entries = tuple({*wanted.entries, *_told_in(keeper, space, session_id)})
+        removal.from_notes(keeper, wanted, done, beside.profile)
+        removal.from_journals(keeper, wanted, done)
+        going.paths += wanted.paths
+
     if dry_run:
-        going.add("messages", len(said.messages))
-        going.add("sessions", found is not None)
+        _count(keeper, going, said, (), shared=True)
         going.add("waiting events", waits)
-        going.paths += [at.key] if found is not None else []
-        removal.from_notes(keeper, wanted, done, profile)
+        removal.from_notes(keeper, wanted, done, beside.profile)
     else:
-        for _ in range(2):
-            going.stays.clear()
-            _take_sessions(keeper, going, [said])
-            going.stays += settle()
-            wanted.entries = tuple({*wanted.entries, *_told_in(keeper, space, session_id)})
-            removal.from_notes(keeper, wanted, done, profile)
-            removal.from_journals(keeper, wanted, done)
-            going.paths += wanted.paths
-            _finish(keeper, going, hooks, files)
-            if not any(why == STILL_THERE for _, why in going.stays):
-                break
+        _take_all(keeper, going, beside, take)
     for what, count in done.counts.items():
         going.add(what, count)
     going.paths += wanted.paths
     return _receipt(keeper, going, dry_run=dry_run)
+
+
+def _take_all(keeper: Keeper, going: Going, beside: Beside, take: Callable[[], None]) -> None:
+    """Take what goes out of everything, and look; once more, for what others wrote meanwhile."""
+    for _ in range(2):
+        going.stays.clear()
+        take()
+        going.add("journal lines", _take_lines(keeper, going))
+        pages.refresh(keeper, going.space)
+        going.stays += beside.purge(going, going.add)
+        going.stays += _look(keeper, going, beside)
+        if not any(why == STILL_THERE for _, why in going.stays):
+            break
 
 
 def _told_in(keeper: Keeper, space: Space, session_id: str) -> Iterator[tuple[Scope, str]]:
@@ -375,9 +348,9 @@ def _count(
     keeper: Keeper, going: Going, found: Sequence[SpokenSession], notes: Sequence[Locator], *, shared: bool
 ) -> None:
     for one in found:
-        if len(one.users) == 1 or shared:
+        if one.id in going.sessions or shared:
             going.add("messages", len(one.messages))
-            going.add("sessions", len(one.users) == 1)
+            going.add("sessions", one.id in going.sessions)
             going.paths.append(one.at.key)
     for at in notes:
         _count_note(keeper, going, at)
@@ -408,14 +381,14 @@ def _take_words(keeper: Keeper, going: Going, sessions: Sequence[SpokenSession])
     """Take what the person said out of sessions of several; what was lost, by message."""
     lost = _lost(sessions)
     for one in sessions:
-        mine = {ordinal for ordinal, _ in one.messages}
 
-        def change(lines: Sequence[str], one: SpokenSession = one, mine: set[int] = mine) -> list[str] | None:
-            out = transcripts.without_sender(Wanted(going.space), one.at, one.id, lines, mine, going.owner)
-            return out if out != list(lines) else None
+        def make(lines: Sequence[str], one: SpokenSession = one) -> tuple[list[str], int]:
+            log = transcripts.Log(Wanted(going.space), one.at, one.id, lines)
+            out = log.without_sender({ordinal for ordinal, _ in one.messages}, going.owner)
+            return out, out != list(lines)
 
-        keeper.journals.edit(one.at, change)
-        going.add("messages", len(mine))
+        transcripts.edited(keeper, one.at, make)
+        going.add("messages", len(one.messages))
         going.paths.append(one.at.key)
     return lost
 
@@ -428,18 +401,13 @@ def _take_notes(keeper: Keeper, going: Going, notes: Sequence[Locator]) -> None:
 
 
 def _follow(
-    keeper: Keeper,
-    going: Going,
-    lost: Mapping[str, Lost],
-    profile: WithoutItems,
-    retell: Callable[[str], int],
-    sessions: Sequence[str],
+    keeper: Keeper, going: Going, lost: Mapping[str, Lost], beside: Beside, sessions: Sequence[str]
 ) -> None:
     """What others have from the words that went: episodes are told anew, what was derived goes."""
-    going.add("episodes told anew", sum(retell(one) for one in sessions))
+    going.add("episodes told anew", sum(beside.retell(one) for one in sessions))
     for at in _notes_of(keeper, going.space):
         drafts = {
-            entry.id: _without_speaker(going.owner)
+            entry.id: partial(_without_speaker, owner=going.owner)
             for entry in keeper.notebook.read(at).entries
             if entry.inline.get("session_id") in sessions
             and going.owner in list_items(entry.inline.get("sender_ids", "[]"))
@@ -449,7 +417,7 @@ def _follow(
             going.paths.append(at.key)
     wanted = going.wanted = Wanted(going.space, lost=dict(lost))
     done = ForgetTally()
-    removal.from_notes(keeper, wanted, done, profile)
+    removal.from_notes(keeper, wanted, done, beside.profile)
     for what, count in done.counts.items():
         going.add(f"{what} of others", count)
     going.paths += wanted.paths
@@ -465,23 +433,9 @@ def _notes_of(keeper: Keeper, space: Space) -> Iterator[Locator]:
                 yield at
 
 
-def _without_speaker(owner: str) -> Callable[[Entry], Draft]:
-    def change(entry: Entry) -> Draft:
-        rest = [one for one in list_items(entry.inline["sender_ids"]) if one != owner]
-        return Draft({**entry.inline, "sender_ids": rest}, dict(entry.sections))
-
-    return change
-
-
-def _finish(keeper: Keeper, going: Going, hooks: Hooks, files: Files) -> None:
-    going.add("journal lines", _take_lines(keeper, going))
-    pages.refresh(keeper, going.space)
-    for name, take in hooks.items():
-        try:
-            going.add(name, take(going))
-        except CairnError as error:
-            going.stays.append((name, str(error)))
-    going.stays += _look(keeper, going, files)
+def _without_speaker(entry: Entry, owner: str) -> Draft:
+    rest = [one for one in list_items(entry.inline["sender_ids"]) if one != owner]
+    return Draft.of(entry, sender_ids=rest)
 
 
 # ---------------------------------------------------------------- journals
@@ -522,21 +476,14 @@ def _tells_of(value: Any, going: Going) -> bool:
 
 def _take_lines(keeper: Keeper, going: Going) -> int:
     keeper.access.flush(going.space)
-    taken = 0
-    for at in dict.fromkeys(at for at, _ in _journal_lines(keeper, going.space)):
 
-        def change(lines: Sequence[str]) -> list[str] | None:
-            nonlocal taken
-            out = [made for line in lines if (made := _without_them(line, going)) is not None]
-            gone = (
-                len(lines)
-                - len(out)
-                + sum(a != b for a, b in zip(lines, out, strict=False) if len(lines) == len(out))
-            )
-            taken += gone
-            return out if gone else None
+    def make(lines: Sequence[str]) -> tuple[list[str], int]:
+        made = [_without_them(line, going) for line in lines]
+        gone = sum(one != line for one, line in zip(made, lines, strict=True))
+        return [one for one in made if one is not None], gone
 
-        keeper.journals.edit(at, change)
+    journals = dict.fromkeys(at for at, _ in _journal_lines(keeper, going.space))
+    taken = sum(transcripts.edited(keeper, at, make) for at in journals)
     keeper.memo.clear()
     return taken
 
@@ -556,7 +503,7 @@ def _without_them(line: str, going: Going) -> str | None:
 # ---------------------------------------------------------------- the last look
 
 
-def _look(keeper: Keeper, going: Going, files: Files) -> list[tuple[str, str]]:
+def _look(keeper: Keeper, going: Going, beside: Beside) -> list[tuple[str, str]]:
     """Every place that still names who went, and why it does."""
     truth: dict[str, str] = {}
     copies: list[str] = []
@@ -565,7 +512,7 @@ def _look(keeper: Keeper, going: Going, files: Files) -> list[tuple[str, str]]:
         lost = (one for message in going.wanted.lost.values() for one in message.gone)
         told.want(one for one in lost if len(word_set(one)) >= TELLING)
     space = keeper.root.space(going.space).key
-    for path, piece in files():
+    for path, piece in beside.files() if beside.files is not None else ():
         if path == ".git" or path.startswith(".git/"):
             continue
         if piece is None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
+from cairn.canonical import moment
 from cairn.seams import Locator
-from cairn.types import Entry, Scope, Track
+from cairn.types import Entry, Scope
 
 KIND = "memory"
 PREFIX = "mem"
@@ -33,6 +34,14 @@ ORIGINS: tuple[Origin, ...] = ("human", "agent", "strategy", "tool", "web", "rec
 SOURCE_TYPES = ("agent", "system", "user", "mission_promotion", "consolidation")
 UNTRUSTED: frozenset[Origin] = frozenset({"strategy", "tool", "web", "recalled", "import"})
 DEDUPE_RULE = 1
+# The columns of ADE's `unified_memories` (A4-A20), and those of our own that a row has after them.
+COLUMNS = (
+    "id", "project_id", "scope", "scope_owner_id", "tier", "category", "content", "importance", "confidence",
+    "observation_count", "status", "source_type", "source_id", "source_session_id", "source_pack_key", "source_run_id",
+    "file_scope_pattern", "agent_id", "pinned", "access_score", "composite_score", "write_gate_reason", "dedupe_key",
+    "created_at", "updated_at", "last_accessed_at", "access_count", "promoted_at",
+)  # fmt: skip
+OWN_COLUMNS = ("origin", "entry_id", "path", "supersedes", "superseded_by", "trigger", "procedure")
 
 _INLINE = (
     "owner_id", "timestamp", "category", "importance", "file_scope_pattern", "status", "tier", "pinned", "confidence",
@@ -40,6 +49,11 @@ _INLINE = (
     "source_pack_key", "agent_id", "write_gate_reason", "dedupe", "dedupe_rule", "aliases", "created_at",
     "updated_at", "promoted_at", "supersedes", "superseded_by", "superseded_at", "superseded_reason",
 )  # fmt: skip
+_TEXTS = (
+    "file_scope_pattern", "source_id", "source_session_id", "source_run_id", "source_pack_key", "agent_id",
+    "write_gate_reason", "supersedes", "superseded_by", "superseded_reason",
+)  # fmt: skip
+_TIMES = ("updated_at", "promoted_at", "superseded_at")
 _SECTIONS = ("Content", "Trigger", "Procedure")
 
 
@@ -100,37 +114,17 @@ class Record:
 
     def inline(self) -> dict[str, object]:
         """The `**key**: value` lines, in a fixed order; what is empty is left out."""
-        values: dict[str, object] = {
+        made: dict[str, object] = {
             "owner_id": self.scope.owner,
             "timestamp": stamp(self.created_at),
-            "category": self.category,
-            "importance": self.importance,
-            "file_scope_pattern": self.file_scope_pattern,
-            "status": self.status,
-            "tier": self.tier,
             "pinned": "true" if self.pinned else "false",
             "confidence": _number(self.confidence),
-            "observation_count": self.observation_count,
-            "origin": self.origin,
-            "source_type": self.source_type,
-            "source_id": self.source_id,
-            "source_session_id": self.source_session_id,
-            "source_run_id": self.source_run_id,
-            "source_pack_key": self.source_pack_key,
-            "agent_id": self.agent_id,
-            "write_gate_reason": self.write_gate_reason,
-            "dedupe": self.dedupe,
             "dedupe_rule": DEDUPE_RULE if self.dedupe else None,
             "aliases": list(self.aliases),
-            "created_at": stamp(self.created_at),
-            "updated_at": stamp(self.updated_at),
-            "promoted_at": stamp(self.promoted_at),
-            "supersedes": self.supersedes,
-            "superseded_by": self.superseded_by,
-            "superseded_at": stamp(self.superseded_at),
-            "superseded_reason": self.superseded_reason,
+            **{name: stamp(getattr(self, name)) for name in ("created_at", *_TIMES)},
         }
-        kept = {key: value for key, value in values.items() if value not in (None, "", [])}
+        values = {name: made[name] if name in made else getattr(self, name) for name in _INLINE}
+        kept = {name: value for name, value in values.items() if value not in (None, "", [])}
         return {**kept, **self.more_inline}
 
     def sections(self) -> dict[str, str]:
@@ -145,11 +139,12 @@ def from_entry(entry: Entry, scope: Scope, locator: Locator) -> Record:
     status = inline.get("status", "").strip().lower() or "promoted"
     # Words other tools use for the same: nothing that was put away comes back by being unknown.
     status = status if status in STATUSES else "archived"
-    known = {key.casefold(): key for key in entry.sections}
-    content = entry.sections.get(known.get("content", ""), "")
+    told = {title.casefold(): text for title, text in entry.sections.items()}
+    plain: dict[str, Any] = {name: inline.get(name) for name in _TEXTS}
+    plain |= {name: moment(inline.get(name)) for name in _TIMES}
     return Record(
         scope=scope,
-        content=content,
+        content=told.get("content", ""),
         category=inline.get("category", "fact").strip() or "fact",
         importance=cast("Importance", _choice(inline.get("importance"), IMPORTANCES, "medium")),
         confidence=_real(inline.get("confidence"), 1.0),
@@ -159,30 +154,18 @@ def from_entry(entry: Entry, scope: Scope, locator: Locator) -> Record:
         pinned=inline.get("pinned", "").strip().lower() in {"true", "1", "yes"},
         origin=cast("Origin", _choice(inline.get("origin"), ORIGINS, "human")),
         source_type=_choice(inline.get("source_type"), SOURCE_TYPES, "agent"),
-        source_id=inline.get("source_id"),
-        source_session_id=inline.get("source_session_id"),
-        source_run_id=inline.get("source_run_id"),
-        source_pack_key=inline.get("source_pack_key"),
-        agent_id=inline.get("agent_id"),
-        file_scope_pattern=inline.get("file_scope_pattern"),
-        write_gate_reason=inline.get("write_gate_reason"),
         dedupe=inline.get("dedupe", ""),
         aliases=tuple(_listed(inline.get("aliases", ""))),
         created_at=moment(inline.get("created_at")) or moment(inline.get("timestamp")),
-        updated_at=moment(inline.get("updated_at")),
-        promoted_at=moment(inline.get("promoted_at")),
-        supersedes=inline.get("supersedes"),
-        superseded_by=inline.get("superseded_by"),
-        superseded_at=moment(inline.get("superseded_at")),
-        superseded_reason=inline.get("superseded_reason"),
-        trigger=entry.sections.get(known.get("trigger", ""), ""),
-        procedure=entry.sections.get(known.get("procedure", ""), ""),
+        trigger=told.get("trigger", ""),
+        procedure=told.get("procedure", ""),
         entry_id=entry.id,
         locator=locator,
         more_inline={key: value for key, value in inline.items() if key not in _INLINE},
         more_sections={
             key: value for key, value in entry.sections.items() if key.capitalize() not in _SECTIONS
         },
+        **plain,
     )
 
 
@@ -213,22 +196,6 @@ def project_id(record: Record) -> str:
 def stamp(at: datetime | None) -> str:
     """A time as it stands in files: UTC with its offset."""
     return at.astimezone(UTC).isoformat(timespec="microseconds") if at is not None else ""
-
-
-def moment(text: str | None) -> datetime | None:
-    """Read a time back; None where there is none or it is no time. A time without an offset is UTC."""
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text.strip())
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def track_name(track: Track) -> str:
-    """The directory family of a track."""
-    return {"user": "users", "agent": "agents", "mission": "missions", "project": "shared"}[track]
 
 
 def _choice(value: object, allowed: tuple[str, ...], default: str) -> str:

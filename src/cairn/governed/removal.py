@@ -18,11 +18,13 @@ from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.governed import corrections, pages
 from cairn.governed.access import Ref
 from cairn.governed.memories import Keeper
+from cairn.governed.transcripts import edited
 from cairn.governed.wanted import (
     TOMBSTONE,
     Affected,
     ForgetTally,
     Wanted,
+    WithoutItems,
     cleaned_json,
     owner_name,
     quoted,
@@ -52,9 +54,6 @@ _IDS = frozenset({
 
 _OF_HISTORY = frozenset({"texts.jsonl", "changes.jsonl"})  # they are purged by time travel itself
 _ID_LINE = re.compile(rf"\*\*(?:{'|'.join(sorted(_IDS))})\*\*: ")
-
-WithoutItems = Callable[[str, Scope, Callable[[Mapping[str, Any]], bool]], str | None]
-"""A profile's text, whose it is, and which of its items go -> its new text; None where none does."""
 
 
 # ---------------------------------------------------------------- notes
@@ -180,7 +179,8 @@ def _from_daily(
         holds_again = place.kind.name == "atomic_fact" and (place.scope, ended_by) in wanted.entries
         if why:
             remove.append(entry.id)
-            _follow(wanted, place, entry)
+            if derived:  # what is made of it has to lose its sentences, too
+                wanted.follow(quoted(entry.sections.get(place.kind.main_section, "")))
             _take(done, place, at, entry, " ".join(entry.sections.values()), why)
         elif says or inline:
             change[entry.id] = _rewriter(wanted, derived=derived)
@@ -249,12 +249,6 @@ def _why(wanted: Wanted, place: Place, entry: Entry) -> str:
     return ""
 
 
-def _follow(wanted: Wanted, place: Place, entry: Entry) -> None:
-    """What is made of a removed entry has to lose its sentences, too."""
-    if _is_derived(place, entry):
-        wanted.follow(quoted(entry.sections.get(place.kind.main_section, "")))
-
-
 def _rewriter(wanted: Wanted, *, derived: bool) -> Callable[[Entry], Draft]:
     """Tags and metadata of what was made of talk go, too: nobody can tell which message they came with."""
     return lambda entry: Draft(
@@ -315,25 +309,15 @@ def from_journals(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
     for at in readable_files(keeper.storage, keeper.root.journal(wanted.space)):
         if not at.name.endswith(".jsonl") or at.name in _OF_HISTORY:
             continue
-        count = 0
 
-        def change(lines: Sequence[str], name: str = at.name) -> list[str] | None:
-            nonlocal count
-            count, out = 0, []
-            for line in lines:
-                kept = journal_line(wanted, refs, ids, name, line)
-                count += kept != line
-                if kept is not None:
-                    out.append(kept)
+        def make(lines: Sequence[str], name: str = at.name) -> tuple[list[str], int]:
+            kept = [journal_line(wanted, refs, ids, name, line) for line in lines]
+            out = [line for line in kept if line is not None]
             if keeper.storage.capabilities.sync:
                 out += forgotten_marks(lines, out)
-            return out if count and not done.dry else None
+            return out, sum(made != line for made, line in zip(kept, lines, strict=True))
 
-        if done.dry:
-            change(keeper.journals.read(at).lines)
-        else:
-            keeper.journals.edit(at, change)
-        if count:
+        if count := edited(keeper, at, make, dry=done.dry):
             done.add("journal lines", count)
             wanted.paths.append(at.key)
     if not done.dry:

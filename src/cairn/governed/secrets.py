@@ -186,21 +186,9 @@ def _is_luhn(value: str) -> bool:
     return (sum(digits[::-2]) + sum(doubled)) % 10 == 0
 
 
-# Country and length of the account numbers there are.
-_IBAN_LENGTHS = {
-    "AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "CH": 21,
-    "CR": 22, "CY": 28, "CZ": 24, "DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18, "FO": 18,
-    "FR": 27, "GB": 22, "GE": 22, "GI": 23, "GL": 18, "GR": 27, "GT": 28, "HR": 21, "HU": 28, "IE": 22, "IL": 23,
-    "IQ": 23, "IS": 26, "IT": 27, "JO": 30, "KW": 30, "KZ": 20, "LB": 28, "LC": 32, "LI": 21, "LT": 20, "LU": 20,
-    "LV": 21, "LY": 25, "MC": 27, "MD": 24, "ME": 22, "MK": 19, "MR": 27, "MT": 31, "MU": 30, "NL": 18, "NO": 15,
-    "PK": 24, "PL": 28, "PS": 29, "PT": 25, "QA": 29, "RO": 24, "RS": 22, "SA": 24, "SC": 31, "SE": 24, "SI": 19,
-    "SK": 24, "SM": 27, "ST": 25, "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22, "VG": 24, "XK": 20,
-}  # fmt: skip
-
-
 def _is_iban(value: str) -> bool:
     bare = value.replace(" ", "")
-    if len(bare) != _IBAN_LENGTHS.get(bare[:2]):
+    if len(bare) != _VALUES["iban"].get(bare[:2]):
         return False
     return int("".join(str(int(ch, 36)) for ch in bare[4:] + bare[:4])) % 97 == 1
 
@@ -259,14 +247,6 @@ def _is_random(value: str) -> bool:
     return _turns(value) >= len(value) // 8 and is_dense(value) and not _WORDS_INSIDE.now.search(value)
 
 
-# No wallet's word list has these, and hardly any sentence does without them.
-_NO_SEED = frozenset({
-    "and", "the", "for", "with", "from", "are", "was", "were", "your", "our", "their", "its", "has", "had", "not", "but",
-    "them", "these", "those", "into", "his", "her", "she", "been", "than", "also", "only", "which", "who", "how", "does",
-    "did", "could", "would", "should", "words", "write", "never", "always",
-})  # fmt: skip
-
-
 def _is_seed(value: str) -> bool:
     words = re.findall(r"[a-z]+", value)
     return any(
@@ -294,22 +274,12 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
 }
 _PLACEHELD = frozenset({"connection-string", "password", "netrc"})
 _WORDS_INSIDE = _Later(r"[a-z]{8}|(?:[A-Z][a-z]{2,8}){3}")
-_PLACEHOLDER = _Later(
-    r"(?i)\A(?:[<\[{(%$*•.#_\-x]+\Z|[<\[{(].*|\$[{(].*|\$[a-z_]+|%[a-z_]+%?|%\(.*|\*{3,}.*|x{4,}.*|your[-_ ].*|my[-_ ]?(?:secret|password|token|api)?.*key|"
-    r"example.*|placeholder.*|change[-_]?me.*|changeit|redacted.*|dummy.*|sample.*|fake.*|foo(?:bar)?|bar|baz|todo|tbd|"
-    r"none|null|nil|undefined|true|false|yes|no|string|str|text|int|bytes|bool|optional|required|mandatory|empty|unset|"
-    r"missing|invalid|expired|wrong|correct|hidden|secret|password|token|key|value|env|unknown|n/?a|"
-    r"insert[-_].*|enter[-_].*|put[-_].*|replace[-_].*|\.{3}.*)\Z"
-)
-_REFERENCE = _Later(
-    r"\A(?:[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:[(\[].*)?|[A-Za-z_][\w.]*[(\[].*|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|"
-    r"[a-z]+(?:[_-][a-z]+){1,8}|[A-Za-z][a-z]+(?:[A-Z][a-z]+)+|(?:\.{0,2}|~)/\S*|(?:https?|file|s3|gs|vault|op|env)://\S*|"
-    r"arn:\S*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d\S*|\d+(?:[.,]\d+)?[a-zA-Z%]{0,8})\Z"
-)
-_ALGORITHM = _Later(
-    r"(?i)\A(?:argon|bcrypt|scrypt|sha|pbkdf|md[45]|hmac|aes|base\d|oauth|utf|https?|python|node|ipv|oidc|saml|x509|rfc|iso|win)"
-)
 _DATA = tomllib.loads(resources.files("cairn.governed").joinpath("credentials.toml").read_text("utf-8"))
+_VALUES: Mapping[str, Any] = _DATA["values"]
+_PLACEHOLDER, _REFERENCE, _ALGORITHM, _ABOUT = (
+    _Later(_VALUES[name]) for name in ("placeholder", "reference", "algorithm", "about")
+)
+_NO_SEED = frozenset(_VALUES["no_seed"])
 SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
 _ORDER = {shape: n for n, shape in enumerate(SHAPES)}
 
@@ -364,12 +334,6 @@ _ASSIGNMENT = _Later(
     rf"(?:[ \t]{{1,3}}(?:{'|'.join(_WORDS['says'])}):?|'s|[ \t]{{0,3}}(?:->|→))[ \t]{{1,3}}(?:(?:now|set to)[ \t]{{1,3}})?)"
     rf"(?!(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})[ \t]{{0,4}}[=:])"  # that is an assignment of its own
     r"(?:[bru]?(?P<q>[\"'`])(?P<quoted>[^\"'`\n]{3,400})(?P=q)|(?P<bare>[^\s\"'`,;)}\]]{4,400}))"
-)
-_ABOUT = _Later(
-    r"(?i)[_\-.]?(?:length|len|min|max|size|count|policy|hash|file|path|name|url|uri|id|field|type|expiry|expires|expired|"
-    r"expiration|ttl|env|var|limit|budget|rotation|format|prefix|header|manager|store|provider|version|age|usage|used|"
-    r"rate|cost|price|window|endpoint|class|column|index|input|label|hint|prompt|reset|kind|scope|arn|ref|algorithm|"
-    r"enabled|required|strength|issuer|audience)s?\Z"
 )
 _WRITTEN = frozenset({"=>", ":=", "=", "==", ":", "："})
 _HANDMADE = re.compile(r"[a-z]{3,12}(?:[-_.][a-z]{3,12}){0,3}[-_.]?\d{2,6}")

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Any
 
 from cairn.errors import CairnError, NotFound
 from cairn.governed import gate
@@ -32,7 +32,6 @@ _GRAIN_NS = 30_000_000
 _OPENING = re.compile(r"^[ \t]*<!--[ \t]*entry:", re.MULTILINE)
 
 Key = tuple[str, str]
-Name = TypeVar("Name", str, frozenset[str])
 
 
 @dataclass(slots=True)
@@ -96,24 +95,23 @@ class Shelf:
 
     def exact(self, content: str) -> Record | None:
         """The live record that says the same, or was merged with something that did; the oldest of several."""
-        keys = self._exact.get(gate.dedupe_hash(content), ())
-        return min((self._records[k] for k in keys), key=lambda r: (r.locator.key, r.entry_id), default=None)
+        return self._oldest(self._exact.get(gate.dedupe_hash(content), ()))
 
-    def near(self, content: str, *, threshold: float = gate.NEAR) -> tuple[Record, float] | None:
-        """The most similar live record at or above `threshold`; the most recently updated of equals."""
+    def near(self, content: str) -> Record | None:
+        """The most similar live record at or above `gate.NEAR`; the most recently updated of equals."""
         found = [
             (score, str(record.updated_at or record.created_at or ""), key[1], record)
-            for key, score in self._near.near(word_set(content), threshold)
+            for key, score in self._near.near(word_set(content), gate.NEAR)
             if (record := self._records[key])
         ]
-        score, _, _, chosen = max(found, key=lambda one: one[:3], default=(0.0, "", "", None))
-        return None if chosen is None else (chosen, score)
+        return max(found, key=lambda one: one[:3])[3] if found else None
 
     def reworded(self, content: str) -> Record | None:
         """The live record that says the same in other words: the same gist, the same numbers, the same denials."""
-        keys = self._gists.get(gate.gist(content), ())
-        if len(gate.gist(content)) < gate.LEAST_GIST:
-            return None
+        gist = gate.gist(content)
+        return self._oldest(self._gists.get(gist, ())) if len(gist) >= gate.LEAST_GIST else None
+
+    def _oldest(self, keys: Iterable[Key]) -> Record | None:
         return min((self._records[k] for k in keys), key=lambda r: (r.locator.key, r.entry_id), default=None)
 
     def opposed(self, content: str) -> list[Record]:
@@ -199,35 +197,29 @@ class Shelf:
         self._drop(key)
         self._records[key] = record
         self._by_id.setdefault(record.entry_id, set()).add(key)
-        if not record.is_live:
-            return
-        for mark in {gate.dedupe_hash(record.content), *record.aliases}:
-            self._exact.setdefault(mark, set()).add(key)
-        gist = gate.gist(record.content)
-        self._gists.setdefault(gist, set()).add(key)
-        for word in gist:
-            self._by_gist.setdefault(word, set()).add(key)
-        self._near.put(key, word_set(record.content))
+        if record.is_live:
+            for lookup, marks in self._lookups(record):
+                for mark in marks:
+                    lookup.setdefault(mark, set()).add(key)
+            self._near.put(key, word_set(record.content))
 
     def _drop(self, key: Key) -> None:
         record = self._records.pop(key, None)
         if record is None:
             return
-        _discard(self._by_id, key[1], key)
-        if not record.is_live:
-            return
-        for mark in {gate.dedupe_hash(record.content), *record.aliases}:
-            _discard(self._exact, mark, key)
+        gone: list[tuple[dict[Any, set[Key]], Iterable[Any]]] = [(self._by_id, [key[1]])]
+        if record.is_live:
+            gone += self._lookups(record)
+            self._near.drop(key)
+        for lookup, marks in gone:
+            for mark in marks:
+                if keys := lookup.get(mark):
+                    keys.discard(key)
+                    if not keys:
+                        del lookup[mark]
+
+    def _lookups(self, record: Record) -> list[tuple[dict[Any, set[Key]], Iterable[Any]]]:
+        """Where a live record is found, and by which marks."""
         gist = gate.gist(record.content)
-        _discard(self._gists, gist, key)
-        for word in gist:
-            _discard(self._by_gist, word, key)
-        self._near.drop(key)
-
-
-def _discard(lookup: dict[Name, set[Key]], name: Name, key: Key) -> None:
-    keys = lookup.get(name)
-    if keys is not None:
-        keys.discard(key)
-        if not keys:
-            del lookup[name]
+        exact = {gate.dedupe_hash(record.content), *record.aliases}
+        return [(self._exact, exact), (self._gists, [gist]), (self._by_gist, gist)]

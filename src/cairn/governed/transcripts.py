@@ -7,7 +7,8 @@ its session and whether its cell is closed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +56,8 @@ class Said:
         return "\n".join(str(item.get("text") or "") for item in items if isinstance(item, dict))
 
 
-class _Log:
-    """The lines of one session log, parsed as far as they can be."""
+class Log:
+    """The lines of one session log, parsed as far as they can be, and what of them is in reach."""
 
     def __init__(self, wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> None:
         self._wanted = wanted
@@ -77,19 +78,19 @@ class _Log:
         return out
 
     def _all(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        for value, first in zip(self.values, self._firsts, strict=True):
+        for _, value, first in self._lines_read():
             if value is not None and value.get("t") == "add":
                 yield from ((n, m) for n, m in enumerate(_messages(value), first) if isinstance(m, dict))
 
-    def lines_read(self) -> Iterator[tuple[str, dict[str, Any] | None, int]]:
+    def _lines_read(self) -> Iterator[tuple[str, dict[str, Any] | None, int]]:
         """Each line, what it says, and the ordinal of its first message."""
         return zip(self.lines, self.values, self._firsts, strict=True)
 
     def said(self) -> Iterator[Said]:
-        for ordinal, raw in self._all():
-            yield self.message(ordinal, raw)
+        """Every message."""
+        return (self._message(ordinal, raw) for ordinal, raw in self._all())
 
-    def message(self, ordinal: int, raw: Mapping[str, Any]) -> Said:
+    def _message(self, ordinal: int, raw: Mapping[str, Any]) -> Said:
         mid = message_id(self.session_id, ordinal)
         return Said(mid, self.at, ordinal, raw, self._is_theirs(raw), self.users)
 
@@ -112,10 +113,39 @@ class _Log:
                     return True
         return False
 
+    @property
+    def is_theirs(self) -> bool:
+        """Whether who is asked about took part in the session."""
+        return any(said.is_in_reach for said in self.said())
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing of the log that is in reach holds the words any more."""
+        return self.cleaned(ForgetTally(dry=True))[1] == 0
+
+    def without_sender(self, ordinals: Collection[int], owner: str) -> list[str]:
+        """The lines without some messages, and without their sender among those its cells are told to."""
+        out, theirs = [], ["user", owner]
+        for line, value, first in self._lines_read():
+            if value is None:
+                out.append(line)
+                continue
+            if value.get("owner") == theirs:
+                continue
+            made = dict(value)
+            if value.get("t") == "add":
+                said = enumerate(_messages(value), first)
+                made["messages"] = [None if n in ordinals else raw for n, raw in said]
+            for name in ("owners", "for"):
+                if isinstance(held := value.get(name), list):
+                    made[name] = [one for one in held if one not in (theirs, owner)]
+            out.append(line if made == value else as_line(made))
+        return out
+
     def cleaned(self, done: ForgetTally) -> tuple[list[str], int]:
         """The lines without the words, and how many messages that touched."""
         out, touched = [], 0
-        for line, value, first in zip(self.lines, self.values, self._firsts, strict=True):
+        for line, value, first in self._lines_read():
             made, count = self._clean(line, value, first, done)
             out.append(made)
             touched += count
@@ -145,7 +175,7 @@ class _Log:
             count = sum(a is not b for a, b in zip(messages, _messages(value), strict=True))
         elif value.get("t") == "add":
             for ordinal, raw in enumerate(_messages(value), first):
-                kept = self._without(self.message(ordinal, raw), done) if isinstance(raw, dict) else raw
+                kept = self._without(self._message(ordinal, raw), done) if isinstance(raw, dict) else raw
                 count += kept is not raw
                 messages.append(kept)
         if not count:
@@ -179,81 +209,54 @@ class _Log:
         return cleaned
 
 
+def logs(keeper: Keeper, wanted: Wanted) -> Iterator[Log]:
+    """Every log of the space that can be read."""
+    for at, session_id in _logs(keeper, wanted):
+        yield Log(wanted, at, session_id, keeper.journals.read(at).lines)
+
+
 def messages_of(keeper: Keeper, wanted: Wanted) -> Iterator[Said]:
     """Every message of the space's sessions."""
-    for at, session_id in _logs(keeper, wanted):
-        yield from _Log(wanted, at, session_id, keeper.journals.read(at).lines).said()
+    return (said for log in logs(keeper, wanted) for said in log.said())
 
 
 def _logs(keeper: Keeper, wanted: Wanted) -> Iterator[tuple[Locator, str]]:
     """Every log of the space that is one, and its session; what else is there, the look through all bytes tells."""
     for at in readable_files(keeper.storage, keeper.root.sessions(wanted.space)):
-        place = place_of_session(at)
-        if place is None:
-            continue
-        try:
-            keeper.journals.size(at)
-        except CairnError:
-            continue
-        yield at, place[1]
+        if (place := place_of_session(at)) is not None:
+            with suppress(CairnError):
+                keeper.journals.size(at)
+                yield at, place[1]
 
 
-def said_in(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> Iterator[Said]:
-    """Every message of one log."""
-    return _Log(wanted, at, session_id, lines).said()
+def edited(
+    keeper: Keeper, at: Locator, make: Callable[[Sequence[str]], tuple[list[str], int]], *, dry: bool = False
+) -> int:
+    """Change a log or a journal, or only look; `make` gives its new lines, and how much that touches."""
+    count = 0
 
+    def change(lines: Sequence[str]) -> list[str] | None:
+        nonlocal count
+        out, count = make(lines)
+        return out if count and not dry else None
 
-def without_sender(
-    wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str], ordinals: Collection[int], owner: str
-) -> list[str]:
-    """The lines of a log without some messages, and without their sender among those its cells are told to."""
-    log, out = _Log(wanted, at, session_id, lines), []
-    theirs = ["user", owner]
-    for line, value, first in log.lines_read():
-        if value is None:
-            out.append(line)
-            continue
-        if value.get("owner") == theirs:
-            continue
-        made = dict(value)
-        if value.get("t") == "add":
-            made["messages"] = [
-                None if n in ordinals else raw for n, raw in enumerate(_messages(value), first)
-            ]
-        for name in ("owners", "for"):
-            if isinstance(held := value.get(name), list):
-                made[name] = [one for one in held if one not in (theirs, owner)]
-        out.append(line if made == value else as_line(made))
-    return out
+    if dry:
+        change(keeper.journals.read(at).lines)
+    else:
+        keeper.journals.edit(at, change)
+    return count
 
 
 def from_sessions(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
     """Messages in reach lose the words; one that said nothing else goes."""
     for at, session in _logs(keeper, wanted):
-        touched = 0
 
-        def change(lines: Sequence[str], at: Locator = at, session_id: str = session) -> list[str] | None:
-            nonlocal touched
-            out, touched = _Log(wanted, at, session_id, lines).cleaned(done)
-            return out if touched and not done.dry else None
+        def make(lines: Sequence[str], at: Locator = at, session: str = session) -> tuple[list[str], int]:
+            return Log(wanted, at, session, lines).cleaned(done)
 
-        if done.dry:
-            change(keeper.journals.read(at).lines)
-        else:
-            keeper.journals.edit(at, change)
-        if touched:
+        if touched := edited(keeper, at, make, dry=done.dry):
             done.add("messages", touched)
             wanted.paths.append(at.key)
-
-
-def is_their_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> bool:
-    """Whether who is asked about took part in a session."""
-    return any(said.is_in_reach for said in _Log(wanted, at, session_id, lines).said())
-
-
-def is_clean_session(wanted: Wanted, at: Locator, session_id: str, lines: Sequence[str]) -> bool:
-    """Whether nothing of a log that is in reach holds the words any more."""
-    return _Log(wanted, at, session_id, lines).cleaned(ForgetTally(dry=True))[1] == 0
 
 
 def _messages(value: Mapping[str, Any] | None) -> list[Any]:

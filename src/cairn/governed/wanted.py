@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cairn.errors import CairnError
 from cairn.language.near import jaccard
 from cairn.language.words import is_unspaced, word_set
-from cairn.notes.kinds import SCOPE_DIRS
+from cairn.notes.kinds import TRACKS
 from cairn.seams import Locator
-from cairn.types import Scope, Space, Track
+from cairn.types import Scope, Space
 
 TOMBSTONE = "[forgotten]"
 SHORTEST = 4
@@ -35,7 +36,6 @@ _SPEAKER = re.compile(r"[^\n.!?:]{1,60}: ")
 _BETWEEN_RAW = rb"(?:\\(?:[nrtbf]|u[0-9a-f]{4})|[^a-z0-9])+"
 _ESCAPED_LETTER = re.compile(rb"\\u00[3-7]")
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|([nrtbf"\\/]))')
-_TRACK_OF: Mapping[str, Track] = {folder: track for track, folder in SCOPE_DIRS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +141,14 @@ class Wanted:
         """`text` with a mark in place of the words; the same object where it has none of them."""
         if not self.found_in(text, derived=derived):
             return text
-        spans = _joined(self._spans(text, derived=derived))
-        parts, last = [], 0
-        for start, end in spans:
-            parts += [text[last:start], TOMBSTONE]
-            last = end
-        whole = "".join((*parts, text[last:]))
+        whole = _marked(text, self._spans(text, derived=derived))
         return self._without_phrases(whole) if self._has_phrase(whole) else whole
 
     def masked(self, text: str) -> str:
         """`text` with nothing but the words themselves replaced, for text that is not prose."""
         for one in self.phrases:
             text = self._core(one, whole=False).pattern.sub(TOMBSTONE, text)
-        parts, last = [], 0
-        for start, end in _joined(self._spans(text, derived=False)):
-            parts += [text[last:start], TOMBSTONE]
-            last = end
-        return "".join((*parts, text[last:]))
+        return _marked(text, self._spans(text, derived=False))
 
     def _without_phrases(self, text: str) -> str:
         parts: list[str] = []
@@ -309,7 +300,7 @@ def shown(text: str) -> str:
 def scope_of_path(space: Space, at: Locator) -> Scope:
     """Whose a file of a space is, by its path: an owner's, or else the project's."""
     parts = at.parts
-    track = _TRACK_OF.get(parts[2]) if len(parts) > 4 else None
+    track = TRACKS.get(parts[2]) if len(parts) > 4 else None
     if track is None or track == "project":
         return Scope(space, "project", "")
     return Scope(space, track, parts[3])
@@ -371,20 +362,60 @@ def _ends(text: str, at: int) -> int:
     return at if text[end] in "'’" and not text[end + 1 : end + 2].isalnum() else 0
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
+def _marked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """`text` with one mark in the place of each span, or of several that overlap."""
+    parts, last = [], 0
     for start, end in sorted(spans):
-        if out and start < out[-1][1]:
-            out[-1] = (out[-1][0], max(end, out[-1][1]))
-        else:
-            out.append((start, end))
-    return out
+        if start >= last:
+            parts += [text[last:start], TOMBSTONE]
+        last = max(last, end)
+    return "".join((*parts, text[last:]))
 
 
 def _unescaped(match: re.Match[str]) -> str:
     if match[1]:
         return chr(int(match[1], 16))
     return {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}.get(match[2], match[2])
+
+
+Left = Sequence[tuple[str, str]]
+"""Places where something stays, and why."""
+WithoutItems = Callable[[str, Scope, Callable[[Mapping[str, Any]], bool]], str | None]
+"""A profile's text, whose it is, and which of its items go -> its new text; None where none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a forgetting needs of those who know more than notes, logs and journals.
+
+    Attributes:
+        settle: Waits for those who read what was said before it was cleaned and may still write from it;
+            returns who was not done in time, and why, for the receipt.
+        purgers: By name, what removes it from places `governed` cannot see (the index, the vectors, the history of
+            entries); each gets what goes and returns how many things it removed.
+        profile: Takes items out of a profile; without it they lose their words.
+        files: Every file that is kept, index and temporary ones included, for the last look: its path, and piece by piece
+            its bytes (None: unreadable). Without it, those of the space.
+        waiting: How much of who goes waits to be taken in.
+        retell: Tells a session's episodes anew from what is left of it.
+    """
+
+    settle: Callable[[], Left] = tuple
+    purgers: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
+    profile: WithoutItems | None = None
+    files: Callable[[], Iterable[tuple[str, bytes | None]]] | None = None
+    waiting: Callable[[Any], int] = lambda _: 0
+    retell: Callable[[str], int] = lambda _: 0
+
+    def purge(self, gone: Any, add: Callable[[str, int], None]) -> Left:
+        """Have it removed everywhere; what could not be, and why."""
+        left = []
+        for name, take in self.purgers.items():
+            try:
+                add(name, take(gone))
+            except CairnError as error:
+                left.append((name, str(error)))
+        return left
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 
 from cairn.errors import Invalid, NotFound
 from cairn.notes import frontmatter
-from cairn.notes.format import EntryId, Note, markers
+from cairn.notes.format import EntryId, Note, markers, spliced
 from cairn.notes.kinds import Place, place_of
 from cairn.notes.notebook import Notebook
 from cairn.seams import Locator, StorageBackend
@@ -234,7 +234,8 @@ def merged(place: Place, original: str | None, copy: str, is_known: IsKnown | No
     out = _Merging(original, leftovers=list(_leftovers(ours, theirs)))
     known = {_identity(entry) for entry in ours.entries}
     taken = {entry_id for _, _, entry_id in markers(original)}
-    highest = max(_sequences(ours, place) | _sequences(theirs, place) | {_count(ours), _count(theirs)})
+    counts = {frontmatter.entry_count(one.frontmatter) for one in (ours, theirs)}
+    highest = max(_sequences(ours, place) | _sequences(theirs, place) | counts)
     newline = "\r\n" if original.lstrip("\ufeff").startswith("---\r\n") else "\n"
     blocks = []
     for entry in theirs.entries:
@@ -290,11 +291,8 @@ def _leftovers(ours: Note, theirs: Note) -> Iterator[str]:
 
 
 def _loose_lines(note: Note) -> Iterator[str]:
-    position = note.head.body
-    for entry in note.entries:
-        yield from (line.strip() for line in note.text[position : entry.start].splitlines() if line.strip())
-        position = entry.end
-    yield from (line.strip() for line in note.text[position:].splitlines() if line.strip())
+    outside = spliced(note, {entry.id: "" for entry in note.entries})[note.head.body :]
+    return (line.strip() for line in outside.splitlines() if line.strip())
 
 
 def _sequences(note: Note, place: Place) -> set[int]:
@@ -309,20 +307,14 @@ def _sequences(note: Note, place: Place) -> set[int]:
     return found
 
 
-def _count(note: Note) -> int:
-    count = note.frontmatter.get("entry_count")
-    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 10**8 else 0
-
-
 def _counted(text: str, count: int) -> str:
     head = frontmatter.find_head(text)
     if not head.fenced or not head.closed:
         return text
     try:
-        new = frontmatter.with_values(text[head.start : head.end], {"entry_count": count})
+        return frontmatter.in_head(text, {"entry_count": count}, head)
     except Invalid:
         return text
-    return text[: head.start] + new + text[head.end :]
 
 
 def _renamed(block: str, entry: Entry, new_id: str, newline: str) -> str:

@@ -506,14 +506,18 @@ def render_body(inline: Mapping[str, object], sections: Mapping[str, str]) -> st
         if not isinstance(text, str):
             raise Invalid(f"Section {title} must be text, not {type(text).__name__}.", field="sections")
         parts.append(f"### {title}\n{escape_text(text)}" + ("\n" if text else ""))
-    body = "\n".join(parts)
-    if "\0" in body:
-        raise Invalid("Text in a note cannot hold NUL.", field="sections")
+    return checked_text("\n".join(parts), field="sections")
+
+
+def checked_text(text: str, where: str = "Text", **about: str) -> str:
+    """Return `text` if a note can hold it."""
+    if "\0" in text:
+        raise Invalid(f"{where} in a note cannot hold NUL.", **about)
     try:
-        body.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise Invalid(f"Text in a note must be valid Unicode: {error.reason}.", field="sections") from None
-    return body
+        raise Invalid(f"{where} in a note must be valid Unicode: {error.reason}.", **about) from None
+    return text
 
 
 def _inline_value(text: str) -> str:
@@ -536,6 +540,27 @@ def render_entry(entry_id: str, body: str, newline: str = "\n") -> str:
     gap = "\n" if body else ""
     block = f"<!-- entry:{entry_id} -->\n## {entry_id}\n{gap}{body}<!-- /entry:{entry_id} -->\n"
     return block.replace("\n", newline) if newline != "\n" and "\r" not in block else block
+
+
+def below_headings(text: str, heading: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Each heading of a plain text, folded, and what stands below it up to the next."""
+    found = list(heading.finditer(text))
+    ends = [*(one.start() for one in found[1:]), len(text)]
+    for match, end in zip(found, ends, strict=False):
+        yield match[1].strip().casefold(), text[match.end() : end].strip()
+
+
+def spliced(note: Note, blocks: Mapping[str, str]) -> str:
+    """The text of a note with other blocks in the place of some entries, by id; every other byte stays.
+
+    Raises:
+        NotFound: an entry is not there, or damaged.
+    """
+    pieces, position = [], 0
+    for entry in sorted(map(note.entry, blocks), key=lambda one: one.start):
+        pieces += [note.text[position : entry.start], blocks[entry.id]]
+        position = entry.end
+    return "".join(pieces) + note.text[position:]
 
 
 def content_sha256(fields: Mapping[str, str]) -> str:

@@ -227,6 +227,18 @@ def with_values(text: str, updates: Mapping[str, Any]) -> str:
     return after
 
 
+def entry_count(values: Mapping[str, Any]) -> int:
+    """The `entry_count` of a head; 0 where there is none, or none that could be."""
+    count = values.get("entry_count")
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 10**8 else 0
+
+
+def in_head(text: str, updates: Mapping[str, Any], head: Head | None = None) -> str:
+    """A whole note with the keys of `updates` set in its head; see `with_values`."""
+    at = head or find_head(text)
+    return text[: at.start] + with_values(text[at.start : at.end], updates) + text[at.end :]
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}

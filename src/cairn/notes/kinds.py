@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from cairn.errors import Invalid
 from cairn.notes import frontmatter
-from cairn.notes.format import EntryId, Note, checked_day, content_sha256, parse_note
+from cairn.notes.format import EntryId, Note, checked_day, checked_text, content_sha256, parse_note
 from cairn.seams import Locator
 from cairn.types import Entry, Problem, Scope, Space, Track
 
@@ -26,7 +26,7 @@ SCOPE_DIRS: Mapping[Track, str] = {
     "mission": "missions",
 }
 OWNER_KEYS: Mapping[Track, str] = {"user": "user_id", "agent": "agent_id", "mission": "run_id"}
-_TRACKS: Mapping[str, Track] = {directory: track for track, directory in SCOPE_DIRS.items()}
+TRACKS: Mapping[str, Track] = {directory: track for track, directory in SCOPE_DIRS.items()}
 DEFAULT_APP, DEFAULT_PROJECT = "default_app", "default_project"
 SCHEMA_VERSION = 1
 
@@ -127,12 +127,7 @@ class Kind:
             Invalid: NUL or broken Unicode, or a head longer than the cap.
         """
         head = {**self.fresh_frontmatter(scope, name), **fields}
-        if "\0" in body:
-            raise Invalid("Text in a note cannot hold NUL.", field="body")
-        try:
-            body.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Invalid(f"Text in a note must be valid Unicode: {error.reason}.", field="body") from None
+        checked_text(body, field="body")
         end = "" if not body or body.endswith("\n") else "\n"
         return f"---\n{frontmatter.dump(head)}---\n{body}{end}"
 
@@ -252,7 +247,7 @@ def space_of(locator: Locator) -> Space | None:
 def place_of(locator: Locator) -> Place | None:
     """What a note's locator means; None where no kind of note lives."""
     parts = locator.parts
-    track = _TRACKS.get(parts[2]) if len(parts) > 3 else None
+    track = TRACKS.get(parts[2]) if len(parts) > 3 else None
     space = space_of(locator) if track is not None else None
     if space is None or track is None:
         return None
@@ -266,7 +261,7 @@ def place_of(locator: Locator) -> Place | None:
 def is_stray(locator: Locator) -> bool:
     """Whether a Markdown file lies in a folder of daily notes under a name that no kind reads."""
     parts = locator.parts
-    track = _TRACKS.get(parts[2]) if len(parts) > 3 else None
+    track = TRACKS.get(parts[2]) if len(parts) > 3 else None
     rest = parts[3:] if track == "project" else parts[4:]
     if track is None or len(rest) != 2 or not rest[1].endswith(".md") or place_of(locator) is not None:
         return False

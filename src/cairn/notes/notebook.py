@@ -24,7 +24,17 @@ from typing import Any, Literal, Protocol
 
 from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes import frontmatter
-from cairn.notes.format import EntryId, Note, inline_text, markers, parse_note, render_body, render_entry
+from cairn.notes.format import (
+    EntryId,
+    Note,
+    checked_text,
+    inline_text,
+    markers,
+    parse_note,
+    render_body,
+    render_entry,
+    spliced,
+)
 from cairn.notes.kinds import (
     SCOPE_DIRS,
     Kind,
@@ -176,10 +186,6 @@ class Notebook:
 
     # --- reading ---------------------------------------------------------------------------------------
 
-    def text(self, locator: Locator) -> str:
-        """The note as it stands in the file. Raises `NotFound`."""
-        return self.storage.read(locator)
-
     def read(self, locator: Locator) -> Note:
         """The note, parsed and checked against its place. Raises `NotFound`; damage is in `problems`."""
         return self.parse(locator, self.storage.read(locator))
@@ -208,21 +214,23 @@ class Notebook:
         A folder that cannot be read is passed over, which `passed_over` is told of (the log, without one).
         """
         wanted = kind_named(kind) if kind is not None else None
-        for one in [space] if space is not None else self.root.spaces():
-            for directory in sorted(SCOPE_DIRS.values()):
-                home = space_locator(one).child(directory)
-                for locator in iterate_files(self.storage, home, passed_over or _unread):
-                    place = place_of(locator)
-                    if place is not None and (wanted is None or place.kind is wanted):
-                        yield locator
+        for locator in self._files(space, passed_over):
+            place = place_of(locator)
+            if place is not None and (wanted is None or place.kind is wanted):
+                yield locator
 
     def strays(self) -> Iterator[Locator]:
         """Markdown files among the daily notes that nothing reads, for their name fits no kind."""
-        for space in self.root.spaces():
+        return filter(is_stray, self._files())
+
+    def _files(
+        self, space: Space | None = None, passed_over: Callable[[Locator, CairnError], object] | None = None
+    ) -> Iterator[Locator]:
+        for one in [space] if space is not None else self.root.spaces():
             for directory in sorted(SCOPE_DIRS.values()):
-                for locator in iterate_files(self.storage, space_locator(space).child(directory), _unread):
-                    if is_stray(locator):
-                        yield locator
+                yield from iterate_files(
+                    self.storage, space_locator(one).child(directory), passed_over or _unread
+                )
 
     @staticmethod
     def parse(locator: Locator, text: str) -> Note:
@@ -379,7 +387,10 @@ class Notebook:
                 locator=locator.key,
             )
         counted = _COUNT.search(text, head.start, head.end)
-        count = int(counted.group(1)) if counted is not None else _read_count(text[head.start : head.end])
+        if counted is not None:
+            count = int(counted.group(1))
+        else:
+            count = frontmatter.entry_count(frontmatter.read_head(text[head.start : head.end])[0])
         kept, highest = self._recent.get(locator.key, (None, 0))
         if kept == (len(text), hash(text)):
             return max(count, highest)
@@ -436,21 +447,15 @@ class Notebook:
         """
 
         def rewrite(text: str | None) -> str:
-            note = self._existing(locator, text)
-            changed = sorted(
-                ((note.entry(name), make) for name, make in edits.items()), key=lambda e: e[0].start
-            )
-            pieces, position = [], 0
-            for entry, make in changed:
-                draft = make(entry)
-                old = note.text[entry.start : entry.end]
+            note, blocks = self._existing(locator, text), {}
+            for entry, make in [(note.entry(name), make) for name, make in edits.items()]:
+                draft, old = make(entry), note.text[entry.start : entry.end]
                 newline = "\r\n" if old.partition("\n")[0].endswith("\r") else "\n"
                 block = render_entry(entry.id, render_body(draft.inline, draft.sections), newline)
                 if not old.endswith("\n"):
                     block = block.removesuffix("\n").removesuffix("\r")
-                pieces += [note.text[position : entry.start], block]
-                position = entry.end
-            return "".join(pieces) + note.text[position:]
+                blocks[entry.id] = block
+            return spliced(note, blocks)
 
         lsn = self._edit(locator, rewrite)
         return [Written(entry_id, locator, lsn, created=False) for entry_id in edits]
@@ -464,13 +469,7 @@ class Notebook:
 
         def rewrite(text: str | None) -> str:
             note = self._existing(locator, text)
-            pieces, position = [], 0
-            for entry in sorted(
-                (note.entry(name) for name in dict.fromkeys(entry_ids)), key=lambda e: e.start
-            ):
-                pieces.append(note.text[position : entry.start])
-                position = entry.end
-            kept = "".join(pieces) + note.text[position:]
+            kept = spliced(note, dict.fromkeys(entry_ids, ""))
             place = place_of(locator)
             return self._counts_kept(place, note.text, kept, locator) if place is not None else kept
 
@@ -489,8 +488,7 @@ class Notebook:
             raise Invalid(
                 f"{locator}: mend the frontmatter first; it keeps removed ids from being used again."
             )
-        new = frontmatter.with_values(after[head.start : head.end], {"entry_count": highest})
-        return after[: head.start] + new + after[head.end :]
+        return frontmatter.in_head(after, {"entry_count": highest}, head)
 
     def rewrite(self, locator: Locator, edit: Callable[[str | None], str | None]) -> int:
         """Replace a whole file; the LSN, 0 when nothing changed. `edit` may run more than once.
@@ -503,9 +501,7 @@ class Notebook:
 
         def checked(text: str | None) -> str | None:
             new = edit(text)
-            if new is not None:
-                _check_text(locator, new)
-            return new
+            return new if new is None else checked_text(new, f"{locator}: text", locator=locator.key)
 
         return self._edit(locator, checked)
 
@@ -526,8 +522,7 @@ class Notebook:
                 return f"{note.text[: note.head.start]}---\n{frontmatter.dump(values)}---\n{note.body}"
             if not note.head.closed:
                 raise Invalid(f"{locator}: the frontmatter has no closing ---. Mend it by hand first.")
-            new = frontmatter.with_values(note.text[note.head.start : note.head.end], values)
-            return note.text[: note.head.start] + new + note.text[note.head.end :]
+            return frontmatter.in_head(note.text, values, note.head)
 
         return self._edit(locator, rewrite)
 
@@ -669,17 +664,3 @@ def _highest_in(text: str, start: str) -> int:
             if len(digits) in {4, 8} and digits.isascii() and digits.isdecimal():
                 highest = max(highest, int(digits))
     return highest
-
-
-def _read_count(head: str) -> int:
-    count = frontmatter.read_head(head)[0].get("entry_count")
-    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 10**8 else 0
-
-
-def _check_text(locator: Locator, text: str) -> None:
-    if "\0" in text:
-        raise Invalid(f"{locator}: text in a note cannot hold NUL.", locator=locator.key)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise Invalid(f"{locator}: text in a note must be valid Unicode: {error.reason}.") from None

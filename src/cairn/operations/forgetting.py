@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cairn.errors import Unavailable
@@ -14,22 +15,30 @@ from cairn.seams import Locator
 from cairn.types import Scope
 
 if TYPE_CHECKING:
-    from cairn.governed.forget import Purger, Wanted
+    from cairn.governed.wanted import Beside, Wanted
     from cairn.parts import Parts
 
 T = TypeVar("T")
-Settle = Callable[[], list[tuple[str, str]]]
+Purgers = Mapping[str, Callable[[Any], int]]
 
 
-def while_quiet(parts: Parts, run: Callable[[Settle], T], *, dry_run: bool) -> T:
-    """Run what forgets, with no strategy beside it; it is given what waits for everybody else who may still write.
+def while_quiet(
+    parts: Parts, run: Callable[[Beside], T], purge: Purgers, *, dry_run: bool, **more: Callable[[Any], int]
+) -> T:
+    """Run what forgets, with no strategy beside it; it is given what it needs beside the notes.
 
     A dry run changes nothing and stops nobody.
     """
-    if dry_run:
-        return run(lambda: _unsettled(parts, paused=True))
-    with parts.engine.paused() as paused:
-        return run(lambda: _unsettled(parts, paused=paused))
+    from cairn.governed.wanted import Beside
+    from cairn.strategies.profile import without_items
+
+    with nullcontext(True) if dry_run else parts.engine.paused() as paused:
+        return run(
+            Beside(
+                settle=lambda: _unsettled(parts, paused=paused), purgers=purge, profile=without_items,
+                files=lambda: every_file(parts), **more,
+            )
+        )  # fmt: skip
 
 
 def _unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
@@ -46,7 +55,7 @@ def _unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
     return left
 
 
-def purgers(parts: Parts) -> Mapping[str, Purger]:
+def purgers(parts: Parts) -> Purgers:
     """What `forget` cannot see from the notes: former texts of entries, and the index to its last byte."""
     return {
         "waiting events": lambda wanted: _purge_spool(parts, wanted),

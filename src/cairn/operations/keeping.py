@@ -28,12 +28,11 @@ from cairn.operations.memories import PLACE, Vouched
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
-    from cairn.governed.consolidation import ConsolidationReport
-    from cairn.governed.lifecycle import SweepReport
+    from cairn.governed.ledger import MissionEnd
+    from cairn.governed.lifecycle import ConsolidationReport, SweepReport
     from cairn.governed.migrate import ImportReport
-    from cairn.governed.missions import MissionEnd
     from cairn.governed.pages import PagesReport
-    from cairn.governed.skills import ScanReport
+    from cairn.governed.procedures import ScanReport
 
 answers = Answers("keeping")
 
@@ -87,13 +86,13 @@ class Keeping(Room):
 
         A dry run only tells.
         """
-        from cairn.governed import lifecycle, maintenance
+        from cairn.governed import lifecycle
 
         parts, space = self.parts, space_named(**at)
         if dry_run:
             report = lifecycle.sweep(parts.keeper, space, dry_run=True)
         else:
-            done = maintenance.run(parts.keeper, space, writer=parts.writer)
+            done = lifecycle.keep_in_order(parts.keeper, space, writer=parts.writer)
             report = done.sweep if done is not None else None
         if report is None:  # pragma: no cover -- by hand it is always due
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
@@ -210,12 +209,10 @@ class Keeping(Room):
     )
     def consolidate(self, *, dry_run: DryRun = False, **at: Unpack[InScope]) -> ConsolidationReport:
         """Merge memories that say nearly the same; `undo` takes a run back."""
-        from cairn.governed import consolidation
+        from cairn.governed import lifecycle
 
         parts, (space, where) = self.parts, scope_named(self.parts, **at)
-        return consolidation.consolidate(
-            parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run
-        )
+        return lifecycle.consolidate(parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run)
 
     @operation("POST /missions/{run}/end", answers.MissionEndData, rules.whole_space(write=True), writes=True)
     def end_mission(
@@ -228,9 +225,9 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> MissionEnd:
         """End a run: on success what it learned goes to the project, once; then its own are archived."""
-        from cairn.governed import missions
+        from cairn.governed import ledger
 
-        return missions.end(self.parts.keeper, space_named(**at), run_id, success=success)
+        return ledger.end_mission(self.parts.keeper, space_named(**at), run_id, success=success)
 
     @operation("GET /core", answers.CoreData, rules.core(write=False), tool=True)
     def core(
@@ -379,11 +376,11 @@ class Keeping(Room):
         """What wrote many entries at once, newest first, to be taken back by `undo`; when memories were last swept and
         consolidated, and what came of it.
         """
-        from cairn.governed import consolidation, lifecycle
+        from cairn.governed import lifecycle
 
         keeper, space = self.parts.keeper, space_named(**at)
         sweeps = [dict(one) for one in lifecycle.sweeps(keeper, space)][::-1]
-        merged = [dict(one) for one in consolidation.runs(keeper, space)][::-1]
+        merged = [dict(one) for one in lifecycle.consolidations(keeper, space)][::-1]
         return {
             "runs": self.parts.runs.runs(space, limit=limit),
             "last_sweep": sweeps[0] if sweeps else None,
@@ -423,9 +420,9 @@ class Keeping(Room):
     @operation("GET /skills", answers.SkillsData, rules.whole_space(write=False))
     def skills(self, **at: Unpack[InSpace]) -> Sequence[Mapping[str, Any]]:
         """The registry of skill files, tombstones included."""
-        from cairn.governed import skills
+        from cairn.governed import procedures
 
-        return [asdict(row) for row in skills.index(self.parts.keeper, space_named(**at))]
+        return [asdict(row) for row in procedures.skill_index(self.parts.keeper, space_named(**at))]
 
     @operation("POST /skills/scan", answers.ScanData, rules.skill_folders, writes=True, apart=True)
     def scan_skills(
@@ -442,17 +439,17 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> ScanReport:
         """Bring the registry in step with the skills in the root and in `folders`."""
-        from cairn.governed import skills
+        from cairn.governed import procedures
         from cairn.operations.skillfolders import skill_files
 
         space = space_named(**at)
-        found = [*skills.in_root(self.parts.keeper, space)]
+        found = [*procedures.skills_in_root(self.parts.keeper, space)]
         sources = ["root"]
         for folder in folders:
             mine = skill_files(folder)
             found += mine.files
             sources.append(mine.source)
-        return skills.scan(self.parts.keeper, space, found, sources=sources)
+        return procedures.scan_skills(self.parts.keeper, space, found, sources=sources)
 
     @operation(
         "POST /memories/{id}/skill",
@@ -463,9 +460,9 @@ class Keeping(Room):
     )
     def export_skill(self, memory_id: MemoryId, **at: Unpack[InScope]) -> str:
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
-        from cairn.governed import skills
+        from cairn.governed import procedures
 
-        return skills.export(self.parts.keeper, memory_named(self.parts, memory_id, at)).key
+        return procedures.export_skill(self.parts.keeper, memory_named(self.parts, memory_id, at)).key
 
     @operation(
         "POST /skills/import",
@@ -495,7 +492,7 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> ScanReport:
         """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
-        from cairn.governed import skills
+        from cairn.governed import procedures
         from cairn.operations.skillfolders import one_skill_file
 
         if text is None:
@@ -503,10 +500,10 @@ class Keeping(Room):
                 raise Invalid("Give the path of a SKILL.md, or its text and a name.", field="path")
             file = one_skill_file(path)
         elif path or name:
-            file = skills.SkillFile(path or f"{name}/SKILL.md", text, source="import")
+            file = procedures.SkillFile(path or f"{name}/SKILL.md", text, source="import")
         else:
             raise Invalid("name: is missing.", field="name")
-        return skills.scan(self.parts.keeper, space_named(**at), [file], sources=())
+        return procedures.scan_skills(self.parts.keeper, space_named(**at), [file], sources=())
 
     @operation("POST /refresh", answers.PagesData, rules.whole_space(write=True), writes=True, apart=True)
     def refresh(self, **at: Unpack[InSpace]) -> PagesReport:

@@ -51,7 +51,7 @@ from cairn.operations.fields import (
     scope_named,
     space_named,
 )
-from cairn.operations.forgetting import every_file, purgers, while_quiet
+from cairn.operations.forgetting import purgers, while_quiet
 from cairn.operations.recall import search_data
 from cairn.operations.table import F, Granted, Room, operation, says
 from cairn.types import Scope, Space, Verdict, split_public_id
@@ -59,6 +59,7 @@ from cairn.types import Scope, Space, Verdict, split_public_id
 if TYPE_CHECKING:
     from cairn.governed.forget import Receipt
     from cairn.governed.memories import HistoryLine
+    from cairn.governed.wanted import Beside
     from cairn.parts import Parts
     from cairn.retrieval.answers import SearchResult
 
@@ -470,7 +471,6 @@ class Single(Room):
             of the words is left below the root.
         """
         from cairn.governed import forget
-        from cairn.strategies.profile import without_items
 
         parts, entry = self.parts, memory_id
         phrases, more = _texts(words, "words"), _texts(also, "also")
@@ -478,25 +478,13 @@ class Single(Room):
         if memory_id is not None and where is None:
             entry, where = _entry_of(parts, space, memory_id)
 
-        return while_quiet(
-            parts,
-            lambda settle: forget.forget(
-                parts.keeper,
-                space,
-                entry,
-                scope=where,
-                words=phrases,
-                also=more,
-                similar=similar,
-                all_owners=all_owners,
-                dry_run=dry_run,
-                settle=settle,
-                purgers=purgers(parts),
-                profile=without_items,
-                files=lambda: every_file(parts),
-            ),
-            dry_run=dry_run,
-        )
+        def run(beside: Beside) -> Receipt:
+            return forget.forget(
+                parts.keeper, space, entry, scope=where, words=phrases, also=more, similar=similar,
+                all_owners=all_owners, dry_run=dry_run, beside=beside,
+            )  # fmt: skip
+
+        return while_quiet(parts, run, purgers(parts), dry_run=dry_run)
 
 
 def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | None]:

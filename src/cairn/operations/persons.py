@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
-from cairn.operations.forgetting import every_file, purge_history, purge_index, while_quiet
+from cairn.operations.forgetting import Purgers, purge_history, purge_index, while_quiet
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
-    from cairn.governed.persons import Farewell, Going, Hooks
+    from cairn.governed.persons import Farewell, Going
+    from cairn.governed.wanted import Beside
     from cairn.parts import Parts
 
 answers = Answers("persons")
@@ -71,27 +72,20 @@ class Persons(Room):
             NotFound: nothing is kept of them.
         """
         from cairn.governed import persons
-        from cairn.strategies.profile import without_items
 
         parts, scope = self.parts, Scope(space_named(**at), "user", user_id)
 
+        def run(beside: Beside) -> Farewell:
+            return persons.forget_person(
+                parts.keeper, scope.space, scope.owner, shared=shared, dry_run=dry_run, beside=beside
+            )
+
+        def retell(session: str) -> int:
+            return parts.capture.reextract(scope.space, session)
+
         return while_quiet(
-            parts,
-            lambda settle: persons.forget_person(
-                parts.keeper,
-                scope.space,
-                scope.owner,
-                shared=shared,
-                dry_run=dry_run,
-                waiting=lambda going: len(_waiting(parts, going)),
-                settle=settle,
-                retell=lambda session: parts.capture.reextract(scope.space, session),
-                hooks=_hooks(parts),
-                files=lambda: every_file(parts),
-                profile=without_items,
-            ),
-            dry_run=dry_run,
-        )
+            parts, run, _hooks(parts), dry_run=dry_run, waiting=lambda going: len(_waiting(parts, going)), retell=retell
+        )  # fmt: skip
 
     @operation("GET /session", answers.SessionData, rules.session_read, apart=True)
     def export_session(
@@ -135,28 +129,18 @@ class Persons(Room):
             NotFound: there is none of that name.
         """
         from cairn.governed import persons
-        from cairn.strategies.profile import without_items
 
-        parts = self.parts
+        parts, space = self.parts, space_named(**at)
+
+        def run(beside: Beside) -> Farewell:
+            return persons.forget_session(parts.keeper, space, session_id, dry_run=dry_run, beside=beside)
 
         return while_quiet(
-            parts,
-            lambda settle: persons.forget_session(
-                parts.keeper,
-                space_named(**at),
-                session_id,
-                dry_run=dry_run,
-                waiting=lambda going: len(_waiting(parts, going)),
-                settle=settle,
-                hooks=_hooks(parts),
-                files=lambda: every_file(parts),
-                profile=without_items,
-            ),
-            dry_run=dry_run,
+            parts, run, _hooks(parts), dry_run=dry_run, waiting=lambda going: len(_waiting(parts, going))
         )
 
 
-def _hooks(parts: Parts) -> Hooks:
+def _hooks(parts: Parts) -> Purgers:
     """What takes somebody out of the places that hold copies, in this order: the index comes last."""
     return {
         "waiting events": lambda going: _from_spool(parts, going),

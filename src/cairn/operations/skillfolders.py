@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cairn.errors import Invalid, NotFound
-from cairn.governed.skills import SkillFile
+from cairn.governed.procedures import SkillFile
 
 MAX_BYTES = 1024 * 1024
 MAX_FILES = 10_000

@@ -221,7 +221,7 @@ class LiveOptions:
             return
         self._looked = now
         try:
-            text = self._notebook.text(Locator(FILE_NAME))
+            text = self._notebook.storage.read(Locator(FILE_NAME))
         except NotFound:
             text = ""
         except (CairnError, UnicodeDecodeError) as error:

@@ -212,7 +212,7 @@ def _procedures(scope: Scope, kit: Kit, keeper: Keeper) -> tuple[str, ...]:
                 )
             )
     verdicts = procedures.propose(keeper, scope.space, signals, scope=scope)
-    return tuple(str(one.memory["id"]) for one in verdicts if one.accepted and one.memory)
+    return tuple(one.memory_id for one in verdicts if one.memory_id is not None)
 
 
 def _outcome(job: Job, made: tuple[str, ...], why: str) -> Outcome:

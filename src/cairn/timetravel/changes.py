@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from cairn.canonical import compact, json_hash, moment, objects_in, stamp, text_hash
+from cairn.canonical import compact, json_hash, moment, objects_in, rows_in, stamp, text_hash
 from cairn.errors import Conflict, Invalid, NotFound
 from cairn.notes.format import parse_note
 from cairn.notes.kinds import place_of
@@ -70,15 +70,7 @@ class EntryChange:
         return "removed" if self.after is None else "changed"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "at": self.at,
-            "path": self.path,
-            "entry": self.entry,
-            "before": self.before,
-            "after": self.after,
-            "cause": self.cause,
-        }
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ class RootCheckpoint:
     label: str
 
     def to_json(self) -> dict[str, Any]:
-        return {"id": self.id, "at": self.at, "changes": self.changes, "hash": self.hash, "label": self.label}
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +150,7 @@ class TimeTravel:
         with self._guard, self._locks.hold(f"timetravel:{self._space}"):
             self._catch_up()
             try:
-                text = self._notebook.text(at)
+                text = self._notebook.storage.read(at)
             except NotFound:
                 return self._record(str(at), {}, cause)
             found = taken_apart(text)
@@ -224,7 +216,7 @@ class TimeTravel:
         except Conflict:
             self._reset()
             changes, texts = self._journals.read(self._changes_at), self._journals.read(self._texts_at)
-        for change in _told(changes.lines):
+        for change in rows_in(EntryChange, changes.lines):
             self._count += 1
             entries = self._now.setdefault(change.path, {})
             if change.after is not None:
@@ -242,7 +234,7 @@ class TimeTravel:
 
     def _changes(self) -> Iterator[EntryChange]:
         """Every change, oldest first, from the journal."""
-        return _told(self._journals.read(self._changes_at).lines)
+        return rows_in(EntryChange, self._journals.read(self._changes_at).lines)
 
     def changes_of(self, name: str) -> list[EntryChange]:
         """The changes with this cause (a run), or the one of this id, oldest first."""
@@ -260,19 +252,13 @@ class TimeTravel:
         """Changes, newest first; of one entry (by its id, with its owner or without, or `path#id`) or of all."""
         with self._guard:
             self._catch_up()
-            newest = _told(reversed(self._journals.read(self._changes_at).lines))
+            newest = rows_in(EntryChange, reversed(self._journals.read(self._changes_at).lines))
             told = (change for change in newest if change.entry != HEAD)
             return list(islice((change for change in told if entry is None or _names(entry, change)), limit))
 
     def checkpoints(self) -> list[RootCheckpoint]:
         """Every checkpoint, oldest first."""
-        out = []
-        for row in objects_in(self._journals.read(self._checkpoints_at).lines):
-            try:
-                out.append(RootCheckpoint(**row))
-            except TypeError:
-                continue
-        return out
+        return list(rows_in(RootCheckpoint, self._journals.read(self._checkpoints_at).lines))
 
     def checkpoint(self, label: str = "") -> RootCheckpoint:
         """Mark this moment."""
@@ -584,14 +570,6 @@ def _first_difference(old: str, new: str) -> tuple[str, str]:
 def _line(text: str, limit: int = 200) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
-def _told(lines: Iterable[str]) -> Iterator[EntryChange]:
-    for row in objects_in(lines):
-        try:
-            yield EntryChange(**row)
-        except TypeError:
-            continue
 
 
 def _names(wanted: str, change: EntryChange) -> bool:

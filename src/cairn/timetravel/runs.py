@@ -243,8 +243,7 @@ def _head_back(head: str, fate: tuple[str | None, str | None], texts: Mapping[st
     found = frontmatter.find_head(head)
     if not updates or not found.fenced or not found.closed:
         return head
-    made = frontmatter.with_values(head[found.start : found.end], updates)
-    return head[: found.start] + made + head[found.end :]
+    return frontmatter.in_head(head, updates, found)
 
 
 def _value_back(old: Any, new: Any, now: Any) -> Any:
