@@ -22,8 +22,8 @@ from cairn.governed.gate import dedupe_hash
 from cairn.governed.memories import Keeper
 from cairn.governed.records import KIND, Record, Status
 from cairn.governed.secrets import redact
+from cairn.notes.kinds import MemoryRoot
 from cairn.notes.notebook import Draft, Notebook
-from cairn.notes.root import MemoryRoot
 from cairn.types import Scope, Space
 
 SPACE = Space()

@@ -21,8 +21,8 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
+from cairn.notes.kinds import MemoryRoot
 from cairn.notes.notebook import Draft, Notebook
-from cairn.notes.root import MemoryRoot
 from cairn.retrieval.answers import SearchRequest
 from cairn.seams import SystemClock
 from cairn.strategies import options as ome

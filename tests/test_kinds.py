@@ -199,7 +199,9 @@ def test_a_new_kind_is_one_declaration():
     assert kind.content_hash(one) == kind.content_hash(same) != kind.content_hash(other)
     place = Place(whose, kind, day="2026-06-01")
     assert place.locator == kind.locator(whose, "2026-06-01")
-    found = check(kind.parse("---\ntype: episode_daily\ndate: '2026-06-01'\nentry_count: 0\n---\n"), place)
+    found = tuple(
+        check(kind.parse("---\ntype: episode_daily\ndate: '2026-06-01'\nentry_count: 0\n---\n"), place)
+    )
     assert [problem.code for problem in found] == ["type-mismatch"]
 
 
@@ -327,7 +329,7 @@ def test_a_root_another_program_wrote_reads_without_a_complaint(root: Path):
         place = place_of(locator)
         assert place is not None
         note = place.kind.parse(file.read_bytes().decode())
-        assert (note.problems, check(note, place)) == ((), ())
+        assert (note.problems, tuple(check(note, place))) == ((), ())
         assert len(note.entries) == note.frontmatter.get("entry_count", 0)
 
 
@@ -369,7 +371,7 @@ def test_a_head_at_odds_with_its_place_is_a_problem_with_a_line(line: str, code:
     place = place_of(kind.locator(scope(), "2026-06-01"))
     assert place is not None
 
-    found = check(note, place)
+    found = tuple(check(note, place))
     assert [p.code for p in found] == [code]
     assert note.text.splitlines()[found[0].line - 1] == line
     assert note.entries[0].sections == {"Content": "x"}
@@ -382,7 +384,7 @@ def test_an_unquoted_date_agrees_with_its_place():
     place = place_of(kind.locator(scope(), "2026-06-01"))
     assert place is not None
 
-    assert check(parse_note(f"---\n{head}---\n"), place) == ()
+    assert tuple(check(parse_note(f"---\n{head}---\n"), place)) == ()
 
 
 def test_entries_of_another_day_or_kind_are_reported():

@@ -9,7 +9,7 @@ import pytest
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend
 from cairn.errors import Invalid
-from cairn.notes.root import MemoryRoot
+from cairn.notes.kinds import MemoryRoot
 from cairn.seams import Capabilities, Locator, Tier
 from cairn.seams.storage import iterate_files
 from cairn.types import Scope, Space

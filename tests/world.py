@@ -32,9 +32,8 @@ from cairn.index.corpus import Ask, Found, Row, SearchIndex
 from cairn.index.embedding_text import spoken_names
 from cairn.index.rows import NewRow
 from cairn.language.words import tokens
-from cairn.notes.kinds import place_of
+from cairn.notes.kinds import MemoryRoot, place_of
 from cairn.notes.notebook import Draft, Notebook
-from cairn.notes.root import MemoryRoot
 from cairn.retrieval.answers import SearchRequest, SearchResult
 from cairn.retrieval.indexer import Indexer
 from cairn.retrieval.reading import in_passages

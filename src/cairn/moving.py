@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from cairn.canonical import from_json
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.seams import Locator, StorageBackend, content_hash
+from cairn.seams.storage import text_at
 from cairn.transfer import LEFT_OUT, MAY_HOLD_KEYS, claims_first
 
 NOTED = Locator(".cairn-move.jsonl")
@@ -180,10 +181,8 @@ class _Move:
 
 def _hash_of(storage: StorageBackend, key: str) -> str:
     """The hash of a file; "" where there is none."""
-    try:
-        return content_hash(storage.read(Locator(key)))
-    except NotFound:
-        return ""
+    text = text_at(storage, Locator(key))
+    return "" if text is None else content_hash(text)
 
 
 def _travels(key: str) -> bool:

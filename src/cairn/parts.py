@@ -30,9 +30,8 @@ from cairn.engines.locks import FileLocks
 from cairn.engines.selection import select_backend
 from cairn.engines.vault import locks_directory
 from cairn.errors import CairnError, Invalid, Misconfigured, NotFound, StorageFailed
-from cairn.notes.kinds import place_of
+from cairn.notes.kinds import MemoryRoot, place_of
 from cairn.notes.notebook import ChangeType, Notebook
-from cairn.notes.root import MemoryRoot
 from cairn.seams import (
     Clock,
     DerivedMaintenance,

@@ -21,6 +21,7 @@ from cairn.canonical import from_json
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.notes.kinds import place_of
 from cairn.seams import Locator, StorageBackend, content_hash
+from cairn.seams.storage import text_at
 from cairn.transfer import truth_files
 
 _BASES = Locator(".cairn-pull.json")
@@ -77,7 +78,7 @@ class PulledFolder:
         return done
 
     def _settle(self, key: str, theirs: str | None, done: Pulled) -> None:
-        mine, base, new = _text(self._here, key), self._bases.get(key, ""), _hash(theirs)
+        mine, base, new = text_at(self._here, Locator(key)), self._bases.get(key, ""), _hash(theirs)
         if _hash(mine) == new:
             done.same += mine is not None
         elif new == base:
@@ -143,7 +144,7 @@ class PulledFolder:
         try:
             write(Locator(key), text, self._bases.get(key, ""))
         except Conflict:
-            theirs = _text(self._there, key)
+            theirs = text_at(self._there, Locator(key))
             if theirs != text:
                 done.conflicts.append(self._conflict(key, text, theirs))
                 return
@@ -154,7 +155,7 @@ class PulledFolder:
         done.written.append(key)
 
     def _drop_one(self, key: str, drop: Callable[[Locator], object], done: Pushed) -> None:
-        theirs = _text(self._there, key)
+        theirs = text_at(self._there, Locator(key))
         if theirs is not None and _hash(theirs) != self._bases[key]:
             self._here.write(Locator(key), theirs, expect="")
             self._know(key, _hash(theirs))
@@ -225,13 +226,6 @@ class PulledFolder:
     def _write_bases(self) -> None:
         told = {"from": self._name, "under": self._under, "files": dict(sorted(self._bases.items()))}
         self._here.write(_BASES, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
-
-
-def _text(storage: StorageBackend, key: str) -> str | None:
-    try:
-        return storage.read(Locator(key))
-    except NotFound:
-        return None
 
 
 def _hash(text: str | None) -> str:

@@ -11,8 +11,8 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.jobs import SqliteJobs
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
+from cairn.notes.kinds import MemoryRoot
 from cairn.notes.notebook import Notebook
-from cairn.notes.root import MemoryRoot
 from cairn.seams import SystemClock
 from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine

@@ -25,7 +25,7 @@ from cairn.canonical import as_line, moment, objects_in
 from cairn.errors import CairnError, Conflict
 from cairn.governed.gate import IMPORTANCE_SCORE, seed_score
 from cairn.governed.records import PREFIX, Record, stamp
-from cairn.notes.root import MemoryRoot
+from cairn.notes.kinds import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks
 from cairn.types import Scope, Space
 

@@ -8,7 +8,6 @@ both heard.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from cairn.canonical import from_json, moment
+from cairn.canonical import from_json, moment, text_hash
 from cairn.errors import Invalid, NotFound
 from cairn.governed.memories import Keeper, check_text
 from cairn.governed.records import stamp
@@ -64,9 +63,7 @@ class CoreMemory:
     def mark(self) -> str:
         """A hash of what it says, without version and time."""
         said = {key: value for key, value in self.payload().items() if key not in {"version", "updatedAt"}}
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[
-            :16
-        ]
+        return text_hash(json.dumps(said, sort_keys=True))[:16]
 
 
 def core_scope(space: Space, agent: str = "") -> Scope:

@@ -8,10 +8,10 @@ be tried on its own.
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from typing import Literal
 
+from cairn.canonical import text_hash
 from cairn.errors import Invalid
 from cairn.governed.records import CATEGORIES, UNTRUSTED, Importance, Record, Status
 from cairn.language import tongues, words
@@ -60,26 +60,21 @@ def dedupe_key(content: str) -> str:
 
 def dedupe_hash(content: str) -> str:
     """The short form of `dedupe_key` that stands in an entry."""
-    return hashlib.sha256(dedupe_key(content).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return text_hash(dedupe_key(content))[:16]
 
 
 @functools.cache
-def _negations() -> frozenset[str]:
-    """The words of every language that turn a statement round, as they stand in a gist."""
-    said = tongues.every_word("words", "denials")
+def _said(name: str) -> frozenset[str]:
+    """Words of every language by what they do, as they stand in a gist: "denials" turn a statement round, "turns" tell of a
+    change or of leave to do something, and not of what.
+    """
+    said = tongues.every_word("words", name)
     return said | {words.stem(word) for word in said}
 
 
 @functools.cache
 def _denials() -> frozenset[str]:
-    return _negations() | tongues.every_word("words", "limits")
-
-
-@functools.cache
-def _turns() -> frozenset[str]:
-    """Words that tell of a change or of leave to do something, and not of what."""
-    said = tongues.every_word("words", "turns")
-    return said | {words.stem(word) for word in said}
+    return _said("denials") | tongues.every_word("words", "limits")
 
 
 @functools.cache
@@ -95,11 +90,6 @@ def _number_words() -> frozenset[str]:
 
 
 @functools.cache
-def _ties() -> frozenset[str]:
-    return tongues.every_word("words", "ties")
-
-
-@functools.cache
 def _empty_words() -> frozenset[str]:
     return words.word_set(" ".join(tongues.every_word("words", "small"))) | words.stop_words()
 
@@ -108,7 +98,7 @@ def gist(content: str) -> frozenset[str]:
     """The stems of what a text says, without little words; denials count: two wordings of one thing share it."""
     little = words.stop_words() - _denials()
     # Where words are not parted, a denial is a sign among others.
-    said = frozenset(sign for sign in _negations() if len(sign) == 1 and sign in content)
+    said = frozenset(sign for sign in _said("denials") if len(sign) == 1 and sign in content)
     return said | frozenset(words.stem(word) for word in words.word_set(content) if word not in little)
 
 
@@ -124,7 +114,7 @@ def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial",
     shared = len(left & right)
     if shared < 2 or shared < _OF_ONE_MATTER * min(len(left), len(right)):
         return ""
-    if (left - right - _turns()) and (right - left - _turns()):
+    if (left - right - _said("turns")) and (right - left - _said("turns")):
         return ""
     changed = len(counts[0] - counts[1]), len(counts[1] - counts[0])
     if denies(one) != denies(other):
@@ -134,7 +124,7 @@ def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial",
 
 def denies(gist: frozenset[str]) -> bool:
     """Whether what a text says is said not to be so."""
-    return bool(gist & _negations())
+    return bool(gist & _said("denials"))
 
 
 def of_one_thing(one: str, other: str) -> bool:
@@ -163,7 +153,11 @@ def _labels(text: str) -> frozenset[str]:
                 continue
             is_mixed = not word.isalpha() and any(map(str.isalpha, word))
             is_named = is_mixed or not any(tells[:at]) or tells[at - 1]
-            if is_named and said[at + 1] not in _ties() and not (at == 0 and tells[1] and not is_mixed):
+            if (
+                is_named
+                and said[at + 1] not in tongues.every_word("words", "ties")
+                and not (at == 0 and tells[1] and not is_mixed)
+            ):
                 found.add(word)
                 break
     return frozenset(found)

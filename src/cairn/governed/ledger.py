@@ -11,7 +11,6 @@ archived. `journal/missions.jsonl` records that it ended.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from cairn.canonical import as_line, objects_in, rows_in
+from cairn.canonical import as_line, objects_in, rows_in, text_hash
 from cairn.errors import Conflict
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Origin, Record, stamp
@@ -207,7 +206,7 @@ def _similar_origins(ledger: CaptureLedger, space: Space, text: str, origin: str
 
 
 def _row_id(source_type: str, source_key: str) -> str:
-    return "led_" + hashlib.sha256(f"{source_type}\0{source_key}".encode()).hexdigest()[:16]
+    return "led_" + text_hash(f"{source_type}\0{source_key}")[:16]
 
 
 # ---------------------------------------------------------------- the end of a mission

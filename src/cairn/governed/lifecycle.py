@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -109,13 +110,12 @@ def sweep(
         raise Invalid(f'"{trigger}" does not start a sweep (manual, schedule, startup).', field="trigger")
     if trigger != "manual" and not is_due(keeper, space):
         return None
+    started, begin = keeper.clock.now(), time.monotonic()
     if dry_run:
-        now, begin = keeper.clock.now(), time.monotonic()
-        return _report(keeper, space, trigger, now, begin, *_plan(keeper, space)[:2], dry_run=True)
+        return _report(keeper, space, trigger, started, begin, *_plan(keeper, space)[:2], dry_run=True)
     with keeper.locks.lease(f"sweep {space.app}/{space.project}") as mine:
         if not mine:
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
-        started, begin = keeper.clock.now(), time.monotonic()
         transitions, decayed, states = _plan(keeper, space)
         sweep_id = f"swp_{uuid.uuid4().hex[:12]}"
         with keeper.notebook.run("sweep", sweep_id):
@@ -146,23 +146,21 @@ def _plan(keeper: Keeper, space: Space) -> tuple[list[Transition], int, dict[Ref
     """The transitions, how many scores decay, and every memory's state as of now."""
     now = keeper.clock.now()
     half_life = keeper.settings.keeping.half_life_days
-    stats = keeper.access.stats(space)
-    over = ended_missions(keeper, space)
+    stats, over = keeper.access.stats(space), ended_missions(keeper, space)
     states: dict[Ref, Stat] = {}
     transitions: list[Transition] = []
     decayed = 0
     for scope in keeper.scopes(space):
         records = keeper.records(scope)
-        scores: dict[str, float] = {}
         for record in records:
             known = stats.get(ref(record), Stat())
             score = score_at(record, known, now, half_life)
             if not is_evergreen(record) and record.is_live and score < _last_score(record, known):
                 decayed += 1
             states[ref(record)] = Stat(known.count, known.last, score, now)
-            scores[record.entry_id] = score
         live = [record for record in records if record.is_live]
-        transitions += _plan_scope(keeper, scope, live, scores, stats, now, over)
+        orphaned = scope.track == "mission" and (scope.owner in over or _is_silent(live, states, now))
+        transitions += _plan_scope(live, limit_of(keeper, scope), states, now, orphaned=orphaned)
     return transitions, decayed, states
 
 
@@ -172,50 +170,34 @@ def _last_score(record: Record, stat: Stat) -> float:
 
 
 def _plan_scope(
-    keeper: Keeper,
-    scope: Scope,
-    live: Sequence[Record],
-    scores: Mapping[str, float],
-    stats: Mapping[Ref, Stat],
-    now: datetime,
-    over: Mapping[str, Mapping[str, Any]],
+    live: Sequence[Record], limit: int, states: Mapping[Ref, Stat], now: datetime, *, orphaned: bool
 ) -> list[Transition]:
-    orphaned = scope.track == "mission" and _is_orphan(live, scope, stats, now, over)
     out: dict[str, Transition] = {}
-    left: list[Record] = []
+    left: list[tuple[Record, Record]] = []
     for record in live:
-        stat = stats.get(ref(record), Stat())
-        moved = _move(record, scores[record.entry_id], stat, now, orphaned=orphaned)
+        moved = _move(record, states[ref(record)], now, orphaned=orphaned)
         if moved is not None:
             out[record.entry_id] = moved
         current = moved.after if moved is not None else record
         if current.is_live:
-            left.append(current)
-    excess = len(left) - limit_of(keeper, scope)
-    if excess > 0:
-        lowest = sorted(
-            (record for record in left if not record.pinned),
-            key=lambda r: (
-                scores[r.entry_id],
-                composite(r, stats.get(ref(r), Stat()), now),
-                r.locator.key,
-                r.entry_id,
-            ),
-        )
-        before = {record.entry_id: record for record in live}
-        for record in lowest[:excess]:
-            reason = f"over the limit of {limit_of(keeper, scope)}"
-            out[record.entry_id] = Transition(
-                "archived", before[record.entry_id], record.but(status="archived"), reason
-            )
+            left.append((record, current))
+    excess = max(len(left) - limit, 0)
+
+    def standing(pair: tuple[Record, Record]) -> tuple[Any, ...]:
+        record, stat = pair[1], states[ref(pair[1])]
+        return stat.score, composite(record, stat, now), record.locator.key, record.entry_id
+
+    for before, record in sorted((pair for pair in left if not pair[1].pinned), key=standing)[:excess]:
+        after = record.but(status="archived")
+        out[record.entry_id] = Transition("archived", before, after, f"over the limit of {limit}")
     return list(out.values())
 
 
-def _move(record: Record, score: float, stat: Stat, now: datetime, *, orphaned: bool) -> Transition | None:
+def _move(record: Record, stat: Stat, now: datetime, *, orphaned: bool) -> Transition | None:
     """What becomes of one memory: a promotion may come with a step down, archiving ends it."""
     if record.pinned:
         return None
-    current, reasons = record, []
+    current, reasons, score = record, [], stat.score or 0.0
     threshold = DEMOTE_BELOW.get(record.tier)
     if threshold is not None and score < threshold - _GRAIN:
         current = current.but(tier=record.tier + 1)
@@ -228,16 +210,13 @@ def _move(record: Record, score: float, stat: Stat, now: datetime, *, orphaned: 
         )
         move = "promoted"
     age_days = (now - born(record)).total_seconds() / 86_400
+    gone = record.but(status="archived")
     if current.status == "candidate" and record.confidence < DOUBTFUL_CONFIDENCE and age_days > DOUBTFUL_DAYS:
-        return Transition(
-            "archived", record, record.but(status="archived"), "a doubtful candidate for 30 days"
-        )
+        return Transition("archived", record, gone, "a doubtful candidate for 30 days")
     if orphaned:
-        return Transition("orphaned", record, record.but(status="archived"), "its mission is over")
+        return Transition("orphaned", record, gone, "its mission is over")
     if record.tier == 3 and score < ARCHIVE_BELOW - _GRAIN and not is_evergreen(record):
-        return Transition(
-            "archived", record, record.but(status="archived"), f"score {score:.4f} under {ARCHIVE_BELOW}"
-        )
+        return Transition("archived", record, gone, f"score {score:.4f} under {ARCHIVE_BELOW}")
     return Transition(move, record, current, "; ".join(reasons)) if current is not record else None
 
 
@@ -251,17 +230,9 @@ def _proved(record: Record, stat: Stat) -> bool:
     )
 
 
-def _is_orphan(
-    live: Sequence[Record],
-    scope: Scope,
-    stats: Mapping[Ref, Stat],
-    now: datetime,
-    over: Mapping[str, Mapping[str, Any]],
-) -> bool:
-    """Whether a mission is over: on record as ended, or silent for 30 days."""
-    if scope.owner in over:
-        return True
-    touched = [max(born(r), r.updated_at or born(r), stats.get(ref(r), Stat()).last or born(r)) for r in live]
+def _is_silent(live: Sequence[Record], states: Mapping[Ref, Stat], now: datetime) -> bool:
+    """Whether nothing of a mission was written or read for 30 days."""
+    touched = [max(born(r), r.updated_at or born(r), states[ref(r)].last or born(r)) for r in live]
     return bool(touched) and now - max(touched) > timedelta(days=ORPHAN_DAYS)
 
 
@@ -323,24 +294,14 @@ def _report(
     dry_run: bool = False,
     sweep_id: str = "",
 ) -> SweepReport:
-    def count(move: Move) -> int:
-        return sum(one.move == move for one in done)
-
+    moves = Counter(one.move for one in done)
     return SweepReport(
         sweep_id or f"swp_{uuid.uuid4().hex[:12]}",
-        f"{space.app}/{space.project}",
-        trigger,
-        stamp(started),
-        stamp(keeper.clock.now()),
-        decayed,
+        f"{space.app}/{space.project}", trigger, stamp(started), stamp(keeper.clock.now()), decayed,
         sum(one.after.tier > one.before.tier and one.after.is_live for one in done),
-        count("promoted"),
-        count("archived"),
-        count("orphaned"),
-        int((time.monotonic() - begin) * 1000),
-        dry_run,
+        moves["promoted"], moves["archived"], moves["orphaned"], int((time.monotonic() - begin) * 1000), dry_run,
         tuple(done),
-    )
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- consolidation

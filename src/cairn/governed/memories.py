@@ -48,9 +48,8 @@ from cairn.governed.records import (
 from cairn.governed.secrets import redact
 from cairn.governed.shelf import Shelf
 from cairn.language.words import word_set
-from cairn.notes.kinds import SCOPE_DIRS
+from cairn.notes.kinds import SCOPE_DIRS, MemoryRoot
 from cairn.notes.notebook import Draft, Notebook
-from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
 from cairn.seams.storage import children
 from cairn.talk.sessions import SessionLog

@@ -7,7 +7,6 @@ promotes it, unless a person says on import that the source is to be trusted.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from cairn.canonical import from_json, moment
+from cairn.canonical import from_json, moment, text_hash
 from cairn.errors import Invalid
 from cairn.governed.access import Stat, ref
 from cairn.governed.ledger import CaptureLedger, category_of
@@ -229,12 +228,7 @@ def _read_everos(text: str, owner: str) -> list[Incoming]:
                     if isinstance(raw, int | float) and not isinstance(raw, bool)
                     else moment(str(raw or ""))
                 )
-                key = str(value.get("id") or value.get("entry_id") or _mark(content))
-                out.append(
-                    Incoming(
-                        key, content, category_of(content), "user" if user else "project", user, created_at=at
-                    )
-                )
+                out.append(_item(content, user, str(value.get("id") or value.get("entry_id") or ""), at=at))
             else:
                 for item in value.values():
                     walk(item)
@@ -245,14 +239,13 @@ def _read_everos(text: str, owner: str) -> list[Incoming]:
 
 def _read_basic_memory(text: str, owner: str) -> list[Incoming]:
     """A basic-memory note: observations `- [category] text #tag (context)`."""
-    track = "user" if owner else "project"
     out = []
     for match in _OBSERVATION.finditer(text):
         content = _TAGS.sub("", _TAGS.sub("", match[2].rstrip())).strip()
         named = match[1].strip().lower()
         if content and named not in {"x", " ", ""}:
-            category = named if named in CATEGORIES else category_of(content)
-            out.append(Incoming(_mark(f"{named} {content}"), content, category, track, owner))
+            category = named if named in CATEGORIES else None
+            out.append(_item(content, owner, _mark(f"{named} {content}"), category))
     return out
 
 
@@ -294,21 +287,12 @@ def _read_claude_file(name: str, text: str, owner: str) -> list[Incoming]:
     about = head.get("metadata")
     kind = str(about.get("type") if isinstance(about, Mapping) else head.get("type") or "")
     named = str(head.get("name") or name or "")
-    return [
-        Incoming(
-            f"{named} {_mark(content)}",
-            content,
-            _CLAUDE_CATEGORY.get(kind) or category_of(content),
-            "user" if owner else "project",
-            owner,
-            created_at=moment(str(head.get("modified") or "")),
-        )
-    ]
+    at = moment(str(head.get("modified") or ""))
+    return [_item(content, owner, f"{named} {_mark(content)}", _CLAUDE_CATEGORY.get(kind), at)]
 
 
 def _read_claude_page(text: str, owner: str) -> list[Incoming]:
     """A page of bullets and paragraphs: each of them, under its heading."""
-    track = "user" if owner else "project"
     out: list[Incoming] = []
     heading, fenced = "", False
     paragraph: list[str] = []
@@ -319,7 +303,7 @@ def _read_claude_page(text: str, owner: str) -> list[Incoming]:
         if len(plain) >= 8:
             lowered = heading.lower()
             category = next((c for c, keys in _HEADING_CATEGORY if any(k in lowered for k in keys)), None)
-            out.append(Incoming(_mark(plain), plain, category or category_of(plain), track, owner))
+            out.append(_item(plain, owner, category=category))
 
     for line in lines:
         if line.lstrip().startswith("```"):
@@ -338,6 +322,14 @@ def _read_claude_page(text: str, owner: str) -> list[Incoming]:
         elif line.strip() and not line.lstrip().startswith("```"):
             paragraph.append(line.strip())
     return out
+
+
+def _item(
+    content: str, owner: str, key: str = "", category: str | None = None, at: datetime | None = None
+) -> Incoming:
+    track = "user" if owner else "project"
+    kind = category or category_of(content)
+    return Incoming(key or _mark(content), content, kind, track, owner, created_at=at)
 
 
 READERS: Mapping[str, Callable[[str, str], list[Incoming]]] = {
@@ -379,4 +371,4 @@ def _real(value: Any) -> float | None:
 
 
 def _mark(text: str) -> str:
-    return hashlib.sha256(" ".join(text.split()).lower().encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return text_hash(" ".join(text.split()).lower())[:16]

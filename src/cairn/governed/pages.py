@@ -7,7 +7,6 @@ as `<name>.edited-<time>.md`, and reported; then the page is made anew.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
@@ -16,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from cairn.canonical import objects_in
-from cairn.errors import CairnError, Conflict, NotFound
+from cairn.canonical import objects_in, text_hash
+from cairn.errors import CairnError, Conflict
 from cairn.governed import core
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.seams import Locator, content_hash
-from cairn.seams.storage import readable_files
+from cairn.seams.storage import readable_files, text_at
 from cairn.talk.sessions import place_of_session
 from cairn.types import Scope, Space
 
@@ -234,13 +233,9 @@ def _promoted(keeper: Keeper, scope: Scope) -> list[Record]:
         (record for record in keeper.records(scope) if record.status == "promoted"),
         key=lambda r: (
             -r.pinned, r.tier, -_IMPORTANCE[r.importance], -r.observation_count, -r.confidence,
-            _descending(stamp(r.updated_at or r.created_at)), r.locator.key, r.entry_id,
+            [-ord(ch) for ch in stamp(r.updated_at or r.created_at)], r.locator.key, r.entry_id,
         ),
     )  # fmt: skip
-
-
-def _descending(text: str) -> tuple[int, ...]:
-    return tuple(-ord(ch) for ch in text)
 
 
 def _item(record: Record, limit: int = 400) -> str:
@@ -286,17 +281,16 @@ def daily(keeper: Keeper, space: Space) -> dict[str, list[str]]:
 
 def _put(keeper: Keeper, locator: Locator, body: str) -> tuple[bool, Locator | None]:
     """Write a page if it differs; whether it did, and where a person's edit was put."""
-    text = f"<!-- cairn:page name={locator.name} version=1 body={_hash(body)} -->\n{body}"
+    text = f"<!-- cairn:page name={locator.name} version=1 body={text_hash(body)[:16]} -->\n{body}"
     aside: Locator | None = None
     for _ in range(5):
-        try:
-            old = keeper.storage.read(locator)
-        except NotFound:
-            old = None
+        old = text_at(keeper.storage, locator)
         if old == text:
             return False, aside
         if old is not None and _is_edited(old):
-            aside = _set_aside(keeper, locator, old)
+            moment = keeper.clock.now().strftime("%Y%m%dT%H%M%S%fZ")
+            aside = locator.parent.child(f"{locator.name.removesuffix('.md')}.edited-{moment}.md")
+            keeper.storage.write(aside, old)
         try:
             keeper.storage.write(locator, text, expect=content_hash(old) if old is not None else "")
         except Conflict:
@@ -305,18 +299,6 @@ def _put(keeper: Keeper, locator: Locator, body: str) -> tuple[bool, Locator | N
     return False, aside
 
 
-def _set_aside(keeper: Keeper, locator: Locator, text: str) -> Locator:
-    moment = keeper.clock.now().strftime("%Y%m%dT%H%M%S%fZ")
-    stem = locator.name.removesuffix(".md")
-    aside = locator.parent.child(f"{stem}.edited-{moment}.md")
-    keeper.storage.write(aside, text)
-    return aside
-
-
 def _is_edited(text: str) -> bool:
     found = _MARK.match(text)
-    return found is None or _hash(text[found.end() :]) != found[2]
-
-
-def _hash(body: str) -> str:
-    return hashlib.sha256(body.encode("utf-8")).hexdigest()[:16]
+    return found is None or text_hash(text[found.end() :])[:16] != found[2]

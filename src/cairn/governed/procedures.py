@@ -12,7 +12,6 @@ written by a person that says what a learned procedure says supersedes it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import unicodedata
@@ -23,7 +22,7 @@ from typing import Any, Literal
 
 import yaml
 
-from cairn.canonical import objects_in, rows_in
+from cairn.canonical import objects_in, rows_in, text_hash
 from cairn.errors import Invalid
 from cairn.governed import corrections
 from cairn.governed.access import Ref, ref
@@ -205,7 +204,7 @@ def propose(
             continue
         first = max(group, key=lambda signal: (len(signal.steps), signal.episode_id))
         common = frozenset.intersection(*(signal.words for signal in group)) or first.words
-        mark = hashlib.sha256(" ".join(sorted(common)).encode()).hexdigest()[:16]
+        mark = text_hash(" ".join(sorted(common)))[:16]
 
         def capture(group: list[Signal] = group, first: Signal = first) -> tuple[Verdict, Mapping[str, Any]]:
             verdict = add(
@@ -317,7 +316,7 @@ def slug(text: str) -> str:
     """A name an Agent Skill may have: a-z, 0-9 and single hyphens, at most 64 characters."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     name = re.sub(r"[^a-z0-9]+", "-", plain)[:64].strip("-")
-    return name or "skill-" + hashlib.sha256(text.encode()).hexdigest()[:8]
+    return name or "skill-" + text_hash(text)[:8]
 
 
 def render_skill(record: Record, sources: Sequence[str] = ()) -> str:
@@ -428,7 +427,7 @@ def scan_skills(
     now = stamp(keeper.clock.now())
     with keeper.locks.hold(f"skills {space.app}/{space.project}", timeout=60.0):
         for file in found:
-            mark = hashlib.sha256(file.text.encode("utf-8", "surrogatepass")).hexdigest()
+            mark = text_hash(file.text)
             old = known.get(file.path)
             if old is not None and old.content_hash == mark and old.archived_at is None:
                 report["unchanged"].append(file.path)
@@ -443,7 +442,7 @@ def scan_skills(
             kind: Literal["skill", "command"] = "skill" if file.path.endswith("SKILL.md") else "command"
             lines.append(
                 SkillRow(
-                    old.id if old is not None else "skl_" + hashlib.sha256(file.path.encode()).hexdigest()[:16],
+                    old.id if old is not None else "skl_" + text_hash(file.path)[:16],
                     file.path, kind, file.source, memory_id, mark, file.modified_at, None,
                     old.created_at if old is not None else now, now,
                 )

@@ -92,11 +92,10 @@ class EntryId:
         """The id after `current_count` entries of that day's note."""
         return cls(prefix, day.isoformat() if isinstance(day, date) else day, current_count + 1)
 
-    def format(self) -> str:
+    def __str__(self) -> str:
         return f"{self.prefix}_{self.day.replace('-', '')}_{self.sequence:08d}"
 
-    def __str__(self) -> str:
-        return self.format()
+    format = __str__
 
 
 def checked_day(day: str) -> str:

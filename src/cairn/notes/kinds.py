@@ -1,8 +1,9 @@
-"""One declaration per kind of memory: where it lives, its fields, what is searchable. Paths are names only.
+"""One declaration per kind of memory: where it lives, its fields, what is searchable; and the places of a root, by name.
 
 Three storage strategies: `daily` (one note of entries per day), `single` (one document with a fixed name) and
 `skill` (a folder per skill). `place_of` turns a locator back into what it means; the two directions agree.
-A new kind is one more `Kind` in `_DECLARED`.
+A new kind is one more `Kind` in `_DECLARED`. Every place of a memory root has a name in `MemoryRoot`, and is a
+`Locator`, never a path.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from cairn.errors import Invalid
+from cairn.errors import Conflict, Invalid
 from cairn.notes import frontmatter
 from cairn.notes.format import EntryId, Note, checked_day, checked_text, content_sha256, parse_note
-from cairn.seams import Locator
+from cairn.seams import Locator, StorageBackend, TierLayout
+from cairn.seams.storage import children
 from cairn.types import Entry, Problem, Scope, Space, Track
 
 SCOPE_DIRS: Mapping[Track, str] = {
@@ -78,14 +80,12 @@ class Kind:
 
     def content_hash(self, item: Entry | Note) -> str:
         """The hash of what an entry (or a document) says, without what is merely kept about it."""
-        return content_sha256(self._content(item))
-
-    def _content(self, item: Entry | Note) -> dict[str, str]:
         if isinstance(item, Note):
-            values = {key: str(item.frontmatter[key]) for key in self.hashed_keys if key in item.frontmatter}
-            return {**values, "body": item.body}
-        values = {title: item.sections[title] for title in self.sections if title in item.sections}
-        return {**values, **{key: item.inline[key] for key in self.hashed_inline if key in item.inline}}
+            said = {key: str(item.frontmatter[key]) for key in self.hashed_keys if key in item.frontmatter}
+            return content_sha256({**said, "body": item.body})
+        said = {title: item.sections[title] for title in self.sections if title in item.sections}
+        said |= {key: item.inline[key] for key in self.hashed_inline if key in item.inline}
+        return content_sha256(said)
 
     def search_text(self, item: Entry | Note) -> str:
         """The words to index and embed; a section that another one begins with is not said twice."""
@@ -310,11 +310,6 @@ def checked_name(name: str) -> str:
     )
 
 
-def check(note: Note, place: Place) -> tuple[Problem, ...]:
-    """Where a note is at odds with its place or with itself: type, owner, date, counts, ids."""
-    return tuple(_check(note, place))
-
-
 _MEMORY_CHOICES: Mapping[str, frozenset[str]] = {
     "status": frozenset({"candidate", "promoted", "archived"}),
     "tier": frozenset({"1", "2", "3"}),
@@ -322,7 +317,8 @@ _MEMORY_CHOICES: Mapping[str, frozenset[str]] = {
 }
 
 
-def _check(note: Note, place: Place) -> Iterator[Problem]:
+def check(note: Note, place: Place) -> Iterator[Problem]:
+    """Where a note is at odds with its place or with itself: type, owner, date, counts, ids."""
     head, kind = note.frontmatter, place.kind
     if head:
         expected: dict[str, str] = {"type": kind.type, "track": place.scope.track}
@@ -380,7 +376,79 @@ def _line_of(note: Note, key: str) -> int:
     return note.text.count("\n", 0, position.start()) + 1 if position is not None else 1
 
 
-def checked_note(note: Note, place: Place | None) -> Note:
-    """`note` with the problems of its place added."""
-    more = check(note, place) if place is not None else ()
-    return replace(note, problems=(*note.problems, *more)) if more else note
+OME_TEMPLATE = """\
+# Overrides for the offline strategies; read again within seconds of a save.
+# Uncomment what should differ from the defaults, for example:
+#
+# [strategies.extract_foresight]
+# enabled = false
+"""
+
+
+class MemoryRoot:
+    """Names the places of one memory root. Only `ensure` and `spaces` touch the storage."""
+
+    def __init__(self, storage: StorageBackend) -> None:
+        self._storage = storage
+
+    root = Locator("")
+    index = Locator(".index")
+    sqlite = Locator(".index/sqlite")
+    lancedb = Locator(".index/lancedb")
+    tmp = Locator(".tmp")
+    locks = Locator(".tmp/locks")
+    ome_toml = Locator("ome.toml")
+
+    def tiers(self, space: Space) -> TierLayout:
+        """Where the truth, the pages made of it for a space, and the index lie."""
+        shared = scope_locator(Scope(space, "project", ""))
+        return TierLayout(source=self.root, shared_abstracts=shared.child("pages"), local_index=self.index)
+
+    def ensure(self, ome_template: str = OME_TEMPLATE) -> None:
+        """Make the system's own folders and put the strategy template in place if there is none.
+
+        What users see comes into being when something is first written there. A synced root gets no
+        `.index/`: a database must not travel with it.
+        """
+        if not self._storage.capabilities.sync:
+            self._storage.mkdir(self.sqlite)
+            self._storage.mkdir(self.lancedb)
+        self._storage.mkdir(self.tmp)
+        if not self._storage.exists(self.ome_toml):
+            try:
+                self._storage.write(self.ome_toml, ome_template, expect="")
+            except Conflict:
+                pass  # another process put it there in the meantime
+
+    def spaces(self) -> Iterator[Space]:
+        """Every (app, project) space that has a folder, by key order."""
+        for app in self._storage.list(self.root):
+            if not app.name.startswith("."):
+                for project in children(self._storage, app):
+                    if (space := space_of(project)) is not None:
+                        yield space
+
+    def space(self, space: Space) -> Locator:
+        """The folder of an (app, project) space."""
+        return space_locator(space)
+
+    def scope(self, scope: Scope) -> Locator:
+        """The folder of a user, an agent, a mission or the whole project."""
+        return scope_locator(scope)
+
+    def note(self, kind: str, scope: Scope, which: str = "") -> Locator:
+        """The note of a kind; `which` is the day of a daily note or the name of a skill."""
+        return kind_named(kind).locator(scope, which)
+
+    def knowledge(self, space: Space) -> Locator:
+        """The shared library of a space."""
+        return space_locator(space).child("knowledge")
+
+    def sessions(self, space: Space) -> Locator:
+        """What was said in a space, verbatim."""
+        return space_locator(space).child("sessions")
+
+    def journal(self, space: Space, name: str = "") -> Locator:
+        """A journal of a space, or the folder that holds them."""
+        folder = space_locator(space).child("journal")
+        return folder.child(f"{name}.jsonl") if name else folder

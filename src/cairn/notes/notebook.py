@@ -18,7 +18,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, Literal, Protocol
 
@@ -38,8 +39,9 @@ from cairn.notes.format import (
 from cairn.notes.kinds import (
     SCOPE_DIRS,
     Kind,
+    MemoryRoot,
     Place,
-    checked_note,
+    check,
     is_stray,
     kind_named,
     kind_of_entry,
@@ -47,7 +49,6 @@ from cairn.notes.kinds import (
     space_locator,
 )
 from cairn.notes.own import OwnTexts
-from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock
 from cairn.seams.storage import iterate_files
 from cairn.types import Entry, Scope, Space
@@ -236,7 +237,11 @@ class Notebook:
     def parse(locator: Locator, text: str) -> Note:
         """`text` as a note that stands at `locator`, checked against its place."""
         place = place_of(locator)
-        return checked_note(place.kind.parse(text), place) if place is not None else parse_note(text)
+        if place is None:
+            return parse_note(text)
+        note = place.kind.parse(text)
+        more = tuple(check(note, place))
+        return replace(note, problems=(*note.problems, *more)) if more else note
 
     # --- appending -------------------------------------------------------------------------------------
 
@@ -333,15 +338,13 @@ class Notebook:
                 request.ready.set()
 
     def _append_batch(self, place: Place, locator: Locator, batch: Sequence[_Request]) -> None:
-        def edit(text: str | None) -> str | None:
-            return self._with_appended(place, locator, text, batch)
-
+        edit = partial(self._with_appended, place, locator, batch)
         lsn = self._edit(locator, edit, {one.also: None for one in batch if one.also is not None})
         for request in batch:
             request.lsn = lsn if any(created for _, created in request.ids) else 0
 
     def _with_appended(
-        self, place: Place, locator: Locator, text: str | None, batch: Sequence[_Request]
+        self, place: Place, locator: Locator, batch: Sequence[_Request], text: str | None
     ) -> str | None:
         kind, day = place.kind, place.day
         if text is None or not text.lstrip("\ufeff"):

@@ -7,13 +7,12 @@ that was there, so that a copy which still has the line does not bring it back.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cairn.canonical import as_line, object_in
+from cairn.canonical import as_line, object_in, text_hash
 
 _MARK = "forgotten"
 _TIMES = ("at", "updated_at", "created_at")
@@ -40,7 +39,7 @@ def _forgotten(lines: Iterable[str]) -> set[str]:
 
 
 def _hash(line: str) -> str:
-    return hashlib.sha256(line.rstrip().encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return text_hash(line.rstrip())[:24]
 
 
 def by_time(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:

@@ -470,6 +470,14 @@ def children(storage: StorageBackend, at: Locator) -> list[Locator]:
         return []
 
 
+def text_at(storage: StorageBackend, at: Locator) -> str | None:
+    """What a file holds; None where there is none."""
+    try:
+        return storage.read(at)
+    except NotFound:
+        return None
+
+
 def readable_files(storage: StorageBackend, at: Locator) -> Iterator[Locator]:
     """Every file below `at` that can be reached, as `iterate_files` gives them; see `children` for the rest."""
     return iterate_files(storage, at, _pass_over)

@@ -20,8 +20,8 @@ from cairn.types import CellEvent, Job, Scope, StrategyAsk
 
 if TYPE_CHECKING:
     from cairn.governed.memories import Keeper
+    from cairn.notes.kinds import MemoryRoot
     from cairn.notes.notebook import Notebook
-    from cairn.notes.root import MemoryRoot
     from cairn.seams import Clock, Embedder, Journals, Locks, Writer
     from cairn.strategies.cells import Cells
     from cairn.strategies.options import Options

@@ -34,8 +34,8 @@ from cairn.types import CellEvent, JobRun, Queued, Space
 if TYPE_CHECKING:
     from cairn.config import Settings
     from cairn.governed.memories import Keeper
+    from cairn.notes.kinds import MemoryRoot
     from cairn.notes.notebook import Notebook
-    from cairn.notes.root import MemoryRoot
 
 LEASE = "engine"
 BATCH = CELLS_KEPT  # what one strategy has read, the next still finds

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError, NotFound
-from cairn.notes.kinds import place_of
-from cairn.notes.root import MemoryRoot
+from cairn.notes.kinds import MemoryRoot, place_of
 from cairn.seams import Locator, StorageBackend
 from cairn.types import Space
 

@@ -21,9 +21,8 @@ from typing import Any
 from cairn.canonical import compact, objects_in, stamp, text_hash
 from cairn.errors import NotFound
 from cairn.notes import frontmatter
-from cairn.notes.kinds import place_of
+from cairn.notes.kinds import MemoryRoot, place_of
 from cairn.notes.notebook import Notebook, Run
-from cairn.notes.root import MemoryRoot
 from cairn.seams import Clock, Journals, Locator
 from cairn.timetravel.changes import HEAD, Restored, TimeTravel, taken_apart, with_blocks
 from cairn.types import Space
