@@ -16,8 +16,8 @@ from pathlib import Path
 
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.locks import FileLocks
-from cairn.notes.notebook import Draft, Notebook
 from cairn.notes.kinds import MemoryRoot
+from cairn.notes.notebook import Draft, Notebook
 from cairn.types import Scope, Space
 
 _FIRST = date(2015, 1, 1)

@@ -91,12 +91,9 @@ class Shape:
         written = "|".join(self._written) if isinstance(self._written, list) else self._written
         self.is_solid = not _BLANK.search(written) and not re.search(r"[.^]", _NO_DOT.sub("", written))
         self.is_word: bool = rule.get("word", False)
+        # One that goes on in the next line is known again only by a beginning of its own.
+        self.may_be_broken = not self.folded and not self._near and not self.anchors[0].isdigit()
         self.holds_anchor = self.is_solid and not self._near and not rule.get("apart", False)
-
-    @property
-    def may_be_broken(self) -> bool:
-        """Whether one that goes on in the next line is known again: only by a beginning of its own."""
-        return not self.folded and not self._near and not self.anchors[0].isdigit()
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:

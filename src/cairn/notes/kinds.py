@@ -252,8 +252,20 @@ def place_of(locator: Locator) -> Place | None:
     if space is None or track is None:
         return None
     owner, rest = ("", parts[3:]) if track == "project" else (parts[3], parts[4:])
+    kind = _BY_FILE.get(rest[0]) if len(rest) == 1 else _BY_DIR.get(rest[0]) if rest else None
+    if kind is None or track not in kind.tracks:
+        return None
+    day = name = ""
     try:
-        return _place(Scope(space, track, owner), rest)
+        if kind.storage == "daily":
+            day = checked_day(rest[1].removeprefix(f"{kind.file_name}-").removesuffix(".md"))
+            is_named = rest[1:] == (f"{kind.file_name}-{day}.md",)
+        elif kind.storage == "skill":
+            name = checked_name(rest[1].removeprefix("skill_"))
+            is_named = rest[1:] == (f"skill_{name}", kind.file_name)
+        else:
+            is_named = True
+        return Place(Scope(space, track, owner), kind, day, name) if is_named else None
     except Invalid:
         return None
 
@@ -267,21 +279,6 @@ def is_stray(locator: Locator) -> bool:
         return False
     kind = _BY_DIR.get(rest[0])
     return kind is not None and kind.storage == "daily"
-
-
-def _place(scope: Scope, rest: tuple[str, ...]) -> Place | None:
-    place = None
-    if len(rest) == 1 and rest[0] in _BY_FILE:
-        place = Place(scope, _BY_FILE[rest[0]])
-    elif len(rest) > 1 and rest[0] in _BY_DIR:
-        kind = _BY_DIR[rest[0]]
-        if kind.storage == "daily" and len(rest) == 2:
-            day = rest[1].removeprefix(f"{kind.file_name}-").removesuffix(".md")
-            if rest[1] == f"{kind.file_name}-{day}.md":
-                place = Place(scope, kind, day=checked_day(day))
-        elif kind.storage == "skill" and rest[2:] == (kind.file_name,) and rest[1].startswith("skill_"):
-            place = Place(scope, kind, name=checked_name(rest[1].removeprefix("skill_")))
-    return place if place is not None and scope.track in place.kind.tracks else None
 
 
 def safe_name(text: str, fallback: str = "unnamed") -> str:

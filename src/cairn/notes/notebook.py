@@ -15,11 +15,12 @@ import re
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Literal, Protocol
 
@@ -105,6 +106,7 @@ class History(Protocol):
         """The ids of the runs that were taken back."""
 
 
+Once = tuple[tuple[str, str], ...]
 _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 
@@ -113,7 +115,7 @@ class _Request:
     """One call of `append`, waiting for the commit that carries it."""
 
     bodies: list[str]
-    once: list[tuple[tuple[str, str], ...]]
+    once: list[Once]
     also: Locator | None = None
     ids: list[tuple[str, bool]] = field(default_factory=list)
     lsn: int = 0
@@ -352,25 +354,30 @@ class Notebook:
             text = f"{mark}---\n{frontmatter.dump(kind.fresh_frontmatter(place.scope, day))}---\n"
         count = self._highest_sequence(locator, text, kind, day)
         newline = "\r\n" if text.lstrip("\ufeff").startswith("---\r\n") else "\n"
-        known = _Known(kind, text)
+        parse = cache(partial(kind.parse, text))
+        known: dict[Once, list[str]] = {
+            (): []
+        }  # the entries with given values of the keys they are written once by
         blocks: list[str] = []
         for request in batch:
             request.ids = []
-            added: list[tuple[tuple[tuple[str, str], ...], str]] = []
-            taken: dict[tuple[tuple[str, str], ...], int] = {}
+            added: list[tuple[Once, str]] = []
+            taken: Counter[Once] = Counter()
             for body, once in zip(request.bodies, request.once, strict=True):
-                there = known.matching(once) if once else []
-                if there:
-                    position = taken.get(once, 0)
-                    taken[once] = position + 1
-                    request.ids.append((there[min(position, len(there) - 1)], False))
+                if once not in known:
+                    known[once] = _ids_with(once, text, parse)
+                if there := known[once]:
+                    request.ids.append((there[min(taken[once], len(there) - 1)], False))
+                    taken[once] += 1
                     continue
                 entry_id = str(EntryId.next_for(kind.prefix, day, count))
                 count += 1
                 blocks.append(render_entry(entry_id, body, newline))
                 added.append((once, entry_id))
                 request.ids.append((entry_id, True))
-            known.add(added)
+            for once, entry_id in added:
+                if once:
+                    known[once].append(entry_id)
         if not blocks:
             return None
         text = self._counted(place, text, count)
@@ -612,33 +619,15 @@ def _unread(at: Locator, error: CairnError) -> None:
     _log.debug("%s is passed over: %s", at, error)
 
 
-class _Known:
-    """Which entries of a note carry given inline values; the note is parsed only if the words occur in it."""
-
-    def __init__(self, kind: Kind, text: str) -> None:
-        self._kind = kind
-        self._text = text
-        self._note: Note | None = None
-        self._added: list[tuple[tuple[tuple[str, str], ...], str]] = []
-
-    def matching(self, once: tuple[tuple[str, str], ...]) -> list[str]:
-        """Ids of the entries whose fields equal `once`, in file order."""
-        found = []
-        if all(f"**{key}**:" in self._text and _first_line(value) in self._text for key, value in once):
-            if self._note is None:
-                self._note = self._kind.parse(self._text)
-            found = [e.id for e in self._note.entries if all(e.inline.get(k) == v for k, v in once)]
-        return found + [entry_id for values, entry_id in self._added if values == once]
-
-    def add(self, entries: Sequence[tuple[tuple[tuple[str, str], ...], str]]) -> None:
-        self._added.extend(entries)
+def _ids_with(once: Once, text: str, parse: Callable[[], Note]) -> list[str]:
+    """Ids of the entries whose fields equal `once`, in file order; the note is parsed only if the words occur in it."""
+    for key, value in once:
+        if f"**{key}**:" not in text or re.split(r"[^\w.@+-]", value, maxsplit=1)[0] not in text:
+            return []
+    return [entry.id for entry in parse().entries if all(entry.inline.get(k) == v for k, v in once)]
 
 
-def _first_line(value: str) -> str:
-    return re.split(r"[^\w.@+-]", value, maxsplit=1)[0]
-
-
-def _once(draft: Draft, keys: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _once(draft: Draft, keys: Sequence[str]) -> Once:
     missing = [key for key in keys if draft.inline.get(key) is None]
     if missing:
         raise Invalid(f"once_by names {', '.join(missing)}, which the draft does not have.", field="once_by")
