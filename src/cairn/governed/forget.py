@@ -25,6 +25,8 @@ from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.governed.transcripts import Log, Said
 from cairn.governed.wanted import (
+    IN_GIT,
+    OF_HISTORY,
     SHORTEST,
     TELLING,
     Affected,
@@ -53,7 +55,6 @@ from cairn.types import Entry, Scope, Space, split_public_id
 _SINGLE = frozenset({"memory", "atomic_fact", "foresight"})
 # What these say is what somebody said: the same words without who said them are the same statement.
 _QUOTES = frozenset({"atomic_fact", "foresight"})
-_GIT = Locator(".git")
 _ALIKE_SHOWN = 200
 
 # A second round is for what others write meanwhile: an editor, another process, someone saying it again.
@@ -384,10 +385,8 @@ class _Look:
         if not any(why in _OF_OTHERS or why == _SAID_AGAIN for why in truth.values()):
             found += [(path, _STILL_THERE) for path in copies]
         found += [(_OF_OTHERS[why], why) for why in _OF_OTHERS if why in truth.values()]
-        if self._keeper.storage.exists(_GIT):
-            found.append(
-                (".git", "the repository's history keeps former versions; rewrite it to remove them there")
-            )
+        if self._keeper.storage.exists(Locator(IN_GIT[0])):
+            found.append(IN_GIT)
         return found
 
     def _of_space(self) -> Iterator[tuple[str, bytes | None]]:
@@ -432,7 +431,7 @@ class _Look:
             at = Locator(path)
         except CairnError:
             return None
-        if space_of(at) is None or at.name in {"texts.jsonl", "changes.jsonl"}:
+        if space_of(at) is None or at.name in OF_HISTORY:
             return None
         return None if "pages" in at.parts and ".edited-" not in at.name else at
 

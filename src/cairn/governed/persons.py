@@ -25,7 +25,17 @@ from cairn.errors import CairnError, NotFound
 from cairn.governed import pages, removal, transcripts
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
-from cairn.governed.wanted import TELLING, Beside, ForgetTally, Left, Lost, Wanted, sentences
+from cairn.governed.wanted import (
+    IN_GIT,
+    OF_HISTORY,
+    TELLING,
+    Beside,
+    ForgetTally,
+    Left,
+    Lost,
+    Wanted,
+    sentences,
+)
 from cairn.language.words import word_set
 from cairn.notes.format import list_items
 from cairn.notes.kinds import place_of
@@ -41,13 +51,10 @@ _NAMED = "others' words name this person; they are the others'"
 _SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
 _ELSEWHERE = "the same name in another app or project: forget it there, too"
 _ALWAYS = (("backups", "archives made before hold it: delete them, see docs/operating.md"),)
-_GIT = Locator(".git")
-_GIT_WHY = "the repository's history keeps former versions; rewrite it to remove them there"
 _SYNCED = (
     "other machines",
     "they follow when the sync program has carried this over; its own versions are kept by it",
 )
-_HISTORY = frozenset({"texts.jsonl", "changes.jsonl", "checkpoints.jsonl"})
 _SHORTEST_TELLING = 6
 
 
@@ -443,7 +450,7 @@ def _without_speaker(entry: Entry, owner: str) -> Draft:
 
 def _journal_lines(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str]]:
     for at in readable_files(keeper.storage, keeper.root.journal(space)):
-        if at.name.endswith(".jsonl") and at.name not in _HISTORY:
+        if at.name.endswith(".jsonl") and at.name not in {*OF_HISTORY, "checkpoints.jsonl"}:
             with suppress(CairnError):
                 yield from ((at, line) for line in keeper.journals.read(at).lines)
 
@@ -548,13 +555,13 @@ def _look(keeper: Keeper, going: Going, beside: Beside) -> list[tuple[str, str]]
 
 def _is_copy(path: str) -> bool:
     """Whether a file holds what others hold: the index, former texts, generated pages."""
-    return path.startswith(".") or "/pages/" in path or path.endswith(("texts.jsonl", "changes.jsonl"))
+    return path.startswith(".") or "/pages/" in path or path.endswith(tuple(OF_HISTORY))
 
 
 def _receipt(keeper: Keeper, going: Going, *, dry_run: bool) -> Farewell:
     stays = [*going.stays, *_ALWAYS]
-    if keeper.storage.exists(_GIT):
-        stays.append((".git", _GIT_WHY))
+    if keeper.storage.exists(Locator(IN_GIT[0])):
+        stays.append(IN_GIT)
     if keeper.storage.capabilities.sync:
         stays.append(_SYNCED)
     made = Farewell(

@@ -20,6 +20,7 @@ from cairn.governed.access import Ref
 from cairn.governed.memories import Keeper
 from cairn.governed.transcripts import edited
 from cairn.governed.wanted import (
+    OF_HISTORY,
     TOMBSTONE,
     Affected,
     ForgetTally,
@@ -52,7 +53,6 @@ _IDS = frozenset({
     "supersedes", "superseded_by", "deprecated_by", "id", "type", "file_type", "track", "role", "timestamp",
 })  # fmt: skip
 
-_OF_HISTORY = frozenset({"texts.jsonl", "changes.jsonl"})  # they are purged by time travel itself
 _ID_LINE = re.compile(rf"\*\*(?:{'|'.join(sorted(_IDS))})\*\*: ")
 
 
@@ -307,7 +307,7 @@ def from_journals(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
     if not done.dry:
         keeper.access.flush(wanted.space)
     for at in readable_files(keeper.storage, keeper.root.journal(wanted.space)):
-        if not at.name.endswith(".jsonl") or at.name in _OF_HISTORY:
+        if not at.name.endswith(".jsonl") or at.name in OF_HISTORY:
             continue
 
         def make(lines: Sequence[str], name: str = at.name) -> tuple[list[str], int]:

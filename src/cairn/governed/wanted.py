@@ -22,6 +22,8 @@ from cairn.seams import Locator
 from cairn.types import Scope, Space
 
 TOMBSTONE = "[forgotten]"
+IN_GIT = (".git", "the repository's history keeps former versions; rewrite it to remove them there")
+OF_HISTORY = frozenset({"texts.jsonl", "changes.jsonl"})  # they are purged by time travel itself
 SHORTEST = 4
 TELLING = 3  # words; fewer are said by anybody at any time
 ALIKE = 0.5

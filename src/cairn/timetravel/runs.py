@@ -16,11 +16,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from cairn.canonical import compact, objects_in, stamp, text_hash
 from cairn.errors import NotFound
 from cairn.notes import frontmatter
+from cairn.notes.format import parse_note
 from cairn.notes.kinds import MemoryRoot, place_of
 from cairn.notes.notebook import Notebook, Run
 from cairn.seams import Clock, Journals, Locator
@@ -87,16 +89,11 @@ class Runs:
             change.cause for change in self._travel(space).log(limit=10**9) if change.before != change.after
         )
         undone = self._undone_at(space)
+        begun = islice(reversed(self._begun_in(space).items()), limit)
         return [
-            {
-                "run_id": run,
-                "kind": line["kind"],
-                "at": line["at"],
-                "entries": counts[run],
-                "undone_at": undone.get(run),
-            }
-            for run, line in reversed(self._begun_in(space).items())
-        ][:limit]
+            {"run_id": run, "kind": line["kind"], "at": line["at"], "entries": counts[run], "undone_at": undone.get(run)}
+            for run, line in begun
+        ]  # fmt: skip
 
     def undone(self, space: Space) -> frozenset[str]:
         """The ids of the runs that were taken back."""
@@ -232,7 +229,7 @@ def _head_back(head: str, fate: tuple[str | None, str | None], texts: Mapping[st
         return head
     if text_hash(head) == fate[1]:
         return before
-    old, new, now = (_values(one) for one in (before, after, head))
+    old, new, now = (parse_note(one).frontmatter for one in (before, after, head))
     updates = {
         key: _value_back(old.get(key), new.get(key), now.get(key))
         for key in {*old, *new} - _COUNTS
@@ -256,10 +253,3 @@ def _value_back(old: Any, new: Any, now: Any) -> Any:
     return {
         key: known[key] if new.get(key) == value and key in known else value for key, value in kept.items()
     } or None
-
-
-def _values(head: str) -> dict[str, Any]:
-    found = frontmatter.find_head(head)
-    return (
-        dict(frontmatter.read_head(head[found.start : found.end])[0]) if found.fenced and found.closed else {}
-    )
