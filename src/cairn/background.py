@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cairn import governed
 from cairn.daemon import Daemon, Piece
 from cairn.errors import CairnError
 from cairn.parts import Parts, Stage
@@ -71,13 +72,11 @@ class Task:
 
 def sweep_due(parts: Parts) -> int:
     """Keep each space in order whose last sweep is `keeping.sweep_hours` old; how many were due."""
-    from cairn.governed import lifecycle
-
     trigger: Trigger = "schedule" if parts.swept else "startup"
     done = 0
     for space in parts.root.spaces():
         try:
-            if parts.keeper.scopes(space) and lifecycle.keep_in_order(
+            if parts.keeper.scopes(space) and governed.lifecycle.keep_in_order(
                 parts.keeper, space, trigger=trigger, writer=parts.writer
             ):
                 done += 1
@@ -218,11 +217,9 @@ def _recover(parts: Parts) -> None:
     """What changed while nothing ran: core memory is settled, and every session looked through once, since a power
     cut may take the ledger of cells under way.
     """
-    from cairn.governed import core
-
     for space in parts.root.spaces():
         try:
-            core.reconcile_all(parts.keeper, space)
+            governed.core.reconcile_all(parts.keeper, space)
         except CairnError as error:
             _log.warning("core memory of %s/%s is left as it is: %s", space.app, space.project, error)
     try:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cairn import governed
 from cairn.engines.lance import MANY_ROWS
 from cairn.engines.tree import trouble_writing
 from cairn.errors import CairnError
@@ -73,8 +74,6 @@ def finding(level: str, what: str, following: str) -> dict[str, Any]:
 
 def repair(parts: Parts) -> list[dict[str, Any]]:
     """Mend what is safe to mend in every space; each item says what was done."""
-    from cairn.governed import checks
-
     mended = []
     if _open_keys(parts):
         (parts.settings.root / "cairn.toml").chmod(0o600)
@@ -91,7 +90,7 @@ def repair(parts: Parts) -> list[dict[str, Any]]:
     return mended + [
         {"where": one.where, "what": one.message, "code": one.code}
         for space in parts.root.spaces()
-        for one in checks.repair(parts.keeper, space)
+        for one in governed.checks.repair(parts.keeper, space)
     ]
 
 
@@ -330,11 +329,9 @@ def _model(parts: Parts) -> Finds:
 
 
 def _memories(parts: Parts) -> Finds:
-    from cairn.governed import checks
-
     for space in parts.root.spaces():
         try:
-            yield from map(_memory_finding, checks.check(parts.keeper, space))
+            yield from map(_memory_finding, governed.checks.check(parts.keeper, space))
         except CairnError as error:
             yield finding("fail", str(error), f"mend that; the memories of {space.app}/{space.project} wait")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cairn import governed
 from cairn.errors import Unavailable
 from cairn.seams import Locator
 from cairn.types import Scope
@@ -29,12 +30,11 @@ def while_quiet(
 
     A dry run changes nothing and stops nobody.
     """
-    from cairn.governed.wanted import Beside
     from cairn.strategies.profile import without_items
 
     with nullcontext(True) if dry_run else parts.engine.paused() as paused:
         return run(
-            Beside(
+            governed.wanted.Beside(
                 settle=lambda: _unsettled(parts, paused=paused), purgers=purge, profile=without_items,
                 files=lambda: every_file(parts), **more,
             )
@@ -87,7 +87,6 @@ def _purge_spool(parts: Parts, wanted: Wanted) -> int:
 
 def purge_history(parts: Parts, wanted: Wanted) -> int:
     """Former texts of the forgotten entries, and every text with the words."""
-    from cairn.governed.removal import cleaned_block
     from cairn.strategies.profile import without_items
 
     parts.observer.settle()
@@ -96,7 +95,8 @@ def purge_history(parts: Parts, wanted: Wanted) -> int:
         folder = parts.root.scope(scope).key + "/"
         named += [f"{path}#{entry}" for path in wanted.paths if path.startswith(folder)]
     return parts.observer.of(wanted.space).purge(
-        entries=named, clean=lambda path, text: cleaned_block(wanted, path, text, without_items)
+        entries=named,
+        clean=lambda path, text: governed.removal.cleaned_block(wanted, path, text, without_items),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
+from cairn import governed
 from cairn.errors import Invalid, NotFound, Unavailable
 from cairn.operations import rules
 from cairn.operations.answers import Answers
@@ -86,13 +87,11 @@ class Keeping(Room):
 
         A dry run only tells.
         """
-        from cairn.governed import lifecycle
-
         parts, space = self.parts, space_named(**at)
         if dry_run:
-            report = lifecycle.sweep(parts.keeper, space, dry_run=True)
+            report = governed.lifecycle.sweep(parts.keeper, space, dry_run=True)
         else:
-            done = lifecycle.keep_in_order(parts.keeper, space, writer=parts.writer)
+            done = governed.lifecycle.keep_in_order(parts.keeper, space, writer=parts.writer)
             report = done.sweep if done is not None else None
         if report is None:  # pragma: no cover -- by hand it is always due
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
@@ -123,10 +122,9 @@ class Keeping(Room):
         or claude. What comes in waits for a person to promote it, unless `trust` vouches for all of it.
         """
         from cairn.engines.ade import text_of
-        from cairn.governed import migrate
 
-        items = migrate.read(source, text if isinstance(text, str) else text_of(text), owner=owner)
-        return migrate.bring_in(self.parts.keeper, space_named(**at), source, items, trust=trust)
+        items = governed.migrate.read(source, text if isinstance(text, str) else text_of(text), owner=owner)
+        return governed.migrate.bring_in(self.parts.keeper, space_named(**at), source, items, trust=trust)
 
     @operation("POST /captures", answers.CaptureData, rules.capture, writes=True, judges=("text",))
     def capture(
@@ -156,14 +154,11 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Take an intervention, an error or review feedback in, once by its source, through the gate as a candidate."""
-        from cairn.governed import ledger
-        from cairn.governed.memories import verdict_json
-
         keeper, space = self.parts.keeper, space_named(**at)
-        known = ledger.CaptureLedger(keeper).find(space, source_type, source_key)
+        known = governed.ledger.CaptureLedger(keeper).find(space, source_type, source_key)
         verdict = None
         if known is None:
-            verdict = ledger.learn(
+            verdict = governed.ledger.learn(
                 keeper,
                 space,
                 source_type,
@@ -177,7 +172,11 @@ class Keeping(Room):
                 vouched=vouched,
             )
         if verdict is not None:
-            return {"captured": verdict.accepted, "reason": verdict.reason, "verdict": verdict_json(verdict)}
+            return {
+                "captured": verdict.accepted,
+                "reason": verdict.reason,
+                "verdict": governed.memories.verdict_json(verdict),
+            }
         reason = "known" if known is not None else "nothing to capture"
         return {"captured": False, "reason": reason, "verdict": None}
 
@@ -190,11 +189,9 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """What was taken in by source: interventions, errors, feedback, imports and missions, each once."""
-        from cairn.governed.ledger import CaptureLedger
-
         rows = [
             asdict(row)
-            for row in CaptureLedger(self.parts.keeper).rows(space_named(**at))
+            for row in governed.ledger.CaptureLedger(self.parts.keeper).rows(space_named(**at))
             if source_type is None or row.source_type == source_type
         ]
         return {"captures": rows[::-1][:limit], "total": len(rows)}
@@ -209,10 +206,10 @@ class Keeping(Room):
     )
     def consolidate(self, *, dry_run: DryRun = False, **at: Unpack[InScope]) -> ConsolidationReport:
         """Merge memories that say nearly the same; `undo` takes a run back."""
-        from cairn.governed import lifecycle
-
         parts, (space, where) = self.parts, scope_named(self.parts, **at)
-        return lifecycle.consolidate(parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run)
+        return governed.lifecycle.consolidate(
+            parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run
+        )
 
     @operation("POST /missions/{run}/end", answers.MissionEndData, rules.whole_space(write=True), writes=True)
     def end_mission(
@@ -225,9 +222,7 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> MissionEnd:
         """End a run: on success what it learned goes to the project, once; then its own are archived."""
-        from cairn.governed import ledger
-
-        return ledger.end_mission(self.parts.keeper, space_named(**at), run_id, success=success)
+        return governed.ledger.end_mission(self.parts.keeper, space_named(**at), run_id, success=success)
 
     @operation("GET /core", answers.CoreData, rules.core(write=False), tool=True)
     def core(
@@ -236,9 +231,9 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """The core memory of the project, or of an agent."""
-        from cairn.governed import core
-
-        return core.show(self.parts.keeper, core.core_scope(space_named(**at), agent)).payload()
+        return governed.core.show(
+            self.parts.keeper, governed.core.core_scope(space_named(**at), agent)
+        ).payload()
 
     @operation(
         "PUT /core",
@@ -267,8 +262,6 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Set fields of the core memory; its version grows by one."""
-        from cairn.governed import core
-
         named: dict[str, Any] = {
             "projectSummary": projectSummary,
             "criticalConventions": criticalConventions,
@@ -279,26 +272,24 @@ class Keeping(Room):
         fields = {name: value for name, value in named.items() if value is not None}
         if not fields:
             raise Invalid("Say which field to set: projectSummary, criticalConventions, ...", field="core")
-        return core.update(self.parts.keeper, core.core_scope(space_named(**at), agent), **fields).payload()
+        return governed.core.update(
+            self.parts.keeper, governed.core.core_scope(space_named(**at), agent), **fields
+        ).payload()
 
     # ------------------------------------------------------------ agents
 
     @operation("GET /agents", answers.AgentsData, rules.whole_space(write=False))
     def agents(self, **at: Unpack[InSpace]) -> dict[str, Any]:
         """The agents of a space that have an identity."""
-        from cairn.governed import core
-
-        found = core.identities(self.parts.keeper, space_named(**at))
+        found = governed.core.identities(self.parts.keeper, space_named(**at))
         return {"agents": [asdict(one) for one in found]}
 
     @operation("GET /agents/{agent}", answers.AgentData, rules.agent(write=False))
     def agent(self, agent: AgentName, **at: Unpack[InSpace]) -> dict[str, Any]:
         """Who an agent is, and the documents it is given: agent.md, soul.md, tools.md and behaviors.md."""
-        from cairn.governed import core
-
         space = space_named(**at)
-        identity = core.identity(self.parts.keeper, space, agent)
-        documents = core.documents(self.parts.keeper, space, agent)
+        identity = governed.core.identity(self.parts.keeper, space, agent)
+        documents = governed.core.documents(self.parts.keeper, space, agent)
         if identity is None and not documents:
             raise NotFound(f'Nothing is on record about an agent "{agent[:80]}".', agent=agent)
         return {"identity": asdict(identity) if identity is not None else None, "documents": documents}
@@ -326,8 +317,6 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Put an agent's identity on record, or change some of its fields."""
-        from cairn.governed import core
-
         named: dict[str, Any] = {
             "name": name,
             "profile": profile,
@@ -340,7 +329,7 @@ class Keeping(Room):
         fields = {key: value for key, value in named.items() if value is not None}
         if not fields:
             raise Invalid("Say what to set: name, profile, persona, ...", field="name")
-        return asdict(core.set_identity(self.parts.keeper, space_named(**at), agent, **fields))
+        return asdict(governed.core.set_identity(self.parts.keeper, space_named(**at), agent, **fields))
 
     @operation(
         "PUT /agents/{agent}/documents/{document}",
@@ -359,9 +348,7 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Write `agent.md`, `soul.md`, `tools.md` or `behaviors.md` of an agent: searched, and handed out with it."""
-        from cairn.governed import core
-
-        path, lsn = core.write_document(self.parts.keeper, space_named(**at), agent, document, text)
+        path, lsn = governed.core.write_document(self.parts.keeper, space_named(**at), agent, document, text)
         return {"path": path, "lsn": lsn}
 
     # ------------------------------------------------------------ what was done
@@ -376,11 +363,9 @@ class Keeping(Room):
         """What wrote many entries at once, newest first, to be taken back by `undo`; when memories were last swept and
         consolidated, and what came of it.
         """
-        from cairn.governed import lifecycle
-
         keeper, space = self.parts.keeper, space_named(**at)
-        sweeps = [dict(one) for one in lifecycle.sweeps(keeper, space)][::-1]
-        merged = [dict(one) for one in lifecycle.consolidations(keeper, space)][::-1]
+        sweeps = [dict(one) for one in governed.lifecycle.sweeps(keeper, space)][::-1]
+        merged = [dict(one) for one in governed.lifecycle.consolidations(keeper, space)][::-1]
         return {
             "runs": self.parts.runs.runs(space, limit=limit),
             "last_sweep": sweeps[0] if sweeps else None,
@@ -396,11 +381,9 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Add a line to today's log; `pages/daily/<date>.md` shows it."""
-        from cairn.governed import pages
-
         keeper, space = self.parts.keeper, space_named(**at)
-        pages.log(keeper, space, text)
-        return {"days": {keeper.day(): pages.daily(keeper, space)[keeper.day()]}}
+        governed.pages.log(keeper, space, text)
+        return {"days": {keeper.day(): governed.pages.daily(keeper, space)[keeper.day()]}}
 
     @operation("GET /daily", answers.DailyData, rules.whole_space(write=False))
     def daily(
@@ -411,18 +394,14 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """The daily log: what was noted on each day."""
-        from cairn.governed import pages
-
-        found = pages.daily(self.parts.keeper, space_named(**at))
+        found = governed.pages.daily(self.parts.keeper, space_named(**at))
         days = [day] if day is not None else sorted(found, reverse=True)[:limit]
         return {"days": {one: found.get(one, []) for one in days}}
 
     @operation("GET /skills", answers.SkillsData, rules.whole_space(write=False))
     def skills(self, **at: Unpack[InSpace]) -> Sequence[Mapping[str, Any]]:
         """The registry of skill files, tombstones included."""
-        from cairn.governed import procedures
-
-        return [asdict(row) for row in procedures.skill_index(self.parts.keeper, space_named(**at))]
+        return [asdict(row) for row in governed.procedures.skill_index(self.parts.keeper, space_named(**at))]
 
     @operation("POST /skills/scan", answers.ScanData, rules.skill_folders, writes=True, apart=True)
     def scan_skills(
@@ -439,17 +418,16 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> ScanReport:
         """Bring the registry in step with the skills in the root and in `folders`."""
-        from cairn.governed import procedures
         from cairn.operations.skillfolders import skill_files
 
         space = space_named(**at)
-        found = [*procedures.skills_in_root(self.parts.keeper, space)]
+        found = [*governed.procedures.skills_in_root(self.parts.keeper, space)]
         sources = ["root"]
         for folder in folders:
             mine = skill_files(folder)
             found += mine.files
             sources.append(mine.source)
-        return procedures.scan_skills(self.parts.keeper, space, found, sources=sources)
+        return governed.procedures.scan_skills(self.parts.keeper, space, found, sources=sources)
 
     @operation(
         "POST /memories/{id}/skill",
@@ -460,9 +438,9 @@ class Keeping(Room):
     )
     def export_skill(self, memory_id: MemoryId, **at: Unpack[InScope]) -> str:
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
-        from cairn.governed import procedures
-
-        return procedures.export_skill(self.parts.keeper, memory_named(self.parts, memory_id, at)).key
+        return governed.procedures.export_skill(
+            self.parts.keeper, memory_named(self.parts, memory_id, at)
+        ).key
 
     @operation(
         "POST /skills/import",
@@ -492,7 +470,6 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> ScanReport:
         """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
-        from cairn.governed import procedures
         from cairn.operations.skillfolders import one_skill_file
 
         if text is None:
@@ -500,16 +477,14 @@ class Keeping(Room):
                 raise Invalid("Give the path of a SKILL.md, or its text and a name.", field="path")
             file = one_skill_file(path)
         elif path or name:
-            file = procedures.SkillFile(path or f"{name}/SKILL.md", text, source="import")
+            file = governed.procedures.SkillFile(path or f"{name}/SKILL.md", text, source="import")
         else:
             raise Invalid("name: is missing.", field="name")
-        return procedures.scan_skills(self.parts.keeper, space_named(**at), [file], sources=())
+        return governed.procedures.scan_skills(self.parts.keeper, space_named(**at), [file], sources=())
 
     @operation("POST /refresh", answers.PagesData, rules.whole_space(write=True), writes=True, apart=True)
     def refresh(self, **at: Unpack[InSpace]) -> PagesReport:
         """Make the pages agents read (MEMORY.md and its topics) anew, and settle core memory."""
-        from cairn.governed import core, pages
-
         space = space_named(**at)
-        core.reconcile_all(self.parts.keeper, space)
-        return pages.refresh(self.parts.keeper, space)
+        governed.core.reconcile_all(self.parts.keeper, space)
+        return governed.pages.refresh(self.parts.keeper, space)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
+from cairn import governed
 from cairn.errors import Invalid, NotFound
 from cairn.operations import rules
 from cairn.operations.answers import Answers
@@ -77,9 +78,7 @@ Limited = Annotated[str | None, says("where it comes from", "msg-17", high=500)]
 
 
 def _verdict(verdict: Verdict, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    from cairn.governed.memories import verdict_json
-
-    return verdict_json(verdict)
+    return governed.memories.verdict_json(verdict)
 
 
 def _found(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,16 +286,12 @@ class Single(Room):
     )
     def history(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[HistoryLine]:
         """Everything on record about a memory, oldest first."""
-        from cairn.governed import corrections
-
-        return corrections.history(self.parts.keeper, memory_named(self.parts, memory_id, at))
+        return governed.corrections.history(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @operation("GET /memories/{id}/why", answers.WhyData, rules.one_memory(write=False))
     def why(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[str]:
         """Why a memory is kept as it is: where it came from, what merged, how it is used."""
-        from cairn.governed import corrections
-
-        return corrections.why(self.parts.keeper, memory_named(self.parts, memory_id, at))
+        return governed.corrections.why(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     # ------------------------------------------------------------ correcting
 
@@ -317,8 +312,6 @@ class Single(Room):
         **at: Unpack[InScope],
     ) -> dict[str, Any]:
         """Change a memory where it stands; the old text stays in its history."""
-        from cairn.governed import corrections
-
         named: dict[str, Any] = {
             "content": content,
             "category": category,
@@ -333,7 +326,7 @@ class Single(Room):
         if not changes:
             raise Invalid("Say what to change: content, category, importance, ...", field="content")
         record = memory_named(self.parts, memory_id, at)
-        return corrections.edit(self.parts.keeper, record, reason=reason, **changes)
+        return governed.corrections.edit(self.parts.keeper, record, reason=reason, **changes)
 
     @_corrects("supersede", rules.may_reword, judges=("content",), answers=answers.VerdictData, data=_verdict)
     def supersede(
@@ -348,10 +341,8 @@ class Single(Room):
         **at: Unpack[InScope],
     ) -> Verdict:
         """Replace a memory by a new one; the old stays readable and says by what and why."""
-        from cairn.governed import corrections
-
         old = memory_named(self.parts, memory_id, at)
-        return corrections.supersede(
+        return governed.corrections.supersede(
             self.parts.keeper, old, content, reason=reason, vouched=vouched,
             category=category or old.category, importance=importance or old.importance,
         )  # fmt: skip
@@ -359,37 +350,31 @@ class Single(Room):
     @_corrects("pin", rules.may_pin("pin"))
     def pin(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Keep a memory at hand: promoted, tier 1, no decay."""
-        from cairn.governed import corrections
-
-        return corrections.pin(self.parts.keeper, memory_named(self.parts, memory_id, at))
+        return governed.corrections.pin(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @_corrects("unpin", rules.may_pin("unpin"))
     def unpin(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Let a pinned memory age like any other, from now."""
-        from cairn.governed import corrections
-
-        return corrections.pin(self.parts.keeper, memory_named(self.parts, memory_id, at), pinned=False)
+        return governed.corrections.pin(
+            self.parts.keeper, memory_named(self.parts, memory_id, at), pinned=False
+        )
 
     @_corrects("archive", in_query=("reason", *PLACE))
     def archive(self, memory_id: MemoryId, *, reason: Reason = "", **at: Unpack[InScope]) -> dict[str, Any]:
         """Put a memory away: it stays in its note, but out of answers, dedup and limits."""
-        from cairn.governed import corrections
-
-        return corrections.archive(self.parts.keeper, memory_named(self.parts, memory_id, at), reason=reason)
+        return governed.corrections.archive(
+            self.parts.keeper, memory_named(self.parts, memory_id, at), reason=reason
+        )
 
     @_corrects("restore", rules.may_restore, apart=True)
     def restore(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Bring an archived memory back."""
-        from cairn.governed import corrections
-
-        return corrections.restore(self.parts.keeper, memory_named(self.parts, memory_id, at))
+        return governed.corrections.restore(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @_corrects("promote", rules.may_promote)
     def promote(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """Promote a candidate: a person vouches for it, whatever its origin."""
-        from cairn.governed import corrections
-
-        return corrections.promote(self.parts.keeper, memory_named(self.parts, memory_id, at))
+        return governed.corrections.promote(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @_corrects("outcome", answers=answers.ProcedureData)
     def outcome(
@@ -408,20 +393,16 @@ class Single(Room):
         """Record how a use of a procedure went: it grows surer or fades, is pinned when it proves itself (three
         successes, confidence 0.8) and archived when it does not (five uses, below 0.3).
         """
-        from cairn.governed import procedures
-
         keeper, record = self.parts.keeper, memory_named(self.parts, memory_id, at)
-        procedures.outcome(
+        governed.procedures.outcome(
             keeper, record, success=success, reason=reason, source=source, vouched=vouched and pins
         )
-        return procedures.show(keeper, memory_named(self.parts, memory_id, at))
+        return governed.procedures.show(keeper, memory_named(self.parts, memory_id, at))
 
     @operation("GET /memories/{id}/procedure", answers.ProcedureData, rules.one_memory(write=False))
     def procedure(self, memory_id: MemoryId, **at: Unpack[InScope]) -> dict[str, Any]:
         """A procedure as a whole: when and how, how often it worked, every outcome, and what it was learned from."""
-        from cairn.governed import procedures
-
-        return procedures.show(self.parts.keeper, memory_named(self.parts, memory_id, at))
+        return governed.procedures.show(self.parts.keeper, memory_named(self.parts, memory_id, at))
 
     @operation(
         ("POST /memories/forget", "DELETE /memories/{id}"),
@@ -470,8 +451,6 @@ class Single(Room):
             What went, what is alike and stays, and what could not be removed; `complete` only where not a byte
             of the words is left below the root.
         """
-        from cairn.governed import forget
-
         parts, entry = self.parts, memory_id
         phrases, more = _texts(words, "words"), _texts(also, "also")
         space, where = scope_named(parts, **at)
@@ -479,7 +458,7 @@ class Single(Room):
             entry, where = _entry_of(parts, space, memory_id)
 
         def run(beside: Beside) -> Receipt:
-            return forget.forget(
+            return governed.forget.forget(
                 parts.keeper, space, entry, scope=where, words=phrases, also=more, similar=similar,
                 all_owners=all_owners, dry_run=dry_run, beside=beside,
             )  # fmt: skip
@@ -509,9 +488,10 @@ def _texts(values: Sequence[str], field: str) -> tuple[str, ...]:
 
 
 def _check_list(status: str | None, category: str | None, offset: int, limit: int) -> None:
-    from cairn.governed.records import CATEGORIES, STATUSES
-
-    for name, value, allowed in (("status", status, STATUSES), ("category", category, CATEGORIES)):
+    for name, value, allowed in (
+        ("status", status, get_args(Status)),
+        ("category", category, get_args(Category)),
+    ):
         if value is not None and value not in allowed:
             raise Invalid(f'{name} "{value[:60]}" is not one of {", ".join(allowed)}.', field=name)
     if not isinstance(offset, int) or offset < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from cairn import governed
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
@@ -37,12 +38,9 @@ class Persons(Room):
         Raises:
             NotFound: nothing is kept of them.
         """
-        from cairn.governed import persons
-        from cairn.governed.persons import Going
-
         scope = Scope(Space(app_id, project_id), "user", user_id)
-        waiting = _waiting(self.parts, Going(scope.space, scope.owner))
-        return persons.export_person(self.parts.keeper, scope.space, scope.owner, waiting=waiting)
+        waiting = _waiting(self.parts, governed.persons.Going(scope.space, scope.owner))
+        return governed.persons.export_person(self.parts.keeper, scope.space, scope.owner, waiting=waiting)
 
     @operation(
         "POST /person/forget",
@@ -71,12 +69,10 @@ class Persons(Room):
         Raises:
             NotFound: nothing is kept of them.
         """
-        from cairn.governed import persons
-
         parts, scope = self.parts, Scope(space_named(**at), "user", user_id)
 
         def run(beside: Beside) -> Farewell:
-            return persons.forget_person(
+            return governed.persons.forget_person(
                 parts.keeper, scope.space, scope.owner, shared=shared, dry_run=dry_run, beside=beside
             )
 
@@ -103,11 +99,10 @@ class Persons(Room):
             Forbidden: somebody outside `limited_to` spoke in it.
         """
         from cairn import rights
-        from cairn.governed import persons
 
         space = Space(app_id, project_id)
-        waiting = _waiting(self.parts, persons.Going(space, sessions=[session_id]))
-        found = persons.export_session(self.parts.keeper, space, session_id, waiting=waiting)
+        waiting = _waiting(self.parts, governed.persons.Going(space, sessions=[session_id]))
+        found = governed.persons.export_session(self.parts.keeper, space, session_id, waiting=waiting)
         turns = ((str(one.get("role")), str(one.get("sender_id"))) for one in found["messages"])
         rights.check_session(session_id, rights.session_owners(turns), limited_to)
         return found
@@ -128,12 +123,12 @@ class Persons(Room):
         Raises:
             NotFound: there is none of that name.
         """
-        from cairn.governed import persons
-
         parts, space = self.parts, space_named(**at)
 
         def run(beside: Beside) -> Farewell:
-            return persons.forget_session(parts.keeper, space, session_id, dry_run=dry_run, beside=beside)
+            return governed.persons.forget_session(
+                parts.keeper, space, session_id, dry_run=dry_run, beside=beside
+            )
 
         return while_quiet(
             parts, run, _hooks(parts), dry_run=dry_run, waiting=lambda going: len(_waiting(parts, going))
