@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from cairn.canonical import moment
+from cairn.notes.format import list_items
 from cairn.seams import Locator
 from cairn.types import Entry, Scope
 
@@ -155,7 +156,7 @@ def from_entry(entry: Entry, scope: Scope, locator: Locator) -> Record:
         origin=cast("Origin", _choice(inline.get("origin"), ORIGINS, "human")),
         source_type=_choice(inline.get("source_type"), SOURCE_TYPES, "agent"),
         dedupe=inline.get("dedupe", ""),
-        aliases=tuple(_listed(inline.get("aliases", ""))),
+        aliases=tuple(list_items(inline.get("aliases", ""))),
         created_at=moment(inline.get("created_at")) or moment(inline.get("timestamp")),
         trigger=told.get("trigger", ""),
         procedure=told.get("procedure", ""),
@@ -214,7 +215,3 @@ def _real(value: str | None, default: float) -> float:
 def _number(value: float) -> str:
     text = f"{value:.6f}".rstrip("0")
     return text + "0" if text.endswith(".") else text
-
-
-def _listed(value: str) -> list[str]:
-    return [part.strip() for part in value.strip().strip("[]").split(",") if part.strip()]

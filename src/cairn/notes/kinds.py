@@ -425,13 +425,8 @@ class MemoryRoot:
                     if (space := space_of(project)) is not None:
                         yield space
 
-    def space(self, space: Space) -> Locator:
-        """The folder of an (app, project) space."""
-        return space_locator(space)
-
-    def scope(self, scope: Scope) -> Locator:
-        """The folder of a user, an agent, a mission or the whole project."""
-        return scope_locator(scope)
+    space = staticmethod(space_locator)
+    scope = staticmethod(scope_locator)
 
     def note(self, kind: str, scope: Scope, which: str = "") -> Locator:
         """The note of a kind; `which` is the day of a daily note or the name of a skill."""
