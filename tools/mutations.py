@@ -110,7 +110,7 @@ MUTATIONS = (
     ),
     Mutation(
         "words are read without their scope",
-        "engines/warm_words.py",
+        "engines/warm.py",
         "words FROM rows WHERE scope_id = ?",
         "words FROM rows WHERE scope_id >= min(0, ?)",
         ("tests/test_isolation.py",),

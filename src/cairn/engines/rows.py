@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,7 @@ from cairn.engines.row_tables import (
     trim_gone,
 )
 from cairn.engines.row_vectors import RowVectors
-from cairn.engines.warm import WarmScopes
-from cairn.engines.warm_words import WarmWords
+from cairn.engines.warm import WarmRows, WarmScopes, WarmWords
 from cairn.index.corpus import About, Ask, Corpus, Found, Row, about_corpus, passing_rows
 from cairn.index.filters import NOTHING_ASKED, Group, unpacked
 from cairn.index.postings import Postings
@@ -71,8 +71,10 @@ class SqliteIndex(RowVectors):
         vectors = Database(folder / "vectors.db", VECTORS, version=VECTORS_VERSION)
         rows = Database(folder / "index.db", SCHEMA, version=SCHEMA_VERSION, attach={"v": vectors})
         super().__init__(rows, vectors)
-        self._words = WarmWords(self._db, memory_bytes=memory_bytes // 4)
-        self._warm = WarmScopes(self._db, memory_rows=memory_rows, memory_bytes=memory_bytes)
+        self._words = WarmScopes(self._db, WarmWords, memory_bytes=memory_bytes // 4)
+        self._warm = WarmScopes(
+            self._db, partial(WarmRows, memory_rows=memory_rows), memory_bytes=memory_bytes
+        )
 
     @property
     def generation(self) -> str:
