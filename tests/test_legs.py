@@ -56,7 +56,7 @@ def test_a_filter_finds_by_meaning_however_large_the_scope(
     world.index.use_model(world.model.id)
     if engine == "lancedb":
         # As in a table of millions: more parts than are looked through.
-        monkeypatch.setattr(lance, "_PARTITION_ROWS", 15)
+        monkeypatch.setattr(lance, "_PARTITION_ROWS", 10)
         monkeypatch.setattr(lance, "_FLAT_ROWS", compared)
         world.asked = from_tables(world.index, tmp_path, index_rows=100)
         assert lance._partitions(world.asked._tables.state()["kinds"]["message"]["trained"]) > lance._PROBES

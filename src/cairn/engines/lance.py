@@ -55,7 +55,7 @@ _KEEP_SECONDS = 60.0
 _KEEP_OF_NEW = 0.001  # of nothing at all LanceDB warns
 # So many parts of the index over vectors are looked through, and more of them where less than half of the rows pass.
 # So few rows that pass are all compared: the index would look for them in vain among the many that do not.
-_PROBES = 40
+_PROBES = 60
 _COMMON_SHARE = 1 / 3
 _COUNTS_KEPT = 256
 # Words whose weights differ by less are asked for together.

@@ -52,7 +52,7 @@ _EACH_ENTRY, _BEST_ENTRIES = 6, 110
 _FEWEST = 10
 _LEADING = 2
 # Kinds with fewer rows than this are looked at whole, without asking a table.
-_WHOLE_ROWS = 300
+_WHOLE_ROWS = 1000
 _SAMPLE_ROWS, _SAMPLES_KEPT = 64, 1000
 # More rows than this that no table holds yet: the tables are not ready to answer.
 _FRESH_ROWS = 5000
