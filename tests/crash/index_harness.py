@@ -24,6 +24,7 @@ from cairn.types import Scope, Space
 from tests.waiting import LONG
 from tests.world import Indexed
 
+_ROWS = 5000  # more than there are: what is missing is missing from the tables
 OWNERS = [Scope(Space(), "user", name) for name in ("alice", "bob", "carol")]
 
 
@@ -34,7 +35,7 @@ class Tables:
         self._world = world
         self._tables = LanceTables(world.folder / ".index", index_rows=60)
         self._tables.load(wait=True)
-        large = LargeIndex(world.index, self._tables, whole_rows=0)
+        large = LargeIndex(world.index, self._tables, whole_rows=0, best=_ROWS)
         self._answering = Answering(world.index, self._tables, engine="lancedb", memory_rows=0, large=large)
 
     def fold(self) -> None:

@@ -122,12 +122,17 @@ class LargeIndex:
     Args:
         rows: The rows.
         tables: The tables.
-        best: How many rows of a kind are asked for by words, and as many by meaning.
+        best: How many rows of a kind are asked for by words, and as many by meaning; by kind unless given.
         whole_rows: Kinds with at most so many rows are looked at whole.
     """
 
     def __init__(
-        self, rows: SqliteIndex, tables: LanceTables, *, best: int = _BEST, whole_rows: int = _WHOLE_ROWS
+        self,
+        rows: SqliteIndex,
+        tables: LanceTables,
+        *,
+        best: int | None = None,
+        whole_rows: int = _WHOLE_ROWS,
     ) -> None:
         self._rows = rows
         self._db = rows.database
@@ -277,7 +282,8 @@ class LargeIndex:
 
     def _limit(self, kind: str, count: int | None) -> int:
         """How many rows of a kind are asked for, by words and by meaning each, where an answer shows `count`."""
-        each, most = (_EACH, self._best) if kind in SAID else (_EACH_ENTRY, min(self._best, _BEST_ENTRIES))
+        each, most = (_EACH, _BEST) if kind in SAID else (_EACH_ENTRY, _BEST_ENTRIES)
+        most = self._best or most
         return most if count is None else min(most, each * max(count, _FEWEST))
 
     def _sample(self, db: sqlite3.Connection, held: _Scope, kind: str) -> set[int]:
