@@ -78,12 +78,22 @@ def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention
         said_at: When it was said, aware, in the zone whose calendar the speaker means.
         lean: For what leaves two readings: 0 nothing, -1 the one in the past, 1 the one ahead.
     """
-    found: list[TimeMention] = []
     today = said_at.date()
-    for begin, sentence, words in _hinted(text):
-        for at, end, days, is_absolute in _read(sentence, words, today, lean):
-            found.append(TimeMention(sentence[at:end], *days, begin + at, begin + end, is_absolute))
-    return found
+    read = [
+        (begin, one)
+        for begin, sentence, words in _hinted(text)
+        for one in _read(sentence, words, today, lean)
+    ]
+    # "I'm there from 5 to 30 October, my sister marries on the 17th": of which month is not said.
+    is_bare = lean == 0 and any(one.form is _day_of_month for _, one in read)
+    is_bare = is_bare and any(_names_month(one.match) for _, one in read)
+    return [
+        TimeMention(
+            one.match.group(), *one.days, begin + one.match.start(), begin + one.match.end(), one.names_year
+        )
+        for begin, one in read
+        if one.days is not None and not (is_bare and one.form is _day_of_month)
+    ]
 
 
 def looks_back(sentence: str) -> bool:
@@ -133,7 +143,11 @@ class _Found:
     names_year: bool
 
 
-def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tuple[int, int, Days, bool]]:
+def _names_month(match: re.Match[str]) -> bool:
+    return match.groupdict().get("month") is not None
+
+
+def _read(sentence: str, words: _Words, today: date, lean: int) -> Sequence[_Found]:
     named, rules = words.rules
     there = {name for name, pattern in named.items() if pattern.search(sentence)}
     matches = [
@@ -162,9 +176,7 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Iterator[tupl
     for left, right in itertools.pairwise(found):
         if words.joins.fullmatch(sentence, left.match.end(), right.match.start()):
             _settle(left, right, words)
-    for one in found:
-        if one.days is not None:
-            yield one.match.start(), one.match.end(), one.days, one.names_year
+    return found
 
 
 def _settle(left: _Found, right: _Found, words: _Words) -> None:
