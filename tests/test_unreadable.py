@@ -65,16 +65,20 @@ def locked_log(root):
     log.chmod(0)
 
 
+def in_place_of_bobs_note(root, made):
+    """Put what was made elsewhere there in one step: a note that is gone for a moment has gone, and nobody misses it."""
+    os.replace(made, note_of(root, "bob"))
+
+
 def a_socket(root):
-    note = note_of(root, "bob")
-    note.unlink()
     with socket.socket(socket.AF_UNIX) as made:
         here = os.getcwd()
-        os.chdir(note.parent)
+        os.chdir(root.parent)
         try:
-            made.bind(note.name)
+            made.bind("made")
         finally:
             os.chdir(here)
+    in_place_of_bobs_note(root, root.parent / "made")
 
 
 def a_folder(root):
@@ -84,15 +88,13 @@ def a_folder(root):
 
 
 def a_dangling_link(root):
-    note = note_of(root, "bob")
-    note.unlink()
-    note.symlink_to("nowhere.md")
+    (root.parent / "made").symlink_to("nowhere.md")
+    in_place_of_bobs_note(root, root.parent / "made")
 
 
 def a_pipe(root):
-    note = note_of(root, "bob")
-    note.unlink()
-    os.mkfifo(note)
+    os.mkfifo(root.parent / "made")
+    in_place_of_bobs_note(root, root.parent / "made")
 
 
 def latin_1(root):
