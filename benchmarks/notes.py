@@ -138,9 +138,10 @@ def parse(entries: int, rounds: int) -> Pair:
     from markdown_it import MarkdownIt
 
     with tempfile.TemporaryDirectory() as folder:
-        notebook = Notebook(DeviceLocalBackend(folder), FileLocks(f"{folder}/locks"))
+        storage = DeviceLocalBackend(folder)
+        notebook = Notebook(storage, FileLocks(f"{folder}/locks"))
         notebook.append("episode", ALICE, DAY, [an_episode(n) for n in range(entries)])
-        text = notebook.text(NOTE)
+        text = storage.read(NOTE)
     library = MarkdownIt()
     assert len(parse_note(text).entries) == entries
     theirs, ours = in_turn(rounds, lambda: library.parse(text), lambda: [parse_note(text) for _ in range(5)])

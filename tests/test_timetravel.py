@@ -122,7 +122,7 @@ def test_a_removed_file_comes_back_with_its_head(world):
     world.travelled.observe(world.at, "dropped")
     world.travelled.restore(made.id)
     assert world.texts() == {one: "Tea."}
-    assert world.notebook.text(world.at).startswith("---\n")
+    assert world.storage.read(world.at).startswith("---\n")
     assert world.add("Next.") != one, "the id is not given twice"
 
 
@@ -170,7 +170,7 @@ def test_documents_without_entries_are_one_entry(world):
     world.notebook.rewrite(at, lambda _: "---\ntype: profile\n---\nLikes coffee.\n")
     world.travelled.observe(at)
     world.travelled.restore(made.id)
-    assert "tea" in world.notebook.text(at)
+    assert "tea" in world.storage.read(at)
 
 
 def test_another_space_is_refused(world):

@@ -103,13 +103,14 @@ def test_links_and_devices_in_an_archive_are_passed_over(tmp_path):
 def test_an_import_beside_writers_loses_nothing_of_theirs(tmp_path):
     """P4: notes and journals that grow during an import keep every line that was acknowledged."""
     there, here = tmp_path / "there", tmp_path / "here"
-    theirs, theirs_log = Notebook(DeviceLocalBackend(there), FileLocks(there / "locks")), FileJournals(there)
+    theirs_files, theirs_log = DeviceLocalBackend(there), FileJournals(there)
+    theirs = Notebook(theirs_files, FileLocks(there / "locks"))
     ours_files, ours_log = DeviceLocalBackend(here), FileJournals(here)
     ours = Notebook(ours_files, FileLocks(here / "locks"))
     at = Locator("default_app/default_project/sessions/s.jsonl")
     for n in range(3):
         [kept] = theirs.append("episode", ALICE, "2026-06-01", [Draft({"said": f"common{n}"})])
-        ours_files.write(NOTE, theirs.text(NOTE))
+        ours_files.write(NOTE, theirs_files.read(NOTE))
         theirs_log.append(at, [f"line{n}"])
     ours_log.append(at, ["line0"])
     for n in range(30):

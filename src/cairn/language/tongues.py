@@ -125,7 +125,7 @@ def _lettered() -> Mapping[str, tuple[str, ...]]:
     }
 
 
-@functools.lru_cache(maxsize=4096)
+@kept("endings of words", 512 * 1024)
 def _ended(word: str) -> tuple[tuple[str, float], ...]:
     """The languages in which a word that none of them lists ends as words do."""
     return tuple((t.code, _BY_ENDING) for t in known().values() if t.endings and word.endswith(t.endings))
