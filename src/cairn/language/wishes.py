@@ -87,7 +87,10 @@ class _Classes:
             return False
         # "Sources at the end, please": an order without a verb opens with what it is about.
         opens = len(said[: first.start()].split()) <= _FEW
-        is_told = self.bare.match(said, first.end()) or (way and (thing or self.topics.search(said)))
+        # "4000 euros": one word that is both how and about what says neither.
+        is_twofold = self.topics.search(asked) or len(self.ways.findall(said)) > 1
+        is_about = thing or (self.topics.search(said) and is_twofold)
+        is_told = self.bare.match(said, first.end()) or (way and is_about)
         return bool(is_told) if opens else topic is None
 
     def _is_any(self, said: str, article: re.Match[str]) -> bool:

@@ -285,7 +285,9 @@ class Phrases:
             if before in self.subjects and token not in self.stop:
                 return True
             after = tokens[at + 1] if at + 1 < len(tokens) else ""
+            # "400 days on Sunday": what is counted is no verb.
             is_third = self.third.fullmatch(token) and before not in self.determiners
+            is_third = is_third and not before.isdecimal()
             if is_third and before not in self.stop and (after in self.stop or after in self.determiners):
                 return True
         return self.omitted.match(" ".join(tokens)) is not None
