@@ -118,6 +118,21 @@ def test_an_order_reaches_the_profile_and_a_task_does_not(tmp_path: Path):
     assert "column B" not in page
 
 
+@pytest.mark.parametrize(
+    ("text", "halves"),
+    [
+        (
+            "I'm dyslexic so please point out every spelling mistake.",
+            ["I'm dyslexic", "please point out every spelling mistake"],
+        ),
+        ("I'm vegetarian, so please fix the recipe.", ["I'm vegetarian"]),
+    ],
+)
+def test_an_order_beside_its_reason_reaches_the_profile_too(text: str, halves: list[str]):
+    """Both halves of the sentence; a task asked for once stays out."""
+    assert [claim.evidence for claim in told(text)[1]] == halves
+
+
 @pytest.mark.parametrize("text", ["He told me: never skip breakfast.", "The sign says: always knock."])
 def test_what_somebody_else_orders_is_no_order(text: str):
     """What a manual or a coach says to do binds nobody here."""

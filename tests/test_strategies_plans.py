@@ -43,11 +43,13 @@ PLANS = [
     ("I run the marathon on 29 November.", "2026-11-29", "2026-11-29"),
     ("On Friday we celebrate my birthday at the harbour.", "2026-11-13", "2026-11-13"),
     ("I'm meeting him tomorrow at noon.", "2026-11-12", "2026-11-12"),
+    ("We're closing the shop from 3 to 17 August for holidays in Crete.", "2027-08-03", "2027-08-17"),
     ("Wir treffen uns morgen um 14 Uhr.", "2026-11-12", "2026-11-12"),
     ("Ich besuche nächste Woche meine Eltern.", "2026-11-16", "2026-11-22"),
 ]
 NO_PLANS = [
     "We meet every Friday.",
+    "We're closing the shop for good.",
     "I go to the gym on Mondays.",
     "We met her yesterday at 14:00.",
     "I usually leave the office at six.",

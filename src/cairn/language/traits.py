@@ -157,6 +157,13 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
             return (Trait(INSTRUCTION, "", asked.end(), asked.end() + len(rest), said=_stems(rest, known)),)
     if is_order and not found and (wish := _wish(sentence, tongue, known)) is not None:
         return (wish,)
+    if is_order and found and found[-1].category != INSTRUCTION:
+        # "I'm dyslexic, so please point out every mistake": what is asked for beside it, by its form.
+        for start in _starts(sentence, known, taken):
+            rest = sentence[start:].rstrip(" .!…,;。！")
+            if taken < start and len(rest) <= _LONGEST and wishes.begged(rest, tongue):
+                found.append(Trait(INSTRUCTION, "", start, start + len(rest), said=_all_stems(rest, known)))
+                break
     return tuple(found)
 
 

@@ -141,6 +141,12 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     )
 
 
+def begged(sentence: str, tongue: Tongue) -> bool:
+    """Whether a sentence opens politely and orders what stands: "please point out every mistake"."""
+    opens = _classes_of(tongue).polite.match(sentence)
+    return opens is not None and opens.end() > 0 and ordered(sentence, tongue)
+
+
 def asked_once(sentence: str, tongue: Tongue) -> bool:
     """Whether a sentence opens with a piece of work for whoever hears it: "please translate ..."."""
     known = _classes_of(tongue)
