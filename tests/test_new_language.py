@@ -16,6 +16,12 @@ TOMA = r"""
 name = "Toma"
 common = "mo vik lom tapa zul tamo nerk ruk sa gelem dur pel"
 
+[lists]
+towns = "Grevia Porenta"
+
+[phrases]
+home = "tapa lom (?P<o>{towns})"
+
 [dates]
 numbers = ["ena", "dva", "drin"]
 weekdays = ["lunik", "marik", "merik", "jovik", "venik", "satik", "solik"]
@@ -67,7 +73,7 @@ patterns = ['ruk .+']
 [[profile]]
 category = "Home"
 slot = "home"
-patterns = ['mo tapa lom (?P<o>.+)']
+patterns = ['mo {home}']
 
 [asking]
 first_person = "mo"

@@ -272,7 +272,7 @@ class _Lead:
     """Words that stand right before a mention, or open it: "until Friday", "since March"."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        body = tongues.widened("|".join(patterns) or "(?!)")
+        body = tongues.widened(tongues.either(patterns))
         self._before = re.compile(rf"(?:{body})\s*$", re.IGNORECASE)
         self._opens = re.compile(rf"(?:{body})(?=\W|$)", re.IGNORECASE)
 
@@ -342,8 +342,8 @@ def _words_of(tongue: Tongue) -> _Words:
         years,
         ordinals,
         holidays,
-        re.compile(rf"(?:{_either(table.get('each', ()))})\s*$", re.IGNORECASE),
-        re.compile(rf"\s*(?:(?:{_either(table.get('joins', ()))})\s*)?", re.IGNORECASE),
+        re.compile(rf"(?:{tongues.either(table.get('each', ()))})\s*$", re.IGNORECASE),
+        re.compile(rf"\s*(?:(?:{tongues.either(table.get('joins', ()))})\s*)?", re.IGNORECASE),
         bool(table.get("day_first")),
         _hint(tongue, fixed, weekdays, months, units, seasons, holidays),
     )
@@ -421,10 +421,9 @@ def _hint(tongue: Tongue, *groups: Mapping[str, Any]) -> re.Pattern[str]:
 @functools.cache
 def _tense(tongue: Tongue) -> _Tense:
     table: Mapping[str, Any] = tongue.table("dates").get("tense", {})
-    names = table.get("names", {})
-    clause = re.compile(tongues.widened(_either(table.get("clause", ("[,;:]",)))), re.IGNORECASE)
+    clause = re.compile(tongues.widened(tongues.either(table.get("clause", ("[,;:]",)))), re.IGNORECASE)
     cues = ("past", "future", "neutral", "arranged", "shifted", "recurring")
-    patterns = {name: compiled(table.get(name, ()), tongue, names) for name in cues}
+    patterns = {name: compiled(table.get(name, ()), tongue) for name in cues}
     return _Tense(
         clause,
         target=_Lead(table.get("target", ())),
@@ -432,10 +431,6 @@ def _tense(tongue: Tongue) -> _Tense:
         until=_Lead(table.get("until", ())),
         **patterns,
     )
-
-
-def _either(patterns: Sequence[str]) -> str:
-    return "|".join(patterns) or "(?!)"
 
 
 def _numbered(names: Sequence[str], first: int) -> dict[str, int]:

@@ -1,8 +1,9 @@
 """What Cairn knows of a language, read from one file each: `language/data/<code>.toml`.
 
 The files hold words and patterns, the code holds what is done with them. A speaker adds a language by adding a
-file; docs/strategies.md says what stands in it. In a pattern a blank stands for any white space, and names in
-braces ({weekday}, {count}) for the words the same file lists.
+file; docs/strategies.md says what stands in it. A pattern is a regular expression made easy to read (`widened`), and a
+list of patterns is any of them. Names in braces stand for the words the same file lists under `lists` ({people}), the
+`phrases` it has made of them, and in dates for the calendar ({weekday}, {count}).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -22,6 +23,9 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _KEPT = 400
 _BY_ENDING = 0.3
 _BLANK = re.compile(" [?*+]?")
+_BREAK = re.compile(r"\n\s*")
+_GROUP = re.compile(r"(?<!\\)\((?!\?)")
+_NAME = re.compile(r"\{([a-z_]+)\}")
 _ESCAPED = re.compile(r"\\.")
 _FIXED = re.compile(r"(\[[^\]]*\]|\(\?<[!=][^)]*\))")
 
@@ -51,7 +55,7 @@ def known() -> Mapping[str, Tongue]:
     found = {}
     for file in sorted(resources.files("cairn.language").joinpath("data").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
-            tables = tomllib.loads(file.read_text(encoding="utf-8"))
+            tables = _composed(tomllib.loads(file.read_text(encoding="utf-8")))
             found[file.name.removesuffix(".toml")] = _tongue(file.name.removesuffix(".toml"), tables)
     return found
 
@@ -71,6 +75,26 @@ def _tongue(code: str, tables: Mapping[str, Any]) -> Tongue:
         about.get("has_blanks", True),
         tables,
     )
+
+
+def _composed(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tables with what they name in braces put in: a list as any of its words, a phrase as it stands."""
+    names: dict[str, str] = {}
+    for name, said in tables.get("lists", {}).items():
+        words = str(_filled(said, names)).replace("*", r"\w*").split()
+        names[name] = f"({'|'.join(words).replace('_', ' ')})"
+    for name, said in tables.get("phrases", {}).items():
+        names[name] = str(_filled(said, names))
+    filled: Mapping[str, Any] = _filled(tables, names)
+    return filled
+
+
+def _filled(said: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(said, str):
+        return _NAME.sub(lambda found: names.get(found[1], found[0]), said)
+    if isinstance(said, list):
+        return [_filled(one, names) for one in said]
+    return {key: _filled(one, names) for key, one in said.items()} if isinstance(said, dict) else said
 
 
 def _little_words(tables: Mapping[str, Any]) -> frozenset[str]:
@@ -185,7 +209,7 @@ def every_body(table: str, name: str) -> str:
     for tongue in known().values():
         said = tongue.table(table).get(name)
         if said:
-            (apart if tongue.has_blanks else running).append(widened(said))
+            (apart if tongue.has_blanks else running).append(widened(either(said)))
     whole = [rf"(?<!\w)(?:{'|'.join(apart)})(?!\w)"] if apart else []
     return "|".join([*whole, *(f"(?:{one})" for one in running)]) or "(?!)"
 
@@ -222,13 +246,26 @@ def compiled(
     return re.compile(rf"(?<!\w)(?:{body})(?!\w)" if tongue.has_blanks else f"(?:{body})", re.IGNORECASE)
 
 
+def either(said: str | Sequence[str]) -> str:
+    """One pattern for one or a list of them; what nothing matches where there are none."""
+    return said if isinstance(said, str) else "|".join(said) or "(?!)"
+
+
 def widened(pattern: str) -> str:
-    """`pattern` with each blank standing for any white space, but in character classes and behind look-behinds."""
-    parts = _FIXED.split(pattern)
+    """A pattern as it is written in a file, as a regular expression.
+
+    A blank stands for any white space, an apostrophe for either form of it, a group captures nothing, and a line's
+    break stands for nothing, all of it but in character classes and look-behinds.
+
+    >>> re.fullmatch(widened("I don't (eat|drink)"), "I don't  eat").groups()
+    ()
+    """
+    parts = _FIXED.split(_BREAK.sub("", pattern))
     return "".join(part if at % 2 else _widen(part) for at, part in enumerate(parts))
 
 
 def _widen(part: str) -> str:
+    part = _GROUP.sub("(?:", part).replace("'", "['’]")
     return _BLANK.sub(lambda blank: r"\s*" if blank[0][1:] in {"?", "*"} else r"\s+", part)
 
 

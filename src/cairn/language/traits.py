@@ -374,12 +374,9 @@ def _starts(sentence: str, known: _Rules, first: int) -> Iterator[int]:
 @functools.cache
 def _rules_of(tongue: Tongue) -> _Rules:
     table = tongue.table("clauses")
-    names: Mapping[str, str] = table.get("names", {})
 
-    def compiled(pattern: str) -> re.Pattern[str]:
-        for name, body in names.items():
-            pattern = pattern.replace("{" + name + "}", body)
-        return re.compile(tongues.widened(pattern), re.I)
+    def compiled(pattern: str | Sequence[str]) -> re.Pattern[str]:
+        return re.compile(tongues.widened(tongues.either(pattern)), re.I)
 
     rules: list[_Rule] = []
     given: list[Mapping[str, Any]] = tongue.tables.get("profile", [])

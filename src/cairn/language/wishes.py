@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -195,16 +194,12 @@ def is_stated(sentence: str, tongue: Tongue) -> bool:
 @functools.cache
 def _classes_of(tongue: Tongue) -> _Classes:
     table = tongue.table("wishes")
-    names: Mapping[str, str] = tongue.table("clauses").get("names", {})
 
     def opening(name: str) -> re.Pattern[str]:
-        body = str(table.get(name, "(?!)"))
-        for known, words in names.items():
-            body = body.replace("{" + known + "}", words)
-        return re.compile(tongues.widened(body), re.IGNORECASE)
+        return re.compile(tongues.widened(tongues.either(table.get(name, ()))), re.IGNORECASE)
 
     def within(name: str) -> re.Pattern[str]:
-        return tongues.compiled([str(table[name])] if name in table else [], tongue, names)
+        return tongues.compiled([tongues.either(table[name])] if name in table else [], tongue)
 
     def listed(name: str) -> re.Pattern[str]:
         words = str(table.get(name, "")).replace("*", r"\w*").split()

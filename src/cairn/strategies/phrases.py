@@ -22,7 +22,6 @@ _MARKED = re.compile(
     r"([一-龯々]+|[ァ-ヶー]{2,}|[A-Za-z\d]+[年月日歳人]?|子ども|うち)(?=[がはをにでともへの]|から|まで|して(?:い)?(?:ます|る))"
 )
 _LATIN = re.compile(r"[A-Za-z\d]")
-_NEVER = re.compile("(?!)")
 # What somebody else said, word for word: He wrote: "I always ...".
 _SPEECH = re.compile(r"[,:：，] ?[\"“„«「『]([^\"”“»」』]{4,})")
 
@@ -394,7 +393,6 @@ def _calls(others: tuple[str, ...], hails: frozenset[str]) -> re.Pattern[str]:
 
 def pattern_in(table: Mapping[str, Any], name: str) -> re.Pattern[str]:
     """The pattern or patterns of one name in a language's table; what nothing matches where there are none."""
-    said = table.get(name, ())
-    patterns = [said] if isinstance(said, str) else list(said)
-    flags = re.NOFLAG if name == "first" else re.I
-    return re.compile("|".join(map(tongues.widened, patterns)), flags) if patterns else _NEVER
+    return re.compile(
+        tongues.widened(tongues.either(table.get(name, ()))), re.NOFLAG if name == "first" else re.I
+    )
