@@ -1,4 +1,5 @@
-"""Background life, in one table: every thread and every piece of work, when it runs, who waits for it and how it gives way.
+"""The table of background threads and chores: when each runs, who waits for it, and how it gives way to
+calls.
 
     start(parts)   opens every part and begins: Daemon (index, watch, behind), recovery
 

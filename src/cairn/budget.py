@@ -1,4 +1,4 @@
-"""What a process keeps in memory only to be quick: every such cache with its most bytes, in one list.
+"""Every cache of a process with its limit in bytes, in one list.
 
 A cache that counts items holds as much as its items are long; so these count bytes. `kept` makes one of a function:
 what was used least lately goes when the share is full, and what is larger than a sixteenth of it is not kept at all.

@@ -1,4 +1,4 @@
-"""The one way JSON, hashes and time stamps are written into files.
+"""JSON, hashes and time stamps in the one form in which they are written to files.
 
 JSON files have recursively sorted keys and two-space indent, so that a hash does not depend on who wrote the
 file; lists keep their order, because order is meaning. Times are UTC with milliseconds and `Z`.

@@ -1,4 +1,5 @@
-"""Background life: notice edits, drain changes, make vectors, run what is due.
+"""Runs the background threads of an open memory: watches files, drains changes, makes vectors, runs what is
+due.
 
     watch ──┐                        ┌─> drain ──> searchable by words
     poll  ──┼─> wake ─> index thread ┼─> scan, every `scan_seconds` (the guarantee)

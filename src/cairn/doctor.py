@@ -1,4 +1,4 @@
-"""What `doctor` says about an open root, and what it may mend.
+"""Finds problems of an open root, each with its next step, and mends those that are safe to mend.
 
 Each look stands alone: where one cannot be finished (a disk that refuses, a folder that cannot be read), that
 is one more finding, and the others go on.

@@ -1,4 +1,4 @@
-"""Memory: one open root, synchronous; its calls are the operations, and its lifetime is that of the parts.
+"""`Memory`: one open root, synchronous. Its methods are the operations; closing it closes its parts.
 
     with cairn.open_blocking("~/.cairn") as memory:
         memory.add("s1", messages)

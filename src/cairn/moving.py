@@ -1,4 +1,4 @@
-"""A root moves from one storage to another while the source serves: from a folder to a bucket, and back.
+"""Copies a root from one storage to another while the source is in use, and verifies every file.
 
     what changed since the last round ──> noted in the target's `.cairn-move.jsonl` ──> written there
     ... until a round finds nothing new; then everything is read back and compared

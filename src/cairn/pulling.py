@@ -1,4 +1,4 @@
-"""A person edits the notes of a bucket in a folder: `pull` brings them, `push` takes the edits back.
+"""Copies the notes of a bucket into a folder (`pull`) and the edits back (`push`).
 
     .cairn-pull.json of the folder: the hash of each note as it was brought (its base)
 

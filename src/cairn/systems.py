@@ -1,4 +1,4 @@
-"""Where Cairn runs: what it needs of the operating system, looked for before anything is opened.
+"""Checks at start that the operating system offers what Cairn needs.
 
 Linux and macOS have it all. Windows has neither advisory file locks that end with their process nor folders that can be
 opened without following links, on which every promise about many processes and hostile trees rests: there it is refused

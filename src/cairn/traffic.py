@@ -1,4 +1,4 @@
-"""Who is served just now: what nobody waits for goes on between calls, and says so in one place.
+"""Counts the calls being served, so that background work can wait until there are none.
 
 with traffic:                  a call, from its thread; any number at once
 with traffic.indexing():       a change is on its way into the index, and somebody may ask for it next

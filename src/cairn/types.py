@@ -1,4 +1,4 @@
-"""The nouns, as frozen values. Parsed once at the edge, then passed around as they are."""
+"""The values of the domain, frozen: parsed once at the edge, then passed around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a framework sees of a session: its messages, without those that it has taken back.
+"""Keeps which items of a session a framework has taken back, and shows it the other messages.
 
 A session's log is append-only. A framework may take its last item back, or begin anew: then a line of
 `journal/histories.jsonl` says which messages it no longer sees. They stay remembered; `forget` is what removes words.

@@ -1,4 +1,4 @@
-"""A LangGraph store: items by namespace and key, each said to the memory once, and found by meaning.
+"""A LangGraph store over one session: each item is added once as a message, and found by meaning.
 
     put ("prefs", "ann") "tea" {"text": "..."}  ->  a message of the store's session: the text of the value, and
                                                     metadata namespace [prefs, prefs.ann], key tea

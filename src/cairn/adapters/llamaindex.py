@@ -1,4 +1,4 @@
-"""A LlamaIndex memory block: it gives what is recalled for the last question, and keeps what the short-term memory lets go."""
+"""A LlamaIndex memory block: adds what leaves the short-term memory, and recalls for the last question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a hook and a tool can say before the warm process is up: promoted memories from their page, a look by words."""
+"""Answers hooks and tools before the warm process is up: promoted memories from their page, and a search by
+words on disk.
+"""
 
 from __future__ import annotations
 

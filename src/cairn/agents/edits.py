@@ -1,4 +1,4 @@
-"""Changing other programs' settings files by a few inserted characters, and taking exactly those back.
+"""Edits other programs' settings files by insertions that can later be removed exactly.
 
     insert(text, path, value) -> the new text, and what was inserted
 

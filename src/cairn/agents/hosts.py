@@ -1,4 +1,4 @@
-"""What the hooks of each coding agent send, as one kind of event, and the answer each of them takes.
+"""Turns the hook calls of each coding agent into one kind of event, and answers into the form each accepts.
 
 Claude Code and Codex send the same JSON; Gemini and Cursor name things otherwise. Only the standard library is
 imported here: this runs once for every prompt a person writes.

@@ -1,4 +1,4 @@
-"""What is written into other programs so that they use this memory: hooks, the MCP server, a block of words.
+"""Writes hooks, the MCP server and a block of text into other programs' files so that they use this memory.
 
     wanted(host, ...) -> which entries belong into which files -> planned: the same as new texts -> write, keep a receipt
     planned_removal(receipt) -> the old texts -> write

@@ -1,4 +1,6 @@
-"""The line between a hook and the warm process: one JSON line each way over a socket of this user alone."""
+"""The connection between a hook and the warm process: one JSON line each way over a Unix socket that only
+this user can open.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The quick half of `cairn hook`: it hands what the agent sent to the process that holds the memory open, and prints the answer.
+"""The fast path of `cairn hook`: sends the agent's JSON to the warm process and prints its answer, importing
+C modules only.
 
     stdin -> "hook HOST", a line end, and what the agent sent, as it is -> the root's socket -> "=" and what to print
 

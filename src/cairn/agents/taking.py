@@ -1,4 +1,4 @@
-"""Taking the talk of a coding agent's session into memory, once, by the ids its transcript gives.
+"""Adds the messages of a coding agent's session to the memory, each once by the ids of its transcript.
 
     event -> the transcript from where it was last read (a cursor) -> messages with tool calls -> add, a key each
           -> no transcript, or a reply it does not have yet: the event's own words

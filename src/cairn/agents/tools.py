@@ -1,4 +1,4 @@
-"""What agents are offered as tools, over MCP: few of the operations, with short schemas made from the table.
+"""The MCP tools: a few operations with short schemas, made from the table of operations.
 
     Tool -> the row of the table it stands for, and which of its fields an agent may say
          -> the schema: names, words and types of those fields, read from the row

@@ -1,4 +1,5 @@
-"""The warm process: a memory held open for the hooks of coding agents. It starts by a hook and ends when idle.
+"""The warm process: holds a memory open for the hooks of coding agents. The first hook starts it; it ends
+when idle.
 
     hook -> socket -> start, prompt: brief or recall -> one JSON line back
     cairn mcp      -> tool, pages: what the tool answers

@@ -1,1 +1,3 @@
-"""What fulfils the seams: storage, journals, locks, queues, the index, models; picked in `parts` and `projects`."""
+"""Implementations of the seams: storage, journals, locks, queues, index, models. Chosen in `parts` and
+`projects`.
+"""

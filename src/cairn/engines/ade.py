@@ -1,4 +1,4 @@
-"""A database of ADE, read as the rows that an import takes."""
+"""Reads a database of ADE as rows for an import."""
 
 from __future__ import annotations
 

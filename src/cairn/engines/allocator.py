@@ -1,4 +1,4 @@
-"""How the C allocator of this process gives memory back, set once when a server starts.
+"""Tunes the C allocator (glibc) of a server so that freed memory goes back to the system.
 
 glibc raises the size from which it maps memory apart when the first large text is freed. From then on whole
 notes are cut from the heaps of as many threads as there are, and what is freed there stays. Two settings keep

@@ -1,4 +1,4 @@
-"""A model's answer, read: the JSON in the text it sent, checked against the schema it was given.
+"""Parses a model's answer: finds the JSON in its text and checks it against the schema.
 
 Models wrap JSON in thoughts, fences and small talk, cut it off, or fill it with braces of their own. What
 comes out here is a value that fits, or a sentence that says why none does.

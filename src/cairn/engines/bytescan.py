@@ -1,4 +1,4 @@
-"""Every byte below some folders, piece by piece, for `forget`: what the last look looks at.
+"""Searches every byte below some folders for words, for the final check of `forget`.
 
 Nothing is followed and nothing is opened that is not a plain file. Pieces overlap, so that words are found where
 two of them meet. Databases are read by another process: a process that closes any handle of a file gives up all its

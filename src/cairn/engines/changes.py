@@ -1,4 +1,4 @@
-"""The change queue, whatever database keeps it: its statements once, and the side of it that each process has in memory.
+"""The change queue over any SQL database: its statements, and the part each process keeps in memory.
 
 A path that is queued again gets a new `lsn`, the place in the queue, and is freed from whoever works on it, so a stale
 worker's "done" finds nothing to finish. `since` is the first one that is not indexed yet: a reader who waits for an LSN waits

@@ -1,4 +1,4 @@
-"""The truth of many machines: notes as objects in a bucket, journals as rows in PostgreSQL.
+"""Storage for many machines: notes are objects in a bucket, journals are rows in PostgreSQL.
 
 What grows line by line (`*.jsonl`: session logs, journals) is in the database, where an append is one commit; all
 else is an object. To whoever reads, lists or scans it is one tree. A copy of each journal that changed goes to the

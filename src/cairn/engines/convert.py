@@ -1,4 +1,4 @@
-"""Files of other programs as text: PDF and DOCX by well-kept converters, everything else as the text it is.
+"""Converts files to text: PDF and DOCX by libraries, everything else by decoding.
 
 The converters come with the extra `documents`; without it a file that needs one is refused by the name of what is
 missing. They run on whatever a person hands over, so any failure of theirs is a refusal of that one file.

@@ -1,4 +1,5 @@
-"""A SQLite file that reopens itself: it may vanish, break, be busy or be another program's at any moment.
+"""A SQLite file that is reopened or recreated when it vanishes, breaks, is locked or belongs to another
+program.
 
 Everything under `.index/` is disposable while the service runs. So each use looks whether the file it has
 open is still the file that is there (one `stat`), opens anew where it is not, sets a broken file aside and

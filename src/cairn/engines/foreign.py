@@ -1,4 +1,4 @@
-"""A storage backend of another package, held to the words of the seam.
+"""Wraps a storage backend of another package and translates its errors and listings into those of the seam.
 
 Whoever writes one knows the seven verbs and Python's own errors. What stands above the seam goes by the error tree
 and by sorted lists. This wrapper lies between: absence becomes `NotFound`, text that cannot be stored `Invalid`, and

@@ -1,4 +1,4 @@
-"""A look into the index by words alone, with nothing but the standard library: no model, no ranker, no writing.
+"""A search by words in the index on disk with the standard library alone: no model, no ranker, no writing.
 
 For a caller that may not wait for the rest of the product to load. The caller names the owner; there is no look
 without one.

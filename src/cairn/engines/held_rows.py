@@ -1,4 +1,4 @@
-"""Rows of large scopes as ranking reads them, in columns, held by rowid as they are read.
+"""A cache of rows of large scopes in columns, by rowid, filled as ranking reads them.
 
 Questions to one owner meet many of the same rows. What is held is right up to the scope's version: where that moved,
 the rows that changed or went since are let go, and those that are asked for are read. A scope that nobody asks makes

@@ -1,4 +1,4 @@
-"""The jobs of the strategies, whatever database keeps them: what is queued, what ran, what is counted, what is scheduled.
+"""The strategies' job queue over any SQL database: queued jobs, run records, counters, schedules.
 
 Statements name their values as `:name`; an engine says what its tables are called and which rows are its own. On SQLite they are
 in `ome.db`, one file under the index directory, disposable at any moment. Anyone may enqueue; the holder of the

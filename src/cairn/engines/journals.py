@@ -1,4 +1,4 @@
-"""Journals as plain files: one `write`, one flush per commit, many commits in one where they meet.
+"""Journals as plain files: an append is one `write` and one flush, and concurrent appends share a flush.
 
 Lines are ended by a line feed. Where one append carries several lines, all but the last end in a tab before
 it (blank space to a JSON reader): so a reader knows a unit that a power cut left half written, and returns

@@ -1,4 +1,4 @@
-"""LanceDB without its REST client: most of what `import lancedb` costs serves tables on other machines.
+"""Imports LanceDB without its REST client, which is most of the cost of `import lancedb`.
 
 While LanceDB is imported, the modules of that client are stand-ins whose classes fetch the real one when the first of
 them is made. Nothing is left out for good: whoever imports the client himself gets it whole.

@@ -1,4 +1,4 @@
-"""Search in scopes too large to hold: LanceDB proposes the rows that fit best, and only those are looked at.
+"""Search in scopes too large for memory: LanceDB proposes the best rows, and only those are read and scored.
 
 The tables of `lance.py` are asked for the best rows of each kind, by words and by meaning, with the caller's filter
 inside the question. Beside them stand all rows that are too new to be in a table, all rows of kinds that have few, the

@@ -1,4 +1,4 @@
-"""Folders that are searched where they lie: a storage that shows them below `knowledge/.linked/`, for reading alone.
+"""Read-only storage that shows linked folders below `knowledge/.linked/`.
 
 `knowledge/links.toml` of a space names them. Their files are read as text, PDF and DOCX through a converter; links out of
 them and hidden files are passed over, and whatever would change one is refused. A folder that is not there (a drive that

@@ -1,4 +1,6 @@
-"""An engine that does not answer is waited for once, and not by everybody who comes after."""
+"""A circuit breaker: after an engine failed to answer, further calls fail at once for a moment instead of
+waiting.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain files of ours, opened without waiting: a pipe, a link or a device in the place of one is refused, not followed.
+"""Opens our own small files without blocking and without following links: a pipe, link or device is refused.
 
 Opening a pipe waits for somebody at its other end, for good; so does reading one.
 """

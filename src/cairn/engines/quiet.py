@@ -1,4 +1,4 @@
-"""Telemetry of the libraries we load is switched off, by the variables they read when they are imported.
+"""Switches off the telemetry of libraries by the variables they read at import.
 
 A library that reads its switch while it loads is deaf to every call made later, so `hush` has to run before the
 import: `runtime` does, the one place that loads onnxruntime, and the command line at its start, so that child

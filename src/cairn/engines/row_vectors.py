@@ -1,4 +1,6 @@
-"""The vectors of the rows: which are wanted, which wait, which nobody needs; and whole rows for whoever follows them."""
+"""The vectors of rows in SQLite: which are missing, which are unused, and whole rows for those who follow
+changes.
+"""
 
 from __future__ import annotations
 

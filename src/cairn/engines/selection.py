@@ -1,4 +1,4 @@
-"""Which storage engine carries the truth: by configured name, and loudly when it cannot be had.
+"""Opens the storage engine that the settings name, and says why when it cannot.
 
 There is no fallback. A memory that opens on another backend than its owner chose looks empty, and what is
 then written is lost to sight.

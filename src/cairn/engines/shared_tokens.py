@@ -1,4 +1,4 @@
-"""Tokens of all servers of a root: rows in the database, which each machine's file of tokens follows.
+"""Server tokens as rows in PostgreSQL, copied into each machine's token file.
 
 A server goes on looking at its own file, so a call costs no question to the database, and while that is away the tokens
 of before hold. A token that is in the file alone, since it was made before there were several machines or the database

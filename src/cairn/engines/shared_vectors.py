@@ -1,4 +1,5 @@
-"""Vectors made once for all machines: a text is embedded by the machine that claims it, the others take what it made.
+"""An embedder for many machines: one machine claims and embeds a text, the others read its vector from the
+database.
 
 Every machine has an index of its own, and making vectors is by far the dearest part of it (and costs money with a service).
 So a batch of texts is claimed in the database a few at a time, each with a lease and a number that grows with its claims:

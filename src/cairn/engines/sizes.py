@@ -1,4 +1,4 @@
-"""How large a root is, day by day: one line a day, kept by this machine beside what its server keeps.
+"""The size of a root, noted once a day in a file of this machine.
 
 <server folder>/sizes.jsonl     {"day": "2026-06-01", "files": 1048576, "index": 4194304}
 """

@@ -1,4 +1,4 @@
-"""What model calls have cost: a ledger of tokens, and the cap on a day."""
+"""Books the tokens of each model call in a journal, and enforces the daily cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of hooks on their way into memory: one small file each, durable before the hook returns.
+"""Hook events on disk until they are taken in: one small file each, flushed before the hook returns.
 
     <root>/.hooks/<time>-<pid>-<n>.json     an event that is still to be taken in
     <root>/.hooks/<time>-<pid>-<n>.broken   one that cannot be taken in, set aside

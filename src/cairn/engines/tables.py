@@ -1,4 +1,4 @@
-"""A new SQLite file for other programs: written beside its place, and there only once it is whole."""
+"""Writes a new SQLite file for other programs under a temporary name and renames it when it is complete."""
 
 from __future__ import annotations
 

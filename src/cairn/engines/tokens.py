@@ -1,4 +1,4 @@
-"""Tokens that are added and revoked while servers run: one small file beside the root's index.
+"""Server tokens in one small file, added and revoked while servers run.
 
 A line's worth of each token is kept: its name, what it may do in the words of `server.tokens`, when it was made,
 ends and was revoked, and a hash of its secret. A server looks at the file's stamp before each call and reads it again

@@ -1,4 +1,5 @@
-"""A directory that nothing leaves: what the engines that keep files share.
+"""A directory in which every path is opened relative to its parent without following links, so nothing leaves
+it.
 
 Every place is reached by walking from the root one segment at a time, each step relative to the directory
 before it and refusing to follow a link. So a symbolic link below the root, planted early or swapped in at the

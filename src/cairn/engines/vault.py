@@ -1,4 +1,4 @@
-"""Storage in a folder that another program keeps in step between machines (Dropbox, iCloud, Syncthing, ...).
+"""Storage in a folder that a sync program shares between machines (Dropbox, iCloud, Syncthing, ...).
 
 Nothing of ours that must not travel lies in the folder: the mutex between writers of this machine lives in
 the local cache. Between machines there is no lock at all; there the sync program makes conflict copies, which

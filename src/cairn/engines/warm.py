@@ -1,4 +1,4 @@
-"""What is held of a scope in memory and kept up to date by version: its rows as arrays, and its words.
+"""Rows (as arrays) and words of a scope in memory, brought up to date by version.
 
 A question costs one look at the scope's version, and none while nobody wrote. Where it moved, only the rows with a newer version are read
 and worked in; a scope that is not held, or whose index was made anew, is loaded whole. The least recently

@@ -1,4 +1,4 @@
-"""Noticing edits as they happen: a hint, never the guarantee. A scan finds whatever this misses.
+"""Watches files for edits. Only a hint: a scan finds whatever this misses.
 
 Only the folders of the truth are watched, so that the index's own files wake nobody. A new folder at the top
 begins another watch, and is reported at once: what came with it may be all there is to come. The first report of a

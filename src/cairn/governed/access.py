@@ -1,4 +1,5 @@
-"""A journal counts which memories answered, how often and when; their scores are replayed from it, never kept in notes.
+"""The journal of which memories were read, how often and when; scores are computed from it and never stored
+in notes.
 
 Counting reads in the notes would rewrite a file for every search, wake every watcher and race with editors.
 So hits go to `journal/access.jsonl` of the space, in batches and at best effort; the sweep folds them into one

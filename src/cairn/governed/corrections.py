@@ -1,4 +1,4 @@
-"""Putting a memory right: edit, supersede, pin, archive, restore, promote, and the story of each.
+"""Corrects a memory: edit, supersede, pin, archive, restore, promote; and tells its history.
 
 Every correction is made where the memory stands, under its scope's lock, and leaves a line in the history
 before the note changes. Nothing here deletes text; that is `forget`.

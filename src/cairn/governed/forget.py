@@ -1,4 +1,5 @@
-"""Forgetting: what is named is taken out of every place that holds it, and a receipt says what went and what stays.
+"""Forgetting: removes what is named from every place that holds it, and returns a receipt of what went and
+what stays.
 
 Archiving hides, superseding marks; forgetting removes. What goes is exactly what is named (an entry, or words),
 the same statement elsewhere in the same owner's memory, and what was made from it: facts of an episode, items of

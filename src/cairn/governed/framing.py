@@ -1,4 +1,4 @@
-"""Recall output framed as data, and taken out again before talk is captured.
+"""Frames recalled text as data, and removes framed text again before talk is captured.
 
 What a memory says was once written by somebody, perhaps by a web page. So recalled text is handed to an agent
 between two marks, with a sentence that it is data, and it is never captured as if it had been said anew. Both

@@ -1,4 +1,4 @@
-"""The rules of the gate, as pure functions: what is the same, what is nearly the same, what code can tell.
+"""The gate's rules as pure functions: equal text, nearly equal text, text that can be derived from code.
 
 `Keeper.remember` (in `memories`) walks them in this order: empty, scope, category, strict mode, exact
 duplicate, near duplicate, derivable from code, insert. Nothing here reads a file or a clock, so each rule can

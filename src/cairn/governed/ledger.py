@@ -1,4 +1,4 @@
-"""The capture ledger: what has been taken in already, by source. Consulted first, written in the same step.
+"""The capture ledger: which sources have been taken in. It is read first and written in the same step.
 
 One journal, `journal/ledger.jsonl`, keyed by a hash of (source_type, source_key), serves every capture that may run
 twice: a person's intervention, an error or a cluster of them, review feedback, what a strategy proposes, a mission's

@@ -1,4 +1,4 @@
-"""All of a person, or of a session: what there is to hand over, and how it goes.
+"""Exports or forgets everything of a person or a session.
 
 A person's own are the notes in `users/<id>/` and the sessions in which no other user spoke: those go whole, with every line of
 a journal, every former text and every row about them. In a session that others had a part in, what the person said goes only

@@ -1,4 +1,4 @@
-"""Procedures: memories with a trigger and steps, that grow surer or fade by how they turn out.
+"""Procedures: memories with a trigger and steps, whose confidence follows their outcomes; and skill files.
 
 A procedure is a memory of category "procedure" (A30): when and how stand in its entry (Trigger, Procedure),
 what happened to it in `journal/procedures.jsonl` (outcomes, contributing episodes, exports). The entry carries

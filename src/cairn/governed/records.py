@@ -1,4 +1,4 @@
-"""A governed memory as a value, and how it stands in a note.
+"""A governed memory as a value, read from and written into its entry.
 
 Meaning and status live in the entry (C2): `category`, `importance` and `file_scope_pattern` count as content,
 the rest is audit and costs no embedding when it changes. Access statistics are not here (see `access`). An

@@ -1,4 +1,4 @@
-"""The memories of one scope, held in memory and in step with their notes.
+"""The memories of one scope in memory, kept in step with their notes, with exact and near-duplicate lookup.
 
 The gate must not decide on stale data, and must not read every note for each decision either. A shelf keeps
 each note's size and time, looks at them before every use, and reads again only what differs; inside a changed

@@ -1,4 +1,4 @@
-"""Session logs without what is to be forgotten: messages lose the words, and lines about them follow.
+"""Removes forgotten words from session logs, and adjusts the lines that refer to them.
 
 A log is read line by line beside the state it makes, since whether a message is in reach depends on who else spoke in
 its session and whether its cell is closed.

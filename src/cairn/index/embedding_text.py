@@ -1,4 +1,4 @@
-"""The text that is embedded, which is not quite the text that is shown.
+"""Makes the text that is embedded from the text that is shown: without speakers' names, for example.
 
 A vector of "Wow, Caroline, that is great" lies near every question about Caroline and far from what she did.
 So the names of those who talk are taken out of what they say, and a question that names one of them is asked

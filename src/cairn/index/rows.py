@@ -1,4 +1,4 @@
-"""What the indexer asks of an index, and the values that pass between them.
+"""The writing side of the index: what the indexer asks of it, and the values that pass between them.
 
 Reading for search stands in `corpus.py`. Here are the writing side (`RowStore`) and pages for `get` (`Pages`).
 """

@@ -1,4 +1,4 @@
-"""Which sets of words are nearly the same, without comparing each with every other.
+"""Finds nearly equal sets of words by their rarest members, without comparing every pair.
 
 Two sets alike to degree t (shared words over all words) miss at most (1 - t) of each other's words. So whatever is
 that near to a set holds one of its rarest few words, and has a size not much larger or smaller: only those are compared.

@@ -1,4 +1,4 @@
-"""What a person says in a message, apart from what they paste into it.
+"""Separates what a person says in a message from what they paste into it.
 
 Code, tables, headings, lists of links, quoted lines, letters and whole documents are material, not statements. They
 are told by their form, line by line and in linear time, so it makes no difference which language they are in.

@@ -1,4 +1,4 @@
-"""Orders that stand, and tastes, told by their form rather than by their wording.
+"""Recognises standing orders and tastes by their form rather than by fixed wordings.
 
 The table `wishes` of each language lists classes of words; the code here puts them together, the same way for all:
 

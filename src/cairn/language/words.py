@@ -1,4 +1,4 @@
-"""Words as the index and the queries see them.
+"""Cuts text into tokens, the same way for the index and for queries.
 
 One function, `tokens`, cuts both sides, so what was written can be found by what is asked. It knows six
 things no plain word splitter knows: pictures (each is a word), little words that hang on the next by an apostrophe ("l'ami"), scripts without blanks (characters and pairs of them), accents (with and

@@ -1,4 +1,4 @@
-"""Which files hold only texts of ours: a hash of the last text of each file whose every change is known.
+"""Remembers a hash of the last text written to each file, so that an edit by hand can be told from our own write.
 
 An edit by hand is known by a text that differs from the last one of ours. It may come before a file was ever
 indexed, so the index cannot tell; whoever writes notes can.

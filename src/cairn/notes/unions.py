@@ -1,4 +1,4 @@
-"""Two copies of one journal become one: a union of lines, each once, in order.
+"""Merges two copies of a journal: the union of their lines, each once, in order.
 
 Both begin alike; then each side has appended, or has been united with others before. Lines of both are kept, by their
 time, and the same line once. What `forget` took out of a journal in a synced folder leaves a mark, a hash of the line

@@ -1,4 +1,4 @@
-"""Who may call a server: its tokens, and the log of what they did."""
+"""Operations on the server's tokens and its audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What every way of forgetting does beside the notes: waits for who still writes, and clears spool, history and index.
+"""What every way of forgetting does beside the notes: waits for running writers, then clears spool, history
+and index.
 
 `while_quiet` pauses the strategies around it; `purgers` are the places that `governed.forget` cannot see, by name; and
 `every_file` is what its last look goes through.

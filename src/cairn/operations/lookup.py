@@ -1,4 +1,4 @@
-"""One thing by its id: its text, where it stands, and the messages it came from.
+"""Finds one thing by any id: its text, its place, and the messages it came from.
 
 Every id that an answer, a listing, `doctor` or `log` prints is taken: `<owner>_<entry id>` and the entry id alone,
 `<owner>_profile` and the other documents, `<agent>_<skill>`, a place (`path#id`, the path of a document or

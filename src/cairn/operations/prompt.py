@@ -1,4 +1,4 @@
-"""What was found as text for an agent's context, framed as data."""
+"""Formats what was found as text for an agent's context, framed as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall: questions, pages, and one thing by its id."""
+"""Operations that read: search, get, recall, brief, show."""
 
 from __future__ import annotations
 

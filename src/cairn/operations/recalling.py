@@ -1,4 +1,4 @@
-"""Recall: one question over everything that fits the caller, as lines for a prompt.
+"""`recall`: one question to everything the caller may see, answered as lines for a prompt.
 
     recall(query) -> the person's memory, in the general space and in the repository's
                   -> the agent's cases and skills -> governed memories of the project -> its documents

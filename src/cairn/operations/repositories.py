@@ -1,4 +1,4 @@
-"""The memory of repositories, through a root: set up, told, folded in, asked, pruned and brought back.
+"""Operations on the memory of repositories: set up, record, consolidate, query, import, prune, restore.
 
 The commands of `cairn project` have their fields from here and need no root; `cairn.open_project` gives the same to
 programs on this machine. Starting and stopping the background runner is the command line's alone.

@@ -1,4 +1,4 @@
-"""Putting an entry right in its file: the block between its markers, or the body of a document, by compare-and-swap."""
+"""Replaces an entry's block, or a document's body, in its file by compare-and-swap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a root stands, at a glance: what `cairn status` shows and a page or a monitor asks for."""
+"""`status`: index, queue, strategies, models, engines and warnings of a root in one answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Talk: messages come in, stretches of it become episodes."""
+"""Operations on talk: add messages, flush sessions into episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time: what changed, moments to come back to, and coming back.
+"""Operations on history: what changed, checkpoints, restoring.
 
 Changes are recorded beside the write path (`timetravel/observer.py`); each call here first makes sure that
 everything is recorded, edits by hand included.

@@ -1,4 +1,4 @@
-"""Looking after a root: the index, the strategies, health and trouble, and moving it as a whole."""
+"""Operations for whoever runs a root: index, strategies, doctor, export, backup, import."""
 
 from __future__ import annotations
 

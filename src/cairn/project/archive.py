@@ -1,4 +1,4 @@
-"""Retention: old, consolidated history is copied out first and dropped after; archives expire much later.
+"""Retention: copies old, consolidated history into an archive, then drops it; archives expire much later.
 
 A batch is `archive/prune-<time>/` with the events, the checkpoints and, last, a manifest. The manifest is the
 commit: a batch without one was interrupted while copying and is swept, since all it holds is still active; a

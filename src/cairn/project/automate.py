@@ -1,4 +1,4 @@
-"""The memory looks after itself: import, consolidate, prune, every few minutes, by one runner per work tree.
+"""The background runner of a work tree: imports, consolidates and prunes every few minutes.
 
 A run never waits for a person and never touches git: pages and record are written like any other change in the
 work tree, dirty or not, and committing them stays with the person. In the middle of a merge or rebase it

@@ -1,4 +1,5 @@
-"""Folding into the bundle: history, other branches, and what the repository says today. What would change is said first.
+"""Folds events, other branches and the repository's present state into the bundle, after showing what would
+change.
 
 Everything here is a pure function of events and a bundle; `project.py` reads, shows and writes. Without a model
 the proposal comes from the signals alone; with one, from a completion that must have the bundle's shape. Either

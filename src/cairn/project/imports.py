@@ -1,4 +1,4 @@
-"""Bringing sessions in: each becomes one `imported_session` event, once for ever.
+"""Imports sessions: each becomes one `imported_session` event, exactly once.
 
 A session is read line by line: to hash it, for its signals (in the same pass where it is new) and, if wanted, to hand
 its messages to capture. A session that has grown gives a second event with only what is new. The order that makes a crash

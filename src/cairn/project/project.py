@@ -1,4 +1,4 @@
-"""`ProjectMemory`: the memory of one repository, command by command. Surfaces translate; nothing else lives there.
+"""`ProjectMemory`: the memory of one repository, one method per command.
 
     init, update      the repository is read, the bundle follows it
     record, import_   events are added

@@ -1,4 +1,4 @@
-"""The bundle as pages a person reads, and the way back.
+"""Writes the bundle as Markdown pages, and reads edits of those pages back.
 
 Five pages below `docs/cairn/`, each opened by a marker with the hash of the bundle it shows and of its own
 body. A body that no longer fits its hash was edited by hand: `read_back` turns such a page into the bundle

@@ -1,4 +1,4 @@
-"""The record of a repository: read it, mend what a crash or a merge left, and commit to it in the one order.
+"""Reads a repository's record, repairs what a crash or merge left, and commits to it in a fixed order.
 
 A writing command starts with `ready()`, under the repository lock:
 

@@ -1,4 +1,4 @@
-"""Signals out of talk: decisions, traps, next steps, paths and check results, found by their wording.
+"""Finds decisions, traps, next steps, paths and check results in talk by their wording.
 
 Without a model this is deliberately narrow: a sentence is kept only when it says itself what it is. With a
 model the same five lists come from a completion (`ask`), checked the same way.

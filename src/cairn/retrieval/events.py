@@ -1,4 +1,4 @@
-"""What changed, told as it happens: to callbacks in Python, and to whoever listens over HTTP.
+"""Tells listeners what changed as it happens: Python callbacks and HTTP event streams.
 
 An event has a number, a kind and a scope. "changed" says that a file of the truth is indexed as it is now, whoever
 wrote it; "memory_inserted" and "memory_upserted" carry the row of a governed memory. The last few are kept, so that a

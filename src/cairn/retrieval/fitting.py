@@ -1,4 +1,4 @@
-"""How well a row answers, in absolute terms: the numbers behind shown scores and the gate.
+"""How surely a row answers a question, as one calibrated number for scores and the injection gate.
 
 Ranking says which row is best; only an absolute measure can say that even the best is not good enough.
 """

@@ -1,4 +1,4 @@
-"""From a change to rows: the one path by which anything becomes searchable.
+"""Turns changed files into rows; the only path by which anything becomes searchable.
 
     notebook, capture, watcher, scan ──> queue (LSN) ──> drain: read · parse · compare by hash · one transaction
                                                                 └──> embed: rows without a vector, in batches

@@ -1,4 +1,4 @@
-"""What a question finds in one scope, list by list: episodes with their facts, entries, and what was said word by word.
+"""Makes the lists of an answer for one scope: episodes with their facts, entries, verbatim messages.
 
 Every list goes the same way: scores (`rank`), the rules that drop a row (filters, small talk, the bar of a prompt), the
 best of them looked at word piece by word piece, and how well each fits, which is what is shown.

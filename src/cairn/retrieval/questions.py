@@ -1,4 +1,5 @@
-"""A question made ready for one scope: its words weighed, its meaning as vectors, both legs asked, who may see what.
+"""Prepares a question for one scope: weighs its words, embeds it, asks the index, and applies who may see
+what.
 
 text ─> read against who speaks there ─> words that tell something, rare ones for more ─> vectors, as asked and in
 the voice of whom it is about ─> one call of the index ─> `ScopeQuestion`

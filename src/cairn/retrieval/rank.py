@@ -1,4 +1,4 @@
-"""Ranking: from two raw legs (closeness in meaning, shared words) to an order.
+"""Ranks rows from two raw scores, cosine and BM25, and the evidence around them.
 
 Scores of the two legs are put on a common scale (how far a row stands out from the scope's other rows) and
 added with weights; ranks are never fused, because a rank forgets by how much something won. Around that stand

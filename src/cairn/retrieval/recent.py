@@ -1,4 +1,4 @@
-"""What was lately read, so that a file that only grew costs what was added to it.
+"""A bounded cache of files read lately, so that a file that only grew costs what was added.
 
 A day's note and a session's log grow at the end. Reading all of a large one again for each new entry would make
 every write dearer than the last. A file is remembered by its exact content; where it still begins with that,

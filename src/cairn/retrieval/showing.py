@@ -1,4 +1,4 @@
-"""The one projection from what was found to what callers see, with the names the outside knows.
+"""Turns what was found into the dictionaries that callers see; the only such projection.
 
 `get` gives rows as they are; `search` adds to the same items what belongs to a hit: its score, its place and its
 facts. Nothing here reads a file: a row carries all that is shown.

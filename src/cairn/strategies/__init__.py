@@ -1,4 +1,4 @@
-"""Offline thinking: what a strategy is, and the parts it is given.
+"""Offline strategies: the base class, and the parts a strategy is given.
 
 A strategy has a trigger (a cut cell, a written case, an edited episode, a schedule), an input named by the ids
 it consumes, and an output written through the notebook. All have one shape: `asks` says which inputs an event

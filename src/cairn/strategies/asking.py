@@ -1,4 +1,4 @@
-"""Asking the language model, and believing as little of its answer as possible.
+"""Asks the language model, and keeps of its answer only what the cited messages support.
 
 A model's answer is data: its types are checked again here, ids it was not given are dropped, and its texts are
 single lines of bounded length that go through the same escaping as anything else. What the messages it cites do not

@@ -1,4 +1,4 @@
-"""`follow_corrections`: what was derived from an episode follows when a person puts the episode right.
+"""`follow_corrections`: updates what was derived from an episode when a person edits the episode.
 
     episode edited -> which messages does it tell otherwise? (talk/turns.py)
                    -> recorded in the session's log: the index holds those messages as corrected, for this owner

@@ -1,4 +1,4 @@
-"""The offline engine: events in, derived notes out, on the caller's thread.
+"""The strategy engine: turns events into jobs and runs them on the caller's thread.
 
     handle(event)   anyone      -> asks -> queued in ome.db
     run_due(limit)  lease holder -> claim a batch -> strategy.run -> journal/derived.jsonl -> recorded

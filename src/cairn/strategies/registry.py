@@ -1,4 +1,4 @@
-"""The strategies there are, in the order in which they get their turn."""
+"""The list of strategies, in the order in which they run."""
 
 from __future__ import annotations
 

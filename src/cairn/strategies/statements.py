@@ -1,4 +1,5 @@
-"""From what people say to statements that can be read alone: their own words, with who said them and what days meant.
+"""Turns messages into statements that can be read alone: the speaker's words, who said them, and the days
+they mean.
 
 A message is taken apart into sentences. Code, tables, lists and letters are no statements, nor are greetings, thanks,
 questions, hedges and empty reactions. What stays is quoted word for word behind the speaker's name, with the date in

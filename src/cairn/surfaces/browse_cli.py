@@ -1,4 +1,4 @@
-"""The commands of whoever looks through a memory: the page, who is there, what came when, finding and mending."""
+"""Commands to look through a memory: open, owners, timeline, upcoming, find, linked, connections, revise."""
 
 from __future__ import annotations
 

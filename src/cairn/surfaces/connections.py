@@ -1,4 +1,4 @@
-"""The connections of a server: how many there may be, and how long one may keep it waiting for a request.
+"""Limits a server's connections: how many, and how long each may take to send a request.
 
 A connection costs a handle, and a process has few. So each must bring the whole head of a request in time; there are
 only so many; and when there are, the one that has waited longest without a request makes room for the next.

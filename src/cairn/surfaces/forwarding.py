@@ -1,4 +1,4 @@
-"""Calls about an owner go to the server that is home to it, whichever server a balancer chose.
+"""Forwards calls about an owner to the server that is its home.
 
 Any server can answer any call. But then each of them reads what the others wrote to a session, indexes every owner's talk
 and makes its vectors, and a second server adds little. So a call that names an owner or a session is sent on to its home

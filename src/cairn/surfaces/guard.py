@@ -1,4 +1,4 @@
-"""What stands before every HTTP route: who may call, from where, how much, and how refusals look.
+"""The ASGI layer before every route: checks host, origin, token, size and rate, and forms refusals.
 
 One pure ASGI layer, which everything that is served passes. In order: a request id; Host and Origin (a web page must not
 reach a local server through DNS rebinding or a forged form); the bearer token and its rate; the size and speed of the

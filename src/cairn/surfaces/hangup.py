@@ -1,4 +1,4 @@
-"""What signals do to a running server. SIGTERM: it says that it ends before it closes its door.
+"""Signals: SIGHUP reloads settings; SIGTERM reports not ready, drains calls, then ends.
 
 SIGHUP: it reads its settings again, takes those that can change, and goes on. A hang-up of the terminal the server was started in is something else: nobody can stop it there any more, so it ends
 as it does on SIGTERM. The two are told apart by whether that terminal is still there.

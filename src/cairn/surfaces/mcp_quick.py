@@ -1,4 +1,4 @@
-"""The quick half of `cairn mcp`: the few plain messages every host sends, answered without loading the SDK.
+"""The fast path of `cairn mcp`: answers the plain messages every host sends without loading the SDK.
 
     a line of a host -> plain (greeting, lists, tools/call)? -> answered here, a call in a thread of its own
                      -> anything else                        -> the SDK gets the greeting, this line, and all that follow

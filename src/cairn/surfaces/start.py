@@ -1,4 +1,4 @@
-"""Where `cairn` begins: a hook takes the quick way, everything else the command line.
+"""The entry point of `cairn`: hooks take a fast path, everything else goes to the command line.
 
 A coding agent waits for its hook at every prompt, so the parser and all that it needs are not even imported for one.
 """

@@ -1,4 +1,4 @@
-"""The commands for the keeper of a root: index, strategies, settings, model, doctor, server and its tokens, copies, time."""
+"""Commands to run a root: index, strategies, settings, model, doctor, server, tokens, copies, history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where one stretch of talk ends and the next begins.
+"""Decides where a stretch of talk is cut into a cell: gap, topic, size.
 
 A `Stretch` watches the open messages of one session as they arrive, a constant amount of work for each, and
 says where to cut: a silence, a size, or a change of topic. The rules are deterministic: fed the same messages

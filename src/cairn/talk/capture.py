@@ -1,4 +1,4 @@
-"""From talk to episodes: what happens to a message between `add` and the note.
+"""Takes messages from `add` to the episode note: inbox, cut, write, event.
 
 add, flush ──> Inbox    the messages and the cut are durable: from here on the call succeeds
 ──> Teller   the cell's episodes, one per owner; what cannot be written now is written later

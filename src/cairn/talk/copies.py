@@ -1,4 +1,4 @@
-"""Conflict copies of everything in a root: notes, session logs and journals, each brought back into its original.
+"""Finds conflict copies of notes, session logs and journals in a root, and merges each into its original.
 
 A sync program that met two versions of a file keeps one and puts the other beside it. Notes are merged entry by entry
 (`cairn.notes.conflicts`), logs and journals line by line. A copy goes once all it holds is in the original; one that

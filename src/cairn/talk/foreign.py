@@ -1,4 +1,4 @@
-"""Messages as other programs have them, in our own form: OpenAI (chat and responses), Anthropic, LangChain.
+"""Converts messages of OpenAI (chat and responses), Anthropic and LangChain into our own form.
 
     raw message -> `translated`: role, content, tool_calls, tool_call_id as ours; one may become several, or none
                 -> `completed`: who said it and when, where it does not say so itself

@@ -1,4 +1,4 @@
-"""Two logs of one session become one: what a sync program kept apart is united, each word once, in order.
+"""Merges two copies of a session's log: each message once, in order.
 
 Two machines add to a session in a synced folder, and the sync program keeps one log and puts the other beside it.
 Both begin alike and then differ. A message is known by the call it came with (the hash of what was said, the

@@ -1,4 +1,4 @@
-"""From a closed cell to its episodes: one for each owner, once, whatever becomes of the others.
+"""Writes the episodes of a closed cell: one for each owner, once, independent of the others.
 
     cell ──> Extractor   outside every lock: adds go on while a model thinks
          ──> Notebook    one episode per owner, once per cell

@@ -1,4 +1,4 @@
-"""One episode per cell and owner, after two machines have told the same talk.
+"""Removes duplicate episodes of a cell after two machines wrote the same talk.
 
 Where logs or notes of two machines were united, a note may hold two episodes of one cell, one that tells what the cell
 held before, or one of a cell whose words are in other cells now. Of those that a machine wrote and that say nothing but

@@ -1,4 +1,4 @@
-"""The turns of an episode: how a message stands in one, and which messages a person has put right since.
+"""Maps messages to paragraphs of an episode, and finds which a person has corrected since.
 
 The deterministic writer keeps every message word for word in a paragraph of its own: "who: the words [what a
 relative time meant]". So an episode that was edited by hand can be laid beside the messages it was made of: a

@@ -1,4 +1,4 @@
-"""Time travel over a memory root: every change of an entry is an event, every checkpoint a list of hashes.
+"""Records every change of an entry, and checkpoints as lists of hashes; reads any moment back.
 
 Per space, below `journal/history/`: `changes.jsonl` (one line per changed entry: path, id, hash before and
 after, cause, time), `texts.jsonl` (each entry text once, by its hash) and `checkpoints.jsonl`. All are

@@ -1,4 +1,4 @@
-"""Tells time travel of changed notes, beside the write path: a write never waits for its own history.
+"""Collects changed notes and records their history in the background, so that writes do not wait for it.
 
 Changes are recorded a second's worth together (a chore of `background.py`), so what is recorded is what stood there when
 the dust had settled. Edits by hand are found by their time when someone looks around.

@@ -1,4 +1,4 @@
-"""Search as of a time: the entries a scope held then, as an index that search can ask."""
+"""Search as of a past time: an index over the entries a scope held then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: what one piece of work wrote in many notes, known by its id, and taken back as a whole.
+"""Runs: the writes of one piece of work under one id, which can be undone as a whole.
 
 A run is a consolidation, a sweep, a reflection, a correction, an import, the end of a mission, or an undo. While one is
 at work, the notebook tells of each write before it is made (`Runs.ahead`), and the history of entries records it

@@ -1,4 +1,4 @@
-"""What a form of the page does: one operation or two, then back to where it was, with a word about it.
+"""What the forms of the page do: call an operation, then redirect with a message.
 
 Each act gets the fields of its form and returns where to go and what to say; those that must be looked at first
 (forgetting, a conflict, a plan) return a view instead. Without a script a form reloads the page; with one the same

@@ -1,4 +1,4 @@
-"""One visitor's way to the operations: the same rows of the table, the same rights, the same answers as over HTTP."""
+"""Calls operations for one visitor of the page, with the same rights and answers as over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text on its way to a browser: Markdown made harmless, the words that matched marked, direction tricks shown.
+"""Prepares text for a browser: safe Markdown, matched words marked, direction marks made visible.
 
 Memories are hostile input. Raw HTML is text here, links go to the web or to mail and nowhere else, pictures are not
 fetched, and a sign that turns the direction of reading is written out.

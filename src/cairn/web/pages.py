@@ -1,4 +1,4 @@
-"""The page over HTTP: views for GET, forms for POST, its two files, and word of changes.
+"""The HTTP handlers of the page: views for GET, forms for POST, its two files, and notices of changes.
 
 Every answer says what a browser may load (nothing but ours), and nothing of it is kept by caches. A view is made in
 one thread of the readers' pool, a form in one of the writers'.

@@ -1,4 +1,4 @@
-"""The memory as a picture: who and what, row by row, over time; each spot is a link to what it stands for.
+"""Draws people, agents and topics over time as SVG, each spot a link.
 
 Rows are people, agents and the project, then the words that stand in most titles. A spot is as large as there are
 entries of that row in that stretch of time, so one sees when something was talked about, and goes there. A bow joins

@@ -1,4 +1,4 @@
-"""What each view shows: a template, and what it needs, asked from the operations."""
+"""For each view of the page: its template, and the data it asks of the operations."""
 
 from __future__ import annotations
 

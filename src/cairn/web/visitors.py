@@ -1,4 +1,4 @@
-"""Who looks at the page and what he may do there: one-time links, sessions, and the token of each form.
+"""Visits of the page: one-time links, cookies, and the secret of each form.
 
 `cairn open` leaves the hash of a code in the server's folder of this machine, which only the owner of the root can write; the server
 that finds it there hands out a session and removes it. Who has a token of the server signs in with it and sees what
