@@ -3,12 +3,13 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.engines.row_tables import prepared
-from cairn.index.corpus import Row, text_flags
+from cairn.index.corpus import Ask, Corpus, Row, text_flags
 from cairn.index.embedding_text import searched_words
 from cairn.index.postings import Postings, group_of, rows_by_mark, word_marks
 from cairn.index.rows import NewRow
@@ -72,6 +73,39 @@ def test_scores_agree_with_the_book_after_any_history(history, terms):
         assert found(one, terms) == pytest.approx(expected, rel=1e-4)
         assert one.frequencies(WORDS) == {
             w: n for w in WORDS if (n := sum(w in tokens.split() for _, tokens in truth.values()))
+        }
+
+
+def rows_of(rowids: list[int]) -> Corpus:
+    """A corpus of these rows, of which nothing matters but where they stand."""
+    some = np.zeros(len(rowids), np.int64)
+    names = ("kind", "timestamp_ms", "session", "ordinal", "sender", "cell", "flags", "length", "whole")
+    arrays = dict.fromkeys((*names, "has_vector"), some)
+    rowid = np.array(rowids, np.int64)
+    return Corpus(ALICE, 1, rowid, vectors=None, sessions=(), senders=(), cells=(), **arrays)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True), st.sets(st.integers(1, 12))
+)
+def test_a_question_finds_each_row_at_its_place(history, terms, missing):
+    """What words find stands where a row stands among those asked about, whatever segments it came in; others are nowhere."""
+    held, truth = Postings(), {}
+    for added, gone in history:
+        added = {n: row for n, row in added.items() if n not in gone}
+        held = held.updated(worded((n, *row) for n, row in sorted(added.items())), gone)
+        truth = {n: row for n, row in truth.items() if n not in gone} | added
+    for rowids in (sorted(truth), sorted(truth.keys() - missing | {77})):
+        weights = {term: 0.5 + place for place, term in enumerate(terms)}
+        bm25, covered, holding = held.legs(rows_of(rowids), Ask(terms=terms, weights=weights, rare=WORDS))
+        said = [set(truth[n][1].split()) if n in truth else set() for n in rowids]
+        assert covered.tolist() == [sum(weights[w] for w in terms if w in one) for one in said]
+        assert (bm25 > 0).tolist() == [bool(one & set(terms)) for one in said]
+        scores = found(held, terms)
+        assert bm25.tolist() == [scores.get(n, 0.0) for n in rowids]
+        assert {w: at.tolist() for w, at in holding.items()} == {
+            w: [place for place, one in enumerate(said) if w in one] for w in WORDS
         }
 
 

@@ -51,6 +51,7 @@ _COLUMNS = (
     " r.cell_id, r.parent_type, r.parent_id, r.sender_ids, r.sender_name, r.fields, r.updated_ms, r.ordinal,"
     " r.status, r.content_sha256, r.damaged, r.labels"
 )
+_AT_ONCE = 2048
 _PLACED = "FROM rows r JOIN paths p ON p.id = r.path_id"
 _FROM = f"{_PLACED} JOIN scopes s ON s.id = r.scope_id"
 
@@ -126,10 +127,16 @@ class SqliteIndex(RowVectors):
         """Nearness of each row: messages to `voiced`, all others to `plain`."""
         import numpy as np
 
-        if corpus.vectors is not None:
-            near = dot(corpus.vectors, plain)
-            return near if voiced is None else np.where(corpus.sender >= 0, dot(corpus.vectors, voiced), near)
         near = np.zeros(len(corpus), np.float32)
+        if corpus.vectors is not None:
+            # Stretch by stretch: what is compared twice is fetched once.
+            for start in range(0, len(near), _AT_ONCE):
+                here = slice(start, start + _AT_ONCE)
+                near[here] = dot(corpus.vectors[here], plain)
+                if voiced is not None:
+                    said = corpus.sender[here] >= 0
+                    near[here][said] = dot(corpus.vectors[here], voiced)[said]
+            return near
         for rowids, vectors in self.stored_vectors(corpus.scope) if corpus.has_vector.any() else ():
             at = corpus.positions(rowids)
             vectors, at = vectors[at >= 0], at[at >= 0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -160,40 +160,46 @@ class Postings:
         """Which segments have lost no row."""
         return [bool(segment.alive.all()) for segment in self.segments]
 
+    def _holding(self, term: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """The living rows that hold a term and how often, by the number of their segment."""
+        mark = mark_number(term)
+        for number, segment in enumerate(self.segments):
+            cut = segment.of(mark)
+            row, count = segment.row[cut], segment.count[cut]
+            if not self._whole[number]:
+                alive = segment.alive[row]
+                row, count = row[alive], count[alive]
+            if len(row):
+                yield number, row, count
+
     def scores(self, terms: Iterable[str]) -> np.ndarray:
         """BM25 of each row of `rowids`; 0 for those that hold none of `terms`."""
+        return self._found(list(terms), {})[0]
+
+    def _found(self, terms: Sequence[str], weights: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """For each row of `rowids` its BM25, and the sum of the weights of those words that it holds."""
         import numpy as np
 
         rows, norms = self._norms
-        totals = [np.zeros(len(segment.rowid), np.float32) for segment in self.segments]
-        for term in dict.fromkeys(terms):
-            mark = mark_number(term)
-            found = []
-            spread = np.zeros(len(rows))
-            for place, segment in enumerate(self.segments):
-                cut = segment.of(mark)
-                row, count = segment.row[cut], segment.count[cut]
-                if not self._whole[place]:
-                    alive = segment.alive[row]
-                    row, count = row[alive], count[alive]
-                group = segment.group[row]
-                spread += np.bincount(group, minlength=len(rows))
-                found.append((place, row, count, group))
-            weight = rarity(rows, spread).astype(np.float32)
-            for place, row, count, group in found:
-                totals[place][row] += weight[group] * gain(count, norms[place][row])
-        return np.concatenate([np.zeros(0, np.float32), *totals])
-
-    def covered(self, weights: Mapping[str, float]) -> np.ndarray:
-        """For each row of `rowids` the sum of the weights of those terms that it holds."""
-        import numpy as np
-
-        totals = [np.zeros(len(segment.rowid), np.float32) for segment in self.segments]
-        for term, weight in weights.items():
-            mark = mark_number(term)
-            for total, segment in zip(totals, self.segments, strict=True):
-                total[segment.row[segment.of(mark)]] += weight
-        return np.concatenate([np.zeros(0, np.float32), *totals])
+        scores, covered = (
+            [np.zeros(len(segment.rowid), np.float32) for segment in self.segments] for _ in range(2)
+        )
+        sought = frozenset(terms)
+        for term in dict.fromkeys((*terms, *weights)):
+            found = list(self._holding(term))
+            if weight := weights.get(term):
+                for number, row, _ in found:
+                    covered[number][row] += weight
+            if term in sought:
+                groups = [self.segments[number].group[row] for number, row, _ in found]
+                spread = sum(
+                    (np.bincount(group, minlength=len(rows)) for group in groups), np.zeros(len(rows))
+                )
+                rare = rarity(rows, spread).astype(np.float32)
+                for (number, row, count), group in zip(found, groups, strict=True):
+                    scores[number][row] += rare[group] * gain(count, norms[number][row])
+        first = np.zeros(0, np.float32)
+        return np.concatenate([first, *scores]), np.concatenate([first, *covered])
 
     def legs(self, corpus: Corpus, ask: Ask) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """What a question's words find, by place in `corpus`: BM25, the weight covered, and where rare words stand."""
@@ -202,31 +208,42 @@ class Postings:
         at = self._places(corpus)
 
         def placed(values: np.ndarray) -> np.ndarray:
+            if at is None:
+                return values
             out = np.zeros(len(corpus) + 1, np.float32)
             out[at] = values
             return out[:-1]
 
-        holding = {term: np.flatnonzero(placed(self.covered({term: 1.0}))) for term in ask.rare}
-        return placed(self.scores(ask.terms)), placed(self.covered(ask.weights)), holding
+        begins = np.cumsum([0, *(len(segment.rowid) for segment in self.segments)])
+        holding = {}
+        for term in ask.rare:
+            found = [row + begins[number] for number, row, _ in self._holding(term)]
+            places = np.concatenate([np.zeros(0, np.int64), *found])
+            places = places if at is None else at[places]
+            holding[term] = np.sort(places[places < len(corpus)])
+        scores, covered = self._found(ask.terms, ask.weights)
+        return placed(scores), placed(covered), holding
 
-    def _places(self, corpus: Corpus) -> np.ndarray:
-        """The place in `corpus` of each row of `rowids`, the one behind all where it has none; looked up once for both."""
+    def _places(self, corpus: Corpus) -> np.ndarray | None:
+        """The place in `corpus` of each row of `rowids`, the one behind all where it has none; looked up once for both.
+
+        None where each row is at its own.
+        """
         import numpy as np
 
-        known: tuple[Postings, np.ndarray] | None = corpus.derived.get("words")
+        known: tuple[Postings, np.ndarray | None] | None = corpus.derived.get("words")
         if known is None or known[0] is not self:
-            at = corpus.positions(self.rowids)
-            known = corpus.derived["words"] = (self, np.where(at < 0, len(corpus), at))
+            at = None
+            if not np.array_equal(self.rowids, corpus.rowid):
+                at = corpus.positions(self.rowids)
+                at = np.where(at < 0, len(corpus), at)
+            known = corpus.derived["words"] = (self, at)
         return known[1]
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """In how many rows each term occurs; terms that occur nowhere are missing."""
-        out = {}
-        for term in terms:
-            mark = mark_number(term)
-            if many := sum(int(s.alive[s.row[s.of(mark)]].sum()) for s in self.segments):
-                out[term] = many
-        return out
+        found = {term: sum(len(row) for _, row, _ in self._holding(term)) for term in terms}
+        return {term: many for term, many in found.items() if many}
 
     @property
     def nbytes(self) -> int:

@@ -39,7 +39,6 @@ _ROWS_KEPT = 4096
 _PIECES_KEPT = 2000
 _EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
 _GAP = "[…]"
-_HYBRID_FLOOR = 0.2
 # Which kinds of rows a list holds, where that is more than its own.
 ROWS_SHOWN_AS = {"agent_document": AGENT_DOCUMENTS, "agent_skill": ("agent_skill", SKILL_FILE)}
 
@@ -91,6 +90,7 @@ class ScopeQuestion:
         question: The query as it is read there.
         legs: How near each row is by words and by meaning.
         allowed: Which rows may be shown.
+        speaks: Which rows say anything to the question: a shared word, or a meaning near enough.
         now: The time of asking.
         zone: The time zone of days.
         least: How well a row has to fit to go into a prompt.
@@ -102,7 +102,7 @@ class ScopeQuestion:
         late: How well its word pieces match, where it was looked at.
         ease: How much sooner a row is believed for the size of the memory.
         doubt: How much later for words that the memory never heard.
-        by_name: How far each row is near by a name alone.
+        by_name: How far each row is near by a name alone; None where none is.
         idle: Small talk on its way into a prompt: there is nothing to look for.
     """
 
@@ -116,6 +116,7 @@ class ScopeQuestion:
     question: rank.Question
     legs: rank.Legs
     allowed: np.ndarray
+    speaks: np.ndarray
     now: datetime
     zone: tzinfo
     least: float
@@ -127,7 +128,7 @@ class ScopeQuestion:
     late: np.ndarray
     ease: float
     doubt: float
-    by_name: np.ndarray
+    by_name: np.ndarray | None
     idle: bool
 
     @property
@@ -144,8 +145,8 @@ class ScopeQuestion:
         if pieces is None or not len(scores) or self.method == "vector":
             return scores, parts
         talk = rank.talk_of(self.corpus, self.zone)
-        usable = np.where(self.allowed[talk.at], scores, -np.inf)
-        chosen = np.sort(rank.top(usable, max(rank.CANDIDATES, 2 * self.request.evidence)))
+        candidates = max(rank.CANDIDATES, 2 * self.request.evidence)
+        chosen = np.sort(rank.top(scores, candidates, self.allowed[talk.at]))
         places = rank.with_before(talk, chosen)
         matches = self._late(talk.at[places], pieces)
         if not matches.any():
@@ -270,28 +271,27 @@ class ScopeQuestion:
         """Episodes of which a message or a fact, if not they themselves, speaks to the question."""
         import numpy as np
 
-        out = np.array(self._speaks(talk.episodes), bool)
-        facts = self.corpus.of_kinds("atomic_fact")
-        for at in (talk.at, facts[self.allowed[facts]]):
-            episode = talk.by_cell[self.corpus.cell[at]]
-            out[episode[self._speaks(at) & (episode >= 0)]] = True
-        return out
+        out = np.zeros(len(talk.episodes) + 1, bool)  # the last is for what is of none, which is -1
+        out[:-1] = self.speaks[talk.episodes]
+        out[talk.episode[self.speaks[talk.at]]] = True
+        out[talk.fact_episode[(self.speaks & self.allowed)[talk.facts]]] = True
+        return out[:-1]
 
     def _with_facts(self, hits: Sequence[tuple[int, Hit]]) -> list[Hit]:
         """Each episode with the facts of its stretch of talk that speak to the question."""
         import numpy as np
 
         corpus = self.corpus
-        facts = corpus.of_kinds("atomic_fact")
+        facts = rank.talk_of(corpus, self.zone).facts
         if not len(facts) or not hits:
             return [hit for _, hit in hits]
-        facts = facts[self.allowed[facts] & self._speaks(facts)]
+        facts = facts[(self.speaks & self.allowed)[facts]]
         scores, parts = rank.entry_scores(corpus, self.legs, self.question, facts, zone=self.zone)
         cells = {int(corpus.cell[position]) for position, _ in hits} - {-1}
         near = np.isin(corpus.cell[facts], np.array(sorted(cells), np.int32))
         # The best facts of all these episodes, no more than a few of one: an answer is read, not filed.
         chosen: dict[int, list[int]] = {cell: [] for cell in cells}
-        for place in rank.top(np.where(near, scores, -np.inf), 4 * self.count):
+        for place in rank.top(scores, 4 * self.count, near):
             of_cell = chosen[int(corpus.cell[facts[place]])]
             if len(of_cell) < _FACTS_PER_EPISODE and sum(map(len, chosen.values())) < 2 * self.count:
                 of_cell.append(int(place))
@@ -345,16 +345,14 @@ class ScopeQuestion:
         `fits` says how well those at some places of `at` answer, where that is not judged by the rows' own words and
         meaning.
         """
-        import numpy as np
-
         if self.idle:
             return []
-        usable = self.allowed[at] & (self._speaks(at) if touched is None else touched)
+        usable = self.allowed[at] & (self.speaks[at] if touched is None else touched)
         if self.by_cosine is not None:
             scores = self.by_cosine[at]
         # Only memories expire between being indexed and being asked for: a few more make up for those.
         spare = count + 10 if (self.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
-        ranked = rank.top(np.where(usable, scores, -np.inf), count + spare)
+        ranked = rank.top(scores, count + spare, usable)
         if fits is None:
             self._look_closer(at[ranked])
         rows = self._rows(self.corpus.rowid[at[ranked]].tolist())
@@ -395,19 +393,6 @@ class ScopeQuestion:
             kept.update((row.rowid, row) for row in self.index.rows(self.scope, missing))
         return {rowid: kept[rowid] for rowid in rowids if rowid in kept}
 
-    def _speaks(self, at: np.ndarray) -> np.ndarray:
-        """Which of these rows say anything to the question: a shared word, or a meaning near enough."""
-        import numpy as np
-
-        radius = self.request.radius
-        out = np.zeros(len(at), bool)
-        if self.legs.bm25 is not None:
-            out |= self.legs.bm25[at] > 0
-        if self.legs.cosine is not None:
-            floor = radius if radius is not None else (-1.0 if self.method == "vector" else _HYBRID_FLOOR)
-            out |= (self.legs.cosine[at] >= floor) & self.corpus.has_vector[at]
-        return out
-
     def _fits(self, at: np.ndarray) -> np.ndarray:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
         near = None if self.legs.cosine is None else self.legs.cosine[at]
@@ -422,7 +407,7 @@ class ScopeQuestion:
             is_for_anyone=self.question.is_for_anyone,
             ease=self.ease,
             doubt=self.doubt,
-            by_name=self.by_name[at],
+            by_name=None if self.by_name is None else self.by_name[at],
         )
 
     def _explained(
@@ -454,14 +439,12 @@ class ScopeQuestion:
             return {"evidence": () if count else None}
         if self.by_cosine is not None:
             scores = self.by_cosine[talk.at]
-        usable, speaks = self.allowed[talk.at], self._speaks(talk.at)
-        is_open = talk.cell < 0
-        loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
+        usable, speaks = self.allowed[talk.at], self.speaks[talk.at]
+        loud = usable
+        if self.legs.cosine is None:
+            loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
         lists = self.question.wants_several and self.by_cosine is None and len(talk.starts) > 1
-        best = rank.top(
-            np.where(loud if self.legs.cosine is None else usable, scores, -np.inf),
-            max(1, 3 * count if lists else count),
-        )
+        best = rank.top(scores, max(1, 3 * count if lists else count), loud)
         first = int(best[0]) if len(best) else -1
         chosen = rank.spread(best.tolist(), scores, talk, count) if lists else best[:count].tolist()
         if self.by_cosine is None and self.legs.cosine is not None and self.corpus.vectors is not None:
@@ -470,7 +453,7 @@ class ScopeQuestion:
         chosen, over = self._ended(talk, chosen)
         more = [
             place
-            for place in rank.top(np.where(usable & speaks & is_open, scores, -np.inf), self.count).tolist()
+            for place in rank.top(scores, self.count, usable & speaks & (talk.cell < 0)).tolist()
             if place not in chosen
         ]
         if first < 0:
@@ -490,10 +473,11 @@ class ScopeQuestion:
 
         corpus, order = self.corpus, list(places)
         cells = talk.cell[order][talk.cell[order] >= 0]
-        facts = corpus.of_kinds("atomic_fact")
-        facts = facts[np.isin(corpus.cell[facts], cells) & (corpus.flags[facts] & HIDDEN == 0)]
-        if not (corpus.flags[facts] & ENDED).any():
+        facts, flags = talk.facts, corpus.flags[talk.facts]
+        is_over = flags & (ENDED | HIDDEN) == ENDED
+        if not np.isin(corpus.cell[facts[is_over]], cells).any():
             return order, {}
+        facts = facts[np.isin(corpus.cell[facts], cells) & (flags & HIDDEN == 0)]
         rows = self._rows(corpus.rowid[[*facts, *talk.at[order]]].tolist())
         said = {
             row.entry_id: place

@@ -37,6 +37,8 @@ MAX_TERMS = 8192
 # Senders by whose name a question is narrowed down: so many, each with such a share of the talk.
 _AUTHOR_MAX_SENDERS, _AUTHOR_MIN_SHARE = 8, 0.1
 _LONGEST_RANGE = 93
+# From this nearness on a row without a word of the question says something to it.
+_HYBRID_FLOOR = 0.2
 _EPOCH = date(1970, 1, 1).toordinal()
 _MONTH = re.compile("|".join(spans.MONTHS), re.IGNORECASE)
 _SOLE_ROWS = 6
@@ -209,6 +211,8 @@ class Questions:
         ] or terms
         # However long a question is, each of its words counts as asked; only those that are held can be looked for.
         weights = {term: rarity(held.get(term, 0)) for term in telling}
+        asked_for = sum(weights.values()) or 1.0
+        weights = {term: weight / asked_for for term, weight in weights.items()}
         limit = self._settings.search.max_query_terms
         if len(terms) > limit:
             known = [term for term in terms if term in counts]
@@ -279,6 +283,7 @@ class Questions:
             question=question,
             legs=legs,
             allowed=allowed,
+            speaks=_speaking(corpus, legs, request.radius, method),
             now=now,
             zone=self._settings.zone,
             least=self._settings.search.injection_min_score,
@@ -286,11 +291,13 @@ class Questions:
             trust=trust,
             pieces=pieces,
             part=part,
-            covered=corpus.folded(found.covered / np.float32(sum(weights.values()) or 1.0)),
+            covered=corpus.folded(found.covered),
             late=np.zeros(len(corpus), np.float32),
             ease=max(0.0, ease) if is_knowledge else ease,
             doubt=0.0 if is_knowledge or question.is_meant else doubt_of(rows, unheard),
-            by_name=near_by_name * _only_named(found, weights, names if len(names) < len(terms) else ()),
+            by_name=near_by_name * _only_named(found, weights, names)
+            if 0 < len(names) < len(terms)
+            else None,
             idle=request.for_injection and asks_nothing(request.query[:2000]),
         )
 
@@ -390,6 +397,19 @@ def _still_said_by(corpus: Corpus, speakers: Collection[str]) -> np.ndarray:
     return out
 
 
+def _speaking(corpus: Corpus, legs: Legs, radius: float | None, method: str) -> np.ndarray:
+    """Which rows say anything to a question."""
+    import numpy as np
+
+    out = np.zeros(len(corpus), bool)
+    if legs.bm25 is not None:
+        out |= legs.bm25 > 0
+    if legs.cosine is not None:
+        floor = radius if radius is not None else (-1.0 if method == "vector" else _HYBRID_FLOOR)
+        out |= (legs.cosine >= floor) & corpus.has_vector
+    return out
+
+
 def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:
     """For each row the place of the passage of it that speaks best to the question; its own where it was not cut."""
     import numpy as np
@@ -435,11 +455,10 @@ def _only_named(found: Found, weights: Mapping[str, float], names: Sequence[str]
     import numpy as np
 
     held = np.zeros(len(found.corpus), np.float32)
-    if not names:
-        return held
     for name in names:
         held[found.holding.get(name, [])] += np.float32(weights[name])
-    alone = (held > 0) & (found.corpus.folded(found.covered) - found.corpus.folded(held) < 1e-4)
+    least = 0.5 * min(weights.values())
+    alone = (held > 0) & (found.corpus.folded(found.covered) - found.corpus.folded(held) < least)
     return np.asarray(alone, np.float32)
 
 

@@ -8,6 +8,7 @@ next to it and the talk around it say. Everything is arithmetic over the arrays 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -184,13 +185,12 @@ class TalkOrder:
         self.time = ((flags & TIME_WORDS) > 0).astype(np.float32)
         self.number = ((flags & NUMBERS) > 0).astype(np.float32)
         # Long tool output is not better for being long: beyond a point length says nothing.
-        self.length = np.clip(
-            standout(
-                np.log1p(corpus.length[self.at].astype(np.float32)), 2.5, 0.8, corpus.standing_at(self.at)
-            ),
-            -2.0,
-            1.5,
-        )
+        length = np.log1p(corpus.length[self.at].astype(np.float32))
+        length = np.clip(standout(length, 2.5, 0.8, corpus.standing_at(self.at)), -2.0, 1.5)
+        # What counts for or against a message whatever is asked.
+        self.long = self.in_dialogue * WEIGHTS["length"] * length
+        self.form = self.among_people * WEIGHTS["question"] * self.only_asks
+        self.answers = self.in_dialogue * WEIGHTS["answers"] * self.before(self.question)
         shift = _offset_ms(corpus, zone)
         self.day = ((corpus.timestamp_ms[self.at] + shift) // _DAY_MS).astype(np.int64)
         self.cell = corpus.cell[self.at]
@@ -200,8 +200,11 @@ class TalkOrder:
         by_cell = np.full(len(corpus.cells) + 1, -1, np.int64)
         by_cell[corpus.cell[episodes]] = np.arange(len(episodes))
         by_cell[-1] = -1
-        self.by_cell = by_cell
         self.episode = by_cell[self.cell]
+        self.by_episode = RowsByGroup(self.episode)
+        self.facts = corpus.of_kinds("atomic_fact")
+        self.fact_episode = by_cell[corpus.cell[self.facts]]
+        self.facts_by_episode = RowsByGroup(self.fact_episode)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -224,6 +227,22 @@ class TalkOrder:
     def best_of_session(self, values: np.ndarray) -> np.ndarray:
         """Each message gets the mean of the best few values of its session."""
         return mean_of_best(values, self.starts, self.segment)[self.segment]
+
+
+class RowsByGroup:
+    """Rows by the group that each is of, those of none (-1) left out; what is the best of each is found without sorting anew."""
+
+    def __init__(self, group: np.ndarray) -> None:
+        import numpy as np
+
+        order = np.argsort(group, kind="stable")
+        self.order = order[np.count_nonzero(group < 0) :]
+        groups = group[self.order]
+        begins = np.ones(len(groups), bool)
+        begins[1:] = groups[1:] != groups[:-1]
+        self.starts = np.flatnonzero(begins)
+        self.segment = np.cumsum(begins) - 1
+        self.groups = groups[self.starts]
 
 
 def talk_of(corpus: Corpus, zone: tzinfo = UTC) -> TalkOrder:
@@ -255,12 +274,9 @@ def message_scores(
         parts["many"] = WEIGHTS["many"] * talk.many
     if legs.cosine is not None:
         cosine = _meaning(corpus, legs, talk.at)
-        before = talk.before(cosine)
         parts["cosine"] = WEIGHTS["cosine"] * cosine
-        parts["neighbours"] = dialogue * (
-            WEIGHTS["cosine_after"] * talk.after(cosine)
-            + WEIGHTS["answers"] * before * talk.before(talk.question)
-        )
+        parts["neighbours"] = dialogue * WEIGHTS["cosine_after"] * talk.after(cosine)
+        parts["neighbours"] += talk.answers * talk.before(cosine)
         parts["session"] = WEIGHTS["talk_cosine"] * talk.best_of_session(cosine)
     if legs.bm25 is not None:
         bm25 = standout(legs.bm25[talk.at], 0.0, 1.0, corpus.standing_at(talk.at))
@@ -275,8 +291,8 @@ def message_scores(
             parts["talk"] = dialogue * WEIGHTS["talk_bm25"] * whole[talk.episode]
         elif not len(talk.episodes):
             parts["talk"] = 0.5 * WEIGHTS["talk_bm25"] * talk.best_of_session(bm25)
-    parts["length"] = dialogue * WEIGHTS["length"] * talk.length
-    parts["form"] = people * WEIGHTS["question"] * talk.only_asks
+    parts["length"] = talk.long
+    parts["form"] = talk.form
     if question.author >= 0:
         parts["author"] = WEIGHTS["author"] * (talk.sender == question.author).astype(np.float32)
     elif question.wants_advice:
@@ -430,24 +446,18 @@ def episode_scores(
     count = len(talk.episodes)
     if not count:
         return total, parts
-    linked = talk.episode >= 0
-    if linked.any():
+    said, told = talk.by_episode, talk.facts_by_episode
+    if len(said.groups):
         parts["messages"] = 0.8 * standout(
-            _best_by_group(messages[linked], talk.episode[linked], count),
-            _USUAL_MESSAGE,
-            2.0,
-            corpus.standing_at(talk.episodes),
+            _best_by_group(messages, said, count), _USUAL_MESSAGE, 2.0, corpus.standing_at(talk.episodes)
         )
         total = total + parts["messages"]
-    facts = np.flatnonzero(corpus.kind == KIND_CODES["atomic_fact"])
-    if len(facts) and legs.cosine is not None:
-        group = talk.by_cell[corpus.cell[facts]]
-        kept = group >= 0
-        if kept.any():
-            best = np.full(count, 0.0, np.float32)
-            np.maximum.at(best, group[kept], legs.cosine[facts[kept]])
-            parts["facts"] = 0.4 * standout(best, 0.2, 0.12, corpus.standing_at(talk.episodes))
-            total = total + parts["facts"]
+    if len(told.groups) and legs.cosine is not None:
+        best = np.zeros(count, np.float32)
+        near = np.maximum.reduceat(legs.cosine[talk.facts[told.order]], told.starts)
+        best[told.groups] = np.maximum(near, np.float32(0))
+        parts["facts"] = 0.4 * standout(best, 0.2, 0.12, corpus.standing_at(talk.episodes))
+        total = total + parts["facts"]
     return total, parts
 
 
@@ -488,7 +498,7 @@ def standout(
         around = float((np.square(values - middle) * standing).sum()) / count
     mean = (middle * count + usual * pull) / (count + pull)
     variance = (around * count + spread * spread * pull) / (count + pull)
-    return np.asarray((values - mean) / np.sqrt(variance + 1e-9), np.float32)
+    return np.asarray((values - mean) / math.sqrt(variance + 1e-9), np.float32)
 
 
 def mean_of_best(values: np.ndarray, starts: np.ndarray, segment: np.ndarray) -> np.ndarray:
@@ -509,20 +519,25 @@ def mean_of_best(values: np.ndarray, starts: np.ndarray, segment: np.ndarray) ->
     return np.asarray(total / _TOP_OF_TALK, np.float32)
 
 
-def top(scores: np.ndarray, count: int) -> np.ndarray:
-    """Positions of the best `count` scores, best first; equal ones in their own order, -inf never."""
+def top(scores: np.ndarray, count: int, among: np.ndarray | None = None) -> np.ndarray:
+    """Positions of the best `count` scores, best first, of those `among` which to look (a mask; all unless given).
+
+    Equal ones come in their own order, -inf never.
+    """
     import numpy as np
 
-    count = min(count, len(scores))
+    at = None if among is None or among.all() else np.flatnonzero(among)
+    values = scores if at is None else scores[at]
+    count = min(count, len(values))
     if count <= 0:
         return np.zeros(0, np.int64)
-    if count < len(scores):
-        floor = np.partition(scores, len(scores) - count)[len(scores) - count]
-        chosen = np.flatnonzero(scores >= floor)
+    if count < len(values):
+        chosen = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
     else:
-        chosen = np.arange(len(scores))
-    chosen = chosen[np.isfinite(scores[chosen])]
-    return np.asarray(chosen[np.argsort(-scores[chosen], kind="stable")][:count])
+        chosen = np.arange(len(values))
+    chosen = chosen[np.isfinite(values[chosen])]
+    best = chosen[np.argsort(-values[chosen], kind="stable")][:count]
+    return np.asarray(best if at is None else at[best])
 
 
 def newer_first(
@@ -587,18 +602,14 @@ def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: floa
     return chosen
 
 
-def _best_by_group(values: np.ndarray, group: np.ndarray, count: int) -> np.ndarray:
+def _best_by_group(values: np.ndarray, by: RowsByGroup, count: int) -> np.ndarray:
     """Per group half its best value and half the mean of its best few; what is usual, or the lowest, where it is empty."""
     import numpy as np
 
-    order = np.argsort(group, kind="stable")
-    ordered, groups = values[order], group[order]
-    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
-    segment = np.cumsum(np.r_[0, groups[1:] != groups[:-1]])
-    out = np.full(count, max(_USUAL_MESSAGE, float(values.min())), np.float32)
-    out[groups[starts]] = 0.5 * np.maximum.reduceat(ordered, starts) + 0.5 * mean_of_best(
-        ordered, starts, segment
-    )
+    ordered = values[by.order]
+    out = np.full(count, max(_USUAL_MESSAGE, float(ordered.min())), np.float32)
+    best, several = np.maximum.reduceat(ordered, by.starts), mean_of_best(ordered, by.starts, by.segment)
+    out[by.groups] = 0.5 * best + 0.5 * several
     return out
 
 
