@@ -166,6 +166,17 @@ def test_a_hook_is_switched_off_by_the_environment_and_by_a_repository(root: Pat
     assert not spool.folder(root).exists()
 
 
+def test_a_root_that_a_hook_makes_is_its_owners_alone(root: Path) -> None:
+    """An agent's first prompt may come before `cairn init`: nobody else may read what is kept from it."""
+    before = os.umask(0o022)
+    try:
+        spool.put(root, {"host": "gemini", "moment": "turn", "session": "g", "prompt": "I like tea."})
+        spool.put(root, {"host": "gemini", "moment": "turn", "session": "g", "prompt": "I like rye."})
+    finally:
+        os.umask(before)
+    assert [oct(path.stat().st_mode & 0o777) for path in (root, spool.folder(root))] == ["0o700", "0o700"]
+
+
 def test_a_failure_is_said_at_the_next_start_and_only_then(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -484,6 +495,69 @@ def test_a_bad_event_holds_up_no_other(memory: Memory) -> None:
     assert Warm(memory, root).drain() == 1
     assert [message.text for message in memory.unprocessed("gemini-g")] == ["I like tea."]
     assert "set aside" in " ".join(spool.take_troubles(root))
+
+
+@pytest.mark.parametrize("cut", ["\ud83d", "a.txt\0b.txt\0"])
+def test_what_no_text_may_hold_costs_neither_its_message_nor_the_session(
+    memory: Memory, tmp_path: Path, cut: str
+) -> None:
+    """Hosts cut texts in the middle of a character, and tools print NUL: the rest of that message and all later turns are kept."""
+    path = transcript(
+        tmp_path / "t.jsonl",
+        record("user", "u1", "List the files."),
+        record(
+            "assistant",
+            "a1",
+            [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "find"}}],
+        ),
+        record("user", "u2", [{"type": "tool_result", "tool_use_id": "c1", "content": f"found {cut}"}]),
+    )
+    root, warm = memory.settings.root, Warm(memory, memory.settings.root)
+    sent = {**STOP, "transcript_path": str(path), "last_assistant_message": ""}
+    warm.hooked("", json.dumps(sent).encode())
+    with path.open("a") as file:
+        file.write(json.dumps(record("user", "u3", "Ingrid is release captain.")) + "\n")
+    warm.hooked(
+        "", json.dumps({**PROMPT, "prompt": f"The mascot is a heron {cut}", "prompt_id": "p"}).encode()
+    )
+    warm.hooked("", json.dumps(sent).encode())
+    assert warm.drain() >= 2
+    kept = "\n".join(message.text for message in memory.unprocessed("claude-abc"))
+    assert "found \ufffd" in kept or "found a.txt\ufffdb.txt" in kept
+    assert "Ingrid is release captain." in kept and "The mascot is a heron" in kept
+    assert spool.take_troubles(root) == [] and spool.aside(root) == []
+
+
+def test_a_message_that_is_refused_keeps_no_later_one_out(memory: Memory, tmp_path: Path) -> None:
+    """Whatever one message is refused for: it is said, and what follows it in the session is captured."""
+    path = transcript(
+        tmp_path / "t.jsonl",
+        record("user", "u1", "This one comes from a strange clock.", timestamp="0001-01-01T00:00:00Z"),
+        record("user", "u2", "Ingrid is release captain."),
+    )
+    event = HookEvent("claude", "Stop", "turn", "abc", "", transcript=str(path))
+    take_in(memory, event)
+    take_in(memory, event)
+    assert [message.text for message in memory.unprocessed("claude-abc")] == ["Ingrid is release captain."]
+    assert "left out" in " ".join(spool.take_troubles(memory.settings.root))
+
+
+def test_turns_that_were_set_aside_are_found_by_doctor_and_tried_again(memory: Memory) -> None:
+    """What could not be taken in is not forgotten: doctor counts it, --fix has it tried again, the next look takes it in."""
+    root = memory.settings.root
+    event = {"host": "gemini", "moment": "turn", "session": "g", "prompt": "I like tea.", "turn": "1"}
+    set_aside = spool.put(root, event)
+    set_aside.rename(set_aside.with_suffix(".broken"))
+    (spool.folder(root) / "00000000000000000001-1.broken").write_text("{")
+    waiting = spool.put(root, {**event, "prompt": "I like rye bread.", "turn": "2"})
+    os.utime(waiting, (1, 1))
+    told = {one["level"]: one["what"] for one in memory.doctor() if "coding agent" in one["what"]}
+    assert "2 turns" in told["warn"] and "1 turn of a coding agent waits" in told["info"]
+    assert [one["code"] for one in memory.repair()].count("set-aside") == 1
+    assert Warm(memory, root).drain() == 2
+    said = {message.text for message in memory.unprocessed("gemini-g")}
+    assert said == {"I like tea.", "I like rye bread."}
+    assert [path.name for path in spool.aside(root)] == ["00000000000000000001-1.broken"]
 
 
 def test_a_session_that_falls_silent_is_closed_and_told(memory: Memory) -> None:

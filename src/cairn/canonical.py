@@ -58,6 +58,13 @@ def from_json(text: str | bytes, *, strict: bool = False) -> Any:
         raise
 
 
+def storable(text: str) -> str:
+    """`text` as a note or a log can hold it: NUL, and halves of characters that a program has cut a text in, become U+FFFD."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 

@@ -7,10 +7,12 @@ is one more finding, and the others go on.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn import governed
+from cairn.engines import spool
 from cairn.engines.lance import MANY_ROWS
 from cairn.engines.tree import trouble_writing
 from cairn.errors import CairnError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from cairn.governed.checks import MemoryFinding
 
 _log = logging.getLogger(__name__)
+_LATE_SECONDS = 60.0
 _LEVELS = {"fail": 0, "warn": 1, "info": 2}
 _NOTE_STEPS = {
     "crlf": "nothing has to be done",
@@ -86,6 +89,10 @@ def repair(parts: Parts) -> list[dict[str, Any]]:
         }
         for merge in parts.merge_copies()
         if merge.removed
+    ]
+    mended += [
+        {"where": f".hooks/{name}", "what": "is taken in by the next hook", "code": "set-aside"}
+        for name in spool.try_again(parts.settings.root)
     ]
     return mended + [
         {"where": one.where, "what": one.message, "code": one.code}
@@ -243,6 +250,27 @@ def _note_step(code: str) -> str:
     return found or "correct the line by hand; the rest of the note stays searchable"
 
 
+def _hooks(parts: Parts) -> Finds:
+    """Turns of coding agents that are not in the memory yet, or could not be taken in."""
+    root = parts.settings.root
+    aside = spool.aside(root)
+    if aside:
+        what = "turn of a coding agent" if len(aside) == 1 else "turns of coding agents"
+        yield finding(
+            "warn",
+            f"{len(aside)} {what} could not be taken in and lie in {spool.folder(root)} as .broken",
+            "run `cairn doctor --fix` to have them tried again; what cannot be read even then, look at or remove",
+        )
+    late = sum(1 for path, _ in spool.waiting(root) if time.time() - path.stat().st_mtime > _LATE_SECONDS)
+    if late:
+        what = "turn of a coding agent waits" if late == 1 else "turns of coding agents wait"
+        yield finding(
+            "info",
+            f"{late} {what} to be taken in",
+            "the next hook, MCP call or server of this root does that",
+        )
+
+
 def _strays(parts: Parts) -> Finds:
     copies = list(conflict_copies(parts.storage))
     copied = {copy.locator for copy in copies}
@@ -346,6 +374,7 @@ _LOOKS: Sequence[tuple[str, Callable[[Parts], Finds]]] = (
     ("the settings", _settings),
     ("the notes", _notes),
     ("the session logs", _sessions),
+    ("what hooks left", _hooks),
     ("linked folders", _links),
     ("stray files", _strays),
     ("the index", _index),

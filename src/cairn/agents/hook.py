@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.agents import quick
 from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.link import ask, start_warm
-from cairn.canonical import from_json
+from cairn.canonical import from_json, storable
 from cairn.engines import spool
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def main(argv: Sequence[str], sent: bytes, *, alone: bool = False) -> int:
 
 def answered(sent: bytes, host: str | None, settings: Settings, tell: Tell) -> str:
     """What a hook prints for what its host sent, with the line end; "" for nothing."""
-    data = from_json(sent or b"{}")
+    from cairn.types import with_texts
+
+    data = with_texts(from_json(sent or b"{}"), storable)
     event = read_event(data, host or "auto") if isinstance(data, dict) else None
     if event is None or is_switched_off(event.folder):
         return ""

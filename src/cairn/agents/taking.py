@@ -29,7 +29,6 @@ from cairn.projects import space_at
 from cairn.types import Message, Space
 
 _IMPORTERS = {"claude": "claude-local", "codex": "codex-local"}
-_BATCH = 100
 _LONGEST_KEY = 200
 
 
@@ -40,9 +39,16 @@ def take_in(memory: Memory, event: HookEvent) -> int:
     cursor = _Cursor(memory.settings.root, session)
     messages = _from_transcript(event, cursor)
     messages += _from_event(event, cursor)
-    for start in range(0, len(messages), _BATCH):
-        for message in messages[start : start + _BATCH]:
+    refused: list[Invalid] = []
+    for message in messages:
+        try:
             _add(memory, session, space, event.host, message)
+        except Invalid as error:
+            refused.append(error)
+    if refused and len(refused) == len(messages):
+        raise refused[0]
+    for reason in refused:  # what one message is refused for must not keep what comes after it out
+        spool.trouble(memory.settings.root, f"a message of {session} was left out: {reason}")
     cursor.save()
     if event.moment in {"compact", "end"}:
         memory.flush(session, space.app, space.project)

@@ -31,11 +31,17 @@ def folder(root: Path) -> Path:
     return root / ".hooks"
 
 
+def prepared(root: Path) -> Path:
+    """The same, made where it is not there; a hook may be the first to need the root, which is its owner's alone then, too."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    at = folder(root)
+    at.mkdir(mode=0o700, exist_ok=True)
+    return at
+
+
 def put(root: Path, event: dict[str, Any]) -> Path:
     """Keep one event; it is on disk when this returns."""
-    at = folder(root)
-    at.mkdir(parents=True, exist_ok=True, mode=0o700)
-    target = at / f"{time.time_ns():020d}-{os.getpid()}.json"
+    target = prepared(root) / f"{time.time_ns():020d}-{os.getpid()}.json"
     _write(target, event)
     return target
 
@@ -62,13 +68,13 @@ def putting(root: Path, event: dict[str, Any]) -> Iterator[None]:
 
 
 def _write(target: Path, event: dict[str, Any]) -> None:
-    made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(json.dumps(event).encode("utf-8", "surrogatepass"))
         file.flush()
         os.fsync(file.fileno())
-    os.rename(made, target)
+    os.rename(beside, target)
 
 
 def session_of(event: dict[str, Any]) -> str:
@@ -156,12 +162,26 @@ def waiting(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path, event
 
 
+def aside(root: Path) -> list[Path]:
+    """The events that could not be taken in."""
+    at = folder(root)
+    return sorted(at.glob("*.broken")) if at.is_dir() else []
+
+
+def try_again(root: Path) -> list[str]:
+    """Have the events that were set aside taken in again, as far as they can be read at all; the names they have now."""
+    again = []
+    for path in aside(root):
+        if "text" not in (read(path) or {"text": ""}):
+            path.rename(path.with_suffix(".json"))
+            again.append(path.with_suffix(".json").name)
+    return again
+
+
 def trouble(root: Path, words: str) -> None:
     """Note that something went wrong, for the next session to say; never raises."""
     try:
-        at = folder(root)
-        at.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = at / "troubles.jsonl"
+        path = prepared(root) / "troubles.jsonl"
         if path.exists() and path.stat().st_size > _MOST_TROUBLE_BYTES:
             return
         line = json.dumps({"at": int(time.time()), "trouble": words[:500]}) + "\n"
@@ -179,7 +199,7 @@ def blocked(root: Path) -> str:
     at = folder(root)
     probe = at / f".probe.{os.getpid()}"
     try:
-        at.mkdir(parents=True, exist_ok=True, mode=0o700)
+        prepared(root)
         try:
             probe.write_bytes(b" " * 4096)
         finally:

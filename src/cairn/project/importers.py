@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import from_json, moment
+from cairn.canonical import from_json, moment, storable
 from cairn.errors import Invalid
 from cairn.governed.framing import strip_recalled
-from cairn.types import Message, ToolCall
+from cairn.types import Message, ToolCall, with_texts
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 
@@ -115,7 +115,9 @@ def _records(session: Session) -> Iterator[dict[str, Any]]:
                 session.bad_lines += 1
                 continue
             if isinstance(value, dict):
-                yield value
+                yield (
+                    with_texts(value, storable) if b"\\u" in line else value
+                )  # only an escape can say the others
             else:
                 session.bad_lines += 1
 
