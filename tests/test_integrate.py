@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import stat
+import sys
 import tomllib
 from pathlib import Path
 
@@ -66,7 +70,7 @@ def names_cairn(path: Path) -> bool:
     """Whether a settings file that is still valid names our command."""
     text = path.read_text()
     value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    return '"cairn' in json.dumps(value)
+    return re.search(r'"(/[^"]*/)?cairn', json.dumps(value)) is not None
 
 
 @pytest.mark.parametrize("host", integrate.HOSTS)
@@ -109,6 +113,104 @@ def test_foreign_entries_stay_and_files_are_as_before_to_the_byte(host: str, for
     assert below(home) == before
 
 
+COMMENTED = """\ufeff{
+  // "hooks": {} stood here
+  "url": "http://a//b", /* } */
+  "hooks": {
+    "Stop": [ // none yet
+    ],
+    "BeforeAgent": [{"hooks": []},], // two commas
+  }, // the last
+}
+"""
+PLAIN = """{
+  "url": "http://a//b",
+  "hooks": {"Stop": [], "BeforeAgent": [{"hooks": []}]}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("gemini", ".gemini/settings.json"),
+        ("claude", ".claude/settings.json"),
+        ("opencode", ".config/opencode/opencode.jsonc"),
+    ],
+)
+def test_comments_and_last_commas_are_read_over_and_stay(host: str, name: str, home: Path) -> None:
+    """Several hosts allow them: the entries come in where they belong, and removal gives the very bytes back."""
+    (home / name).parent.mkdir(parents=True)
+    (home / name).write_text(COMMENTED)
+    assert main(["integrate", host]) == 0
+    now = (home / name).read_text()
+    for comment in (
+        '// "hooks": {} stood here',
+        "/* } */",
+        "// none yet",
+        "// two commas",
+        "// the last",
+        "\ufeff",
+    ):
+        assert now.count(comment) == 1
+        now = now.replace(comment, "")
+    found = json.loads(re.sub(r",(\s*[}\]])", r"\1", now))
+    was = json.loads(PLAIN)
+    assert found["url"] == was["url"] and found["hooks"]["BeforeAgent"][:1] == was["hooks"]["BeforeAgent"]
+    assert host == "opencode" or found["hooks"]["Stop" if host == "claude" else "SessionStart"]
+    assert main(["integrate", host]) == 0
+    assert main(["integrate", host, "--remove"]) == 0
+    assert (home / name).read_text() == COMMENTED
+
+
+def test_a_host_that_is_started_from_anywhere_finds_the_program_and_the_root(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PATH and a root that this shell alone was told of are written out; a program that is on the PATH to stay is named."""
+    own = Path(sys.prefix) / "bin" / "cairn"
+    monkeypatch.setenv("PATH", f"{own.parent}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    assert main(["integrate", "claude"]) == 0
+    hooks = json.loads((home / ".claude/settings.json").read_text())["hooks"]
+    assert hooks["Stop"][0]["hooks"][0]["command"] == f"{own} hook --root {home / 'memory'}"
+    server = json.loads((home / ".claude.json").read_text())["mcpServers"]["cairn"]
+    assert server == {"command": str(own), "args": ["mcp", "--root", str(home / "memory")]}
+    installed = tmp_path / "bin" / "cairn"
+    installed.parent.mkdir()
+    installed.symlink_to(own)
+    monkeypatch.setenv(
+        "PATH", f"{installed.parent}{os.pathsep}{own.parent}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    )
+    written = below(home)
+    assert main(["integrate", "claude"]) == 0
+    assert below(home) == written, "the same hook by another path is not put in twice"
+    assert main(["integrate", "claude", "--remove"]) == 0
+    monkeypatch.delenv("CAIRN_MEMORY__ROOT")
+    assert main(["integrate", "claude"]) == 0
+    hooks = json.loads((home / ".claude/settings.json").read_text())["hooks"]
+    assert hooks["Stop"][0]["hooks"][0]["command"] == "cairn hook"
+    assert stat.S_IMODE((home / ".cairn").stat().st_mode) == 0o700, "a root that is made is its owner's alone"
+
+
+def test_what_was_written_before_a_file_refused_can_be_taken_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second of two files cannot be written: the first is on the receipt, and --remove takes it back."""
+    real, before = integrate.write, '{"model": "x"}'
+
+    def refuse(changes: list[integrate.HostChange]) -> None:
+        if changes[0].path.name == ".claude.json" and changes[0].after is not None:
+            raise PermissionError(13, "Permission denied", str(changes[0].path))
+        real(changes)
+
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text(before)
+    monkeypatch.setattr(integrate, "write", refuse)
+    assert main(["integrate", "claude"]) == 5
+    assert "Permission denied" in capsys.readouterr().err
+    assert names_cairn(home / ".claude/settings.json")
+    assert main(["integrate", "claude", "--remove"]) == 0
+    assert below(home) == {".claude/settings.json": before.encode()}
+
+
 def test_what_somebody_changed_meanwhile_stays(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another entry beside ours is kept; ours in another form is named and left to the person."""
     assert main(["integrate", "claude"]) == 0
@@ -125,7 +227,7 @@ def test_what_somebody_changed_meanwhile_stays(home: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("host", "name", "text", "says"),
     [
-        ("claude", ".claude.json", '{"a": 1,}', "not valid JSON (line 1"),
+        ("claude", ".claude.json", '{"a": 1,,}', "not valid JSON (line 1"),
         ("claude", ".claude/settings.json", "[]", "no JSON object"),
         ("claude", ".claude/settings.json", '{"hooks": {"Stop": {}}}', "another form"),
         ("gemini", ".gemini/settings.json", '{"mcpServers": 5}', "neither an object"),
@@ -195,7 +297,7 @@ def test_links_and_modes_stay_and_a_root_is_named(home: Path, tmp_path: Path) ->
         str(tmp_path / "other"),
     ]
     hooks = json.loads((home / ".claude" / "settings.json").read_text())["hooks"]
-    assert hooks["Stop"][0]["hooks"][0]["command"] == f"cairn hook --root {tmp_path / 'other'}"
+    assert hooks["Stop"][0]["hooks"][0]["command"].endswith(f"cairn hook --root {tmp_path / 'other'}")
 
 
 def test_a_repository_is_switched_off_and_on(home: Path, tmp_path: Path) -> None:

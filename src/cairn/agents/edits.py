@@ -3,8 +3,8 @@
     insert(text, path, value) -> the new text, and what was inserted
 
 Nothing is written anew: the file is read for its places, and one member or item is put there in the file's own
-indentation. So comments of a TOML file, order, spaces and foreign entries stay, and taking the inserted text out
-gives the old file to the byte.
+indentation. So comments, order, spaces and foreign entries stay, and taking the inserted text out gives the old file to
+the byte. Comments and commas behind the last member, which several hosts allow in their JSON, are read as blanks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from cairn.errors import Invalid
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+_ASIDE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|^\ufeff', re.DOTALL)
+_LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 BEGIN, END = "<!-- cairn:begin -->", "<!-- cairn:end -->"
 
 
@@ -33,6 +35,15 @@ class Inserted:
     at: int
 
 
+def _bare(text: str) -> str:
+    """`text` with blanks in the place of comments, of commas behind the last member and of a mark of byte order."""
+
+    def blank(found: re.Match[str]) -> str:
+        return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
+
+    return _LAST_COMMA.sub(blank, _ASIDE.sub(blank, text))
+
+
 def parsed(text: str, name: str) -> Any:
     """The JSON of a settings file; nothing stands for an empty object.
 
@@ -40,13 +51,13 @@ def parsed(text: str, name: str) -> Any:
         Invalid: it is no JSON; the message names the file, the line and the column.
     """
     try:
-        value = from_json(text) if text.strip() else {}
+        value = from_json(_bare(text)) if text.strip() else {}
     except ValueError as error:
         where = (
             f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "?"
         )
         raise Invalid(
-            f"{name} is not valid JSON ({where}): mend it, or add the entry by hand. Nothing was written.",
+            f"{name} is not valid JSON ({where}): mend it, then run this again. Nothing was written.",
             path=name,
         ) from None
     if not isinstance(value, dict):
@@ -66,14 +77,15 @@ def insert_json(text: str, path: tuple[str, ...], value: Any, name: str) -> Inse
     if not text.strip():
         made = json.dumps(_nested(path, value), indent=2) + "\n"
         return Inserted(text + made, made, len(text))
-    at = _skip(text, 0)
+    bare = _bare(text)
+    at = _skip(bare, 0)
     depth = 1
     *way, last = path
     for number, key in enumerate(way):
         if key not in holder:
-            return _put(text, at, depth, key, _nested((*way[number + 1 :], last), value))
+            return _put(text, bare, at, depth, key, _nested((*way[number + 1 :], last), value))
         holder = holder[key]
-        at = _members(text, at)[key]
+        at = _members(bare, at)[key]
         depth += 1
         if not isinstance(holder, dict | list):
             raise Invalid(
@@ -84,7 +96,7 @@ def insert_json(text: str, path: tuple[str, ...], value: Any, name: str) -> Inse
         raise Invalid(
             f'{name}: "{".".join(way)}" has another form than it should. Nothing was written.', path=name
         )
-    return _put(text, at, depth, None if last == "+" else last, value)
+    return _put(text, bare, at, depth, None if last == "+" else last, value)
 
 
 def _nested(path: tuple[str, ...], value: Any) -> Any:
@@ -117,10 +129,10 @@ def _after(text: str, at: int) -> int:
     return _skip(text, end + 1) if text[end] == "," else end
 
 
-def _put(text: str, at: int, depth: int, key: str | None, value: Any) -> Inserted:
+def _put(text: str, bare: str, at: int, depth: int, key: str | None, value: Any) -> Inserted:
     """Put a member (or, without a key, an item) behind the last one of the object or list at `at`."""
-    _, end = _DECODER.raw_decode(text, at)
-    inside = text[at + 1 : end - 1]
+    _, end = _DECODER.raw_decode(bare, at)
+    inside = bare[at + 1 : end - 1]
     is_flat = "\n" not in text
     unit = _unit(text)
     shown = (

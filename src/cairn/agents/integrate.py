@@ -15,7 +15,7 @@ import json
 import os
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class HostPlace:
     home: Path
     project: Path | None
     environ: Mapping[str, str]
+    program: str = "cairn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,17 @@ class HostChange:
     before: str | None
     after: str | None
     pieces: tuple[tuple[int, str], ...] = ()
+
+
+def program(found: str | None, prefix: Path) -> str:
+    """How hosts start `cairn`: by its name where it is on the PATH to stay, else by its place in the environment at `prefix`.
+
+    An environment's folder is on the PATH of the shell that was told so, and a host is started from anywhere.
+    """
+    own = prefix / "bin" / "cairn"
+    if own.exists() and (found is None or Path(found).absolute() == own.absolute()):
+        return str(own)
+    return "cairn"
 
 
 def wanted(host: str, place: HostPlace, root: str | None, *, notes: bool) -> list[HostEntry]:
@@ -99,54 +111,61 @@ def _claude(place: HostPlace, more: list[str]) -> list[HostEntry]:
         settings, server = Path(own) / "settings.json", Path(own) / ".claude.json"
     else:
         settings, server = place.home / ".claude" / "settings.json", place.home / ".claude.json"
-    return [*_nested_hooks(settings, _CLAUDE_EVENTS, _command(more), 1), _server(server, "mcpServers", more)]
+    return [*_nested_hooks(settings, _CLAUDE_EVENTS, _command(place, more), 1), _server(server, place, more)]
 
 
 def _codex(place: HostPlace, more: list[str]) -> list[HostEntry]:
     home = Path(place.environ.get("CODEX_HOME") or place.home / ".codex")
     at = home if place.project is None else place.project / ".codex"
-    lines = ('command = "cairn"', f"args = {json.dumps(['mcp', *more])}")
+    lines = (f"command = {json.dumps(place.program)}", f"args = {json.dumps(['mcp', *more])}")
     path = at / "config.toml"
     server = HostEntry(
         path,
         lambda text: "cairn" in tomllib.loads(text).get("mcp_servers", {}),
         lambda text: edits.insert_toml(text, "mcp_servers.cairn", lines, str(path)),
     )
-    return [*_nested_hooks(at / "hooks.json", _CLAUDE_EVENTS, _command(more), 1), server]
+    return [*_nested_hooks(at / "hooks.json", _CLAUDE_EVENTS, _command(place, more), 1), server]
 
 
 def _gemini(place: HostPlace, more: list[str]) -> list[HostEntry]:
     path = (place.project or place.home) / ".gemini" / "settings.json"
-    hooks = _nested_hooks(path, _GEMINI_EVENTS, _command(["--host", "gemini", *more]), 1000)
-    return [*hooks, _server(path, "mcpServers", more)]
+    hooks = _nested_hooks(path, _GEMINI_EVENTS, _command(place, ["--host", "gemini", *more]), 1000)
+    return [*hooks, _server(path, place, more)]
 
 
 def _cursor(place: HostPlace, more: list[str]) -> list[HostEntry]:
     at = (place.project or place.home) / ".cursor"
     path = at / "hooks.json"
-    command = _command(["--host", "cursor", *more])
+    command = _command(place, ["--host", "cursor", *more])
     version = HostEntry(
         path,
         lambda text: "version" in edits.parsed(text, str(path)),
         lambda text: edits.insert_json(text, ("version",), 1, str(path)),
     )
     hooks = [_json(path, ("hooks", name, "+"), {"command": command}, command) for name in _CURSOR_EVENTS]
-    return [version, *hooks, _server(at / "mcp.json", "mcpServers", more)]
+    return [version, *hooks, _server(at / "mcp.json", place, more)]
 
 
 def _opencode(place: HostPlace, more: list[str]) -> list[HostEntry]:
     config = Path(place.environ.get("XDG_CONFIG_HOME") or place.home / ".config") / "opencode"
     path = (place.project or config) / "opencode.json"
     if path.with_suffix(".jsonc").exists() and not path.exists():
-        raise Invalid(
-            f"{path.with_suffix('.jsonc')} may hold comments: add the server by hand.", path=str(path)
-        )
-    entry = {"type": "local", "command": ["cairn", "mcp", *more], "enabled": True, "timeout": 10000}
+        path = path.with_suffix(".jsonc")
+    entry = {"type": "local", "command": [place.program, "mcp", *more], "enabled": True, "timeout": 10000}
     return [_json(path, ("mcp", "cairn"), entry, "")]
 
 
-def _command(more: list[str]) -> str:
-    return shlex.join(["cairn", "hook", *more])
+def _command(place: HostPlace, more: list[str]) -> str:
+    return shlex.join([place.program, "hook", *more])
+
+
+def _does(command: str) -> list[str]:
+    """What a hook runs, wherever its program lies."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return [command]
+    return [Path(words[0]).name, *words[1:]] if words else []
 
 
 def _nested_hooks(path: Path, events: Mapping[str, int], command: str, unit: int) -> list[HostEntry]:
@@ -158,8 +177,8 @@ def _nested_hooks(path: Path, events: Mapping[str, int], command: str, unit: int
     return found
 
 
-def _server(path: Path, key: str, more: list[str]) -> HostEntry:
-    return _json(path, (key, "cairn"), {"command": "cairn", "args": ["mcp", *more]}, "")
+def _server(path: Path, place: HostPlace, more: list[str]) -> HostEntry:
+    return _json(path, ("mcpServers", "cairn"), {"command": place.program, "args": ["mcp", *more]}, "")
 
 
 def _json(path: Path, keys: tuple[str, ...], entry: Any, command: str) -> HostEntry:
@@ -171,9 +190,19 @@ def _json(path: Path, keys: tuple[str, ...], entry: Any, command: str) -> HostEn
             holder = holder.get(key) if isinstance(holder, dict) else None
         if keys[-1] != "+":
             return isinstance(holder, dict) and keys[-1] in holder
-        return isinstance(holder, list) and json.dumps(command) in json.dumps(holder)
+        return isinstance(holder, list) and any(_does(one) == _does(command) for one in _commands(holder))
 
     return HostEntry(path, has, lambda text: edits.insert_json(text, keys, entry, str(path)))
+
+
+def _commands(holder: object) -> Iterator[str]:
+    """Every command in the hooks of an event, in whichever groups."""
+    if isinstance(holder, dict):
+        if isinstance(holder.get("command"), str):
+            yield holder["command"]
+        holder = list(holder.values())
+    for one in holder if isinstance(holder, list) else ():
+        yield from _commands(one)
 
 
 def _notes(host: str, place: HostPlace) -> HostEntry:
@@ -247,6 +276,14 @@ def _read(path: Path) -> str | None:
 
 
 # ---------------------------------------------------------------- writing
+
+
+def apply(changes: list[HostChange], at: Path) -> None:
+    """Write the changes, each noted in the receipt at `at`, so that what is there can be taken back wherever this ends."""
+    keep_receipt(at, [])
+    for change in changes:
+        write([change])
+        keep_receipt(at, [change])
 
 
 def write(changes: list[HostChange]) -> None:

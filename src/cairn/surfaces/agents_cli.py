@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +53,7 @@ def integrate(call: CommandCall) -> int:
     args, output = call.args, call.output
     from cairn.agents import integrate as plans
     from cairn.config import load
+    from cairn.engines import spool
     from cairn.project.git import top_of
 
     here = top_of(Path.cwd())
@@ -65,17 +68,29 @@ def integrate(call: CommandCall) -> int:
     if args.remove:
         changes, left = plans.planned_removal(plans.read_receipt(at, args.host))
     else:
-        place = plans.HostPlace(Path.home(), project, os.environ)
-        root = str(settings.root) if args.root else None
+        # What a repository holds is for everybody who works there: a program is named, not its place on this machine.
+        program = "cairn" if args.in_project else plans.program(shutil.which("cairn"), Path(sys.prefix))
+        place = plans.HostPlace(Path.home(), project, os.environ, program)
+        of_this_shell = settings.origins.get("memory.root", "").startswith("environment") and not project
+        root = str(settings.root) if args.root or of_this_shell else None
         changes = plans.planned(plans.wanted(args.host, place, root, notes=args.notes))
-    if not args.dry_run:
+    if args.remove and not args.dry_run:
         plans.write(changes)
-        if args.remove and not left:
+        if not left:
             at.unlink(missing_ok=True)
-        elif not args.remove and changes:
-            plans.keep_receipt(at, changes)
+    elif changes and not args.dry_run:
+        spool.prepared(settings.root)
+        plans.apply(changes, at)
     _tell(args, output, changes, left)
+    if not output.as_json and not args.remove:
+        output.line(_after(args, settings.root))
     return 1 if left else 0
+
+
+def _after(args: argparse.Namespace, root: Path) -> str:
+    if args.in_project:
+        return f"Whoever starts {args.host} there needs `cairn` on the PATH; here it remembers in {root}."
+    return f"From its next session on {args.host} remembers in {root}."
 
 
 def _tell(args: argparse.Namespace, output: Output, changes: list[HostChange], left: list[str]) -> None:
