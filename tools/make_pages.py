@@ -42,7 +42,7 @@ def kind_of(kind: Any) -> str:
         elif origin is not None and args and all(isinstance(value, str | int) for value in args):
             named.append(", ".join(f"`{value}`" for value in args))
         elif origin is not None:
-            inside = getattr(args[0], "__name__", "")
+            inside = getattr(args[0], "__name__", "object")
             named.append(f"list of {inside}" if "Sequence" in str(origin) or origin is list else "object")
         else:
             named.append(getattr(one, "__name__", str(one)))

@@ -157,15 +157,15 @@ class AsyncMemory:
         sees_shared: SeesShared = True,
         projects: ReachedProjects = None,
     ) -> Recalled:
-        """What a new session should know: core memory, what was promoted, how the project stands, what is due."""
+        """What a new session should know: core memory, promoted memories, the state of the project, what is due."""
     async def checkpoint(
         self, label: str = "", *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
-        """Mark this moment, to compare with or come back to."""
+        """Make a checkpoint of this moment, to compare with or restore later."""
     async def checkpoints(
         self, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> builtins.list[dict[str, Any]]:
-        """Every marked moment."""
+        """Every checkpoint."""
     async def connections(
         self,
         *,
@@ -178,7 +178,7 @@ class AsyncMemory:
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """How entries hang together, the newest links first: what replaces or contradicts what, what came of one talk."""
+        """How entries are related, the newest links first: what replaces or contradicts what, what came of the same talk."""
     async def diff(
         self,
         target: str,
@@ -189,7 +189,7 @@ class AsyncMemory:
     ) -> builtins.list[dict[str, Any]]:
         """What is different now, or at a later checkpoint or time, from an earlier one."""
     async def doctor(self) -> builtins.list[dict[str, Any]]:
-        """Look for trouble everywhere; each finding names the next step."""
+        """Look for problems everywhere; each finding names the next step."""
     async def events(
         self,
         *,
@@ -243,7 +243,7 @@ class AsyncMemory:
         *,
         limited_to: LimitedTo = None,
     ) -> FlushOutcome:
-        """Close the session's open stretch now; its episode is on disk before this returns."""
+        """Close the session's open messages into a cell now; its episode is on disk before this returns."""
     async def fold_history(
         self,
         days: int = 365,
@@ -323,7 +323,7 @@ class AsyncMemory:
     async def knowledge_link(
         self, path: str, *, name: str = "", app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
-        """Search a folder of documents where it lies: never written to, and what is removed there is forgotten here."""
+        """Link a folder of documents: it is searched in place and never written to; what is removed there leaves the index."""
     async def knowledge_links(
         self, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
@@ -381,7 +381,7 @@ class AsyncMemory:
     async def knowledge_unlink(
         self, name: str, *, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> dict[str, Any]:
-        """Search a linked folder no longer; its files stay as they are."""
+        """Stop searching a linked folder; its files stay as they are."""
     async def knowledge_upload(
         self,
         title: Title,
@@ -426,7 +426,7 @@ class AsyncMemory:
     ) -> tuple[Plan, ProjectChange | None]:
         """Fold a repository's new events into its bundle, or show what that would change."""
     async def project_import(self, path: Folder, ids: Sequence[str] = ()) -> builtins.list[SourceReport]:
-        """Import the sessions of a repository's sources, each once for ever."""
+        """Import the sessions of a repository's sources, each once."""
     async def project_init(self, path: Folder, *, force: bool = False) -> ProjectChange:
         """Read a repository and set up its memory."""
     async def project_prune(self, path: Folder, *, dry_run: bool = False) -> tuple[PrunePlan, str | None]:
@@ -480,7 +480,7 @@ class AsyncMemory:
     async def read_back(self) -> dict[str, Any]:
         """After the database of several servers was lost: read its journals back from the bucket, and say what is missing."""
     async def rebuild(self) -> dict[str, Any]:
-        """Make the whole index anew from the files."""
+        """Rebuild the whole index from the files."""
     async def recall(
         self,
         query: str,
@@ -499,7 +499,7 @@ class AsyncMemory:
         sees_shared: SeesShared = True,
         projects: ReachedProjects = None,
     ) -> Recalled:
-        """What of everything remembered helps with a question: nothing rather than junk, framed as data."""
+        """Find what helps with a question in every memory the caller may see, framed as data; nothing if nothing fits."""
     async def reextract(
         self,
         *,
@@ -509,7 +509,7 @@ class AsyncMemory:
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> int:
-        """Write episodes anew from their transcripts, in place; the number changed."""
+        """Write episodes again from their transcripts, in place; returns how many changed."""
     async def remember(
         self,
         content: Text,
@@ -537,7 +537,7 @@ class AsyncMemory:
     ) -> Verdict:
         """Remember one fact, if the gate lets it in; the verdict says kept, merged or refused, and why."""
     async def repair(self) -> builtins.list[dict[str, Any]]:
-        """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
+        """Repair what is safe to repair among `doctor`'s findings, and say what was done."""
     async def restore(
         self,
         target: str,
@@ -556,7 +556,7 @@ class AsyncMemory:
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """Put an entry or a document right where it stands, if nobody changed it since it was read."""
+        """Correct an entry or a document in place, if nobody changed it since it was read."""
     async def revoke_token(self, name: TokenName) -> dict[str, Any]:
         """End a token at once, on running servers, too. It stays in the list, so that the audit log can be read."""
     async def search(
@@ -596,7 +596,7 @@ class AsyncMemory:
     ) -> dict[str, Any]:
         """One thing by any id that is printed: its text, its file and line, and the messages it came from."""
     async def status(self) -> dict[str, Any]:
-        """How the memory stands: root, index and queue, strategies, last sweep, models and spend, engines, warnings."""
+        """The state of the memory: root, index and queue, strategies, last sweep, models and spend, engines, warnings."""
     async def strategies(self) -> builtins.list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def switch(self, name: str, *, off: bool = False) -> builtins.list[dict[str, Any]]:
@@ -617,7 +617,7 @@ class AsyncMemory:
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """What became of the talk of a space: stretches that wait, and those whose episodes are written."""
+        """The cells of a space: those that wait to become episodes, and those whose episodes are written."""
     async def timeline(
         self,
         *,
@@ -639,7 +639,7 @@ class AsyncMemory:
     async def tokens(self) -> builtins.list[dict[str, Any]]:
         """The tokens made by `add_token`, those that ended or were revoked included; none has its secret any more."""
     async def trigger(self, name: str, *, timeout: float = 120.0, force: bool = False) -> dict[str, Any]:
-        """Run a strategy now over all it has not seen."""
+        """Run a strategy now over everything it has not processed."""
     async def undo(
         self,
         run_id: str,
@@ -762,7 +762,7 @@ class AsyncMemories:
     async def end_mission(
         self, run_id: str, *, success: bool, app_id: AppId = "default", project_id: ProjectId = "default"
     ) -> MissionEnd:
-        """End a run: on success what it learned goes to the project, once; then its own are archived."""
+        """End a mission: on success what it learned is copied to the project, once; then its memories are archived."""
     async def export_skill(
         self,
         memory_id: MemoryId,
@@ -885,7 +885,7 @@ class AsyncMemories:
     ) -> dict[str, Any]:
         """Promote a candidate: a person vouches for it, whatever its origin."""
     async def refresh(self, *, app_id: AppId = "default", project_id: ProjectId = "default") -> PagesReport:
-        """Make the pages agents read (MEMORY.md and its topics) anew, and settle core memory."""
+        """Rewrite the pages that agents read (MEMORY.md and its topics), and reconcile core memory."""
     async def restore(
         self,
         memory_id: MemoryId,

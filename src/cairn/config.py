@@ -73,8 +73,8 @@ class CaptureSettings:
 
     A session to which nothing was added for `idle_minutes` is closed by a process that runs in the background.
 
-    `mode = "agent"` also raises the agent side of the strategies. `topic_threshold` is the share of words two
-    windows of `topic_window` messages must have in common to count as one topic.
+    `mode` ("chat" or "agent") is noted with each cell. `topic_threshold` is the share of words two windows of
+    `topic_window` messages must have in common to count as one topic.
     """
 
     mode: str = "chat"

@@ -112,7 +112,7 @@ def test_a_tool_has_the_words_and_types_of_its_operation() -> None:
             one.says.words for one in tool.fields
         ]
     assert tools.TOOLS["recall"].input_schema["required"] == ["query"]
-    assert tools.TOOLS["recall"].description.startswith("What of everything remembered helps")
+    assert tools.TOOLS["recall"].description.startswith("Find what helps with a question")
 
 
 # ---------------------------------------------------------------- what they do

@@ -93,7 +93,7 @@ class Browse(Room):
         until: Until = None,
         session_id: Annotated[str | None, says("only what was said there", "s1", low=1, high=128)] = None,
         archived: Annotated[bool, says("archived and superseded ones, too", True)] = False,
-        offset: Annotated[int, says("how many to pass over", 50, low=0, high=100_000)] = 0,
+        offset: Annotated[int, says("how many to skip", 50, low=0, high=100_000)] = 0,
         limit: Annotated[int, says("at most this many", 50, low=1, high=1000)] = 50,
         days: Annotated[bool, says("count the entries of each day, too", True)] = False,
         sees: Sees = None,
@@ -266,7 +266,7 @@ class Browse(Room):
         sees: Sees = None,
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
-        """How entries hang together, the newest links first: what replaces or contradicts what, what came of one talk."""
+        """How entries are related, the newest links first: what replaces or contradicts what, what came of the same talk."""
         from cairn.index import filters
 
         parts, zone = self.parts, self.settings.zone
@@ -314,7 +314,7 @@ class Browse(Room):
         ],
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
-        """Put an entry or a document right where it stands, if nobody changed it since it was read.
+        """Correct an entry or a document in place, if nobody changed it since it was read.
 
         Raises:
             NotFound: nothing goes by that id.

@@ -59,12 +59,13 @@ Filters = Annotated[
 TopK = Annotated[int, says("how many of each kind; -1 for the default, at most 100", 5)]
 MinScore = Annotated[float | None, says("leave out hits below this score", 0.3, low=0, high=1)]
 TokenBudget = Annotated[int | None, says("return at most this many tokens of text", 500, low=1)]
-Explain = Annotated[bool, says("show what each leg contributed to a score", True)]
+Explain = Annotated[bool, says("show what words and meaning contributed to each score", True)]
 ForInjection = Annotated[
-    bool, says("nothing rather than junk: for use in a prompt, which comes with it", True)
+    bool,
+    says("return only what fits well enough for a prompt, or nothing; the prompt text comes with it", True),
 ]
 Confidence = Annotated[float | None, says("how sure it is", 0.9, low=0, high=1)]
-Tier = Annotated[Literal[1, 2, 3] | None, says("how close to hand it is kept", 1)]
+Tier = Annotated[Literal[1, 2, 3] | None, says("how prominently it is kept; 1 is the most", 1)]
 Files = Annotated[str | None, says("which files it is about, as a pattern", "src/**/*.py", high=1000)]
 TriggerText = Annotated[str | None, says("when a procedure applies", "a deploy fails", high=MAX_TEXT)]
 Steps = Annotated[str | None, says("how a procedure goes", "1. Roll back. 2. Tell.", high=MAX_TEXT)]

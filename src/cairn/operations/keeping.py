@@ -115,7 +115,7 @@ class Keeping(Room):
         ],
         *,
         owner: Annotated[str, says("the user whose memories they are", "alice", high=MAX_ID)] = "",
-        trust: Annotated[bool, says("you vouch for them: they count as yours", True)] = False,
+        trust: Annotated[bool, says("vouch for them: they count as your own words", True)] = False,
         **at: Unpack[InSpace],
     ) -> ImportReport:
         """Take in another program's export through the gate, each item once: ade, mem0, everos, basic-memory
@@ -137,17 +137,20 @@ class Keeping(Room):
             ),
         ],
         source_key: Annotated[
-            str, says("what tells it from others: it is taken in once", "pr-17/comment-3", low=1, high=500)
+            str,
+            says("the source's unique key: each key is taken in once", "pr-17/comment-3", low=1, high=500),
         ],
         text: Annotated[
-            str, says("its words", "Always close the pool before the tests end.", low=1, high=MAX_TEXT)
+            str, says("the text", "Always close the pool before the tests end.", low=1, high=MAX_TEXT)
         ],
         *,
-        author: Annotated[str, says("who wrote it; bots are not listened to", "alice", high=MAX_ID)] = "",
+        author: Annotated[str, says("who wrote it; what bots write is ignored", "alice", high=MAX_ID)] = "",
         origin_key: Annotated[
             str, says("where it happened: an error from three places becomes a gotcha", "run-42", high=500)
         ] = "",
-        category: Annotated[Category | None, says("what it is; its words say so otherwise", "gotcha")] = None,
+        category: Annotated[
+            Category | None, says("its category; otherwise taken from its words", "gotcha")
+        ] = None,
         scope: Annotated[ScopeName, says("whose memory it goes to", "project")] = "project",
         owner: Owner = "",
         vouched: Vouched = True,
@@ -221,7 +224,7 @@ class Keeping(Room):
         success: Annotated[bool, says("whether it reached its goal", True)],
         **at: Unpack[InSpace],
     ) -> MissionEnd:
-        """End a run: on success what it learned goes to the project, once; then its own are archived."""
+        """End a mission: on success what it learned is copied to the project, once; then its memories are archived."""
         return governed.ledger.end_mission(self.parts.keeper, space_named(**at), run_id, success=success)
 
     @operation("GET /core", answers.CoreData, rules.core(write=False), tool=True)
@@ -457,7 +460,7 @@ class Keeping(Room):
         name: Annotated[
             str,
             says(
-                "what tells it from others in the registry, with text",
+                "its name in the registry, where `text` is given",
                 "deploy",
                 low=1,
                 high=MAX_ID,
@@ -484,7 +487,7 @@ class Keeping(Room):
 
     @operation("POST /refresh", answers.PagesData, rules.whole_space(write=True), writes=True, apart=True)
     def refresh(self, **at: Unpack[InSpace]) -> PagesReport:
-        """Make the pages agents read (MEMORY.md and its topics) anew, and settle core memory."""
+        """Rewrite the pages that agents read (MEMORY.md and its topics), and reconcile core memory."""
         space = space_named(**at)
         governed.core.reconcile_all(self.parts.keeper, space)
         return governed.pages.refresh(self.parts.keeper, space)

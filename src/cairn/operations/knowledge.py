@@ -197,7 +197,7 @@ class Knowledge(Room):
         page: Annotated[int, says("which page", 1, low=1)] = 1,
         page_size: Annotated[int, says("how many a page", 20, low=1, high=100)] = 20,
         sort_by: Annotated[
-            Literal["created_at", "updated_at", "title"], says("by what to sort", "title")
+            Literal["created_at", "updated_at", "title"], says("what to sort by", "title")
         ] = "created_at",
         sort_order: Annotated[Literal["asc", "desc"], says("which way", "desc")] = "desc",
         **at: Unpack[InSpace],
@@ -245,7 +245,7 @@ class Knowledge(Room):
         score_threshold: Annotated[
             float | None, says("leave out hits below this score", 0.3, low=0, high=1)
         ] = None,
-        include_content: Annotated[bool, says("add the words of each passage", True)] = False,
+        include_content: Annotated[bool, says("add the text of each passage", True)] = False,
         consistency: Consistency = "eventual",
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class Knowledge(Room):
         name: Annotated[str, says("what it is called here; its own name otherwise", "notes", high=60)] = "",
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
-        """Search a folder of documents where it lies: never written to, and what is removed there is forgotten here.
+        """Link a folder of documents: it is searched in place and never written to; what is removed there leaves the index.
 
         Raises:
             NotFound: there is no such folder.
@@ -306,7 +306,7 @@ class Knowledge(Room):
         name: Annotated[str, says("what it is called here", "notes", low=1, high=4096)],
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
-        """Search a linked folder no longer; its files stay as they are."""
+        """Stop searching a linked folder; its files stay as they are."""
         library = self._library(**at)
         gone = library.unlink(name)
         library.settle()

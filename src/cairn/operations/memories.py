@@ -144,10 +144,14 @@ class Remember(Room):
         importance: Annotated[Importance, says("how much it matters", "high")] = "medium",
         pinned: Annotated[bool, says("keep it at hand: promoted, tier 1, no decay", True)] = False,
         origin: Annotated[
-            Origin, says("where the words come from; what tools and pages say waits for a person", "agent")
+            Origin,
+            says(
+                "where the text comes from; what tools and web pages say stays a candidate until a person promotes it",
+                "agent",
+            ),
         ] = "human",
         confidence: Confidence = None,
-        status: Annotated[Status | None, says("what it shall be at once", "candidate")] = None,
+        status: Annotated[Status | None, says("the status to start with", "candidate")] = None,
         tier: Tier = None,
         source_id: Limited = None,
         source_session_id: Limited = None,
@@ -206,8 +210,8 @@ class Single(Room):
         category: Annotated[Category | None, says("only these", "decision")] = None,
         pinned: Annotated[bool | None, says("only pinned ones, or only others", True)] = None,
         archived: Annotated[bool, says("archived ones, too", True)] = False,
-        skills: Annotated[bool, says("also those that stand for skill files", False)] = True,
-        offset: Annotated[int, says("how many to pass over", 50, low=0)] = 0,
+        skills: Annotated[bool, says("include memories that stand for skill files", False)] = True,
+        offset: Annotated[int, says("how many to skip", 50, low=0)] = 0,
         limit: Annotated[int, says("how many a page", 50, low=1, high=MAX_PAGE)] = 50,
         **at: Unpack[InSpace],
     ) -> MemoryPage:
@@ -422,7 +426,7 @@ class Single(Room):
         words: Annotated[
             Sequence[str],
             says(
-                "phrases to take out wherever they stand as whole words, with the sentences that hold them",
+                "phrases to remove wherever they occur as whole words, with the sentences that hold them",
                 ["Elm Street 12"],
                 high=100,
                 each=(1, 4096),
@@ -437,7 +441,7 @@ class Single(Room):
                 each=(1, 200),
             ),
         ] = (),
-        similar: Annotated[bool, says("take everything that is alike, too", True)] = False,
+        similar: Annotated[bool, says("also remove everything that is listed as alike", True)] = False,
         all_owners: Annotated[bool, says("everybody's memory, not one owner's alone", True)] = False,
         dry_run: DryRun = False,
         **at: Unpack[InScope],

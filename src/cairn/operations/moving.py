@@ -38,7 +38,7 @@ class Moving(Room):
             str, says("the PostgreSQL beside a bucket (default storage.database)", "postgresql://db/cairn")
         ] = "",
         endpoint: Annotated[
-            str, says("who serves the bucket (default storage.endpoint)", "https://store.example")
+            str, says("the address of the store (default storage.endpoint)", "https://store.example")
         ] = "",
     ) -> dict[str, Any]:
         """Copy this memory to another storage while it is in use, read everything back, and say what is there.
@@ -95,7 +95,7 @@ class Moving(Room):
         self,
         folder: Annotated[str, says("a folder that was pulled into", "notes", low=1, here=True)],
         *,
-        delete: Annotated[bool, says("remove there what was removed in the folder", True)] = False,
+        delete: Annotated[bool, says("also remove notes that were deleted in the folder", True)] = False,
     ) -> dict[str, Any]:
         """Take the edits of a pulled folder back; a note that changed meanwhile is a conflict and stays as it is.
 

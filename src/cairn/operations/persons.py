@@ -55,7 +55,7 @@ class Persons(Room):
         user_id: WholePerson,
         *,
         shared: Annotated[
-            bool, says("take their words out of sessions that others had a part in, too", True)
+            bool, says("also remove their messages from sessions that others took part in", True)
         ] = False,
         dry_run: DryRun = False,
         **at: Unpack[InSpace],

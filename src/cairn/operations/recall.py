@@ -131,7 +131,7 @@ class Recall(Room):
         min_score: MinScore = None,
         include_profile: Annotated[bool, says("add the owner's profile", True)] = False,
         enable_llm_rerank: Annotated[
-            bool, says("let the model order the hits, where one is set", True)
+            bool, says("let the language model reorder the hits, if one is set", True)
         ] = False,
         filters: Filters = None,
         evidence: Annotated[int, says("how many verbatim messages to add", 5, low=0, high=100)] = 0,
@@ -151,7 +151,7 @@ class Recall(Room):
         ] = None,
         as_of: Annotated[
             str | datetime | None,
-            says("answer from what was recorded by then", "2026-06-01T12:00:00+00:00", high=100),
+            says("answer from what was recorded up to this time", "2026-06-01T12:00:00+00:00", high=100),
         ] = None,
         limited_to: LimitedTo = None,
         sees_shared: SeesShared = True,
@@ -233,7 +233,7 @@ class Recall(Room):
         folder: Here = None,
         app_id: AppId = "default",
         project_id: OtherProject = None,
-        token_budget: Annotated[int, says("the most tokens of the prompt", 800, low=1)] = 800,
+        token_budget: Annotated[int, says("the most tokens in the prompt", 800, low=1)] = 800,
         method: Annotated[
             Literal["keyword", "hybrid"],
             says("by words and meaning, or by words alone, which waits for no model", "keyword"),
@@ -242,12 +242,12 @@ class Recall(Room):
         filters: Filters = None,
         open_talk: Annotated[
             bool,
-            says("also what is being said in sessions just now; agents have their own before them", False),
+            says("include messages that are not flushed yet", False),
         ] = True,
         sees_shared: SeesShared = True,
         projects: ReachedProjects = None,
     ) -> Recalled:
-        """What of everything remembered helps with a question: nothing rather than junk, framed as data.
+        """Find what helps with a question in every memory the caller may see, framed as data; nothing if nothing fits.
 
         With `filters` a repository's own record is not asked: it has nothing that they could be held against.
 
@@ -285,11 +285,11 @@ class Recall(Room):
         folder: Here = None,
         app_id: AppId = "default",
         project_id: OtherProject = None,
-        token_budget: Annotated[int, says("the most tokens of the prompt", 1500, low=1)] = 1500,
+        token_budget: Annotated[int, says("the most tokens in the prompt", 1500, low=1)] = 1500,
         sees_shared: SeesShared = True,
         projects: ReachedProjects = None,
     ) -> Recalled:
-        """What a new session should know: core memory, what was promoted, how the project stands, what is due."""
+        """What a new session should know: core memory, promoted memories, the state of the project, what is due."""
         from cairn.operations import recalling
 
         return recalling.brief(
@@ -316,7 +316,7 @@ class Recall(Room):
         page: Annotated[int, says("which page", 1, low=1)] = 1,
         page_size: Annotated[int, says("how many a page", 20, low=1, high=100)] = 20,
         sort_by: Annotated[
-            Literal["timestamp", "updated_at"], says("by what to sort", "timestamp")
+            Literal["timestamp", "updated_at"], says("what to sort by", "timestamp")
         ] = "timestamp",
         sort_order: Annotated[Literal["asc", "desc"], says("oldest or newest first", "desc")] = "desc",
         filters: Filters = None,

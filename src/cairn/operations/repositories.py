@@ -148,7 +148,7 @@ class Repositories(Room):
         self,
         path: Folder,
         *,
-        force: Annotated[bool, says("start anew: the old record is removed", False)] = False,
+        force: Annotated[bool, says("start over: the old record is removed", False)] = False,
     ) -> ProjectChange:
         """Read a repository and set up its memory."""
         return self._project(path).init(force=force)
@@ -223,7 +223,7 @@ class Repositories(Room):
             Literal["balanced", "imports-only", "local-only", "project-map-protected"] | None,
             says("what may change, and from what", "balanced"),
         ] = None,
-        apply: Annotated[bool, says("write it; without, this is what would change", True)] = False,
+        apply: Annotated[bool, says("write the change; otherwise it is only shown", True)] = False,
     ) -> tuple[Plan, ProjectChange | None]:
         """Fold a repository's new events into its bundle, or show what that would change."""
         return self._project(path).consolidate(
@@ -262,12 +262,15 @@ class Repositories(Room):
             Sequence[str], says("sources to import (all by default)", ["claude-local-1"], high=100)
         ] = (),
     ) -> list[SourceReport]:
-        """Import the sessions of a repository's sources, each once for ever."""
+        """Import the sessions of a repository's sources, each once."""
         return self._project(path).import_(ids)
 
     @_served("POST /project/prune", answers.PrunedData, _pruned)
     def project_prune(
-        self, path: Folder, *, dry_run: Annotated[bool, says("say what would leave", True)] = False
+        self,
+        path: Folder,
+        *,
+        dry_run: Annotated[bool, says("only show what would be archived", True)] = False,
     ) -> tuple[PrunePlan, str | None]:
         """Archive a repository's old, consolidated history; expire old archives."""
         return self._project(path).prune(dry_run=dry_run)

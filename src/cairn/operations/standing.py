@@ -24,7 +24,7 @@ class Standing(Room):
 
     @operation("GET /status", answers.StatusData, rules.root(write=False))
     def status(self) -> dict[str, Any]:
-        """How the memory stands: root, index and queue, strategies, last sweep, models and spend, engines, warnings.
+        """The state of the memory: root, index and queue, strategies, last sweep, models and spend, engines, warnings.
 
         Quick, since it looks at no note: `doctor` looks through everything.
         """

@@ -122,10 +122,20 @@ class Talk(Room):
                 high=MAX_ID,
             ),
         ] = None,
-        defer_extraction: Annotated[bool, says("only keep; cut no cell on this call", True)] = False,
-        async_mode: Annotated[bool, says("answer as soon as it is kept; extraction follows", True)] = False,
+        defer_extraction: Annotated[
+            bool, says("only store the messages; do not cut a cell on this call", True)
+        ] = False,
+        async_mode: Annotated[
+            bool, says("answer as soon as the messages are stored; extraction follows", True)
+        ] = False,
         idempotency_key: Annotated[
-            str | None, says("the same key is kept once", "req-17", low=1, high=200)
+            str | None,
+            says(
+                "an idempotency key: messages sent again with the same key are stored once",
+                "req-17",
+                low=1,
+                high=200,
+            ),
         ] = None,
         tags: Annotated[
             Sequence[str] | None, says("tags for each of the messages, to filter on", ["deploy"], high=64)
@@ -135,7 +145,8 @@ class Talk(Room):
             says("metadata for each of the messages; their own wins, key by key", {"ticket": 42}),
         ] = None,
         mode: Annotated[
-            Literal["chat", "agent"] | None, says("whose memory the session feeds", "agent")
+            Literal["chat", "agent"] | None,
+            says("what kind of session it is, noted with its cells", "agent"),
         ] = None,
         limited_to: LimitedTo = None,
     ) -> AddOutcome:
@@ -192,7 +203,7 @@ class Talk(Room):
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> dict[str, Any]:
-        """What became of the talk of a space: stretches that wait, and those whose episodes are written."""
+        """The cells of a space: those that wait to become episodes, and those whose episodes are written."""
         found = [
             one
             for one in _tasks_of(self.parts, Space(app_id, project_id), session_id)
@@ -233,7 +244,7 @@ class Talk(Room):
         *,
         limited_to: LimitedTo = None,
     ) -> FlushOutcome:
-        """Close the session's open stretch now; its episode is on disk before this returns.
+        """Close the session's open messages into a cell now; its episode is on disk before this returns.
 
         Raises:
             Forbidden: the session is of somebody outside `limited_to`.
@@ -283,7 +294,7 @@ class Talk(Room):
         app_id: AppId = "default",
         project_id: ProjectId = "default",
     ) -> int:
-        """Write episodes anew from their transcripts, in place; the number changed.
+        """Write episodes again from their transcripts, in place; returns how many changed.
 
         Raises:
             Invalid: an id that cannot be one, or a `date` that is no day (YYYY-MM-DD).

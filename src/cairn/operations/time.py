@@ -50,7 +50,7 @@ class Time(Room):
     @operation("POST /history/fold", answers.FoldData, rules.whole_space(write=True), writes=True, apart=True)
     def fold_history(
         self,
-        days: Annotated[int, says("keep every former text of so many days", 365, low=0, high=36_500)] = 365,
+        days: Annotated[int, says("keep every old text of this many days", 365, low=0, high=36_500)] = 365,
         *,
         dry_run: DryRun = False,
         **at: Unpack[InSpace],
@@ -79,7 +79,7 @@ class Time(Room):
         ] = None,
         *,
         limit: Annotated[int, says("at most this many", 50, low=1, high=MAX_CHANGES)] = 100,
-        diffs: Annotated[bool, says("with what each changed, line by line", True)] = False,
+        diffs: Annotated[bool, says("add a line-by-line diff to each change", True)] = False,
         **at: Unpack[InSpace],
     ) -> list[dict[str, Any]]:
         """Changes of entries, newest first: of one entry by the id `search` gives or `path#id`, or of all."""
@@ -105,12 +105,12 @@ class Time(Room):
         label: Annotated[str, says("what it is called", "before the move", high=500)] = "",
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
-        """Mark this moment, to compare with or come back to."""
+        """Make a checkpoint of this moment, to compare with or restore later."""
         return self._recorded(space_named(**at)).checkpoint(label).to_json()
 
     @operation("GET /checkpoints", answers.CheckpointsData, rules.whole_space(write=False))
     def checkpoints(self, **at: Unpack[InSpace]) -> list[dict[str, Any]]:
-        """Every marked moment."""
+        """Every checkpoint."""
         return [made.to_json() for made in self._recorded(space_named(**at)).checkpoints()]
 
     @operation("GET /diff", answers.DiffData, rules.whole_space(write=False), apart=True)

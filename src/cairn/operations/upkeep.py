@@ -35,7 +35,8 @@ class Upkeep(Room):
         self,
         *,
         after: Annotated[
-            int | None, says("those after this number; without it only where to begin", 1780300000000, low=0)
+            int | None,
+            says("events after this number; without it, only the newest number", 1780300000000, low=0),
         ] = None,
         owner: Annotated[
             str | None, says("only those of this user, agent or run", "alice", low=1, high=MAX_ID)
@@ -181,7 +182,7 @@ class Upkeep(Room):
 
     @operation("POST /index/rebuild", answers.RebuildData, rules.root(write=True), writes=True, apart=True)
     def rebuild(self) -> dict[str, Any]:
-        """Make the whole index anew from the files."""
+        """Rebuild the whole index from the files."""
         started = time.perf_counter()
         self.parts.indexer.rebuild()
         self.parts.indexer.catch_up(timeout=3600.0, embed=True)
@@ -240,7 +241,7 @@ class Upkeep(Room):
         ] = 120.0,
         force: Annotated[bool, says("run it even if it is switched off", True)] = False,
     ) -> dict[str, Any]:
-        """Run a strategy now over all it has not seen."""
+        """Run a strategy now over everything it has not processed."""
         done = self.parts.engine.trigger(name, timeout=timeout, force=force)
         runs = self.parts.engine.runs(strategy=name, limit=20)
         return {
@@ -330,14 +331,14 @@ class Upkeep(Room):
 
     @operation("GET /doctor", answers.DoctorData, rules.root(write=False), apart=True)
     def doctor(self) -> list[dict[str, Any]]:
-        """Look for trouble everywhere; each finding names the next step."""
+        """Look for problems everywhere; each finding names the next step."""
         from cairn import doctor
 
         return doctor.findings(self.parts)
 
     @operation("POST /doctor/repair", answers.RepairData, rules.root(write=True), writes=True, apart=True)
     def repair(self) -> list[dict[str, Any]]:
-        """Mend what is safe to mend among `doctor`'s findings, and say what was done."""
+        """Repair what is safe to repair among `doctor`'s findings, and say what was done."""
         from cairn import doctor
 
         return doctor.repair(self.parts)
@@ -350,7 +351,7 @@ class Upkeep(Room):
         target: Annotated[str, says("a new folder, or a name ending in .tar.gz", "backup.tar.gz", here=True)],
         *,
         with_secrets: Annotated[
-            bool, says("take API keys and tokens along, which stay here otherwise", True)
+            bool, says("include API keys and tokens, which are left out otherwise", True)
         ] = False,
     ) -> dict[str, Any]:
         """Copy the truth into a new folder or a .tar.gz archive, readable by its owner alone.
@@ -407,7 +408,7 @@ class Upkeep(Room):
         ],
         *,
         with_secrets: Annotated[
-            bool, says("take API keys and tokens along, which stay here otherwise", True)
+            bool, says("include API keys and tokens, which are left out otherwise", True)
         ] = False,
     ) -> dict[str, Any]:
         """Copy the truth into a .tar.gz archive while others go on writing, and read it back before saying so.

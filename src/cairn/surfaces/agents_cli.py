@@ -35,7 +35,7 @@ def _integrate_arguments(command: argparse.ArgumentParser) -> None:
         "--project", dest="in_project", action="store_true", help="for the repository you stand in alone"
     )
     command.add_argument(
-        "--notes", action="store_true", help="put a block of words into AGENTS.md or CLAUDE.md, too"
+        "--notes", action="store_true", help="also add a block of text to AGENTS.md or CLAUDE.md"
     )
     command.add_argument("--dry-run", action="store_true", help="only show what would change")
     command.add_argument("--remove", action="store_true", help="take back exactly what was written")

@@ -485,7 +485,7 @@ COMMANDS = (
         },
     ),
     Command("model status", run=model_status),
-    Command("doctor", Upkeep.doctor, run=doctor, also={"--fix": "first mend what is safe to mend"}),
+    Command("doctor", Upkeep.doctor, run=doctor, also={"--fix": "first repair what is safe to repair"}),
     Command(
         "server start",
         run=server_start,
