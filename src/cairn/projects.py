@@ -49,10 +49,20 @@ def open_project(
 
 def space_at(folder: str) -> Space:
     """The space of the repository at `folder`; the general one where there is no repository."""
+    project = _repository(folder)
+    return project.space if project is not None else Space()
+
+
+def spaces_at(folder: str) -> list[Space]:
+    """Where talk of the repository at `folder` may lie, its space first; the general one where there is no repository."""
+    project = _repository(folder)
+    return project.spaces if project is not None else [Space()]
+
+
+def _repository(folder: str) -> ProjectMemory | None:
     if not folder or not Path(folder).is_dir():
-        return Space()
+        return None
     try:
-        tree = git.top_of(Path(folder))
-        return open_project(folder).space if (tree / ".git").exists() else Space()
+        return open_project(folder) if (git.top_of(Path(folder)) / ".git").exists() else None
     except CairnError:
-        return Space()
+        return None

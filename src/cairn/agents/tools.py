@@ -68,12 +68,12 @@ class ToolRun:
 
     @property
     def spaces(self) -> list[Space]:
-        """The repository's space (or the one that is named), then the general one of the same app."""
-        from cairn.projects import space_at
+        """The repository's spaces (or the one that is named), then the general one of the same app."""
+        from cairn.projects import spaces_at
 
         app, project = self.about.get("app_id", "default"), self.about.get("project_id")
-        first = Space(app, project) if project else space_at(self.folder or "") if self.folder else Space(app)
-        return list(dict.fromkeys((first, Space(app))))
+        first = [Space(app, project)] if project else spaces_at(self.folder) if self.folder else []
+        return list(dict.fromkeys((*first, Space(app))))
 
     @property
     def person(self) -> str:

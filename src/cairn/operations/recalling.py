@@ -188,7 +188,7 @@ def _spaces(
     if project_id is not None:
         spaces.append(Space(app, project_id))
     elif project is not None:
-        spaces.append(project.space)
+        spaces += project.spaces
     return [one for one in dict.fromkeys(spaces) if projects is None or one.project in projects]
 
 

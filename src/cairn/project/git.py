@@ -116,15 +116,22 @@ def space_of(tree: Path) -> Space:
     the place of the shared git directory (or of the folder) otherwise.
     """
     remote = remote_of(tree)
-    if remote:
-        bare = re.sub(r"^[a-z+]+://", "", remote.strip(), flags=re.IGNORECASE)
-        bare = re.sub(r"^[^@/]*@", "", bare).removesuffix("/").removesuffix(".git").lower()
-        seed = re.sub(r":(?!\d+/)", "/", bare)
-        name = "-".join(seed.split("/")[-2:])
-    else:
-        shared = common_dir(tree)
-        seed = str(shared or tree.resolve())
-        name = (shared.parent if shared and shared.name == ".git" else tree).name
+    if not remote:
+        return space_of_place(tree)
+    bare = re.sub(r"^[a-z+]+://", "", remote.strip(), flags=re.IGNORECASE)
+    bare = re.sub(r"^[^@/]*@", "", bare).removesuffix("/").removesuffix(".git").lower()
+    seed = re.sub(r":(?!\d+/)", "/", bare)
+    return _space("-".join(seed.split("/")[-2:]), seed)
+
+
+def space_of_place(tree: Path) -> Space:
+    """The app and project by the place alone: those of a repository before it had a remote."""
+    shared = common_dir(tree)
+    name = (shared.parent if shared and shared.name == ".git" else tree).name
+    return _space(name, str(shared or tree.resolve()))
+
+
+def _space(name: str, seed: str) -> Space:
     slug = re.sub(r"[^a-z0-9_.-]+", "-", name.lower()).strip("-.") or "project"
     suffix = hashlib.sha256(seed.encode("utf-8")).hexdigest()[:8]
     return Space("default", checked_id(f"{slug[:80]}-{suffix}", "project_id"))

@@ -130,6 +130,11 @@ class ProjectMemory:
         app, project = options.get("binding.app"), options.get("binding.project")
         return Space(app or "default", project) if project else git.space_of(self.tree)
 
+    @property
+    def spaces(self) -> list[Space]:
+        """The same, and the one that was this repository's before it had a remote: what was said then is there."""
+        return list(dict.fromkeys((self.space, git.space_of_place(self.tree))))
+
     # ------------------------------------------------------------ init and update
 
     def init(self, *, force: bool = False) -> ProjectChange:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from cairn.engines import quiet
 from cairn.errors import CairnError, Conflict, Invalid, Misconfigured, NotFound, Unavailable
-from cairn.surfaces.command import Command, command_words
+from cairn.surfaces.command import Command, command_words, current_folder, settings_for
 from cairn.surfaces.output import Output
 from cairn.systems import check as check_system
 from cairn.version import VERSION
@@ -70,7 +70,11 @@ def _global_options() -> argparse.ArgumentParser:
         "--root", metavar="DIR", help="the memory root (default ~/.cairn, or CAIRN_MEMORY__ROOT)"
     )
     shared.add_argument("--app", metavar="ID", help='the app id (default "default")')
-    shared.add_argument("--project", metavar="ID", help='the project id (default "default")')
+    shared.add_argument(
+        "--project",
+        metavar="ID",
+        help='the project id (default "default"); . for the repository you stand in',
+    )
     shared.add_argument("--json", action="store_true", help="print one JSON value")
     return options
 
@@ -221,7 +225,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for name in _FOR_PEOPLE:
         logging.getLogger(name).setLevel(logging.WARNING)
-    return _run(lambda out: args.run(args, out), output)
+    return _run(lambda out: _in_space(args, out), output)
+
+
+def _in_space(args: argparse.Namespace, output: Output) -> int:
+    """Run the command in the space that is meant; where it finds nothing there, say that the repository's is another."""
+    if args.project == ".":
+        args.app, args.project = _space_here(args)
+    is_general = args.project == "default"
+    try:
+        code: int = args.run(args, output)
+    except NotFound:
+        if is_general:
+            _point_out(args, output)
+        raise
+    if code == 1 and is_general:
+        _point_out(args, output)
+    return code
+
+
+def _space_here(args: argparse.Namespace) -> tuple[str, str]:
+    from cairn.projects import space_at
+    from cairn.types import Space
+
+    space = space_at(current_folder())
+    if space == Space():
+        raise Invalid(
+            "--project . is the repository you stand in, and there is none here: go to one, or name the project.",
+            field="project",
+        )
+    return space.app if args.app == "default" else args.app, space.project
+
+
+def _point_out(args: argparse.Namespace, output: Output) -> None:
+    """Agents' talk in a repository lies in its own space, where a person who stands there would look for it."""
+    command = args.run
+    if output.as_json or not command.reading or not command.asks_a_space:
+        return
+    from cairn.notes.kinds import space_locator
+    from cairn.projects import space_at
+    from cairn.types import Space
+
+    space = space_at(current_folder())
+    if space != Space() and (settings_for(args).root / space_locator(space).key).is_dir():
+        output.note(f"This repository has a memory of its own, {space.project}: add `--project .` to ask it.")
 
 
 def _run(run: Callable[[Output], int], output: Output) -> int:

@@ -115,6 +115,12 @@ class Command:
         return [one for one in self.operation.fields if one.name not in (*EVERYWHERE, *self.without.split())]
 
     @property
+    def asks_a_space(self) -> bool:
+        """Whether it looks into one space alone; `recall` and `brief` look where one stands by themselves."""
+        names = {one.name for one in self.operation.fields} if self.method is not None else set()
+        return "project_id" in names and "folder" not in names
+
+    @property
     def help(self) -> str:
         """One line of help; the operation's first sentence where `commands.toml` has none."""
         if told := command_words()[self.name][0]:
@@ -327,6 +333,14 @@ def settings_for(args: argparse.Namespace) -> Settings:
     from cairn.config import load
 
     return load(args.root)
+
+
+def current_folder() -> str:
+    """Where one stands; "" where that folder is no more."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
 
 
 def opened(args: argparse.Namespace, *, reading: bool = False) -> Memory:

@@ -11,8 +11,17 @@ from cairn.canonical import from_json
 from cairn.errors import Invalid
 from cairn.operations.recall import Recall
 from cairn.operations.talk import Talk
-from cairn.surfaces.command import Command, CommandCall, opened, settings_for, short, text_of
+from cairn.surfaces.command import (
+    Command,
+    CommandCall,
+    current_folder,
+    opened,
+    settings_for,
+    short,
+    text_of,
+)
 from cairn.surfaces.output import Output
+from cairn.types import Space
 
 # ---------------------------------------------------------------- init and demo
 
@@ -233,6 +242,15 @@ def _window(item: dict[str, Any]) -> str:
     return "".join([begin, f" to {end}" if end and end != begin else "", ": "]) if begin else ""
 
 
+def _fill_folder(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    """Who names neither a folder nor a project asks the repository he stands in, as hooks and tools do."""
+    if fields["folder"] is None and fields["project_id"] is None:
+        from cairn.projects import space_at
+
+        here = current_folder()
+        fields["folder"] = here if space_at(here) != Space() else None
+
+
 def say_recalled(data: Any, output: Output) -> int:
     output.line(data["prompt"] or "Nothing fits.")
     for note in data["notes"]:
@@ -337,8 +355,8 @@ COMMANDS = (
         fill=fill_prompt,
         run=search,
     ),
-    Command("recall", Recall.recall, say_recalled, positional="query+"),
-    Command("brief", Recall.brief, say_recalled),
+    Command("recall", Recall.recall, say_recalled, positional="query+", fill=_fill_folder),
+    Command("brief", Recall.brief, say_recalled, fill=_fill_folder),
     Command(
         "get",
         Recall.get,

@@ -1,0 +1,93 @@
+"""Standing in a repository: what agents said there is found by the commands a person types there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import cairn
+from cairn.agents.hosts import HookEvent
+from cairn.agents.taking import take_in
+from cairn.agents.tools import ToolRun
+from cairn.projects import space_at, spaces_at
+from cairn.rights import OPEN
+from cairn.surfaces.cli import main
+
+SAID = "The staging database listens on port 5433."
+
+
+def git(tree: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(tree), *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository in which an agent has had a session, which is over."""
+    for name in [name for name in os.environ if name.startswith("CAIRN_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", "hashing")
+    monkeypatch.setenv("CAIRN_MEMORY__ROOT", str(tmp_path / "memory"))
+    tree = tmp_path / "harbor"
+    tree.mkdir()
+    git(tree, "init", "-q")
+    with cairn.open_blocking(tmp_path / "memory", background=False) as memory:
+        take_in(memory, HookEvent("gemini", "AfterAgent", "turn", "g", str(tree), prompt=SAID, turn="1"))
+        take_in(memory, HookEvent("gemini", "SessionEnd", "end", "g", str(tree)))
+    monkeypatch.chdir(tree)
+    return tree
+
+
+def test_recall_asks_the_repository_one_stands_in(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As hooks and tools do; from elsewhere nothing of it is told."""
+    assert main(["recall", "staging database port"]) == 0
+    assert "5433" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert main(["recall", "staging database port"]) == 1
+    assert main(["recall", "--folder", str(repository), "staging database port"]) == 0
+
+
+def test_a_command_that_finds_nothing_names_the_repositorys_own_memory(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other commands ask one space: an empty answer says how to ask this repository's, and a dot does it."""
+    for words in (
+        ["search", "staging"],
+        ["timeline"],
+        ["show", "me_ep_20260101_00000001"],
+        ["list"],
+        ["log"],
+    ):
+        assert main(words) in {1, 3}
+        assert "add `--project .`" in capsys.readouterr().err
+    assert main(["search", "--project", ".", "staging"]) == 0
+    assert "5433" in capsys.readouterr().out
+    assert main(["--project", ".", "timeline"]) == 0
+    assert main(["remember", "--project", ".", "The crane needs a permit from the port office."]) == 0
+    assert main(["list", "--project", "."]) == 0
+    assert "permit" in capsys.readouterr().out
+    assert main(["list", "--json"]) == 1
+    assert "--project" not in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main(["search", "staging"]) == 1
+    assert "--project" not in capsys.readouterr().err
+    assert main(["search", "--project", ".", "staging"]) == 2
+    assert "repository you stand in" in capsys.readouterr().err
+
+
+def test_what_was_said_before_there_was_a_remote_is_still_found(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The remote names the space from then on; what lies in the one of before is asked, too, by commands and by tools."""
+    before = space_at(str(repository))
+    git(repository, "remote", "add", "origin", "git@example.com:dana/harbor.git")
+    assert spaces_at(str(repository)) == [space_at(str(repository)), before]
+    assert space_at(str(repository)) != before
+    assert main(["recall", "staging database port"]) == 0
+    assert "5433" in capsys.readouterr().out
+    with cairn.open_blocking(tmp_path / "memory", background=False) as memory:
+        assert before in ToolRun(memory, {}, str(repository), OPEN).spaces
