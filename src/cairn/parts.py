@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from cairn.engines.rows import SqliteIndex
     from cairn.engines.tokens import TokenFile
     from cairn.governed.memories import Keeper
-    from cairn.index.corpus import Row, SearchIndex
+    from cairn.index.corpus import Row
     from cairn.notes.conflicts import Merge
     from cairn.retrieval.events import Events
     from cairn.retrieval.indexer import Indexer
-    from cairn.retrieval.lexical import NoteScan
+    from cairn.retrieval.lexical import NoteScan, ScannedScope
     from cairn.retrieval.listing import Listing
     from cairn.retrieval.search import Searcher
     from cairn.strategies import EditEvent
@@ -436,6 +436,7 @@ class Parts:
             unprocessed=self._unprocessed,
             writer=self.writer,
             fallback=self.scan.of,
+            pages=self.index,
             on_hits=self._count_hits,
             past=self._known_at,
             on_asked=self.indexer.asked,
@@ -586,7 +587,7 @@ class Parts:
             is_replicated=self.storage.capabilities.sync,
         )
 
-    def _known_at(self, scope: Scope, when: datetime) -> SearchIndex | None:
+    def _known_at(self, scope: Scope, when: datetime) -> ScannedScope | None:
         from cairn.timetravel.past import known_at
 
         return known_at(self.observer, self.scan, scope, when, self.settings.zone)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cairn.language import tongues, words
+from cairn.language import tongues, whole, words
 
 _QUERY_CHARS = 2000
 _LEADING_CHARS = 24
@@ -88,9 +88,11 @@ class Asked:
         is_personal: And as somebody: "How do I ..." and "Give me ..." are said by anyone.
         is_for_anyone: It orders work, or asks what anyone may know: such may need nothing that is remembered.
         fillers: Tokens that ask nothing by themselves in its language; those of English always.
-        stand_ins: Tokens of it that are there only for words which stand for whatever is meant: the event, what took place.
+        stand_ins: Tokens of it that are there only for words which stand for whatever is meant: the event, what took place,
+            "what did we talk about" before a matter.
         named: Its words that say whom or what it names, where its language tells that by a capital.
         may_name_in_small: It is typed without capitals, in such a language: any word may be a name.
+        whole: How it asks for everything that was said or is known; None where it asks for something.
     """
 
     language: str
@@ -105,6 +107,7 @@ class Asked:
     stand_ins: frozenset[str]
     named: frozenset[str]
     may_name_in_small: bool
+    whole: whole.Whole | None
 
 
 @functools.lru_cache(maxsize=128)
@@ -148,6 +151,9 @@ def read(query: str) -> Asked:
     stand_ins = named = frozenset[str]()
     if asking.stand_ins.search(said):
         stand_ins = frozenset(words.tokens(said)) - frozenset(words.tokens(asking.stand_ins.sub(" ", said)))
+    asks_whole = whole.read(said)
+    if asks_whole is not None and (asks_whole.matter or asks_whole.people):
+        stand_ins |= frozenset(words.tokens(said)) - asks_whole.matter - asks_whole.people
     if asking.names_by_capital:
         named = frozenset(words.tokens(" ".join(_CAPITAL.findall(said))))
     return Asked(
@@ -168,6 +174,7 @@ def read(query: str) -> Asked:
         stand_ins=stand_ins,
         named=named,
         may_name_in_small=asking.names_by_capital and not any(letter.isupper() for letter in said),
+        whole=None if asks_whole is None or asks_whole.matter else asks_whole,
     )
 
 

@@ -21,10 +21,11 @@ def prompt(result: SearchResult, *, budget: int | None = None, zone: tzinfo = UT
     or a page and no person has promoted is left out. "" for nothing.
     """
     every = list(_prompt_lines(result, zone))
+    label = [result.whole] if result.whole and every else []
     if budget is None:
-        return frame(every)
+        return frame([*label, *every])
     lines: list[str] = []
-    left = budget - tokens_of(frame(["x"]))
+    left = budget - tokens_of(frame(["x"])) - sum(tokens_of(line) + 1 for line in label)
     for line in every:
         cost = tokens_of(line) + 1
         if cost <= left:
@@ -33,7 +34,7 @@ def prompt(result: SearchResult, *, budget: int | None = None, zone: tzinfo = UT
     if not lines and every:
         first = shortened(every[0], left - 2)
         lines = [first] if first else []
-    return frame(lines)
+    return frame([*label, *lines] if lines else [])
 
 
 def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:

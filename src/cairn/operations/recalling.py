@@ -21,6 +21,7 @@ from cairn.errors import CairnError
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE, knowledge_scope
+from cairn.language import asking
 from cairn.operations.library import at_home
 from cairn.retrieval.answers import SearchRequest, SearchResult, checked, tokens_of
 from cairn.retrieval.fitting import fit_by_words
@@ -38,6 +39,7 @@ log = logging.getLogger("cairn")
 
 _EVIDENCE = 4
 _PER_SOURCE = 4
+_OF_EVERYTHING = 10
 _DUE_DAYS = 14
 _SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
 
@@ -97,13 +99,15 @@ def recall(
     person = user_id or parts.settings.memory.person
     project = _project_at(folder)
     notes: list[str] = []
+    labels: list[str] = []
     found: list[RecalledItem] = []
     freshness: Freshness | None = None
     unheard = () if open_talk else tuple(one for one in (person, agent_id) if one)
+    is_whole = asking.read(query).whole is not None
     asked = SearchRequest(
         query,
         for_injection=True,
-        top_k=_PER_SOURCE,
+        top_k=_OF_EVERYTHING if is_whole else _PER_SOURCE,
         method=method,
         min_score=min_score,
         filters=filters,
@@ -125,12 +129,13 @@ def recall(
             result = at_home(parts, parts.searcher.search(replace(request, **common)))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
+            labels += [result.whole] if result.whole else []
             found += [one for one in _items(result) if open_talk or not _repeats(one, query)]
     if project is not None and not filters:
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
             found.append(replace(item, score=max(least, fit_by_words(query, item.text, common["held"]))))
-    return _told(found, token_budget, parts.settings.zone, freshness, notes)
+    return _told(found, token_budget, parts.settings.zone, freshness, [*notes, *labels], labels)
 
 
 def brief(
@@ -312,9 +317,19 @@ def _worse(one: Freshness | None, other: Freshness) -> Freshness:
 
 
 def _told(
-    found: Iterable[RecalledItem], budget: int, zone: Any, freshness: Freshness | None, notes: Iterable[str]
+    found: Iterable[RecalledItem],
+    budget: int,
+    zone: Any,
+    freshness: Freshness | None,
+    notes: Iterable[str],
+    labels: Iterable[str] = (),
 ) -> Recalled:
-    """The best of `found`, each text once, that fit the budget together; a long first one is cut to fit."""
+    """The best of `found`, each text once, that fit the budget together; a long first one is cut to fit.
+
+    `labels` stand before them and say what they are.
+    """
+    first = list(dict.fromkeys(labels))
+    budget -= sum(tokens_of(label) + 1 for label in first)
     chosen: list[RecalledItem] = []
     seen: set[str] = set()
     for item in sorted(found, key=lambda one: -one.score):
@@ -326,7 +341,7 @@ def _told(
             continue
         seen.add(key)
         chosen.append(fitting)
-    prompt = frame([item.line(zone) for item in chosen])
+    prompt = frame([*first, *(item.line(zone) for item in chosen)] if chosen else [])
     return Recalled(
         tuple(chosen),
         prompt,

@@ -78,7 +78,8 @@ class SearchRequest:
 class SearchResult:
     """What was found, list by list, best first; and how far the index was behind when it was found.
 
-    `unflushed` has the messages that answer and are in no episode yet; those among `evidence` are not repeated.
+    `unflushed` has the messages that answer and are in no episode yet; those among `evidence` are not repeated. `whole` says
+    what is told of how much where a question asked for everything; it is empty for any other.
     """
 
     episodes: tuple[Hit, ...] = ()
@@ -97,6 +98,7 @@ class SearchResult:
     method: str = "hybrid"
     space: Space = field(default_factory=Space)
     session_id: str = ""
+    whole: str = ""
 
     @property
     def hits(self) -> tuple[Hit, ...]:
@@ -117,6 +119,8 @@ class SearchResult:
         data["unflushed"] = [shown_evidence(item, zone) for item in self.unflushed]
         if self.evidence is not None:
             data["evidence"] = [shown_evidence(item, zone) for item in self.evidence]
+        if self.whole:
+            data["whole"] = self.whole
         data["freshness"] = shown_freshness(self.freshness)
         return data
 

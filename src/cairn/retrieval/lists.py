@@ -379,7 +379,7 @@ class ScopeQuestion:
             explain = (
                 self._explained(one.position, parts, one.place, one.fit) if self.request.explain else None
             )
-            out.append((one.position, _hit(one.row, shown, explain)))
+            out.append((one.position, hit_of(one.row, shown, explain)))
         return out
 
     def _rows(self, rowids: Sequence[int]) -> dict[int, Row]:
@@ -427,7 +427,7 @@ class ScopeQuestion:
             return ()
         at = self.corpus.of_kinds(*kinds)
         rows = self.index.rows(self.scope, self.corpus.rowid[at[self.allowed[at]]].tolist())
-        return tuple(_hit(row, 1.0, None) for row in rows)
+        return tuple(hit_of(row, 1.0, None) for row in rows)
 
     def verbatim(self, scores: np.ndarray, parts: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The best messages, as many as were asked for, and beside them the best of those that are in no episode yet."""
@@ -466,6 +466,16 @@ class ScopeQuestion:
             "evidence": self._evidence(chosen, gate, scores, parts, over) if count else None,
             "unflushed": self._evidence(more, gate, scores, parts, {}),
         }
+
+    def open_talk(self, count: int) -> tuple[Evidence, ...]:
+        """What was said last and is in no episode yet, in the order it was said."""
+        import numpy as np
+
+        talk = rank.talk_of(self.corpus, self.zone)
+        is_open = np.flatnonzero((talk.cell < 0) & self.allowed[talk.at])
+        times = self.corpus.timestamp_ms[talk.at[is_open]]
+        last = is_open[np.sort(np.argsort(times, kind="stable")[-count:])]
+        return self._evidence(last.tolist(), None, np.zeros(len(talk), np.float32), {}, {})
 
     def _ended(self, talk: rank.TalkOrder, places: Sequence[int]) -> tuple[list[int], dict[int, Row]]:
         """`places` with what is over behind what ended it, and for each such place the fact of it that is over."""
@@ -554,7 +564,7 @@ class ScopeQuestion:
                     metadata=row.fields.get("metadata"),
                     explain=explain,
                     unflushed=row.cell_id is None,
-                    earlier=_hit(over[place], score, None) if place in over else None,
+                    earlier=hit_of(over[place], score, None) if place in over else None,
                 )
             )
         return tuple(out)
@@ -583,7 +593,8 @@ def _passage(row: Row, part: Row) -> tuple[str, tuple[int, int, int] | None]:
     return row.text[start:end].strip(), (start, end, of)
 
 
-def _hit(row: Row, score: float, explain: Mapping[str, float] | None) -> Hit:
+def hit_of(row: Row, score: float, explain: Mapping[str, float] | None) -> Hit:
+    """A row as a hit."""
     return Hit(
         kind=row.kind,
         scope=row.scope,

@@ -84,7 +84,6 @@ def read_question(
     terms = tuple(words.query_terms(query, limit=MAX_TERMS, without=without))
     owner = next((i for i, one in enumerate(about.senders) if one.id == about.scope.owner), -1)
     of_oneself = asking.read(voiced).of_oneself if len(senders) == 1 else asked.of_oneself
-    latest = datetime.fromtimestamp(about.latest_ms / 1000, UTC) if about.latest_ms else now
     return Question(
         text=query,
         voiced=voiced,
@@ -96,7 +95,11 @@ def read_question(
         is_named=is_named,
         is_meant=is_meant,
         is_for_anyone=not is_meant and asked.is_for_anyone,
-        days=_days(query[:2000], now, latest, zone) if dates.names_time(query[:2000]) else (),
+        days=tuple(
+            (start.toordinal() - _EPOCH, end.toordinal() - _EPOCH)
+            for start, end in named_days(query[:2000], now, about, zone)
+            if (end - start).days <= _LONGEST_RANGE
+        ),
         wants_time=asked.wants_time,
         wants_number=asked.wants_number,
         asker=owner if of_oneself else -1,
@@ -121,23 +124,22 @@ def _named_senders(about: About) -> dict[int, tuple[str, ...]]:
     return found if len(found) <= _AUTHOR_MAX_SENDERS else {}
 
 
-def _days(query: str, now: datetime, latest: datetime, zone: tzinfo) -> tuple[tuple[int, int], ...]:
-    """Day ranges of up to a season or a quarter that the query names.
+def named_days(query: str, now: datetime, about: About, zone: tzinfo) -> tuple[tuple[date, date], ...]:
+    """Day ranges that the query names.
 
     "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered. Where a
     question leaves two readings the one in the past is taken: that is what a memory is asked for.
     """
+    if not dates.names_time(query):
+        return ()
+    latest = datetime.fromtimestamp(about.latest_ms / 1000, UTC) if about.latest_ms else now
     found = []
     for base, by_calendar in ((latest, True), (now, False)):
         for mention in dates.mentions(query, base.astimezone(zone), lean=-1):
             dated = any(ch.isdigit() for ch in mention.words) or _MONTH.search(mention.words) is not None
             if (dated or mention.is_absolute) if by_calendar else not dated:
                 found.append((mention.start, mention.end))
-    return tuple(
-        (start.toordinal() - _EPOCH, end.toordinal() - _EPOCH)
-        for start, end in found
-        if (end - start).days <= _LONGEST_RANGE
-    )
+    return tuple(found)
 
 
 class Questions:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any
 from cairn.config import Settings
 from cairn.errors import Unavailable
 from cairn.index import filters
-from cairn.index.corpus import AGENT_DOCUMENTS, KNOWLEDGE, Moved, SearchIndex
-from cairn.language import words
+from cairn.index.corpus import AGENT_DOCUMENTS, KNOWLEDGE, About, Moved, SearchIndex
+from cairn.index.rows import Pages
+from cairn.language import asking, words
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.lists import ScopeQuestion
-from cairn.retrieval.questions import MAX_TERMS, Questions, aware, size_of
+from cairn.retrieval.questions import MAX_TERMS, Questions, aware, named_days, size_of
 from cairn.seams import Clock, Embedder, Writer
 from cairn.types import Freshness, Hit, Message, Scope, Space
 
@@ -62,6 +63,7 @@ class Searcher:
             `Forbidden` where the session holds words of others.
         writer: A model for the agentic method.
         fallback: An index scanned from the notes, for the time the real one is being rebuilt.
+        pages: The rows by their time, for questions that ask for everything; without it they are asked like others.
         on_hits: Told which governed memories were returned.
         past: An index of what a scope held at a time; None where nothing was recorded by then.
         on_asked: Told whose memory is asked, before anything is looked at.
@@ -83,8 +85,9 @@ class Searcher:
         unprocessed: Callable[[Space, str, Collection[str] | None], Sequence[Message]] | None = None,
         writer: Writer | None = None,
         fallback: Callable[[Scope], ScannedScope | None] | None = None,
+        pages: Pages | None = None,
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
-        past: Callable[[Scope, datetime], SearchIndex | None] | None = None,
+        past: Callable[[Scope, datetime], ScannedScope | None] | None = None,
         on_asked: Callable[[Scope], None] = lambda _: None,
         on_behind: Callable[[], None] = lambda: None,
         one_look: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
@@ -107,6 +110,7 @@ class Searcher:
         )
         self._writer = writer
         self._fallback = fallback
+        self._pages = pages
         self._on_hits = on_hits
         self._past = past
 
@@ -181,13 +185,14 @@ class Searcher:
     ) -> tuple[SearchResult, str | None]:
         """The answer, and which index it comes from; None where it comes from the notes."""
         index = self._index(scope)
+        pages = self._pages
         fresh = self._freshness(scope)
         notes = list(fresh.notes)
         is_scanned = fresh.state == "rebuilding"
         if is_scanned and self._fallback is not None:
             scanned = self._fallback(scope)
             if scanned is not None:
-                index = scanned
+                index = pages = scanned
                 notes.append("the index is being rebuilt: this answer comes from a scan of the notes")
                 notes += scanned.troubles
         about = index.about(scope)
@@ -198,7 +203,8 @@ class Searcher:
         if request.as_of is not None and self._past is not None:
             then = self._past(scope, aware(request.as_of, self._settings.zone))
             if then is not None:
-                index, request, about = then, replace(request, as_of=None), then.about(scope)
+                index = pages = then
+                request, about = replace(request, as_of=None), then.about(scope)
                 notes.append("this answer comes from what was recorded by then, by its words")
         asked = self._questions.ready(request, scope, method, where, index, about, notes)
         with self._turns:
@@ -210,6 +216,7 @@ class Searcher:
             if request.include_profile:
                 lists["profiles"] = asked.whole_documents(("profile",))
                 lists["agent_documents"] = asked.whole_documents(AGENT_DOCUMENTS)
+            lists |= self._whole(pages, asked, about, lists)
         session = filters.plain_session(request.filters)
         result = SearchResult(
             **lists,
@@ -222,6 +229,45 @@ class Searcher:
         if request.token_budget is not None:
             result = within_budget(result, request.token_budget)
         return result, None if is_scanned else fresh.generation
+
+    def _whole(
+        self, pages: Pages | None, asked: ScopeQuestion, about: About, lists: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What stands in the place of ranked lists where a question asks for everything; nothing for any other."""
+        request, zone = asked.request, self._settings.zone
+        wanted = asking.read(request.query).whole
+        if wanted is None or pages is None or request.as_of is not None or asked.scope.track == KNOWLEDGE:
+            return {}
+        from cairn.retrieval import whole
+
+        days = named_days(request.query, asked.now, about, zone)
+        told = whole.answer(
+            pages,
+            asked.scope,
+            request,
+            wanted,
+            about,
+            where=asked.where,
+            days=days,
+            count=asked.count,
+            now=asked.now,
+            zone=zone,
+        )
+        if told is None:
+            return {}
+        out: dict[str, Any] = {"episodes": told.episodes, "whole": told.label}
+        if told.profiles:
+            out["profiles"] = told.profiles
+        if told.memories is not None:
+            out["memories"] = told.memories
+        said = [one for one in lists["evidence"] or () if told.holds(one.timestamp, zone)]
+        if request.for_injection and lists["evidence"] is not None:
+            out["evidence"] = tuple(said)
+        is_bound = bool(days)
+        out["unflushed"] = tuple(
+            one for one in asked.open_talk(asked.count) if not is_bound or told.holds(one.timestamp, zone)
+        )
+        return out
 
     def _open_messages(self, asked: ScopeQuestion, session: str) -> tuple[Message, ...]:
         """What a session holds un-extracted, for an owner who takes part in it."""

@@ -145,7 +145,7 @@ def search(call: CommandCall) -> int:
     with call.opened() as memory:
         data = call.ask(memory)
         said = list(data.get("evidence") or ())
-        if data["episodes"] and not (said or call.args.json or call.args.as_prompt):
+        if data["episodes"] and not (said or data.get("whole") or call.args.json or call.args.as_prompt):
             # A program asks for what was said; a person reads it below the hit.
             call.fields["evidence"] = _SAID
             cut = [one for one in call.ask(memory)["evidence"] if not one["unflushed"]]
@@ -156,6 +156,8 @@ def search(call: CommandCall) -> int:
         return 0 if data["prompt"] else 1
     found = any(value for name, value in data.items() if isinstance(value, list) and name not in _BESIDE)
     found = found or bool(said)
+    if data.get("whole"):
+        output.line(data["whole"])
     _show_hits(data, said, output)
     if not found:
         output.line("Nothing fits. `cairn recall` also asks what was kept by `cairn remember`.")
@@ -214,6 +216,8 @@ def _show_hits(data: dict[str, Any], evidence: list[dict[str, Any]], output: Out
         output.line(f"      {item['id']}  {item['path']}")
     for item in data["profiles"]:
         output.line(f"profile of {item['user_id']}: {item['path']}", style="bold")
+        if data.get("whole"):
+            output.block(item["profile_data"]["content"], indent="      ", limit=2000)
     if evidence:
         output.line("also said:")
     for item in evidence:
