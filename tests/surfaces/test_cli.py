@@ -1,5 +1,6 @@
 """The command line as a person meets it: output, exit codes, bad input, help."""
 
+import contextlib
 import json
 import os
 import socket
@@ -9,6 +10,7 @@ import sys
 import pytest
 from tools.make_docs import subcommands
 
+import cairn
 from cairn.surfaces.cli import build_parser, main
 
 ENV = {"CAIRN_EMBEDDING__PROVIDER": "none"}
@@ -540,3 +542,45 @@ def test_the_demo_holds_what_it_shows(cli, monkeypatch, provider):
     assert code == 0, out + err
     steps = json.loads(out)
     assert steps["ok"]
+
+
+def test_what_was_remembered_commands_no_terminal(tmp_path):
+    """Text with escapes, marks of direction and markup is shown on a terminal, not obeyed; tables stand it, too; what a
+    program reads keeps its value.
+    """
+    said = "\x1b]0;owned\x07\x1b[2J \x9b31m \u202etxt.exe [/INST] [red]ramen[/red]\r\nin two lines"
+    root, env = tmp_path / "root", {**os.environ, **ENV, "COLUMNS": "200"}
+    with cairn.open_blocking(root) as memory:
+        memory.remember(said, scope="user", owner="vic", mode="strict")
+        memory.add("s1", [{"sender_id": "vic", "role": "user", "timestamp": 1780300000000, "content": said}])
+        memory.flush("s1")
+
+    def on_a_terminal(*words):
+        ours, theirs = os.openpty()
+        command = [sys.executable, "-P", "-m", "cairn.surfaces.cli", "--root", str(root), *words]
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+            os.close(theirs)
+            out = b""
+            with contextlib.suppress(OSError):  # the end of a terminal
+                while piece := os.read(ours, 65536):
+                    out += piece
+            os.close(ours)
+        return process.wait(), out.decode()
+
+    for words in (
+        ["search", "--user", "vic", "ramen"],
+        ["show", "vic_ep_20260601_00000001"],
+        ["memories", "list", "--scope", "user", "--owner", "vic"],
+        ["search", "--user", "vic", "--json", "ramen"],
+    ):
+        code, out = on_a_terminal(*words)
+        assert code == 0, (words, out)
+        assert "[red]ramen[/red]" in out, words
+        assert "\x1b]0;" not in out and "\x1b[2J" not in out, words
+        assert not set(out) & {"\x07", "\x9b", "\u202e"}, words
+    assert "\\x1b]0;owned" in on_a_terminal("show", "\x1b]0;owned\x07")[1]
+    told = subprocess.run(
+        [sys.executable, "-P", "-m", "cairn.surfaces.cli", "--root", str(root), "session", "export", "s1", "--json"],
+        capture_output=True, text=True, check=True, env=env,
+    )  # fmt: skip
+    assert json.loads(told.stdout)["messages"][0]["content"] == said

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+# What a terminal obeys: controls but tab and line end, and signs that turn the direction of what follows.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def _shown(text: str) -> str:
+    r"""`text` as a terminal may have it, whatever was remembered: an escape is shown as \x1b, as `ls` does."""
+    return _OBEYED.sub(
+        lambda sign: sign[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n")
+    )
 
 
 class Output:
@@ -20,20 +31,21 @@ class Output:
     def value(self, value: Any) -> None:
         """The result for programs; nothing unless JSON was asked for."""
         if self.as_json:
-            print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+            told = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+            print(_OBEYED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", told))
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """A line for people."""
         if self.as_json:
             return
         if self.is_terminal and style:
-            self._console().print(text, style=style, markup=False, highlight=False)
+            self._console().print(_shown(text), style=style, markup=False, highlight=False)
         else:
-            print(text)
+            print(_shown(text) if self.is_terminal else text)
 
     def note(self, text: str) -> None:
         """A remark on standard error: it never mixes with results."""
-        print(text, file=sys.stderr)
+        print(_shown(text) if sys.stderr.isatty() else text, file=sys.stderr)
 
     def block(self, text: str, *, indent: str = "    ", limit: int = 0) -> None:
         """Text set off from the lines around it."""
@@ -50,10 +62,11 @@ class Output:
             return
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(*columns, box=box.SIMPLE_HEAD)
         for row in rows:
-            table.add_row(*(str(cell) for cell in row))
+            table.add_row(*(Text(_shown(str(cell))) for cell in row))  # words of people, not markup
         self._console().print(table)
 
     def fields(self, values: Mapping[str, Any]) -> None:
