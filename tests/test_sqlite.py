@@ -8,6 +8,8 @@ import gc
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,6 +63,31 @@ def test_lsn_grows_and_a_path_queued_again_moves_to_the_back(state):
     claimed = state.claim(10, holder="me")
     assert [(change.path, change.lsn) for change in claimed] == [("b.md", 2), ("a.md", 3)]
     assert state.counts().pending == 2, "work in progress is shown as pending"
+
+
+def test_a_database_written_anew_is_not_held_in_memory(tmp_path):
+    """Forget: the copy goes through an unnamed file of the same folder, and nothing of it stays."""
+    script = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from cairn.engines.database import Database\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "db = Database(Path(sys.argv[1]) / 'large.db', 'CREATE TABLE t(x)', version=1)\n"
+        "for _ in range(60): db.write(lambda c: c.execute('INSERT INTO t VALUES (randomblob(1000000))'))\n"
+        "db.write(lambda c: c.execute('DELETE FROM t WHERE rowid % 10 = 0'))\n"
+        "before = peak()\n"
+        "assert db.scrub()\n"
+        "print(peak() - before, db.read(lambda c: c.execute('PRAGMA temp_store_directory').fetchall()))\n"
+        "db.close()\n"
+    )
+    folder = tmp_path / "it's here"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
+    )
+    grown, left = done.stdout.split(" ", 1)
+    assert (int(grown) < 25, left.strip()) == (True, "[]")
+    assert {one.name for one in folder.iterdir()} == {"large.db", ".opening"}
+    assert 54_000_000 <= (folder / "large.db").stat().st_size < 56_000_000
 
 
 def test_a_stale_claim_loses_to_a_new_change(state):

@@ -40,6 +40,7 @@ _LOST = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_INTERRUPT}
 _MOST_STRIKES = 6
 _STAMPS_KEPT = 64
+_VACUUM = threading.Lock()
 
 log = logging.getLogger("cairn.index")
 
@@ -224,7 +225,7 @@ class Database:
             with self._lock:
                 self.make_current()
                 assert self._writer is not None
-                self._writer.execute("VACUUM main")
+                self._write_anew(self._writer)
                 busy = self._writer.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()[0]
                 if busy:
                     raise _Busy("database is locked")
@@ -234,6 +235,22 @@ class Database:
             return self._living(once, seconds)
         except Unavailable:
             return False
+
+    def _write_anew(self, connection: sqlite3.Connection) -> None:
+        """Have SQLite write the file anew by way of an unnamed file beside it: held in memory, a copy is as large as the index.
+
+        Where SQLite cannot be told the folder, the copy is held: what is private does not go to the system's own.
+        """
+        beside = str(self.path.parent).replace("'", "''")
+        with _VACUUM:  # the folder is one for the whole process
+            connection.execute(f"PRAGMA temp_store_directory = '{beside}'")
+            try:
+                if connection.execute("PRAGMA temp_store_directory").fetchone():
+                    connection.execute("PRAGMA temp_store = FILE")
+                connection.execute("VACUUM main")
+            finally:
+                connection.execute("PRAGMA temp_store = MEMORY")
+                connection.execute("PRAGMA temp_store_directory = ''")
 
     def close(self) -> None:
         with self._lock:

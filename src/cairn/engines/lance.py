@@ -630,6 +630,11 @@ class Folder:
             if changed >= self._many:
                 self.now()
 
+    def if_many(self) -> None:
+        """Fold in what waits where that is much: for a command without a daemon that removed whole tables."""
+        if self._enabled and self._waiting() >= self._many:
+            self.now()
+
     def told(self) -> dict[str, int]:
         """How many rows the tables hold, and how many changes are not in them yet."""
         kinds = self._tables.state().get("kinds", {}).values()

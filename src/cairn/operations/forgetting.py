@@ -34,12 +34,15 @@ def while_quiet(
     from cairn.strategies.profile import without_items
 
     with nullcontext(True) if dry_run else parts.engine.paused() as paused:
-        return run(
+        done = run(
             governed.wanted.Beside(
                 settle=lambda: _unsettled(parts, paused=paused), purgers=purge, profile=without_items,
                 files=lambda: every_file(parts), **more,
             )
         )  # fmt: skip
+    if not dry_run and parts.daemon is None:
+        parts.folder.if_many()  # or the next questions about a very large scope read all of it
+    return done
 
 
 def _unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
