@@ -14,9 +14,10 @@ from tools import make_root
 
 import cairn
 from cairn import Memory
+from cairn.engines.large import LargeIndex
 from cairn.governed.wanted import Wanted
 from cairn.notes.format import with_blocks
-from cairn.types import Space
+from cairn.types import Scope, Space
 from tests.held import holding
 from tests.waiting import calls_of
 
@@ -24,9 +25,14 @@ CANARY = "zebra" + "crossing77"
 START = 1780315200000
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
-    with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as opened:
+ENGINES = ["memory", pytest.param("lancedb", marks=pytest.mark.xdist_group("lance"))]
+
+
+@pytest.fixture(params=ENGINES)
+def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Memory]:
+    given = {"embedding__provider": "hashing", "index__engine": request.param}
+    with cairn.open_blocking(tmp_path / "root", **given) as opened:
+        opened.parts.answering._large._whole_rows = 0  # the tables are asked, however few rows there are
         yield opened
 
 
@@ -43,6 +49,15 @@ def folded_in(memory: Memory) -> None:
     memory.search("vault", user_id="dana", consistency="strong")
     parts = memory.parts
     parts.lance.fold(parts.index)
+    parts.lance.load(wait=True)
+    from_tables = isinstance(parts.answering(Scope(Space(), "user", "dana")), LargeIndex)
+    assert from_tables == (memory.settings.index.engine == "lancedb")
+
+
+def found(memory: Memory, words: str) -> str:
+    """What an answer says to these words, all of it."""
+    shown = memory.search(words, user_id="dana", evidence=10, consistency="strong")
+    return json.dumps(shown.as_data(), ensure_ascii=False)
 
 
 def test_every_carrier_that_can_be_cleaned_is(memory):
@@ -71,9 +86,15 @@ def test_every_carrier_that_can_be_cleaned_is(memory):
     folded_in(memory)
     assert len(holding(root, CANARY)) >= 6
     assert any("lance" in name for name in holding(root, CANARY)), "the tables hold it before"
+    assert CANARY in found(memory, CANARY)
     receipt = memory.memories.forget(made.memory["id"], words=[CANARY])
     assert receipt.complete, receipt.left
     assert holding(root, CANARY) == []
+    for _ in range(2):  # while tables are gone, and from those that are made anew
+        assert CANARY not in found(memory, "vault tea")
+        assert "I have tea" in found(memory, "vault tea")
+        folded_in(memory)
+        assert holding(root, CANARY) == []
     say(
         memory,
         "s1",
