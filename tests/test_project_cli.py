@@ -169,6 +169,26 @@ def test_log_diff_and_restore_over_a_root(tmp_path, run):
     assert "start" in run("log", "--checkpoints", "--root", root)
 
 
+def test_restore_names_what_comes_back_and_what_goes_and_takes_a_label(tmp_path, run):
+    """Going back before an entry was added takes it out: that is said in its words, and a checkpoint is known by its label."""
+    root = tmp_path / "root"
+    run("remember", "The staging host is called otter.", "--root", root)
+    run("log", "--mark", "before the move", "--root", root)
+    note = next((root / "default_app/default_project/shared/memories").glob("*.md"))
+    note.write_text(note.read_text().replace("otter", "badger"))
+    assert "+The staging host is called badger." in run("diff", "before the move", "--root", root)
+    told = run("restore", "before the move", "--root", root)
+    assert "Restored 1 entry." in told and "badger" in told and "otter" in told
+    assert "otter" in note.read_text()
+    added = json.loads(run("log", "--json", "--root", root))[-1]["id"]
+    told = run("restore", added, "--dry-run", "--root", root)
+    assert "Would take out what was not there then: 1 entry." in told
+    assert "The staging host is called otter." in told
+    assert "Took out" in run("restore", added, "--root", root)
+    assert "otter" not in note.read_text()
+    assert "--checkpoints" in run("restore", "no such label", "--root", root, code=2)
+
+
 def test_a_pager_of_json_everywhere(tree, run):
     """Every project command offers --json."""
 

@@ -116,7 +116,9 @@ class Time(Room):
     @operation("GET /diff", answers.DiffData, rules.whole_space(write=False), apart=True)
     def diff(
         self,
-        target: Annotated[str, says("a checkpoint, or a time with a zone", "chk-000001", low=1, high=100)],
+        target: Annotated[
+            str, says("a checkpoint or its label, or a time with a zone", "chk-000001", low=1, high=100)
+        ],
         *,
         until: Annotated[
             str | None,
@@ -139,7 +141,8 @@ class Time(Room):
     def restore(
         self,
         target: Annotated[
-            str, says("a checkpoint, a time with a zone, or a change", "chk-000001", low=1, high=100)
+            str,
+            says("a checkpoint or its label, a time with a zone, or a change", "chk-000001", low=1, high=100),
         ],
         *,
         dry_run: DryRun = False,
@@ -150,7 +153,10 @@ class Time(Room):
         plan = travel.restore_plan(target) if dry_run else travel.restore(target)
         if not dry_run:
             self.parts.observer.settle()
-        return [{"path": item.path, "entry": item.entry, "action": item.action} for item in plan]
+        return [
+            {"path": item.path, "entry": item.entry, "action": item.action, "words": item.words}
+            for item in plan
+        ]
 
     @operation(
         "POST /undo",

@@ -317,11 +317,28 @@ def say_folded(done: Any, output: Output) -> None:
 
 
 def say_restored(data: Any, output: Output) -> None:
-    purged = [item for item in data["entries"] if item["action"] == "purged"]
-    done = len(data["entries"]) - len(purged)
-    verb = "Would restore" if data["dry_run"] else "Restored"
-    output.line(f"{verb} {done} entries." if done else "Nothing to restore.")
-    for item in purged:
+    by_action = {
+        action: [one for one in data["entries"] if one["action"] == action]
+        for action in ("write", "remove", "purged")
+    }
+    told = {
+        "write": "Would restore" if data["dry_run"] else "Restored",
+        "remove": "Would take out what was not there then:"
+        if data["dry_run"]
+        else "Took out what was not there then:",
+    }
+    for action, words in told.items():
+        found = by_action[action]
+        if found:
+            output.line(f"{words} {len(found)} {'entry' if len(found) == 1 else 'entries'}.")
+        for item in found:
+            output.line(f"      {item['path']}#{item['entry']}")
+            output.line(f"      {item['words']}")
+    if not any(by_action[action] for action in told):
+        output.line("Nothing to restore.")
+    elif not data["dry_run"]:
+        output.line("To take this back, restore the change: `cairn log` lists it first.")
+    for item in by_action["purged"]:
         output.line(f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten.")
 
 

@@ -89,7 +89,7 @@ class RootCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore is to write: the new text of each entry, None to take it out.
+    """What a restore is to write: the new text of each entry, None to take it out, and in `words` what that changes.
 
     A `purged` one stays as it is now: its text of then was forgotten.
     """
@@ -98,6 +98,7 @@ class Restored:
     entry: str
     text: str | None
     purged: bool = False
+    words: str = ""
 
     @property
     def action(self) -> str:
@@ -294,12 +295,11 @@ class TimeTravel:
             return picture
 
     def _until(self, when: str | datetime) -> Iterator[EntryChange]:
-        if isinstance(when, str) and when.startswith("chk-"):
-            found = next((made for made in self.checkpoints() if made.id == when), None)
-            if found is None:
-                raise NotFound(
-                    f"There is no checkpoint {when}. `cairn log --checkpoints` lists them.", id=when
-                )
+        named = [made for made in self.checkpoints() if when in (made.id, made.label)] if when else []
+        if not named and isinstance(when, str) and when.startswith("chk-"):
+            raise NotFound(f"There is no checkpoint {when}. `cairn log --checkpoints` lists them.", id=when)
+        if named:
+            found = named[-1]  # of several with one label the latest
             if found.changes >= 0:
                 yield from islice(self._changes(), found.changes)
                 return
@@ -307,7 +307,9 @@ class TimeTravel:
         at = moment(when) if isinstance(when, str) else when
         if at is None or at.tzinfo is None:
             raise Invalid(
-                f'"{when}" is neither a checkpoint (chk-000001) nor a time with a zone.', field="as_of"
+                f'"{when}" is neither a checkpoint nor a time with a zone, as 2026-06-01T09:30:00Z. '
+                "`cairn log --checkpoints` lists the checkpoints.",
+                field="as_of",
             )
         for change in self._changes():
             seen = moment(change.at)
@@ -379,7 +381,9 @@ class TimeTravel:
                 purged = digest is not None and digest not in texts
                 if purged and target.startswith("ent-"):
                     raise NotFound(f"The text of {path}#{entry} was purged: it cannot be restored.", id=entry)
-                plan.append(Restored(path, entry, texts.get(digest) if digest else None, purged))
+                text = texts.get(digest) if digest else None
+                words = "" if purged else words_of(texts.get(current) if current else None, text)
+                plan.append(Restored(path, entry, text, purged, words))
             return plan
 
     def restore(self, target: str) -> list[Restored]:
