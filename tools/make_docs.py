@@ -77,13 +77,14 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Defaults < `cairn.toml` in the root < `.env` < `CAIRN_SECTION__KEY` < arguments. `cairn config show` prints what",
-        "holds and why; `cairn init` writes a commented starter. Unknown names are errors.",
+        "Every setting with its default, and where to set it. Later sources override earlier ones: defaults, `cairn.toml` in",
+        "the root, `.env`, the environment (`CAIRN_SECTION__KEY`), arguments. `cairn config show` prints each value and",
+        "where it came from; `cairn init` writes a commented `cairn.toml`. Unknown names are errors.",
         "",
         "Your own `.env` is the first found of `$XDG_CONFIG_HOME/cairn/.env` and `~/.cairn/.env`. A `.env` in the working",
-        "directory lies over it, but may have come with somebody else's repository: of it only `[capture]`, `[search]`,",
-        "`memory.timezone`, `logging.level` and `logging.format` are taken, and a warning names every other line. Set",
-        "`CAIRN_DOTENV=1`, in the environment or in your own `.env`, to trust it: then it is read alone and as a whole.",
+        "directory overrides it, but may have come with somebody else's repository. So only `[capture]`, `[search]`,",
+        "`memory.timezone`, `logging.level` and `logging.format` are taken from it, and a warning names every other line. To",
+        "trust it, set `CAIRN_DOTENV=1` in the environment or in your own `.env`: then it alone is read, whole.",
     ]
     defaults = Settings()
     for section, cls in SECTIONS.items():

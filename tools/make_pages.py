@@ -15,7 +15,7 @@ from cairn.surfaces.routes import ROUTES, Route
 ROOMS = ((Memory, "memory"), (Memories, "memory.memories"))
 PYTHON_HEAD = """# Python
 
-Made by `make docs` from the table of operations (`src/cairn/operations`).
+Every call of the library with its fields, types and examples; made by `make docs` from `src/cairn/operations`.
 
 ```python
 import cairn
