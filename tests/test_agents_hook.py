@@ -177,6 +177,23 @@ def test_a_root_that_a_hook_makes_is_its_owners_alone(root: Path) -> None:
     assert [oct(path.stat().st_mode & 0o777) for path in (root, spool.folder(root))] == ["0o700", "0o700"]
 
 
+def test_a_prompt_without_words_is_no_trouble(memory: Memory) -> None:
+    """An image alone is a prompt like any other: there is nothing to recall, and nothing to complain of."""
+    warm = Warm(memory, memory.settings.root)
+    assert warm.hooked("", json.dumps({**PROMPT, "prompt": " \n"}).encode()) == ""
+    assert spool.take_troubles(memory.settings.root) == []
+
+
+def test_what_cannot_be_read_is_said_in_words(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person reads it at the next start: no name of Python's, and the limit by its size."""
+    warm = Warm(memory, memory.settings.root)
+    monkeypatch.setattr(hook.quick, "MAX_INPUT", 1 << 20)
+    warm.hooked("", b"not json")
+    warm.hooked("", json.dumps({**PROMPT, "prompt": "x" * (1 << 21)}).encode()[: 1 << 20])
+    told = spool.take_troubles(memory.settings.root)
+    assert "no JSON" in told[0] and "more than 1 MB" in told[1] and "Error" not in " ".join(told)
+
+
 def test_a_failure_is_said_at_the_next_start_and_only_then(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

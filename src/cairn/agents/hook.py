@@ -23,6 +23,7 @@ from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.link import ask, start_warm
 from cairn.canonical import from_json, storable
 from cairn.engines import spool
+from cairn.errors import CairnError, Invalid
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -54,15 +55,26 @@ def main(argv: Sequence[str], sent: bytes, *, alone: bool = False) -> int:
             sys.stdout.flush()
     except BaseException as error:
         if root is not None:
-            spool.trouble(root, f"a hook failed: {type(error).__name__}: {error}")
+            spool.trouble(root, failed(error))
     return 0
+
+
+def failed(error: BaseException) -> str:
+    """What is said of a hook that failed; an error of ours speaks for itself."""
+    name = "" if isinstance(error, CairnError) else f"{type(error).__name__}: "
+    return f"a hook failed: {name}{error}"
 
 
 def answered(sent: bytes, host: str | None, settings: Settings, tell: Tell) -> str:
     """What a hook prints for what its host sent, with the line end; "" for nothing."""
     from cairn.types import with_texts
 
-    data = with_texts(from_json(sent or b"{}"), storable)
+    try:
+        data = with_texts(from_json(sent or b"{}"), storable)
+    except ValueError as error:
+        long = len(sent) >= quick.MAX_INPUT
+        what = f"more than {quick.MAX_INPUT >> 20} MB" if long else f"no JSON ({error})"
+        raise Invalid(f"what the agent sent is {what}; it is left out") from None
     event = read_event(data, host or "auto") if isinstance(data, dict) else None
     if event is None or is_switched_off(event.folder):
         return ""
@@ -91,7 +103,9 @@ def act(settings: Settings, event: HookEvent, tell: Tell) -> str:
             if tell({"op": "drain"}, 0.2) is None:
                 start_warm(root)
         return ""
-    is_kept = event.moment == "prompt" and bool(event.session and event.prompt)
+    if event.moment == "prompt" and not event.prompt.strip():
+        return ""  # an image alone: its turn is captured, and there are no words to look for
+    is_kept = event.moment == "prompt" and bool(event.session)
     with spool.putting(root, event.to_json()) if is_kept else nullcontext():
         seconds = quick.START_SECONDS if event.moment == "start" else quick.PROMPT_SECONDS
         told = tell({"op": event.moment, "event": event.to_json()}, seconds)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.agents import cold, quick, tools
-from cairn.agents.hook import answered
+from cairn.agents.hook import answered, failed
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import socket_path
 from cairn.agents.taking import take_in
@@ -112,7 +112,7 @@ class Warm:
             with self.memory.parts.foreground():
                 return answered(sent, host or None, self.memory.settings, lambda one, _: self.reply(one))
         except Exception as error:
-            spool.trouble(self.root, f"a hook failed: {type(error).__name__}: {error}")
+            spool.trouble(self.root, failed(error))
             return ""
         finally:
             self._wanted.set()  # what it kept may have come to the disk after its answer was found
