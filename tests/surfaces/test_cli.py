@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from tools.make_docs import subcommands
 
 import cairn
-from cairn.surfaces.cli import build_parser, main
+from cairn.surfaces.cli import GROUPS, HOMES, build_parser, main
 
 ENV = {"CAIRN_EMBEDDING__PROVIDER": "none"}
 
@@ -584,3 +585,42 @@ def test_what_was_remembered_commands_no_terminal(tmp_path):
         capture_output=True, text=True, check=True, env=env,
     )  # fmt: skip
     assert json.loads(told.stdout)["messages"][0]["content"] == said
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["serach", "x"], 'no command "serach". Did you mean `cairn search`? See `cairn --help`.'),
+        (["memories", "lst"], "Did you mean `cairn memories list`? See `cairn memories --help`."),
+        (
+            ["search", "--usr", "ann", "x"],
+            "no option --usr. Did you mean `--user`? See `cairn search --help`.",
+        ),
+        (
+            ["edit", "mem_1", "new words"],
+            'no further words, as "new words"; what it takes besides goes by options.',
+        ),
+        (["edit", "mem_1", "new words"], "See `cairn memories edit --help`."),
+        (["help", "nosuch"], 'no command "nosuch". See `cairn --help`.'),
+    ],
+)
+def test_a_slip_of_the_fingers_is_answered_by_what_was_meant(cli, words, part):
+    """Whatever level it happens on, the sentence names the nearest word and the help of that very command."""
+    code, _, err = cli(*words)
+    assert code == 2
+    assert part in err
+
+
+def test_help_is_a_word_too_and_lists_each_command_once_by_what_it_is_for(cli, monkeypatch):
+    """`cairn help` and `cairn help COMMAND`; no command is missing in the list, nor there twice; nothing is wider than the terminal."""
+    assert sorted(" ".join(GROUPS.values()).split()) == sorted(HOMES)
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _ = cli("help")
+    assert code == 0
+    assert all(f"\n{title}:\n" in out for title in GROUPS)
+    listed = [line.split()[0] for line in out.splitlines() if re.match(r"  [a-z]", line)]
+    assert [name for name in listed if name in HOMES] == " ".join(GROUPS.values()).split()
+    examples = out.index("first steps:")
+    assert max(map(len, out[:examples].splitlines())) <= 60
+    code, out, _ = cli("help", "search")
+    assert code == 0 and "usage: cairn search" in out

@@ -17,7 +17,10 @@ import importlib
 import io
 import logging
 import os
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -42,7 +45,62 @@ class Parser(argparse.ArgumentParser):
     """A parser whose complaints are errors like all others: one sentence, JSON where JSON was asked for."""
 
     def error(self, message: str) -> NoReturn:
-        raise Invalid(f"{message}. See `{self.prog} --help`.", field="arguments")
+        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong:
+            meant = _near(wrong[1], re.findall(r"[\w-]+", wrong[2]), f"{self.prog} ")
+            message = f'`{self.prog}` has no command "{wrong[1][:60]}"{meant}'
+        else:
+            message += "."
+        raise Invalid(f"{message} See `{self.prog} --help`.", field="arguments")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As usual, but what no command takes is told by the name of the command that does not take it."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            command = f"cairn {found.run.name}"
+            wrong = left[0].partition("=")[0]
+            if wrong.startswith("-"):
+                flags = [flag for one in _leaf(self, command)._actions for flag in one.option_strings]  # noqa: SLF001 -- argparse tells them nowhere else
+                told = f"has no option {wrong[:60]}{_near(wrong, flags)}"
+            else:
+                told = f'takes no further words, as "{left[0][:60]}"; what it takes besides goes by options.'
+            raise Invalid(f"`{command}` {told} See `{command} --help`.", field="arguments")
+        return found
+
+    def format_help(self) -> str:
+        """The usual help; where all commands are listed, by what they are for."""
+        text = super().format_help()
+        start, end = text.find("positional arguments:\n  COMMAND\n"), text.find("\noptions:")
+        if self.prog != "cairn" or start < 0:
+            return text
+        helps = {one.dest: one.help or "" for one in _sub(self)._choices_actions}  # noqa: SLF001 -- argparse tells them nowhere else
+        width = max(40, shutil.get_terminal_size().columns - 2)
+        lines = [
+            line
+            for title, names in GROUPS.items()
+            for line in (f"{title}:", *(_entry(name, helps[name], width) for name in names.split()), "")
+        ]
+        return text[:start] + "\n".join(lines) + text[end:]
+
+
+def _sub(parser: argparse.ArgumentParser) -> Any:
+    return next((one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None)  # noqa: SLF001 -- as above
+
+
+def _leaf(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:
+    """The parser of a command, by all its words."""
+    for word in command.split()[1:]:
+        parser = _sub(parser).choices[word]
+    return parser
+
+
+def _entry(name: str, words: str, width: int) -> str:
+    return textwrap.fill(words, width, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14)
+
+
+def _near(word: str, known: Iterable[str], before: str = "") -> str:
+    near = next(iter(difflib.get_close_matches(word, list(known), 1)), "")
+    return f". Did you mean `{before}{near}`?" if near else "."
 
 
 class Commands:
@@ -96,6 +154,16 @@ HOMES = {
     )
     for name in names.split()
 }  # fmt: skip
+# The same by what they are for: what `cairn --help` shows.
+GROUPS = {
+    "everyday": "init demo add flush remember search recall brief show",
+    "coding agents and repositories": "integrate mcp project",
+    "look around": "open owners timeline upcoming find get linked connections daily knowledge",
+    "put right, undo, forget": "revise memories log diff restore undo person session",
+    "how it stands": "status doctor tasks task runs config model",
+    "serve and carry": "server token audit export backup import move pull push",
+    "tend": "agents capture core skills mission sweep consolidate refresh reextract cascade ome fold",
+}
 # Words that people type, and the command that does it: they are taken as if that had been typed.
 # Loggers whose warnings a person reads at once: settings that were not taken, another program's files, databases set aside.
 _FOR_PEOPLE = ("cairn.settings", "cairn.carried", "cairn.index")
@@ -173,9 +241,10 @@ def command_in(given: Sequence[str]) -> str:
 
 
 def _unknown(word: str) -> Invalid:
-    near = next(iter(difflib.get_close_matches(word, HOMES, 1)), "")
-    meant = f" Did you mean `cairn {near}`?" if near else ""
-    return Invalid(f'There is no command "{word[:60]}".{meant} See `cairn --help`.', field="command")
+    return Invalid(
+        f'There is no command "{word[:60]}"{_near(word, (*HOMES, *SAME), "cairn ")} See `cairn --help`.',
+        field="command",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -203,6 +272,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         build_parser().print_help()
         return 2
     word = command_in(given)
+    if word == "help":  # of whichever command follows
+        at = given.index(word)
+        given = [*given[:at], *given[at + 1 :], "--help"]
+        word = command_in(given)
     if word.lower() in SAME:
         at = given.index(word)
         given = [*given[:at], *SAME[word.lower()].split(), *given[at + 1 :]]
