@@ -52,7 +52,7 @@ Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Work that nobody waits for, a piece at a time: every so often, and when it is woken.
+    """A kind of background work, done a piece at a time: periodically, and when it is woken.
 
     Args:
         name: What the log calls it.

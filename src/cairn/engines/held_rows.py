@@ -45,7 +45,7 @@ Key = tuple[str, int, int | None]
 
 
 class Names:
-    """Numbers for names, in the order they come."""
+    """Gives each name a number, in the order of arrival."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -60,7 +60,7 @@ class Names:
 
 
 class Columns:
-    """Rows side by side: an array for each thing that is known of them. They only grow, so places in them stay.
+    """Rows as columns: one array per attribute. They only grow, so places in them stay.
 
     `[name]` is an array of `_NUMBERS`; `entries` has for each row its entry, its file and what it is a part of.
     """

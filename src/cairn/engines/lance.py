@@ -82,7 +82,7 @@ _SCALAR_INDEXES = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked of one table: up to `limit` rows that pass `where`, best by words, and best by nearness to `vector`.
+    """A query to one table: up to `limit` rows that pass `where`, best by words, and best by nearness to `vector`.
 
     `words` are words of the scope and what each weighs among its texts, `rows` says how many rows the scope has of
     this kind. `timely` tells of rows by their times which of them pass, where `where` asks for nothing else.
@@ -142,7 +142,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class OpenTable:
-    """One version of a table, what is noted of it, and where its rows lie, unless that would take too much memory."""
+    """One version of a table, its notes, and the places of its rows, unless those take too much memory."""
 
     held: Mapping[str, Any]
     table: Any

@@ -85,7 +85,7 @@ VECTORS_VERSION = 2
 
 
 class Prepared(NamedTuple):
-    """What of a row is made outside of the transaction."""
+    """The parts of a row that are computed before the transaction."""
 
     tokens: str
     flags: int

@@ -70,7 +70,7 @@ class SpokenSession:
 
 @dataclass(slots=True)
 class Going:
-    """What goes: the files, the sessions, and what is counted on the way. Handed to whoever keeps copies."""
+    """What is to be removed: files, sessions and counts. Passed to every part that keeps copies."""
 
     space: Space
     owner: str = ""

@@ -42,7 +42,7 @@ _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|([nrtbf"\\/]))')
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """One thing that goes, or is merely alike: what it is, where it stands, its words, and why it is named."""
+    """One thing that is removed, or is similar and stays: what it is, where it stands, its words, and why it is named."""
 
     what: str
     id: str
@@ -54,7 +54,7 @@ class Affected:
 
 @dataclass(slots=True)
 class Lost:
-    """What a message loses: the sentences that go, and those that stay (none: it goes whole)."""
+    """The sentences of a message that are removed, and those that stay (none: it is removed whole)."""
 
     gone: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -388,7 +388,7 @@ WithoutItems = Callable[[str, Scope, Callable[[Mapping[str, Any]], bool]], str |
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a forgetting needs of those who know more than notes, logs and journals.
+    """Callbacks that a forgetting needs beside notes, logs and journals.
 
     Attributes:
         settle: Waits for those who read what was said before it was cleaned and may still write from it;

@@ -261,7 +261,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a question is read against: who speaks in a scope and how much, and until when.
+    """Facts about a scope that a question is read with: who speaks in it, how much, and until when.
 
     `spoken` counts the messages of each sender. `embedded` and `waiting` count the rows with and without a vector of
     `model`.
@@ -327,7 +327,7 @@ class Found:
 
 
 class Moved(Exception):
-    """What was asked is gone or broken; asked anew, the question is answered otherwise."""
+    """Raised when an index or table vanished or broke during a question; asking again gets an answer elsewhere."""
 
 
 class SearchIndex(Protocol):

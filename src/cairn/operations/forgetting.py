@@ -46,7 +46,7 @@ def while_quiet(
 
 
 def _unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
-    """Wait for whoever may still write what he read before it was forgotten; who was not done in time."""
+    """Wait for writers that may have read the words before they were forgotten; return those still running at the deadline."""
     left = []
     if not paused:
         left.append(

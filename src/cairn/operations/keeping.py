@@ -72,7 +72,7 @@ def _consolidated(report: ConsolidationReport, _room: Room, _asked: Mapping[str,
 
 
 class Keeping(Room):
-    """What keeps governed memories in order."""
+    """Operations on all governed memories: sweep, consolidate, missions, core memory, skills."""
 
     @operation(
         "POST /memories/sweep",

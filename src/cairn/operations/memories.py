@@ -110,7 +110,7 @@ class MemoryPage:
 
 
 class Remember(Room):
-    """The one call about governed memories that everybody needs."""
+    """`remember`, the call that keeps one governed memory."""
 
     @operation(
         "POST /memories",
@@ -196,7 +196,7 @@ class Remember(Room):
 
 
 class Single(Room):
-    """Governed memories, one at a time."""
+    """Operations on single governed memories: list, search, edit, forget."""
 
     # ------------------------------------------------------------ reading
 

@@ -25,7 +25,7 @@ _GONE = "[forgotten]"
 
 
 class Persons(Room):
-    """What people may ask of whoever keeps things about them."""
+    """Export and forgetting of a whole person or session."""
 
     @operation("GET /person", answers.PersonData, rules.person, apart=True)
     def export_person(

@@ -20,7 +20,7 @@ answers = Answers("upkeep")
 
 
 class Standing(Room):
-    """One look at everything that runs."""
+    """The operation `status`."""
 
     @operation("GET /status", answers.StatusData, rules.root(write=False))
     def status(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ REQUIRED: Any = inspect.Parameter.empty
 
 
 class Room:
-    """What the operations of one family stand on: the parts of the open root."""
+    """The base of an operations family: it has the parts of the open root."""
 
     settings: Settings
 

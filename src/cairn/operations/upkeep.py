@@ -26,7 +26,7 @@ answers = Answers("upkeep")
 
 
 class Upkeep(Room):
-    """What a root's owner does with it."""
+    """Operations for whoever runs a root."""
 
     # ------------------------------------------------------------ what happens
 

@@ -782,7 +782,7 @@ class Indexer(DerivedMaintenance):
 
 
 class LeftTalk:
-    """Logs of sessions that were left for later, by the owners who are in them."""
+    """Session logs that are indexed later, when one of their owners is asked about."""
 
     def __init__(self) -> None:
         self._owners: dict[str, Collection[str] | None] = {}

@@ -62,7 +62,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Who talks, and how: what a sentence cannot tell by itself."""
+    """The context of a sentence: who talks, with an agent or not, spoken or written."""
 
     names: dict[str, str]
     has_agent: bool

@@ -401,7 +401,7 @@ class Guard:
             raise Refusal(403, "FORBIDDEN", "Pages of other sites may not call this server.")
 
     def _let_visit(self, visitors: Visitors, state: dict[str, Any], headers: Mapping[bytes, bytes]) -> None:
-        """Say who looks at the page, and with which tokens he could sign in."""
+        """Tell the page who the visitor is, and which tokens could sign in."""
         kept = self.tokens.grants() if self.tokens is not None else ()
         now = datetime.now(UTC)
         valid = [one for one in (*self.grants, *kept) if one.expires is None or one.expires > now]

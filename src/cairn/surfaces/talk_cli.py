@@ -247,7 +247,7 @@ def _window(item: dict[str, Any]) -> str:
 
 
 def _fill_folder(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
-    """Who names neither a folder nor a project asks the repository he stands in, as hooks and tools do."""
+    """Without a folder or project the current repository is asked, as hooks and tools do."""
     if fields["folder"] is None and fields["project_id"] is None:
         from cairn.projects import space_at
 

@@ -56,7 +56,7 @@ class _Seen:
 
 
 class Stretch:
-    """The open messages of one session as far as the boundary rules need to know them."""
+    """What the boundary rules know of the open messages of one session."""
 
     def __init__(self, settings: CaptureSettings, first: int = 0) -> None:
         self._settings = settings
@@ -134,7 +134,7 @@ class Stretch:
 
 
 class Watch:
-    """A stretch beside its session: which messages the rules have seen, and the cuts that are due and not made."""
+    """The boundary rules' progress in a session: which messages the rules have seen, and the cuts that are due and not made."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch

@@ -125,14 +125,14 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The words of a cell changed when two logs were united: its episodes are to be told anew."""
+    """The messages of a cell changed when two logs were merged: its episodes are to be written again."""
 
     cell_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """All that a cell held is in other cells now: its episodes say what others say, and go."""
+    """The messages of a cell are all in other cells now: its episodes are removed."""
 
     cell: CellRecord
 
