@@ -321,3 +321,37 @@ def test_open_talk_wakes_no_embedder_beside_people_but_a_note_and_a_question_do(
         assert "at sea" in world.index.pending(9)[0].text
         world.indexer.on_wanted(True)
         until(lambda: embedded(world))
+
+
+def test_open_talk_comes_in_pieces_beside_calls_and_whole_when_it_is_asked_for(live, monkeypatch):
+    """Calls that never cease share the interpreter with a piece of it now and then; a question ends the waiting."""
+    monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
+    monkeypatch.setattr("cairn.daemon._DRAIN_BESIDE_PEOPLE", 2)
+    monkeypatch.setattr("cairn.daemon._REST", 10**9)
+    traffic, pieces = Traffic(), []
+    with traffic:
+        world, daemon = live(traffic=traffic)
+        until(lambda: daemon.health()["indexing"])
+        drain = world.indexer.drain
+        monkeypatch.setattr(world.indexer, "drain", lambda limit: pieces.append(limit) or drain(limit))
+        for number in range(7):
+            world.add(f"s{number}", said("The boat is still at sea.", who="alice"))
+        until(lambda: world.index.pending_count() == 2)
+        assert set(pieces) == {2}
+        assert world.indexer.status(ALICE).pending == 5, "what waits is told, and asked for by that"
+        until(lambda: world.index.pending_count() == 7)
+        assert max(pieces) > 2
+
+
+def test_open_talk_is_all_taken_in_beside_calls_that_never_cease(live, monkeypatch):
+    """However rarely a piece has its turn, no talk waits for ever."""
+    monkeypatch.setattr("cairn.daemon._DRAIN_BESIDE_PEOPLE", 2)
+    monkeypatch.setattr("cairn.daemon.PUT_OFF_SECONDS", 0.01)
+    monkeypatch.setattr("cairn.daemon._REST", 0)
+    traffic = Traffic()
+    with traffic:
+        world, daemon = live(traffic=traffic)
+        until(lambda: daemon.health()["indexing"])
+        for number in range(7):
+            world.add(f"s{number}", said("The boat is still at sea.", who="alice"))
+        until(lambda: len(world.index.corpus(ALICE).has_vector) == 7)

@@ -123,7 +123,7 @@ WORKERS = (
     Worker(
         "index",
         "brings changed files into the index; scans all files, which is the guarantee",
-        "a change is queued or seen, for talk that goes on half a second later at most; every `index.scan_seconds`; what piled up is tidied every minute",
+        "a change is queued or seen, talk that goes on at the first quiet moment, while calls never cease in a twentieth of the time, or when it is asked for; every `index.scan_seconds`; what piled up is tidied every minute",
         "a search that is strong or names a change",
     ),
     Worker(

@@ -7,9 +7,10 @@ due.
                        behind        ──> vectors, strategies, chores: a piece of each in turn (the table is in background.py)
 
 A note that was written is indexed at once. Talk that is still going on is taken in at the first poll at which nobody is
-being served, half a second's worth together at most, and gets its vectors once nobody was for a second: an add that had to
-share the interpreter with the indexing of the one before would take three times as long. Whoever searches or waits for it
-ends the waiting. What nobody waits for has one thread, which gives way to calls and to the index before each piece.
+being served, and gets its vectors once nobody was for a second: an add that had to share the interpreter with the indexing of
+the one before would take three times as long. While calls never cease, some of it is taken in every half second, or so much
+more rarely that it costs a twentieth of the time, and all of it at the next scan. Whoever searches or waits for it ends the
+waiting. What nobody waits for has one thread, which gives way to calls and to the index before each piece.
 
 Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
 which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
@@ -42,7 +43,8 @@ REWATCH_SECONDS = (1.0, 60.0)
 UNHEALTHY_DRAINS = 3
 UNHEALTHY_MAINTENANCE = 5
 _EMBED_AT_ONCE, _EMBED_BESIDE_PEOPLE = 128, 32
-_DRAIN_AT_ONCE = 500
+_DRAIN_AT_ONCE, _DRAIN_BESIDE_PEOPLE = 500, 32
+_REST = 20  # times what it took: the share of talk that goes on, beside people
 _VECTORS_LOOK_SECONDS = 1.0
 _FAILED_SECONDS = 2.0
 _TALK_PUT_OFF = 30  # looks; then open talk gets its vectors beside people
@@ -145,7 +147,7 @@ class Daemon:
         self._drained_since_maintenance = 0
         self._failed_drains = 0
         self._failed_maintenance = 0
-        self._notes_queued = self._vectors_due = self._vectors_wanted = False
+        self._notes_queued = self._rows_wanted = self._vectors_due = self._vectors_wanted = False
         self._talk_put_off = 0
         self._last_kind = ""
         self._told = TroubleLog(_log)
@@ -200,6 +202,7 @@ class Daemon:
 
     def _wanted(self, vectors: bool) -> None:
         """Somebody asks for what is queued."""
+        self._rows_wanted = True
         self._wake.set()
         if vectors:
             self._vectors_wanted = True
@@ -225,16 +228,17 @@ class Daemon:
             scanned = maintained = time.monotonic()
             pause = 0.0
             version: tuple[int, int] | None = None
-            put_off_until = 0.0
+            put_off, put_off_until = PUT_OFF_SECONDS, 0.0
             while not self._stop.is_set():
-                woken = self._wake.wait(POLL_SECONDS)
+                self._wake.wait(POLL_SECONDS)
                 self._wake.clear()
                 if self._stop.is_set():
                     break
                 try:
                     version, moved = self._moved(version)
                     since = time.monotonic() - scanned
-                    if since >= self._scan_seconds or (self._scan_now.is_set() and since >= pause):
+                    everything = since >= self._scan_seconds
+                    if everything or (self._scan_now.is_set() and since >= pause):
                         lost = self._scan_now.is_set()
                         self._scan_now.clear()
                         begun = time.monotonic()
@@ -242,14 +246,16 @@ class Daemon:
                         scanned = time.monotonic()
                         # A storm of new folders must not become a storm of scans.
                         pause = min(max(0.2, 5 * (scanned - begun)), self._scan_seconds)
-                        woken = True
                     if moved and not put_off_until:
-                        put_off_until = time.monotonic() + PUT_OFF_SECONDS
+                        put_off_until = time.monotonic() + put_off
                     quiet = not self._traffic.is_busy(QUIET_SECONDS)
-                    waits = put_off_until and (quiet or time.monotonic() >= put_off_until)
-                    if woken or waits or self._failed_drains:
-                        put_off_until = 0.0
-                        self._drain()
+                    asked = everything or self._notes_queued or self._rows_wanted or self._failed_drains > 0
+                    if asked or (put_off_until and (quiet or time.monotonic() >= put_off_until)):
+                        put_off_until, begun = 0.0, time.monotonic()
+                        left = self._drain(give_way=not asked)
+                        rest = 0.0 if asked else _REST * (time.monotonic() - begun)
+                        put_off = max(PUT_OFF_SECONDS, rest)
+                        put_off_until = time.monotonic() + put_off if left else 0.0
                     self._failed_drains = 0
                     self._told.went_well("index")
                 except Exception as error:
@@ -270,7 +276,7 @@ class Daemon:
                 self._indexer.begin()
                 self._indexer.scan()
                 held.callback(self._let_go)
-                self._holding = self._signals.sole = True
+                self._holding = self._signals.sole = self._rows_wanted = True
                 self._wake.set()
                 return True
         except Exception as error:
@@ -284,17 +290,22 @@ class Daemon:
         self._indexer.ensure_ready()
         return now, now != version
 
-    def _drain(self) -> None:
+    def _drain(self, *, give_way: bool) -> bool:
+        """Index what is queued, or with `give_way` what there is time for until a call comes; whether some may be left."""
+        at_once = _DRAIN_BESIDE_PEOPLE if give_way else _DRAIN_AT_ONCE
         while not self._stop.is_set():
-            notes, self._notes_queued = self._notes_queued, False
+            notes, self._notes_queued, self._rows_wanted = self._notes_queued, False, False
             with self._traffic.indexing():
-                count = self._indexer.drain(_DRAIN_AT_ONCE)
+                count = self._indexer.drain(at_once)
             self._drained_since_maintenance += count
             if count and notes:
                 self._vectors_due = True
                 self._vectors.wake()
-            if count < _DRAIN_AT_ONCE:
-                break
+            if count < at_once:
+                return False
+            if give_way and self._traffic.is_busy(QUIET_SECONDS):
+                return True
+        return False
 
     def _run(self, name: str, run: Callable[[], object]) -> None:
         try:
