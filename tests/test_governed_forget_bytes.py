@@ -229,6 +229,19 @@ def test_forgetting_reads_no_entry_that_has_nothing_to_do_with_it(tmp_path):
     assert calls["_parse_block"] < 3000
 
 
+def test_what_is_alike_is_looked_for_until_enough_is_found(tmp_path, monkeypatch):
+    """A list that is full is not looked for to the end of a large root; what is in it stands first in the whole one, too."""
+    assert make_root.main([str(tmp_path / "root"), "--rows", "3000"]) == 0
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="none") as memory:
+        told, calls = [], []
+        for most in (200, 4):
+            monkeypatch.setattr("cairn.governed.forget._ALIKE_SHOWN", most)
+            ask = {"words": [make_root.said(321)], "scope": "user", "owner": "person0", "dry_run": True}
+            calls.append(calls_of(lambda ask=ask: told.append(memory.memories.forget(**ask).alike)))
+    assert len(told[0]) > 8 and list(told[1]) == list(told[0])[:4]
+    assert calls[1]["may_be_in"] < calls[0]["may_be_in"] / 2
+
+
 def test_a_damaged_note_is_looked_at_whole():
     """Entries that are not chosen are left out of a note; where its markers do not fit, nothing is."""
     one, two = (f"<!-- entry:{n} -->\n## {n}\n\n### Content\nsays {n}\n<!-- /entry:{n} -->\n" for n in "ab")

@@ -170,7 +170,8 @@ def _with_room(held: np.ndarray, used: int, needed: int) -> np.ndarray:
 
     if len(held) >= needed:
         return held
-    larger = np.zeros((needed + needed // 4 + 64, *held.shape[1:]), held.dtype)
+    # Twice as many: the system gives memory where something is written, and what is held is copied seldom.
+    larger = np.zeros((2 * needed + 64, *held.shape[1:]), held.dtype)
     larger[:used] = held[:used]
     return larger
 

@@ -46,7 +46,7 @@ from cairn.governed.wanted import (
 from cairn.language.near import jaccard
 from cairn.language.words import word_set
 from cairn.notes.format import list_items
-from cairn.notes.kinds import kind_of_entry, space_of
+from cairn.notes.kinds import Place, kind_of_entry, space_of
 from cairn.seams import Locator
 from cairn.seams.storage import iterate_files, readable_files
 from cairn.talk.sessions import place_of_session
@@ -277,22 +277,25 @@ def _speakers(space: Space, said: Said) -> Iterator[Scope]:
 
 
 def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) -> list[Affected]:
-    """What says nearly the same in reach, and what a named entry was made from; each statement once."""
-    likeness = Likeness(texts)
-    out: list[Affected] = []
-    seen: set[tuple[str, str]] = set()
+    """What says nearly the same in reach, and what a named entry was made from; each statement once, and not endlessly many."""
+    out: dict[tuple[str, str], Affected] = {}
+    for one, words in _all_alike(keeper, wanted, named, Likeness(texts)):
+        out.setdefault((one.owner, folded(words)), one)
+        if len(out) == _ALIKE_SHOWN:
+            break
+    return list(out.values())
 
-    def note(what: str, name: str, at: Locator, owner: str, words: str, why: str) -> None:
-        if (owner, folded(words)) not in seen and len(out) < _ALIKE_SHOWN:
-            seen.add((owner, folded(words)))
-            out.append(Affected(what, name, at.key, owner, shown(words), why))
 
+def _all_alike(
+    keeper: Keeper, wanted: Wanted, named: _Named, likeness: Likeness
+) -> Iterator[tuple[Affected, str]]:
+    """Each with its words."""
     for at, place, entry in removal.entries_of(keeper, wanted, likeness.may_be_in, _SINGLE.__contains__):
         if (place.scope, entry.id) in wanted.entries:
             continue
         text = entry.sections.get(place.kind.main_section, "")
         if (why := likeness.why(text)) and wanted.without(text) is text:
-            note(place.kind.name, place.scope.public_id(entry.id), at, owner_name(place.scope), text, why)
+            yield _affected(place, at, entry, text, why), text
     for said in transcripts.messages_of(keeper, wanted):
         if not said.is_in_reach:
             continue
@@ -301,7 +304,7 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
         for one in sentences(said.text):
             why = "what it was made from" if one == source else likeness.why(one)
             if why and wanted.without(one) is one:
-                note("message", said.id, said.at, owner, one, why)
+                yield Affected("message", said.id, said.at.key, owner, shown(one), why), one
     for at, place, entry in removal.entries_of(
         keeper, wanted, likeness.may_be_in, lambda kind: kind not in _SINGLE
     ):
@@ -310,9 +313,12 @@ def _alike(keeper: Keeper, wanted: Wanted, named: _Named, texts: Sequence[str]) 
         for one in (s for text in entry.sections.values() for s in sentences(text)):
             told = one.partition(": ")[2] or one
             if (why := likeness.why(told)) and wanted.without(one) is one:
-                name = place.scope.public_id(entry.id)
-                note(place.kind.name, name, at, owner_name(place.scope), told, why)
-    return out
+                yield _affected(place, at, entry, told, why), told
+
+
+def _affected(place: Place, at: Locator, entry: Entry, words: str, why: str) -> Affected:
+    name = place.scope.public_id(entry.id)
+    return Affected(place.kind.name, name, at.key, owner_name(place.scope), shown(words), why)
 
 
 def _source(said: Said, named: _Named) -> str:
