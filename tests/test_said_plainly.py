@@ -229,3 +229,34 @@ def test_what_an_agent_did_for_whom_it_speaks_to_is_a_fact():
     ]
     told_of_agent = [one.text for one in statements_of(talk, UTC)]
     assert told_of_agent == ["Agent: I have raised your daily limit to 2,000 euros until 30 April."]
+
+
+def test_a_joke_owned_up_to_takes_back_what_was_said():
+    """In the next sentence or the next message of the same person; what was said before that stays."""
+    at = int(AT.timestamp() * 1000)
+    said = ["My cousin Ines lives in Porto.", "I sold my house in Leeds for a goat.", "Just kidding!"]
+
+    def kept(texts: list[str]) -> list[str]:
+        talk = [Message("p", "user", at + n, text, "P", id=f"m{n}") for n, text in enumerate(texts)]
+        return [one.sentence for one in statements_of(talk, UTC)]
+
+    assert kept(said) == kept([" ".join(said)]) == ["My cousin Ines lives in Porto."]
+    assert kept([*said[:2], "I'm not kidding."]) == [one.rstrip(".") + "." for one in said[:2]]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Vous avez fêté ça ?", "Oui, au restaurant, on était quinze."),
+        ("几个人？", "一家三口，再加我爸。"),
+        ("And the new job?", "Starts on the 4th of May."),
+    ],
+)
+def test_half_an_answer_is_no_fact(question: str, answer: str):
+    """What does not begin with whom it is about says nothing without its question."""
+    at = int(AT.timestamp() * 1000)
+    talk = [
+        Message("a", "user", at, question, "A", id="m1"),
+        Message("b", "user", at + 1, answer, "B", id="m2"),
+    ]
+    assert statements_of(talk, UTC) == []

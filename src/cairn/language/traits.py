@@ -25,7 +25,9 @@ from cairn.language.tongues import Tongue
 INSTRUCTION = "Instruction"
 _WISHES = frozenset({INSTRUCTION, "Preference"})
 _LONGEST = 300
+_FEW = 8
 _NAME = re.compile(r"[^\W\d_][\w’'&.-]*")
+_QUOTED = re.compile(r"[\"“„«「『][^\"”“»」』]{8,}[\"”“»」』]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class _Rules:
     reports: re.Pattern[str]
     beside: re.Pattern[str]
     purpose: re.Pattern[str]
+    kept: re.Pattern[str]
     little: frozenset[str]
     articles: frozenset[str]
     object_ends: re.Pattern[str]
@@ -138,6 +141,12 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
                 match = rule.pattern.match(whole)
             if match is not None and _binds_nothing(rule.category, whole, tongue):
                 continue
+            if (
+                rule.category == INSTRUCTION
+                and match is not None
+                and not rule.pattern.match(_unquoted(whole))
+            ):
+                continue
             if match is not None and rule.category == "Preference" and not rule.ends:
                 if wishes.is_past(sentence[:start] if known.has_blanks else clause, tongue):
                     continue  # "When I was small, I loved ..."
@@ -155,6 +164,13 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
         rest = sentence[asked.end() :].rstrip(" .!…,;。！")
         if 0 < len(rest) <= _LONGEST and not rest.endswith(("?", "？")):
             return (Trait(INSTRUCTION, "", asked.end(), asked.end() + len(rest), said=_stems(rest, known)),)
+    if is_order and (kept_in_mind := known.kept.search(sentence)) and kept_in_mind.start() > _FEW:
+        # "We use pnpm here, keep that in mind": what stands before it is to be remembered.
+        return (
+            Trait(
+                INSTRUCTION, "", 0, len(whole := sentence.rstrip(" .!…,;。！")), said=_all_stems(whole, known)
+            ),
+        )
     if is_order and not found and (wish := _wish(sentence, tongue, known)) is not None:
         return (wish,)
     if is_order and found and found[-1].category != INSTRUCTION:
@@ -174,13 +190,18 @@ def _binds_nothing(category: str, said: str, tongue: Tongue) -> bool:
     return category in _WISHES and wishes.is_of_a_part(said, tongue)
 
 
+def _unquoted(said: str) -> str:
+    """What is said with the words of others blanked out: a rule someone quotes binds nobody."""
+    return _QUOTED.sub(lambda found: "_" * len(found.group()), said)
+
+
 def _wish(sentence: str, tongue: Tongue, known: _Rules) -> Trait | None:
     """An order that stands, or a taste, where no rule of the language has its wording."""
     whole = sentence.rstrip(" .!…,;。！")
     if len(whole) > _LONGEST:
         return None
     said = _all_stems(whole, known)
-    if wishes.ordered(whole, tongue):
+    if wishes.ordered(_unquoted(whole), tongue):
         return Trait(INSTRUCTION, "", 0, len(whole), said=said)
     is_doubtful = whole.endswith(("?", "？", "؟")) or known.doubt.search(whole) is not None
     feeling = None if is_doubtful else wishes.felt(whole, tongue)
@@ -401,6 +422,7 @@ def _rules_of(tongue: Tongue) -> _Rules:
         compiled(table.get("reports", "(?!)")),
         compiled(table.get("beside", "(?!)")),
         compiled(table.get("purpose", "(?!)")),
+        compiled(table.get("kept", "(?!)")),
         frozenset(str(table.get("little", "")).split()),
         frozenset(str(table.get("articles", "")).split()),
         compiled(table.get("object_ends", "[,;]")),

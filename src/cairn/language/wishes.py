@@ -23,20 +23,24 @@ from cairn.language.tongues import Tongue
 
 Feeling = Literal["like", "dislike"]
 _ASKED = ("?", "？", "؟")
-_FEW, _WHOLE = 2, 8
+_FEW, _WHOLE, _CLAUSE = 2, 8, 5
 _FILE = re.compile(
     r"\w\.(?:py|js|ts|tsx|md|txt|csv|json|ya?ml|toml|html?|css|java|c|cpp|h|rs|go|rb|php|sh|sql|pdf|docx?|xlsx?|png|jpe?g|ipynb)\b"
 )
+_HANDED = re.compile(r"[:：]\s*\S.{8,}$", re.DOTALL)
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Classes:
     polite: re.Pattern[str]
+    topic: re.Pattern[str]
+    breaks: re.Pattern[str]
     label: re.Pattern[str]
     case: re.Pattern[str]
     order: re.Pattern[str]
     imperative: re.Pattern[str]
+    does: re.Pattern[str]
     forbidden: re.Pattern[str]
     spare: re.Pattern[str]
     duty: re.Pattern[str]
@@ -97,6 +101,11 @@ class _Classes:
         is_generic = self.generic.fullmatch(article.group()) and self.topics.match(said, article.end() + 1)
         return bool(is_generic or self.of_things.match(said, article.end()))
 
+    def clauses(self, sentence: str) -> list[str]:
+        """The clauses of a sentence that has several, without such as are too short to say anything by themselves."""
+        parts = [part.strip() for part in self.breaks.split(sentence)]
+        return [part for part in parts if len(part) >= _CLAUSE] if len(parts) > 1 else []
+
     def points(self, sentence: str) -> bool:
         """Whether something in a sentence is before the speakers, or bound to a time."""
         return any(pattern.search(sentence) for pattern in (self.here, self.part, _FILE))
@@ -112,6 +121,22 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     known, sentence = _classes_of(tongue), sentence.lstrip("¿¡ ")
     if known.stated.match(sentence) or is_of_a_part(sentence, tongue):
         return False
+    if asked_once(sentence, tongue) and _HANDED.search(sentence):
+        return False  # "translate in a formal tone: ..."
+    if _is_ordered(sentence, known):
+        return True
+    # "No semicolons, it's the rule of the team": a clause may order what the next one explains.
+    is_once = sentence.rstrip().endswith(_ASKED) or asked_once(sentence, tongue) or known.points(sentence)
+    clauses = [] if is_once else known.clauses(sentence)
+    if any(_is_ordered(one, known) for one in clauses[:1]):
+        return True
+    return any(known.forbidden.match(one) and not known.piece.search(one) for one in clauses[-1:])
+
+
+def _is_ordered(sentence: str, known: _Classes) -> bool:
+    topic = known.topic.match(sentence)
+    if topic is not None and _is_ordered(sentence[topic.end() :], known):
+        return True  # "in Python always ..."
     case = known.label.match(sentence) or known.case.match(sentence)
     lasts = case is not None or known.lasting.search(sentence) is not None
     opens = known.polite.match(sentence, case.end() if case else 0)
@@ -134,7 +159,15 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     if not is_asked and not points and known.forbidden.match(rest) and not known.piece.search(rest):
         return True  # "don't soften bad news": what is forbidden of nothing in particular is forbidden
     is_done = known.order.match(rest)
-    is_formed = is_done or (known.imperative.match(rest) and (case or not known.finite.search(rest)))
+    is_told = known.finite.search(known.lasting.sub(" ", rest)) is not None
+    is_formed = is_done or (known.imperative.match(rest) and (case or not is_told))
+    is_formed = (
+        is_formed
+        or (case and known.does.match(rest))
+        or (not (case or points or is_asked) and known.need.match(rest))
+    )
+    if lasts and not _LETTERS.search(known.lasting.sub(" ", sentence)):
+        return False  # "Always."
     return bool((lasts and (is_left or is_formed)) or known.habit.match(rest)) or known.is_of_manner(
         rest, is_done=is_done is not None, is_left=is_left is not None
     )
@@ -156,6 +189,13 @@ def asked_once(sentence: str, tongue: Tongue) -> bool:
 def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
     """What a sentence says its speaker feels, and about what: None where it is about nothing, or about what is here."""
     known = _classes_of(tongue)
+    if known.others.match(sentence):
+        return None
+    said = (sentence, *known.clauses(sentence))
+    return next((found for one in said if (found := _felt(one, known)) is not None), None)
+
+
+def _felt(sentence: str, known: _Classes) -> tuple[Feeling, str] | None:
     if known.points(sentence) or known.others.match(sentence) or known.past.search(sentence):
         return None
     feelings: tuple[tuple[Feeling, re.Pattern[str]], ...] = (
@@ -207,10 +247,13 @@ def _classes_of(tongue: Tongue) -> _Classes:
 
     return _Classes(
         opening("polite"),
+        opening("topic"),
+        re.compile(tongues.widened(tongues.either(table.get("breaks", "[,;] |[，；]"))), re.IGNORECASE),
         opening("label"),
         opening("case"),
         opening("order"),
         opening("imperative"),
+        opening("does"),
         opening("forbidden"),
         opening("spare"),
         opening("duty"),

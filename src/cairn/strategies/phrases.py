@@ -73,6 +73,7 @@ class Phrases:
             "binding",
             "omitted",
             "unreal",
+            "joking",
             "leaning",
         ):
             setattr(self, name, pattern_in(table, name))
@@ -154,6 +155,7 @@ class Phrases:
     binding: re.Pattern[str]
     omitted: re.Pattern[str]
     unreal: re.Pattern[str]
+    joking: re.Pattern[str]
     leaning: re.Pattern[str]
     stop: frozenset[str]
     empty: frozenset[str]

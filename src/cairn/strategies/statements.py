@@ -23,6 +23,7 @@ from cairn.types import Message
 MAX_CHARS = 400
 LONGEST_SENTENCE = 2000
 _LONGEST_ANSWER = 12
+_SHORT = 40
 _ATTACHED = re.compile(r"\[(image|audio|doc|pdf|html|email): ([^\]]+)\]")
 _BLANKED = re.compile(_ATTACHED.pattern + r"|(?<!\S)\{[a-z]+\}(?!\S)")
 _SPECIFIC = re.compile(r"\d|[a-z][A-Z]|\w[_/]\w|\w\.\w|`|(?<=[\w,;] )[A-ZÀ-Þ][\w’'-]+")
@@ -33,6 +34,7 @@ _STOPPED = (".", "!", "?", "。", "！", "？", "…", "।", '"', "”", "»", 
 _SPEECH, _TURNS, _MARKED = 0.15, 20, 0.3
 _REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
 _UNSPACED = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
+_CLAUSE = re.compile(r"[,;，；、] ?")
 _SPACED = re.compile(r" (?=['’,.;!?])")
 # A transcriber's blank before a sign, which nobody said.
 _APART = re.compile(r"(?<=[\w)]) (?=[,.;!](?:\s|$))")
@@ -135,6 +137,7 @@ def statements_of(
     heard: set[str] = set()
     question: tuple[str, Message] | None = None
     asker, asked_by = "", ""
+    latest: dict[str, str] = {}
     for message in messages:
         if message.role == "tool" or not message.text.strip():
             continue
@@ -142,6 +145,9 @@ def statements_of(
         asker = message.sender_id if message.role == "user" else asker
         told = Told(message, zone)
         said = list(told.said())
+        if said and _is_withdrawal(said[0].text):
+            found = [one for one in found if one.message_ids != (latest.get(message.sender_id),)]
+        latest[message.sender_id] = message.id
         made = (
             _assistants(told, said, asker)
             if message.role == "assistant"
@@ -182,9 +188,12 @@ def _peoples(
     before: Spoken | None = None
     for one in said:
         phrases = spoken(one.text)
-        if one is said[0] and asked_by and _is_bare_answer(one, phrases, asked_by, told.message):
+        is_reply = one is said[0] and bool(asked_by) and asked_by != told.message.sender_id
+        if is_reply and _is_bare_answer(phrases.bared(one.text, others), phrases):
             before = one
             continue
+        if before is not None and _is_withdrawal(one.text) and groups and groups[-1][1] >= before.begin:
+            groups.pop()
         for begin, stop, is_joined in _kept(one, before, phrases, others, setting):
             if is_joined and groups and before is not None and groups[-1][1] >= before.stop:
                 groups[-1] = (groups[-1][0], stop)
@@ -204,6 +213,8 @@ def _kept(
         return  # no sentence anyone said
     core = phrases.bared(one.text, others)
     begin = one.stop - len(core)
+    if phrases.joking.search(core):
+        return  # said and taken back in one breath
     if phrases.speech.search(core):
         return  # half a sentence and a search for words, whoever wrote it down
     if setting.is_speech:
@@ -226,6 +237,11 @@ def _kept(
         if trait.begin >= told and (not is_unreal or trait.category == traits.INSTRUCTION):
             # "Remember that ..." stays with what is to be remembered.
             yield begin + (0 if trait.begin == asked else trait.begin), begin + trait.stop, False
+
+
+def _is_withdrawal(sentence: str) -> bool:
+    """Whether a few words say that what was said before them was a joke."""
+    return len(sentence) <= _SHORT and spoken(sentence).joking.search(sentence) is not None
 
 
 def stated_part(core: str, phrases: Phrases) -> int:
@@ -405,15 +421,17 @@ def _answer(
     return Statement(text, ids, told.at, message.sender_id, message.speaker, first.text, (message.sender_id,))
 
 
-def _is_bare_answer(one: Spoken, phrases: Phrases, asked_by: str, message: Message) -> bool:
-    """Whether a few words without a person answer someone's question, in a language whose verbs are not known."""
-    own = phrases.first.search(one.text) or phrases.we.search(one.text)
+def _is_bare_answer(core: str, phrases: Phrases) -> bool:
+    """Whether a few words answer a question and do not begin with a person, in a language whose verbs are not known.
+
+    "Au restaurant, on était quinze" is half an answer, though its second half names somebody.
+    """
+    opening = _CLAUSE.split(core)[0]
+    own = phrases.first.search(opening) or phrases.we.search(opening)
     short = (
-        len(one.text.split()) <= _LONGEST_ANSWER * 2 // 3
-        if phrases.has_blanks
-        else len(one.text) <= _LONGEST_ANSWER
+        len(core.split()) <= _LONGEST_ANSWER * 2 // 3 if phrases.has_blanks else len(core) <= _LONGEST_ANSWER
     )
-    return not phrases.is_full and asked_by != message.sender_id and short and not own
+    return not phrases.is_full and short and not own
 
 
 def _kept_alone(first: Spoken, phrases: Phrases, setting: Setting, asker: Message) -> bool:
