@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,10 @@ from cairn.language.traits import Trait, only_trait, replaces, traits_of
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
 from cairn.operations.prompt import prompt
-from cairn.retrieval.showing import shown
+from cairn.retrieval.showing import as_said, shown
 from cairn.seams import SystemClock
 from cairn.strategies.similarity import particulars
-from cairn.types import Scope, Space
+from cairn.types import Evidence, Hit, Scope, Space
 from tests.fake_model import FakeModel
 from tests.waiting import LONG
 from tests.world import TALKED, World
@@ -359,3 +360,36 @@ def test_what_says_that_it_was_otherwise_before_ends_it():
 def test_two_things_that_hold_at_once_end_nothing():
     """Siblings, languages, two visits, another quality of the same thing, somebody else's habit."""
     assert [pair for pair in BOTH if takes_over(*pair)] == []
+
+
+def test_what_is_so_now_comes_first_unless_what_was_before_is_asked(tmp_path: Path) -> None:
+    """An older fact does not stand before a newer message that answers as well; "before" turns it round."""
+    now = datetime.now(UTC)
+
+    def said(text: str, days: int) -> dict[str, object]:
+        at = int((now - timedelta(days=days)).timestamp() * 1000)
+        return {"sender_id": "ana", "sender_name": "Ana", "role": "user", "timestamp": at, "content": text}
+
+    with cairn.open_blocking(tmp_path, embedding__provider="hashing", background=False) as memory:
+        memory.add("one", [said("The kitchen budget is 12,000 euros.", 30)])
+        memory.add("two", [said("The kitchen budget is 14,500 euros.", 2)])
+        for session in ("one", "two"):
+            memory.flush(session)
+        memory.trigger("extract_atomic_facts")
+        current = memory.recall("What is the kitchen budget?", user_id="ana").prompt
+        former = memory.recall("What was the kitchen budget before?", user_id="ana").prompt
+    assert 0 < current.index("14,500") < current.index("12,000")
+    assert 0 < former.index("12,000") < former.index("14,500")
+
+
+def test_of_a_message_that_says_more_what_is_over_is_named() -> None:
+    """ "(earlier, until ...)" behind two statements would be taken for both."""
+    fact = Hit(
+        "atomic_fact", Scope(Space(), "user", "ana"), "af_1", "p", 0.5, None, None, "Ana: I drive a Skoda.",
+        {"superseded_by": "af_2", "until": "2026-11-08"},
+    )  # fmt: skip
+    text = "I drive a Skoda. And I take my coffee with oat milk, two sugars and some cinnamon."
+    both = Evidence("s", "m", datetime.now(UTC), "ana", "Ana", text, 0.5, earlier=fact)
+    assert as_said(both).endswith("(“I drive a Skoda.” is earlier, until 2026-11-08)")
+    alone = replace(both, text="I drive a Skoda.")
+    assert as_said(alone) == "I drive a Skoda. (earlier, until 2026-11-08)"

@@ -161,3 +161,17 @@ def test_every_surface_tells_the_same(tmp_path, capsys, monkeypatch):
         asked = {"query": question, "user_id": "ana", "for_injection": True, "token_budget": 800}
         data = server.post("memory/search", asked)[1]["data"]
         assert data["whole"] in data["prompt"] and len(data["episodes"]) == 3
+
+
+def test_what_happened_on_a_day_may_have_been_told_later(tmp_path):
+    """Nothing was said on the day itself: it is looked for like anything else, and what is found is told."""
+    with cairn.open_blocking(tmp_path, **OPTIONS) as memory:
+        day = NOW - timedelta(days=6)
+        memory.add("late", [said(f"On {day:%d %B} I carved pumpkins in Kassel.", 3)])
+        memory.flush("late")
+        told = memory.recall(f"What did I do on {day:%d %B}?", user_id="ana")
+        assert "pumpkins" in told.prompt
+        quiet = memory.search(
+            f"What did I do on {NOW - timedelta(days=400):%d %B %Y}?", user_id="ana", method="keyword"
+        )
+        assert not quiet.episodes and quiet.whole.startswith("Nothing is kept of ")

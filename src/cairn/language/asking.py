@@ -27,6 +27,7 @@ class Asking:
     when_not: re.Pattern[str]
     how_many: re.Pattern[str]
     several: re.Pattern[str]
+    former: re.Pattern[str]
     orders: re.Pattern[str]
     how_to: re.Pattern[str]
     to_me: re.Pattern[str]
@@ -55,6 +56,7 @@ def of_language(code: str) -> Asking:
         pattern("when_not"),
         pattern("how_many"),
         pattern("several"),
+        pattern("former"),
         pattern("orders"),
         pattern("how_to"),
         pattern("to_me"),
@@ -83,6 +85,7 @@ class Asked:
         wants_time: It asks for a time.
         wants_number: It asks for a number.
         wants_several: It asks for a list: everything that fits, not the one thing.
+        wants_former: It asks how something was before.
         wants_advice: It is about what an assistant said.
         of_oneself: It is about the one who asks.
         is_personal: And as somebody: "How do I ..." and "Give me ..." are said by anyone.
@@ -99,6 +102,7 @@ class Asked:
     wants_time: bool
     wants_number: bool
     wants_several: bool
+    wants_former: bool
     wants_advice: bool
     of_oneself: bool
     is_personal: bool
@@ -122,6 +126,8 @@ def read(query: str) -> Asked:
     (True, False)
     >>> read("What did you recommend for retries?").wants_advice
     True
+    >>> read("Who was my dentist before?").wants_former, read("Who was there before Ann came?").wants_former
+    (True, False)
     >>> [read(said).is_personal for said in ("How do I take my tea?", "How do I centre a div?", "Give me a hint")]
     [True, False, False]
     >>> [read(said).is_for_anyone for said in ("Translate good morning into Spanish", "Summarise what Ann said")]
@@ -164,6 +170,7 @@ def read(query: str) -> Asked:
         and (when.start() <= _LEADING_CHARS or not tongue.has_blanks),
         wants_number=asking.how_many.search(said) is not None,
         wants_several=asking.several.search(said) is not None,
+        wants_former=asking.former.search(said) is not None,
         wants_advice=asking.advice.search(said) is not None,
         of_oneself=asking.first_person.search(said) is not None,
         is_personal=not states_little

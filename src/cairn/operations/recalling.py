@@ -12,7 +12,7 @@ session should know before the first question: core memory, what was promoted, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ log = logging.getLogger("cairn")
 _EVIDENCE = 4
 _PER_SOURCE = 4
 _OF_EVERYTHING = 10
+_ABOUT_AS_WELL = 0.1
 _DUE_DAYS = 14
 _SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
 
@@ -103,11 +104,11 @@ def recall(
     found: list[RecalledItem] = []
     freshness: Freshness | None = None
     unheard = () if open_talk else tuple(one for one in (person, agent_id) if one)
-    is_whole = asking.read(query).whole is not None
+    read = asking.read(query)
     asked = SearchRequest(
         query,
         for_injection=True,
-        top_k=_OF_EVERYTHING if is_whole else _PER_SOURCE,
+        top_k=_OF_EVERYTHING if read.whole is not None else _PER_SOURCE,
         method=method,
         min_score=min_score,
         filters=filters,
@@ -130,7 +131,11 @@ def recall(
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
             labels += [result.whole] if result.whole else []
-            found += [one for one in _items(result) if open_talk or not _repeats(one, query)]
+            found += [
+                one
+                for one in _items(result, wants_former=read.wants_former)
+                if open_talk or not _repeats(one, query)
+            ]
     if project is not None and not filters:
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
@@ -218,10 +223,14 @@ def _requests(
             yield replace(here, scope=Scope(space, "mission", mission))
 
 
-def _items(result: SearchResult) -> Iterator[RecalledItem]:
-    """The hits and verbatim messages of one answer; what no person has vouched for is left out."""
+def _items(result: SearchResult, *, wants_former: bool) -> Iterator[RecalledItem]:
+    """The hits and verbatim messages of one answer; what no person has vouched for is left out.
+
+    What is over stands behind what is so now, unless what was before is asked for.
+    """
     space = result.space
     told = {fact.entry_id: fact.score for hit in result.episodes for fact in hit.facts}
+    behind = {} if wants_former else _behind_newer(result.evidence or ())
     for hit in result.hits:
         if hit.kind == "memory" and not _is_vouched_for(hit):
             continue
@@ -230,11 +239,27 @@ def _items(result: SearchResult) -> Iterator[RecalledItem]:
             yield RecalledItem(passage_text(hit.text), hit.kind, hit.score, where, hit.id, None, space)
             continue
         # What is told of an episode are its facts; how well it answers by what else was said in it is not theirs.
-        score = max((_standing(fact, told) for fact in hit.facts), default=hit.score)
+        facts = (fact.score if wants_former else _standing(fact, told) for fact in hit.facts)
+        score = max(facts, default=hit.score)
+        score = min(score, behind.get(hit.session_id or "", score))
         yield RecalledItem(_words(hit), hit.kind, score, hit.kind, hit.id, hit.timestamp, space)
     for said in (*(result.evidence or ()), *result.unflushed):
         source = "said just now in" if said.unflushed else "said in"
         yield RecalledItem(_said(said), "message", said.score, source, said.session_id, said.timestamp, space)
+
+
+def _behind_newer(said: Sequence[Evidence]) -> dict[str, float]:
+    """For each session whose words stand behind newer ones that answer about as well: the most its episode may score."""
+    out: dict[str, float] = {}
+    for place, item in enumerate(said):
+        newer = [
+            one.score
+            for one in said[:place]
+            if one.timestamp.date() > item.timestamp.date() and one.score - item.score < _ABOUT_AS_WELL
+        ]
+        if newer and item.session_id not in out:
+            out[item.session_id] = min(newer) - 1e-6
+    return {session: most for session, most in out.items() if said[0].session_id != session}
 
 
 def _standing(fact: Hit, told: Mapping[str, float]) -> float:

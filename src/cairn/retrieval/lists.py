@@ -227,7 +227,8 @@ class ScopeQuestion:
 
         ranked = self._ranked(talk.episodes, scores, self.count, touched=touched, fits=fits)
         hits = self._excerpts(talk, messages, self._hits(ranked[: self.count], parts))
-        return tuple(_current_first(self._with_facts(hits)))
+        told = self._with_facts(hits)
+        return tuple(told if self.question.wants_former else _current_first(told))
 
     def _excerpts(
         self, talk: rank.TalkOrder, messages: np.ndarray, hits: Sequence[tuple[int, Hit]]
@@ -448,7 +449,8 @@ class ScopeQuestion:
         first = int(best[0]) if len(best) else -1
         chosen = rank.spread(best.tolist(), scores, talk, count) if lists else best[:count].tolist()
         if self.by_cosine is None and self.legs.cosine is not None and self.corpus.vectors is not None:
-            chosen, scores = rank.newer_first(chosen, scores, talk, self.corpus.vectors)
+            older = self.question.wants_former
+            chosen, scores = rank.newer_first(chosen, scores, talk, self.corpus.vectors, older=older)
             first = chosen[0] if chosen else first
         chosen, over = self._ended(talk, chosen)
         more = [
@@ -505,7 +507,7 @@ class ScopeQuestion:
                         over[said[name]] = fact
         for place, fact in over.items():
             newer = stated.get(str(fact.fields["superseded_by"]), place)
-            if order.index(newer) > order.index(place):
+            if order.index(newer) > order.index(place) and not self.question.wants_former:
                 order.remove(place)
                 order.insert(order.index(newer) + 1, place)
         return order, over

@@ -105,6 +105,7 @@ def read_question(
         asker=owner if of_oneself else -1,
         wants_advice=asked.wants_advice,
         wants_several=asked.wants_several,
+        wants_former=asked.wants_former,
     )
 
 

@@ -109,6 +109,7 @@ class Question:
         asker: Index of the sender who asks about themselves ("my", "I"), among machines; else -1.
         wants_advice: It asks what an assistant said ("what did you recommend").
         wants_several: It asks for a list.
+        wants_former: It asks how something was before: what is over need not stand behind what ended it.
     """
 
     text: str
@@ -125,6 +126,7 @@ class Question:
     asker: int = -1
     wants_advice: bool = False
     wants_several: bool = False
+    wants_former: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,11 +543,11 @@ def top(scores: np.ndarray, count: int, among: np.ndarray | None = None) -> np.n
 
 
 def newer_first(
-    ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, vectors: np.ndarray
+    ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, vectors: np.ndarray, *, older: bool = False
 ) -> tuple[list[int], np.ndarray]:
     """The places `ranked`, best first, with what one sender said later before what they said earlier on the same matter.
 
-    On one matter are two messages that lie near each other; they change places only where they answer about as well.
+    With `older` it is the other way round. On one matter are two messages that lie near each other; they change places only where they answer about as well.
     The scores they get are those of their new places.
     """
     order = list(ranked)
@@ -554,7 +556,7 @@ def newer_first(
         while at > 0:
             early, late = order[at - 1], order[at]
             if (
-                talk.day[late] <= talk.day[early]
+                (talk.day[late] >= talk.day[early] if older else talk.day[late] <= talk.day[early])
                 or talk.sender[late] != talk.sender[early]
                 or float(scores[early] - scores[late]) >= _ALIKE_SCORES
                 or float(vectors[talk.at[early]] @ vectors[talk.at[late]]) < _ONE_MATTER

@@ -255,13 +255,17 @@ class Searcher:
         )
         if told is None:
             return {}
+        if wanted.kind == "then" and not told.episodes:
+            # What happened on a day may have been told later: it is looked for like anything else.
+            is_found = lists["episodes"] or lists["evidence"] or lists.get("unflushed")
+            return {} if is_found else {"whole": told.label}
         out: dict[str, Any] = {"episodes": told.episodes, "whole": told.label}
         if told.profiles:
             out["profiles"] = told.profiles
         if told.memories is not None:
             out["memories"] = told.memories
         said = [one for one in lists["evidence"] or () if told.holds(one.timestamp, zone)]
-        if request.for_injection and lists["evidence"] is not None:
+        if request.for_injection and lists["evidence"] is not None and wanted.kind != "then":
             out["evidence"] = tuple(said)
         is_bound = bool(days)
         out["unflushed"] = tuple(

@@ -88,9 +88,16 @@ def as_told(fact: Hit) -> str:
 
 
 def as_said(item: Evidence) -> str:
-    """A message in an answer that is read, with the day since which what it says is over."""
+    """A message in an answer that is read, with the day since which what it says is over.
+
+    Of a message that says more than that, what is over is named.
+    """
     over = ended(item.earlier) if item.earlier is not None else {}
-    return f"{item.text} (earlier, until {over['until']})" if over else item.text
+    if not over or item.earlier is None:
+        return item.text
+    fact = item.earlier.text.partition(": ")[2] or item.earlier.text
+    is_all = 2 * len(fact) > len(item.text)
+    return f"{item.text} ({'' if is_all else f'“{fact}” is '}earlier, until {over['until']})"
 
 
 def _space(found: Row | Hit) -> dict[str, Any]:
