@@ -106,6 +106,11 @@ def test_the_newest_first_or_what_lies_in_the_time_that_is_named(tmp_path):
         found = memory.search("What did we talk about yesterday?", **asked)
         assert not found.episodes and found.whole == f"Nothing is kept of {(NOW - timedelta(days=1)).date()}."
         assert memory.recall("What did we talk about yesterday?", user_id="ana").prompt == ""
+        memory.remember("Deploys wait for the tide table.")  # the project's memory is asked, too
+        told = memory.recall(f"What did we talk about on {day:%d %B %Y}?", user_id="ana")
+        assert "boiler" in told.prompt and "Nothing is kept" not in told.prompt, (
+            "where one of several memories does"
+        )
         for small in ("thanks a lot", "hello again", "what do you think?"):
             assert asks_nothing(small) and not memory.recall(small, user_id="ana").prompt
 

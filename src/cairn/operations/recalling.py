@@ -101,6 +101,7 @@ def recall(
     project = _project_at(folder)
     notes: list[str] = []
     labels: list[str] = []
+    nothing: list[str] = []
     found: list[RecalledItem] = []
     freshness: Freshness | None = None
     unheard = () if open_talk else tuple(one for one in (person, agent_id) if one)
@@ -130,7 +131,8 @@ def recall(
             result = at_home(parts, parts.searcher.search(replace(request, **common)))
             freshness = _worse(freshness, result.freshness)
             notes += result.freshness.notes
-            labels += [result.whole] if result.whole else []
+            if result.whole:
+                (labels if result.episodes else nothing).append(result.whole)
             found += [
                 one
                 for one in _items(result, wants_former=read.wants_former)
@@ -140,7 +142,8 @@ def recall(
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
             found.append(replace(item, score=max(least, fit_by_words(query, item.text, common["held"]))))
-    return _told(found, token_budget, parts.settings.zone, freshness, [*notes, *labels], labels)
+    # That one memory keeps nothing of a time is no news where another does.
+    return _told(found, token_budget, parts.settings.zone, freshness, [*notes, *(labels or nothing)], labels)
 
 
 def brief(
