@@ -453,9 +453,10 @@ def test_a_reader_sees_what_another_process_folded_in(world):
 
 
 def test_both_engines_and_an_index_made_anew_agree_after_any_history(tmp_path):
-    """P1, P2: edits, folding, damage, lost tables, a lost `.index`; `make chaos PART=engines` draws more and kills -9."""
+    """P1, P2: edits, folding, forgetting, damage, lost tables, a lost `.index`; `make chaos PART=engines` draws more and kills -9."""
     happened = engines.history(tmp_path / "root", seed=8, steps=12)
     assert sum(happened.values()) == 12
+    assert {"edit", "fold", "forget", "damage", "lose"} <= happened.keys()
 
 
 def test_numpy_is_whole_before_lancedb_is_loaded():

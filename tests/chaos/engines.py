@@ -1,7 +1,7 @@
 """Two engines, one truth: whatever happens to files and tables, memory, LanceDB and an index made anew agree.
 
-A history is drawn by its seed: episodes come, change and go for three owners, rows are folded into the tables or not,
-tables lose bytes or vanish, `.index` is removed, and a process that folds is killed -9. After each step every owner's
+A history is drawn by its seed: episodes come, change, go and are forgotten to the last byte for three owners, rows are folded into the
+tables or not, tables lose bytes or vanish, `.index` is removed, and a process that folds is killed -9. After each step every owner's
 rows are asked for by words, meaning and filter of both engines; at the end an index made anew is asked, too.
 """
 
@@ -24,7 +24,8 @@ from cairn.index.corpus import Ask, Moved, SearchIndex
 from cairn.index.filters import parse
 from cairn.language.words import tokens
 from cairn.types import Scope, Space
-from tests.world import ALICE, BOB, Indexed
+from tests import held
+from tests.world import ALICE, BOB, DAY, Indexed
 
 OWNERS = (ALICE, BOB, Scope(Space("other"), "agent", "bot"))
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
@@ -40,6 +41,7 @@ class TwoEngines:
         self.open()
         self.steps = {
             self.write: 6, self.edit: 4, self.drop: 2, self.fold: 5, self.damage: 1, self.lose: 1, self.kill: 1,
+            self.forget: 2,
         }  # fmt: skip
 
     def open(self) -> None:
@@ -71,12 +73,30 @@ class TwoEngines:
 
     def drop(self) -> None:
         owner = self.random.choice(OWNERS)
-        at = self.world.root.note("episode", owner, "2026-06-01")
+        at = self.world.root.note("episode", owner, DAY)
         if self.world.storage.exists(at):
             entries = self.world.notebook.read(at).entries
             chosen = self.random.sample([entry.id for entry in entries], min(3, len(entries)))
             if chosen:
                 self.world.notebook.remove(at, chosen)
+
+    def forget(self) -> None:
+        """An entry goes with a word that only it has, and no byte of either engine holds that word."""
+        word, owner = f"once{self.random.randrange(10**9)}", self.random.choice(OWNERS)
+        entry = self.world.episode(f"{word} {self.random.choice(WORDS)}", owner, session_id="s1")
+        self.world.indexer.catch_up(60, embed=True)
+        if self.random.random() < 0.7:
+            self.fold()
+            assert any("lancedb" in name for name in held.holding(self.world.index_dir, word))
+        assert held.holding(self.world.index_dir, word)
+        self.world.notebook.remove(self.world.root.note("episode", owner, DAY), [entry])
+        self.world.indexer.catch_up(60, embed=True)
+        if self.random.random() < 0.3:
+            self.fold()
+        assert self.world.index.scrub()
+        assert self.tables.scrub(self.world.index)
+        assert self.world.state.scrub()
+        assert held.holding(self.world.index_dir, word) == []
 
     def fold(self) -> None:
         self.tables.fold(self.world.index)
