@@ -157,6 +157,30 @@ def test_word_pieces_are_kept_by_row_and_go_with_it(tmp_path):
     world.close()
 
 
+def test_a_book_among_the_messages_costs_a_search_no_more_than_a_page(tmp_path):
+    """Of a text of hundreds of passages only those that speak best to the question are matched piece by piece."""
+
+    class Counted:
+        def __init__(self, index):
+            self.index, self.looked_at = index, 0
+
+        def __getattr__(self, name):
+            return getattr(self.index, name)
+
+        def token_vectors(self, scope, rowids):
+            self.looked_at += len(rowids)
+            return self.index.token_vectors(scope, rowids)
+
+    world = SearchWorld(tmp_path, Spelling(256))
+    world.say("s1", [("alice", FILLER * 1500 + NEEDLE + FILLER * 1500), ("alice", "Soup for lunch.")])
+    assert len(world.index.corpus(ALICE)) > 300
+    world.asked = counted = Counted(world.index)
+    found = world.ask("where is the spare key of the boathouse", evidence=1).evidence
+    assert NEEDLE in found[0].text
+    assert 0 < counted.looked_at < 80
+    world.close()
+
+
 def test_a_script_without_meaning_is_answered_by_its_words(tmp_path):
     """Where the model has no words for the question, what is near by it counts for nothing."""
     world = SearchWorld(tmp_path, Spelling(256))

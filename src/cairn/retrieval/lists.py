@@ -98,6 +98,7 @@ class ScopeQuestion:
         trust: How far nearness is believed.
         pieces: The word pieces of the question, in the voice of whom it is about; None where nothing is matched by them.
         part: For each row the place of the passage of it that speaks best to the question.
+        worth: How well each row and each passage speaks to it, by meaning and words together.
         covered: Which share of the question's words each row holds.
         late: How well its word pieces match, where it was looked at.
         ease: How much sooner a row is believed for the size of the memory.
@@ -124,6 +125,7 @@ class ScopeQuestion:
     trust: float
     pieces: TokenVectors | None
     part: np.ndarray
+    worth: np.ndarray
     covered: np.ndarray
     late: np.ndarray
     ease: float
@@ -158,13 +160,15 @@ class ScopeQuestion:
     def _late(self, at: np.ndarray, pieces: TokenVectors) -> np.ndarray:
         """How the rows at `at` match each piece of the question, each by the best of its passages.
 
-        That passage is noted in `self.part`, how well it matches in all in `self.late`.
+        Of a very long text only the passages that speak best to the question are matched, so that a book among
+        the messages costs a search no more than a page. The best passage is noted in `self.part`, how well it matches in all in `self.late`.
         """
         import numpy as np
 
         corpus = self.corpus
         places, whole = corpus.parts
         inside = np.flatnonzero(np.isin(whole, at)) if len(places) else places
+        inside = inside[rank.among_best(whole[inside], self.worth[places[inside]], rank.PASSAGES_MATCHED)]
         every = np.concatenate([at, places[inside]])
         of = np.concatenate([at, whole[inside]])
         rowids = corpus.rowid[every].tolist()

@@ -261,7 +261,7 @@ class Questions:
             # A match counts as one, however common its word is among a handful of rows.
             bm25 = np.where(found.bm25 > 0, found.bm25 + np.float32(0.05), np.float32(0))
             sole = _sole_words(found, question, counts, about.rows, trust if cosine is not None else 0.0)
-        part = _best_part(corpus, cosine, bm25)
+        worth = _worth(corpus, cosine, bm25)
         legs = Legs(
             None if cosine is None else corpus.folded(cosine),
             None if bm25 is None else corpus.folded(bm25),
@@ -293,7 +293,8 @@ class Questions:
             words_asked=len(weights),
             trust=trust,
             pieces=pieces,
-            part=part,
+            part=_best_part(corpus, worth),
+            worth=worth,
             covered=corpus.folded(found.covered),
             late=np.zeros(len(corpus), np.float32),
             ease=max(0.0, ease) if is_knowledge else ease,
@@ -413,22 +414,27 @@ def _speaking(corpus: Corpus, legs: Legs, radius: float | None, method: str) -> 
     return out
 
 
-def _best_part(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:
+def _worth(corpus: Corpus, cosine: np.ndarray | None, bm25: np.ndarray | None) -> np.ndarray:
+    """How well each row, and each passage of a long one, speaks to the question by meaning and words together."""
+    import numpy as np
+
+    worth = np.zeros(len(corpus), np.float32)
+    if cosine is not None:
+        worth += cosine / 0.5
+    if bm25 is not None:
+        worth += bm25 / max(1.0, float(bm25.max(initial=0.0)))
+    return worth
+
+
+def _best_part(corpus: Corpus, worth: np.ndarray) -> np.ndarray:
     """For each row the place of the passage of it that speaks best to the question; its own where it was not cut."""
     import numpy as np
 
     best = np.arange(len(corpus))
     at, whole = corpus.parts
-    if not len(at):
-        return best
-    worth = np.zeros(len(corpus), np.float32)
-    if cosine is not None:
-        worth += cosine / 0.5
-    if bm25 is not None:
-        worth += bm25 / max(1.0, float(bm25.max()))
-    most = corpus.folded(worth)
-    better = worth[at] >= most[whole]
-    best[whole[better]] = at[better]
+    if len(at):
+        better = worth[at] >= corpus.folded(worth)[whole]
+        best[whole[better]] = at[better]
     return best
 
 

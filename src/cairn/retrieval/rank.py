@@ -76,6 +76,8 @@ _AT_ONCE = 512
 # A turn is read with the two before it: what those said counts nearly as if it were said again. "Super good! It was so
 # creamy" answers "How was it?", and what "it" is was said before that.
 _TURNS_BEFORE, _SAID_BEFORE = 2, 0.9
+# Of a very long text so many passages are matched word piece by word piece; beyond them the best is no better by chance.
+PASSAGES_MATCHED = 32
 # Above so many words a text matches more of anything by chance, so much for each factor of e. Turns of a dialogue do not:
 # who says more there tells more.
 _SHORT_WORDS, _LATE_PER_LENGTH = 20, 0.02
@@ -172,7 +174,7 @@ class TalkOrder:
         self.question = ((flags & QUESTION) > 0).astype(np.float32)
         cut = corpus.part_count[self.at]
         self.is_cut = bool((cut > 1).any())
-        self.many = np.log(cut).astype(np.float32)
+        self.many = np.log(np.minimum(cut, PASSAGES_MATCHED)).astype(np.float32)
         self.only_asks = ((flags & ONLY_ASKS) > 0).astype(np.float32)
         self.machine = (flags & MACHINE) > 0
         # Sessions in which only people speak: what is usual among them says nothing about the others.
@@ -334,6 +336,25 @@ def late_matches(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> n
     for at in range(0, len(flat), _AT_ONCE):
         np.matmul(flat[at : at + _AT_ONCE], asked, out=near[at : at + _AT_ONCE])
     out[have] = np.maximum.reduceat(near, starts, axis=0) / (127.0 * 127.0)
+    return out
+
+
+def among_best(groups: np.ndarray, worth: np.ndarray, count: int) -> np.ndarray:
+    """Which values are among the `count` best of their group; the earlier of two that are worth the same.
+
+    >>> import numpy as np
+    >>> among_best(np.array([7, 7, 7, 9]), np.array([1.0, 3.0, 2.0, 0.0]), 2).tolist()
+    [False, True, True, True]
+    """
+    import numpy as np
+
+    out = np.ones(len(groups), bool)
+    if len(groups) > count:
+        order = np.lexsort((-worth, groups))
+        ordered = groups[order]
+        begins = np.r_[0, np.flatnonzero(np.diff(ordered)) + 1]
+        places = np.arange(len(order)) - np.repeat(begins, np.diff(np.r_[begins, len(order)]))
+        out[order] = places < count
     return out
 
 
