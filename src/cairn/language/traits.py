@@ -187,6 +187,8 @@ def _binds_nothing(category: str, said: str, tongue: Tongue) -> bool:
     """Whether what reads like a wish is none: "don't touch the second draft", "from now on I work four days"."""
     if category == INSTRUCTION and wishes.is_stated(said, tongue):
         return True
+    if category == "Habit" and (wishes.is_past(said, tongue) or wishes.is_anothers(said, tongue)):
+        return True
     return category in _WISHES and wishes.is_of_a_part(said, tongue)
 
 

@@ -126,8 +126,10 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     if _is_ordered(sentence, known):
         return True
     # "No semicolons, it's the rule of the team": a clause may order what the next one explains.
-    is_once = sentence.rstrip().endswith(_ASKED) or asked_once(sentence, tongue) or known.points(sentence)
-    clauses = [] if is_once else known.clauses(sentence)
+    clauses = known.clauses(sentence)
+    is_once = sentence.rstrip().endswith(_ASKED) or known.points(sentence)
+    if is_once or any(asked_once(one, tongue) for one in clauses):
+        return False  # "I want to learn German, help me make a plan"
     if any(_is_ordered(one, known) for one in clauses[:1]):
         return True
     return any(known.forbidden.match(one) and not known.piece.search(one) for one in clauses[-1:])
@@ -224,6 +226,11 @@ def is_of_a_part(sentence: str, tongue: Tongue) -> bool:
 def is_past(sentence: str, tongue: Tongue) -> bool:
     """Whether a sentence tells how it was, or how it would be."""
     return _classes_of(tongue).past.search(sentence) is not None
+
+
+def is_anothers(sentence: str, tongue: Tongue) -> bool:
+    """Whether a sentence opens with somebody else, whose ways are not the speaker's."""
+    return _classes_of(tongue).others.match(sentence) is not None
 
 
 def is_stated(sentence: str, tongue: Tongue) -> bool:
