@@ -169,8 +169,11 @@ CHORES = (
 )
 
 
-def start(parts: Parts) -> None:
-    """Open everything and begin background life: notice edits, index, run what is due."""
+def start(parts: Parts, *, finish: Callable[[], None]) -> None:
+    """Open everything and begin background life: notice edits, index, run what is due.
+
+    `finish` ends what was begun to be forgotten, which this module cannot reach.
+    """
     for name, stage in vars(type(parts)).items():
         if isinstance(stage, Stage):
             getattr(parts, name)
@@ -189,7 +192,7 @@ def start(parts: Parts) -> None:
     # The tables of LanceDB have all there is, if every scope is answered from them.
     parts.indexer.leaves_talk = parts.settings.index.engine != "lancedb"
     parts.daemon.start()
-    threading.Thread(target=_recover, args=(parts,), name="cairn-recover", daemon=True).start()
+    threading.Thread(target=_recover, args=(parts, finish), name="cairn-recover", daemon=True).start()
     parts.closing.callback(parts.daemon.stop)
 
 
@@ -214,7 +217,7 @@ def _watch(parts: Parts) -> Watch:
     return parts.storage.watch() or TreeWatch(parts.settings.root, parts.linked.folders)
 
 
-def _recover(parts: Parts) -> None:
+def _recover(parts: Parts, finish: Callable[[], None]) -> None:
     """What changed while nothing ran: core memory is settled, and every session looked through once, since a power
     cut may take the ledger of cells under way.
     """
@@ -227,3 +230,7 @@ def _recover(parts: Parts) -> None:
         parts.capture.recover(everywhere=True)
     except Exception:
         _log.exception("recovery of unfinished cells failed; each session's next call tries again")
+    try:
+        finish()
+    except Exception:
+        _log.exception("what was begun to be forgotten is still on record; forget it again, or restart")

@@ -61,15 +61,17 @@ class Memory(
 
     def __enter__(self) -> Memory:
         parts = Parts(self.settings, clock=self._clock, patient=not self._background)
+        self._opened = parts
         try:
             if self._background:
                 from cairn import background
+                from cairn.operations import forgetting
 
-                background.start(parts)
+                background.start(parts, finish=lambda: forgetting.finish(self))
         except BaseException:
+            self._opened = None
             parts.close()
             raise
-        self._opened = parts
         return self
 
     def __exit__(

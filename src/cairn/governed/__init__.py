@@ -23,12 +23,13 @@ if TYPE_CHECKING:
         persons,
         procedures,
         removal,
+        unfinished,
         wanted,
     )
 
 __all__ = [
     "checks", "core", "corrections", "forget", "ledger", "lifecycle", "memories", "migrate", "pages", "persons", "procedures",
-    "removal", "wanted",
+    "removal", "unfinished", "wanted",
 ]  # fmt: skip
 
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import unquote
 
 from cairn.errors import CairnError, Invalid, NotFound
-from cairn.governed import removal, transcripts
+from cairn.governed import removal, transcripts, unfinished
 from cairn.governed.access import ref
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
@@ -35,6 +37,7 @@ from cairn.governed.wanted import (
     ForgetTally,
     Left,
     Likeness,
+    Lost,
     Wanted,
     folded,
     owner_name,
@@ -136,17 +139,31 @@ def forget(
         Invalid: neither an id nor words; words too short to be looked for; or words that several owners hold,
             where none is named.
     """
-    named = _named(keeper, space, memory_id, scope, words)
+    beside = beside or Beside()
+    earlier = beside.earlier()
+    try:
+        named = _named(keeper, space, memory_id, scope, words)
+    except NotFound:
+        if not earlier:
+            raise
+        named = _Named(str(memory_id))  # it went before the rest could
+    named.entries += unfinished.from_names(space, earlier.get("entries", ()))
     reach = None if all_owners else (named.entries[0][0] if named.entries else scope)
-    wanted = Wanted(space, reach, tuple(named.entries), phrases=tuple(w.strip() for w in words))
-    wanted.want(named.texts)
-    wanted.cells |= named.cells
+    wanted = Wanted(
+        space, reach, tuple(dict.fromkeys(named.entries)), phrases=tuple(w.strip() for w in words)
+    )
+    wanted.want((*named.texts, *earlier.get("statements", ())))
+    wanted.cells |= named.cells.union(earlier.get("cells", ()))
+    wanted.lost = {one: Lost(*both) for one, both in earlier.get("lost", {}).items()}
+    wanted.paths += earlier.get("paths", ())
     if reach is None and not all_owners:
         wanted.reach = _only_owner(keeper, wanted)
     alike = _alike(keeper, wanted, named, (*named.texts, *words))
-    alike = _with_chosen(keeper, wanted, alike, also=also, similar=similar)
+    alike = _with_chosen(keeper, wanted, alike, also=() if earlier else also, similar=similar)
     done = ForgetTally(dry=dry_run)
-    _remove(keeper, wanted, done, beside or Beside())
+    if not dry_run:
+        beside.keep(_leads(keeper, wanted))
+    _remove(keeper, wanted, done, beside)
     taken = {(one.path, one.id) for one in done.taken.values()}
     receipt = Receipt(
         memory_id or "words",
@@ -160,7 +177,21 @@ def forget(
     )
     if not dry_run:
         _record(keeper, wanted, receipt)
+        beside.end(receipt.left)
     return receipt
+
+
+def _leads(keeper: Keeper, wanted: Wanted) -> dict[str, Any]:
+    """What leads to the words once the first of them are gone: entries, statements, and the messages that lose some."""
+    look = replace(wanted, lost=dict(wanted.lost), paths=list(wanted.paths))
+    transcripts.from_sessions(keeper, look, ForgetTally(dry=True))
+    for scope, entry in wanted.entries:
+        with suppress(CairnError):
+            look.paths.append(keeper.notebook.find(scope, entry)[0].key)
+    return {
+        "entries": unfinished.as_names(wanted.entries), "statements": wanted.statements, "cells": sorted(wanted.cells),
+        "lost": {one: (lost.gone, lost.kept) for one, lost in look.lost.items()}, "paths": list(dict.fromkeys(look.paths)),
+    }  # fmt: skip
 
 
 def _record(keeper: Keeper, wanted: Wanted, receipt: Receipt) -> None:

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from cairn.canonical import from_json, object_in, objects_in
 from cairn.errors import CairnError, NotFound
-from cairn.governed import pages, removal, transcripts
+from cairn.governed import pages, removal, transcripts, unfinished
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
 from cairn.governed.wanted import (
@@ -67,6 +67,9 @@ class SpokenSession:
     users: frozenset[str]
     messages: tuple[tuple[int, Mapping[str, Any]], ...]
 
+    def as_data(self) -> dict[str, Any]:
+        return {"id": self.id, "users": sorted(self.users), "messages": self.messages}
+
 
 @dataclass(slots=True)
 class Going:
@@ -94,6 +97,12 @@ class Going:
         """Whether a text names the person (or a session that goes) as whole words."""
         named = (re.escape(self.owner), *self._telling()) if self.owner else self._telling()
         return any(re.search(rf"(?<![^\W_]){one}(?![^\W_])", text) for one in named)
+
+    def is_told(self, block: str) -> bool:
+        """Whether an entry, as it stands in a note, was made from a session that goes (and from no other)."""
+        told = (re.escape(one) for one in self.sessions)
+        made = re.search(rf"^\*\*(?:source_)?session_id\*\*: (?:{'|'.join(told)})$", block, re.MULTILINE)
+        return made is not None and "**parent_type**: cluster\n" not in block
 
     def is_theirs(self, text: str) -> bool:
         """Whether a text holds a path, an entry's id or a session of who goes: nobody else's words have these."""
@@ -243,28 +252,38 @@ def forget_person(
     """
     scope = Scope(space, "user", user)
     found = list(sessions_with(keeper, space, user))
-    going = Going(space, user, [one.id for one in found if len(one.users) == 1])
+    before = beside.earlier()
+    earlier = _spoken(space, before)
+    alone = dict.fromkeys(one.id for one in (*found, *earlier) if len(one.users) == 1)
+    going = Going(space, user, list(alone))
     notes = _files_of(keeper, scope)
     lines = sum(1 for _, line in _journal_lines(keeper, space) if _is_about(line, going))
     waits = beside.waiting(going)
-    if not found and not notes and not lines and not waits:
+    if not found and not notes and not lines and not waits and not before:
         raise _nobody(space, user)
+    going.paths += before.get("paths", ())
 
     def take() -> None:
         spoken = list(sessions_with(keeper, space, user))
         with_others = [one for one in spoken if len(one.users) > 1]
         _take_sessions(keeper, going, [one for one in spoken if len(one.users) == 1])
         lost = _take_words(keeper, going, with_others) if shared else {}
+        if shared:
+            taken = [one for one in earlier if len(one.users) > 1]
+            lost, with_others = {**_lost(taken), **lost}, [*taken, *with_others]
         going.stays += beside.settle()
         _take_notes(keeper, going, _files_of(keeper, scope))
         if lost:
-            _follow(keeper, going, lost, beside, [one.id for one in with_others])
+            _follow(keeper, going, lost, beside, list(dict.fromkeys(one.id for one in with_others)))
 
     if dry_run:
         _count(keeper, going, found, notes, shared=shared)
         going.add("journal lines", lines)
         going.add("waiting events", waits)
     else:
+        spoken = (*earlier, *found)
+        paths = dict.fromkeys((*going.paths, *(one.at.key for one in spoken), *(at.key for at in notes)))
+        beside.keep({"sessions": [one.as_data() for one in spoken], "paths": list(paths)})
         _take_all(keeper, going, beside, take)
     if not shared:
         going.stays += [(f"session {one.id}", _SHARED) for one in found if len(one.users) > 1]
@@ -282,18 +301,22 @@ def forget_session(
     found = _session(keeper, space, session_id)
     going = Going(space, sessions=[session_id])
     waits = beside.waiting(going)
-    if found is None and not waits:
+    earlier = beside.earlier()
+    if found is None and not waits and not earlier:
         raise _no_session(space, session_id)
-    said = [found] if found is not None else []
-    cells = {cell for one in said for cell in _cells_of(keeper, one.at)}
-    wanted = Wanted(space, entries=tuple(_told_in(keeper, space, session_id)), cells=cells, lost=_lost(said))
+    cells = _cells_of(keeper, found.at) if found is not None else set()
+    said = [*_spoken(space, earlier), *([found] if found is not None else ())]
+    wanted = Wanted(space, cells=cells.union(earlier.get("cells", ())), lost=_lost(said))
+    wanted.entries = tuple(unfinished.from_names(space, earlier.get("entries", ())))
+    wanted.paths += dict.fromkeys((*earlier.get("paths", ()), *(one.at.key for one in said)))
+    _want_told(keeper, wanted, session_id)
     going.wanted = wanted
     done = ForgetTally(dry=dry_run)
 
     def take() -> None:
         _take_sessions(keeper, going, said)
         going.stays += beside.settle()
-        wanted.entries = tuple({*wanted.entries, *_told_in(keeper, space, session_id)})
+        _want_told(keeper, wanted, session_id)
         removal.from_notes(keeper, wanted, done, beside.profile)
         removal.from_journals(keeper, wanted, done)
         going.paths += wanted.paths
@@ -303,6 +326,10 @@ def forget_session(
         going.add("waiting events", waits)
         removal.from_notes(keeper, wanted, done, beside.profile)
     else:
+        beside.keep({
+            "sessions": [one.as_data() for one in said], "cells": sorted(wanted.cells),
+            "entries": unfinished.as_names(wanted.entries), "paths": wanted.paths,
+        })  # fmt: skip
         _take_all(keeper, going, beside, take)
     for what, count in done.counts.items():
         going.add(what, count)
@@ -321,12 +348,30 @@ def _take_all(keeper: Keeper, going: Going, beside: Beside, take: Callable[[], N
         going.stays += _look(keeper, going, beside)
         if not any(why == STILL_THERE for _, why in going.stays):
             break
+    beside.end(going.stays)
 
 
-def _told_in(keeper: Keeper, space: Space, session_id: str) -> Iterator[tuple[Scope, str]]:
-    for _, place, entry in removal.entries_of(keeper, Wanted(space)):
+def _want_told(keeper: Keeper, wanted: Wanted, session_id: str) -> None:
+    """Have the entries that were told in a session go, and their former texts."""
+    told: dict[tuple[Scope, str], str] = {}
+    for at, place, entry in removal.entries_of(keeper, Wanted(wanted.space)):
         if _is_from(entry, session_id) and entry.inline.get("parent_type") != "cluster":
-            yield place.scope, entry.id
+            told[place.scope, entry.id] = at.key
+    wanted.entries = tuple(dict.fromkeys((*wanted.entries, *told)))
+    wanted.paths += [path for path in dict.fromkeys(told.values()) if path not in wanted.paths]
+
+
+def _spoken(space: Space, earlier: Mapping[str, Any]) -> list[SpokenSession]:
+    """The sessions that an earlier try had begun to take."""
+    return [
+        SpokenSession(
+            str(one["id"]),
+            session_locator(space, str(one["id"])),
+            frozenset(one["users"]),
+            tuple((ordinal, raw) for ordinal, raw in one["messages"]),
+        )
+        for one in earlier.get("sessions", ())
+    ]
 
 
 def _is_from(entry: Entry, session_id: str) -> bool:
@@ -344,11 +389,12 @@ def _cells_of(keeper: Keeper, at: Locator) -> set[str]:
 
 
 def _lost(sessions: Sequence[SpokenSession]) -> dict[str, Lost]:
-    return {
-        message_id(one.id, ordinal): Lost(gone=sentences(str(raw.get("content") or "")))
-        for one in sessions
-        for ordinal, raw in one.messages
-    }
+    lost: dict[str, Lost] = {}
+    for one in sessions:
+        for ordinal, raw in one.messages:
+            said = sentences(str(raw.get("content") or ""))
+            lost.setdefault(message_id(one.id, ordinal), Lost()).gone += said
+    return lost
 
 
 def _count(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cairn.errors import CairnError
+from cairn.governed.unfinished import Begun
 from cairn.language.near import jaccard
 from cairn.language.words import is_unspaced, word_set
 from cairn.notes.kinds import TRACKS
@@ -400,6 +401,7 @@ class Beside:
             its bytes (None: unreadable). Without it, those of the space.
         waiting: How much of who goes waits to be taken in.
         retell: Tells a session's episodes anew from what is left of it.
+        begun: Where this forgetting is on record until nothing is left to do.
     """
 
     settle: Callable[[], Left] = tuple
@@ -408,6 +410,19 @@ class Beside:
     files: Callable[[], Iterable[tuple[str, bytes | None]]] | None = None
     waiting: Callable[[Any], int] = lambda _: 0
     retell: Callable[[str], int] = lambda _: 0
+    begun: Begun | None = None
+
+    def earlier(self) -> dict[str, Any]:
+        """What an earlier try of the same call had found; empty as a rule."""
+        return self.begun.found() if self.begun is not None else {}
+
+    def keep(self, found: Mapping[str, Any]) -> None:
+        if self.begun is not None:
+            self.begun.keep(found)
+
+    def end(self, left: Left) -> None:
+        if self.begun is not None:
+            self.begun.end(why for _, why in left)
 
     def purge(self, gone: Any, add: Callable[[str, int], None]) -> Left:
         """Have it removed everywhere; what could not be, and why."""

@@ -7,12 +7,13 @@ and index.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cairn import governed
-from cairn.errors import Unavailable
+from cairn.errors import CairnError, Unavailable
 from cairn.seams import Locator
 from cairn.types import Scope
 
@@ -20,29 +21,50 @@ if TYPE_CHECKING:
     from cairn.governed.wanted import Beside, Wanted
     from cairn.parts import Parts
 
+_log = logging.getLogger(__name__)
+_WRITE_SECONDS = 60.0  # no write that lives takes so long
 T = TypeVar("T")
 Purgers = Mapping[str, Callable[[Any], int]]
 
 
 def while_quiet(
-    parts: Parts, run: Callable[[Beside], T], purge: Purgers, *, dry_run: bool, **more: Callable[[Any], int]
+    parts: Parts,
+    run: Callable[[Beside], T],
+    purge: Purgers,
+    *,
+    call: Mapping[str, Any],
+    **more: Callable[[Any], int],
 ) -> T:
     """Run what forgets, with no strategy beside it; it is given what it needs beside the notes.
 
-    A dry run changes nothing and stops nobody.
+    A dry run changes nothing and stops nobody. `call` is what was asked, by which it is taken up if it is cut off.
     """
     from cairn.strategies.profile import without_items
 
+    asked = {name: value for name, value in call.items() if value and value != "default"}
+    dry_run = asked.pop("dry_run", False)
+    left_by_killed = {"unfinished writes": lambda _: parts.storage.sweep(_WRITE_SECONDS)}
     with nullcontext(True) if dry_run else parts.engine.paused() as paused:
         done = run(
             governed.wanted.Beside(
-                settle=lambda: _unsettled(parts, paused=paused), purgers=purge, profile=without_items,
-                files=lambda: every_file(parts), **more,
+                settle=lambda: _unsettled(parts, paused=paused), purgers={**left_by_killed, **purge}, profile=without_items,
+                files=lambda: every_file(parts), begun=governed.unfinished.Begun(parts.storage, asked), **more,
             )
         )  # fmt: skip
     if not dry_run and parts.daemon is None:
         parts.folder.if_many()  # or the next questions about a very large scope read all of it
     return done
+
+
+def finish(memory: Any) -> None:
+    """Take up what was begun to be forgotten and not finished, by a process that was killed or a call that was refused."""
+    for asked in list(governed.unfinished.calls(memory.parts.storage)):
+        name = asked.pop("call", "")
+        room = memory.memories if name == "forget" else memory
+        try:
+            getattr(room, name)(**asked)
+        except CairnError as error:
+            _log.warning("a forgetting that was begun is not finished: %s", error)
 
 
 def _unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
@@ -111,7 +133,8 @@ def every_file(parts: Parts) -> Iterator[tuple[str, bytes | None]]:
     root = parts.settings.root
     beside = [(".index", parts.settings.index_dir), *((".local", at) for at in parts.local_folders)]
     outside = [(name, at) for name, at in beside if root != at and root not in at.parents]
-    return pieces([("", root), *outside])
+    begun = f"{governed.unfinished.FOLDER}/"
+    return (one for one in pieces([("", root), *outside]) if not one[0].startswith(begun))
 
 
 def purge_index(parts: Parts, touched: Sequence[str]) -> int:

@@ -467,7 +467,11 @@ class Single(Room):
                 all_owners=all_owners, dry_run=dry_run, beside=beside,
             )  # fmt: skip
 
-        return while_quiet(parts, run, purgers(parts), dry_run=dry_run)
+        call = {
+            "call": "forget", "memory_id": memory_id, "words": phrases, "also": more, "similar": similar,
+            "all_owners": all_owners, "dry_run": dry_run, **at,
+        }  # fmt: skip
+        return while_quiet(parts, run, purgers(parts), call=call)
 
 
 def _entry_of(parts: Parts, space: Space, public_id: str) -> tuple[str, Scope | None]:

@@ -79,8 +79,9 @@ class Persons(Room):
         def retell(session: str) -> int:
             return parts.capture.reextract(scope.space, session)
 
+        call = {"call": "forget_person", "user_id": user_id, "shared": shared, "dry_run": dry_run, **at}
         return while_quiet(
-            parts, run, _hooks(parts), dry_run=dry_run, waiting=lambda going: len(_waiting(parts, going)), retell=retell
+            parts, run, _hooks(parts), call=call, waiting=lambda going: len(_waiting(parts, going)), retell=retell
         )  # fmt: skip
 
     @operation("GET /session", answers.SessionData, rules.session_read, apart=True)
@@ -130,8 +131,9 @@ class Persons(Room):
                 parts.keeper, space, session_id, dry_run=dry_run, beside=beside
             )
 
+        call = {"call": "forget_session", "session_id": session_id, "dry_run": dry_run, **at}
         return while_quiet(
-            parts, run, _hooks(parts), dry_run=dry_run, waiting=lambda going: len(_waiting(parts, going))
+            parts, run, _hooks(parts), call=call, waiting=lambda going: len(_waiting(parts, going))
         )
 
 
@@ -190,7 +192,9 @@ def _from_history(parts: Parts, going: Going) -> int:
     parts.observer.settle()
     history = parts.observer.of(going.space)
     if not going.owner:
-        return touched + history.purge(clean=lambda _path, text: None if going.names(text) else text)
+        return touched + history.purge(
+            clean=lambda _path, text: None if going.names(text) or going.is_told(text) else text
+        )
     home = parts.root.space(going.space).key
     touched += history.forget_folder(f"{home}/{going.folder}", f"{home}/users/{going.alias}/")
     # Former texts of others' entries that named them as a speaker are told anew with the entries.
