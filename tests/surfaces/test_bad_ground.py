@@ -132,3 +132,34 @@ def test_strategies_that_are_nested_too_deeply_keep_their_settings(tmp_path):
         findings = server.call("GET", "/api/v1/doctor")[1]["data"]["findings"]
         assert any("nested too deeply" in str(one) for one in findings)
     assert "Traceback" not in log.read_text()
+
+
+def test_a_log_of_the_index_that_is_cut_short_is_made_anew(tmp_path):
+    """A write-ahead log that lost its end under a running server: `/health` goes on answering, and searches find
+    everything again without a restart.
+    """
+    root = tmp_path / "root"
+    with serving(root, env=ENV) as server:
+        for number in range(8):
+            said = {"session_id": f"s{number}", "messages": [message(f"zqcccc{number} is green", number)]}
+            assert server.post("memory/add", said)[0] == 200
+            assert server.post("memory/flush", {"session_id": f"s{number}"})[0] == 200
+        asked = {"user_id": said["messages"][0]["sender_id"], "query": "green", "consistency": "strong"}
+        assert len(server.post("memory/search", asked)[1]["data"]["episodes"]) == 8
+        os.truncate(root / ".index" / "sqlite" / "index.db-wal", 1000)
+        (
+            root / "default_app/default_project/users" / asked["user_id"] / "episodes/episode-2020-01-01.md"
+        ).touch()
+
+        def found():
+            health = server.call("GET", "/health")
+            assert health[0] == 200, health
+            status, answer = server.post("memory/search", asked)
+            return status == 200 and len(answer["data"]["episodes"]) == 8 and health[1]["status"] == "ok"
+
+        until(found, "it did not recover")
+        assert server.post("memory/add", {"session_id": "s9", "messages": [message("zqd", 99)]})[0] == 200
+        until(
+            lambda: server.post("memory/search", asked)[1]["data"]["freshness"]["state"] == "fresh",
+            "not fresh",
+        )

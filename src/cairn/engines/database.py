@@ -291,6 +291,10 @@ class Database:
                         raise trouble from error
                 elif code in _LOST:
                     self._drop()
+                    # Shorter than it says, and still so on new connections: its log was cut, which nothing else would mend.
+                    strikes += getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHORT_READ
+                    if strikes > _MOST_STRIKES:
+                        self._set_aside()
                     if time.monotonic() > began + self._hope():
                         self._gave_up_at = time.monotonic()
                         raise trouble from error

@@ -27,7 +27,7 @@ from cairn.aio import AsyncMemory
 from cairn.config import Settings
 from cairn.engines.audit import AuditLog
 from cairn.engines.tokens import tokens_of
-from cairn.errors import CairnError, Misconfigured
+from cairn.errors import CairnError, Misconfigured, Unavailable
 from cairn.memory import Memory
 from cairn.operations.table import Asked, Operation
 from cairn.surfaces import stream
@@ -48,6 +48,7 @@ from cairn.surfaces.guard import (
 from cairn.surfaces.mcp_http import McpEndpoint
 from cairn.surfaces.routes import ROUTES, Route, as_json, fields_in, read_body, read_query
 from cairn.types import Space
+from cairn.version import VERSION
 from cairn.web.visitors import Visitors
 
 if TYPE_CHECKING:
@@ -151,15 +152,22 @@ class _Routes:
 
     async def health(self, request: Request) -> Response:
         request.state.route = "/health"
-        status = await self.memory.health()
-        return as_json(status)
+        return as_json(await self._standing())
 
     async def ready(self, request: Request) -> Response:
         """200 when calls should be sent here, 503 while the index is made or the server is about to end."""
         request.state.route = "/ready"
-        status = await self.memory.health()
+        status = await self._standing()
         is_ready = status["ready"] and not self.stopping()
         return as_json(status | {"ready": is_ready}, 200 if is_ready else 503)
+
+    async def _standing(self) -> dict[str, Any]:
+        """How the memory stands; where not even that can be looked up, why."""
+        try:
+            found: dict[str, Any] = await self.memory.health()
+        except Unavailable as error:
+            return {"status": "degraded", "version": VERSION, "reasons": [str(error)], "ready": False}
+        return found
 
     async def show_metrics(self, request: Request) -> Response:
         request.state.route = "/metrics"
