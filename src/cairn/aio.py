@@ -19,6 +19,7 @@ from cairn.memory import Memories, Memory
 from cairn.operations.table import operations_of
 
 _AT_A_TIME = (4, 16, 2)  # reads, writes, apart
+_PATIENCE = 10.0  # seconds that closing waits for calls that do not end
 _CLOSED = "This memory is not open: use it inside `async with cairn.open(...) as memory`."
 
 
@@ -31,6 +32,7 @@ class Pools:
     def open(self) -> None:
         self.calls = ThreadPoolExecutor(sum(_AT_A_TIME), "cairn-call")
         self._reads, self._writes, self._apart = map(asyncio.Semaphore, _AT_A_TIME)
+        self._running: set[asyncio.Future[Any]] = set()
 
     def close(self) -> None:
         if self.calls is not None:
@@ -43,9 +45,24 @@ class Pools:
         limit = self._apart if apart else self._writes if writes else self._reads
         await limit.acquire()
         running = asyncio.get_running_loop().run_in_executor(pool, call)
-        # A call that nobody waits for any more still has its place until its thread is done.
-        running.add_done_callback(lambda _: limit.release())
+        self._running.add(running)
+
+        def done(ended: asyncio.Future[Any]) -> None:
+            # A call that nobody waits for any more still has its place until its thread is done; how it ended is told to nobody.
+            self._running.discard(ended)
+            limit.release()
+            if not ended.cancelled():
+                ended.exception()
+
+        running.add_done_callback(done)
         return await asyncio.shield(running)
+
+    async def settle(self) -> None:
+        """Wait for the calls under way, those that nobody waits for any more included."""
+        here = asyncio.get_running_loop()
+        while mine := [one for one in self._running if one.get_loop() is here]:
+            if not (await asyncio.wait(mine, timeout=_PATIENCE))[0]:
+                break
 
 
 class AsyncMemory:
@@ -78,6 +95,7 @@ class AsyncMemory:
 
     async def __aexit__(self, *error: object) -> None:
         try:
+            await self.pools.settle()
             await self.pools.run(lambda: self.memory.__exit__(None, None, None), writes=True)
         finally:
             self.pools.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -58,10 +59,11 @@ class Memory(
         self._background = background
         self._clock = clock
         self._opened: Parts | None = None
+        self._process = 0
 
     def __enter__(self) -> Memory:
         parts = Parts(self.settings, clock=self._clock, patient=not self._background)
-        self._opened = parts
+        self._opened, self._process = parts, os.getpid()
         try:
             if self._background:
                 from cairn import background
@@ -80,6 +82,8 @@ class Memory(
         if self._opened is None:
             return
         parts, self._opened = self._opened, None
+        if self._process != os.getpid():
+            return  # a copy of it after a fork: closing is for the process that opened it
         try:
             if not self._background and parts.is_open("engine"):
                 parts.engine.run_due(seconds=10.0)  # a lone call does its own thinking
@@ -94,6 +98,11 @@ class Memory(
         """The parts of the open root, for those who build on them."""
         if self._opened is None:
             raise Invalid("This memory is not open: use it inside `with cairn.open_blocking(...) as memory`.")
+        if self._process != os.getpid():
+            # Its threads and locks stayed with the parent: whoever waits for one of them here waits for ever.
+            raise Invalid(
+                "This memory was opened before a fork, by another process: open one after the fork."
+            )
         return self._opened
 
     def subscribe(self, listener: Callable[[Mapping[str, Any]], object], *kinds: str) -> Callable[[], None]:

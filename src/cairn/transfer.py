@@ -117,11 +117,12 @@ def archive_at(target: str, name: str) -> str:
             f"{target} is neither a folder that is there nor a name ending in .tar.gz: give one of them.",
             target=target,
         )
-    return target
+    return str(target)
 
 
-def _place(name: str) -> Path:
+def _place(name: str | os.PathLike[str]) -> Path:
     """The path of a folder or archive. An empty name does not mean the folder one stands in."""
+    name = str(name) if isinstance(name, os.PathLike) else name
     if not isinstance(name, str) or not name.strip() or "\0" in name:
         raise Invalid(f"{name!r:.60} is no folder and no archive: give its path.", field="path")
     return Path(name).expanduser()

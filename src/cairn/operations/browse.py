@@ -10,7 +10,7 @@ import heapq
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
@@ -519,6 +519,7 @@ def _said(evidence: Sequence[Any]) -> dict[str, list[dict[str, str]]]:
 
 def _window(since: str | None, until: str | None, zone: Any) -> dict[str, Any]:
     """A filter for a stretch of time; a bare day is the whole of it, in the display zone."""
+    since, until = (one.isoformat() if isinstance(one, date) else one for one in (since, until))
     bounds: dict[str, int] = {}
     if since is not None:
         bounds["gte"] = int(_moment(since, zone, "since").timestamp() * 1000)
@@ -533,9 +534,9 @@ def _moment(text: str, zone: Any, field: str) -> datetime:
         at = datetime.fromisoformat(text)
         at = at if at.tzinfo else at.replace(tzinfo=zone)
         return at.astimezone(UTC)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, TypeError):
         raise Invalid(
-            f'{field} "{text[:40]}" is no day or time; write it like 2026-06-01.', field=field
+            f'{field} "{str(text)[:40]}" is no day or time; write it like 2026-06-01.', field=field
         ) from None
 
 

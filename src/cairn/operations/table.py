@@ -194,7 +194,12 @@ def _let_in(room: Room, given: Mapping[str, Any], judged: frozenset[str]) -> dic
             if isinstance(value, str) and len(value) >= _SHORTEST:
                 _check_id(value, name)
         else:
-            out[name] = with_texts(value, functools.partial(_cut, room, name))
+            try:
+                out[name] = with_texts(value, functools.partial(_cut, room, name))
+            except RecursionError:
+                raise Invalid(
+                    f"{name} holds itself, or is nested too deeply: flatten it.", field=name
+                ) from None
     return out
 
 

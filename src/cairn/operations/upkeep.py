@@ -363,7 +363,7 @@ class Upkeep(Room):
         """
         done, left_out = self._copied(target, with_secrets=with_secrets)
         return {
-            "target": target,
+            "target": str(target),
             "files": done.imported,
             "bytes": done.bytes,
             "left_out": left_out,

@@ -136,7 +136,9 @@ def owner_scope(user_id: str | None, agent_id: str | None, app_id: str, project_
 def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, filters.Group]:
     """The scope, the method and the filter of a request, or `Invalid` with the field that breaks a rule."""
     query = request.query
-    if not isinstance(query, str) or not query.strip():
+    if not isinstance(query, str):
+        raise Invalid(f"query must be a text, not {type(query).__name__}.", field="query")
+    if not query.strip():
         raise Invalid("query is blank: say what to look for.", field="query")
     limit = settings.server.max_query_chars
     if len(query) > limit:

@@ -1,0 +1,94 @@
+"""The library as programs use it: forks, calls given up on, paths and times as objects, values that fit nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+import cairn
+
+
+def said(words, at=0):
+    return [{"sender_id": "ann", "role": "user", "timestamp": 1780300000000 + at, "content": words}]
+
+
+def test_a_memory_is_of_the_process_that_opened_it(tmp_path):
+    """A child made by fork is told so at once (its threads stayed with the parent), and takes nothing from the parent by
+    leaving.
+    """
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.add("s1", said("I keep bees."))
+        child = os.fork()
+        if child == 0:
+            signal.alarm(120)  # hanging, not slowness
+            code = 3
+            try:
+                memory.search("bees", user_id="ann")
+            except cairn.Invalid as refused:
+                memory.__exit__(None, None, None)
+                code = 0 if "open one after the fork" in str(refused) else 4
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        memory.flush("s1")
+        found = memory.search("what does she keep", user_id="ann", consistency="strong", method="keyword")
+        assert [one.session_id for one in found.episodes] == ["s1"]
+
+
+def test_calls_that_were_given_up_on_end_before_the_memory_closes(tmp_path):
+    """What a cancelled call still does is done on an open memory, whole, and nobody hears of how it ended."""
+    heard = []
+
+    async def run():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
+        async with cairn.open(tmp_path, embedding__provider="none") as memory:
+            await memory.add("s1", said("I keep bees."))
+            for number in range(40):
+                task = asyncio.create_task(
+                    memory.search("hive", user_id="ann", consistency="strong")
+                    if number % 2
+                    else memory.add("s1", said(f"Hive number {number}.", number + 1))
+                )
+                await asyncio.sleep(number % 4 * 0.0005)
+                task.cancel()
+            parts = memory.parts
+            real, open_calls = parts.close, []
+            parts.close = lambda: (open_calls.append(len(memory.pools._running) - 1), real())
+        gc.collect()
+        await asyncio.sleep(0)
+        return open_calls
+
+    assert asyncio.run(run()) == [0]
+    gc.collect()
+    assert not heard
+
+
+def test_paths_and_times_may_be_objects(tmp_path):
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="none", background=False) as memory:
+        memory.add("s1", said("I keep bees."))
+        memory.flush("s1")
+        copied = memory.export_to(tmp_path / "copy")
+        assert copied["target"] == str(tmp_path / "copy")
+        assert Path(memory.backup(tmp_path)["target"]).is_file()
+        day = datetime(2026, 6, 1, tzinfo=UTC)
+        assert len(memory.timeline(since=day, until=date(2026, 6, 1))["entries"]) == 1
+        assert not memory.timeline(until=day)["entries"]
+
+
+def test_what_fits_nowhere_is_refused_by_name(tmp_path):
+    itself: dict[str, object] = {}
+    itself["me"] = itself
+    with cairn.open_blocking(tmp_path, embedding__provider="none", background=False) as memory:
+        for call in (
+            lambda: memory.add("s1", said("I keep bees."), metadata=itself),
+            lambda: memory.search(b"bees", user_id="ann"),
+            lambda: memory.timeline(since=5),
+        ):
+            with pytest.raises(cairn.Invalid, match=r"metadata|query must be a text|since"):
+                call()
