@@ -77,6 +77,9 @@ def test_two_clones_work_merge_and_pull_without_a_hand_step(two_clones):
     git(bob, "pull", "-q", "--no-edit", "origin", "main")
     project = open_at(bob, SetClock())
     assert project.status()["problems"], "a merge leaves something to put in order"
+    assert "cairn project update" in project.status()["suggestedAction"]
+    told = {one.code: one.message for one in project.validate() if one.status == "fail"}
+    assert all("version control" not in words for words in told.values()), told
 
     project.update()
 

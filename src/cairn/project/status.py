@@ -53,13 +53,16 @@ def suggested(
     drifted: Sequence[str],
     *,
     considered: bool,
+    unsettled: bool = False,
 ) -> str:
-    """One thing to do, by a fixed order: a failed source, a long backlog, any backlog, drift, nothing."""
+    """One thing to do, by a fixed order: a failed source, a merge, a long backlog, any backlog, drift, nothing."""
     failed = next((source for source in sources if source.lastSyncStatus == "failed"), None)
     if failed:
         return (
             f"Look at source {failed.id}: {failed.lastSyncError} (then `cairn project import {failed.id}`)."
         )
+    if unsettled:
+        return "Run `cairn project update` and commit what it writes: it settles what is noted here."
     if backlog > threshold and not considered:
         return f"{backlog} events wait, more than {threshold}: run `cairn project consolidate`."
     if backlog and not considered:
@@ -121,6 +124,7 @@ def status(
             view.edited,
             difference["changedSections"],
             considered=considered,
+            unsettled=bool(view.problems),
         ),
     }
 
@@ -201,7 +205,8 @@ def _state(record: ProjectRecord, view: View) -> Iterator[_Found]:
     try:
         state = read_json(record.storage, STATE)
     except Invalid as error:
-        yield "fail", "state.unreadable", str(error)
+        made = f"{STATE} is not valid JSON (line {error.facts.get('line')}); `cairn project update` makes it again."
+        yield "fail", "state.unreadable", str(error) if error.facts.get("conflict") else made
         return
     if state is None:
         yield "fail", "state.missing", f"{STATE} is missing; any writing command makes it again."
