@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -34,22 +35,21 @@ def checked_id(value: object, what: str) -> str:
     """
     if not isinstance(value, str):
         raise Invalid(f"{what} must be a string, not {type(value).__name__}.", field=what)
-    if not _SAFE_ID.fullmatch(value):
-        raise Invalid(
-            f'{what} "{_shown(value)}" is not a usable id: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ + -.',
-            field=what,
-        )
-    if value.startswith(".") or value.endswith(".") or is_device_name(value):
-        raise Invalid(
-            f'{what} "{_shown(value)}" cannot be a folder name everywhere: choose one without a dot at its ends '
-            "that is not a device name.",
-            field=what,
-        )
-    if value.lower() in _RESERVED_IDS:
-        raise Invalid(
-            f'{what} "{_shown(value)}" is reserved: it is the folder of the id "default".', field=what
-        )
+    if trouble := _trouble_of(value):
+        raise Invalid(f'{what} "{_shown(value)}" {trouble}', field=what)
     return value
+
+
+@functools.lru_cache(maxsize=4096)
+def _trouble_of(value: str) -> str:
+    """Why a text cannot be an id, "" where it can: each call names the same few."""
+    if not _SAFE_ID.fullmatch(value):
+        return "is not a usable id: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ + -."
+    if value.startswith(".") or value.endswith(".") or is_device_name(value):
+        return "cannot be a folder name everywhere: choose one without a dot at its ends that is not a device name."
+    if value.lower() in _RESERVED_IDS:
+        return 'is reserved: it is the folder of the id "default".'
+    return ""
 
 
 def _shown(value: str) -> str:

@@ -180,19 +180,22 @@ class Tree:
         Raises `NotFound` if it is absent, `FileInTheWay` if a file is there, and `InvalidLocatorError` if a
         link is.
         """
+        fd = self._open(key, make=make, below=below)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _open(self, key: str, *, make: bool, below: str) -> int:
         for attempt in range(_ATTEMPTS):
             try:
-                fd = self._walked(key, make=make, below=below)
-                break
+                return self._walked(key, make=make, below=below)
             except FileNotFoundError:
                 # Somebody removes folders while we make them (`rm -rf .index`): begin again from the root.
                 if not make or attempt + 1 == _ATTEMPTS:
                     raise
                 time.sleep(0.001 * attempt)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
+        raise AssertionError("unreachable")
 
     def _walked(self, key: str, *, make: bool, below: str) -> int:
         names = key.split("/") if key else []
@@ -217,12 +220,15 @@ class Tree:
         """The open parent directory and the last segment. A file among the parents refuses a write by name."""
         above, _, name = locator.key.rpartition("/")
         try:
-            with self.directory(above, make=make, below=name) as fd:
-                yield fd, name
+            fd = self._open(above, make=make, below=name)
         except FileInTheWay:
             if make:
                 raise
             raise absent(locator.key) from None
+        try:
+            yield fd, name
+        finally:
+            os.close(fd)
 
     def _open_root(self, *, make: bool) -> int:
         # The root itself was resolved once; only what lies below it is untrusted.

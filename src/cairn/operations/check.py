@@ -28,7 +28,7 @@ _NAMES = {
 
 
 def checked(
-    fields: Iterable[Field], given: Mapping[str, Any], *, text: bool = False, what: str = "field"
+    fields: Sequence[Field], given: Mapping[str, Any], *, text: bool = False, what: str = "field"
 ) -> dict[str, Any]:
     """The values of `given` by their names in Python, the defaults for what is left out.
 
@@ -41,23 +41,27 @@ def checked(
     Raises:
         Invalid: something is missing, unknown or wrong; the message names each.
     """
-    known = {one.wire: one for one in fields}
     troubles = []
     values: dict[str, Any] = {}
-    for name, one in known.items():
+    met = 0
+    for one in fields:
+        name = one.wire
         if name not in given:
             if one.default is REQUIRED:
                 troubles.append(f"{name}: is missing")
             else:
                 values[one.name] = one.default
             continue
+        met += 1
         try:
             values[one.name] = _value(one.type, one.says, given[name], text=text)
         except OverflowError:
             troubles.append(f"{name}: is too large a number")
         except ValueError as error:
             troubles.append(f"{name}: {error}")
-    troubles += [f"{str(name)[:80]}: unknown {what}; remove it" for name in given if name not in known]
+    if met < len(given):
+        known = {one.wire for one in fields}
+        troubles += [f"{str(name)[:80]}: unknown {what}; remove it" for name in given if name not in known]
     if troubles:
         more = len(troubles) - MAX_TROUBLES
         told = "; ".join(troubles[:MAX_TROUBLES]) + (f"; and {more} more" if more > 0 else "")
