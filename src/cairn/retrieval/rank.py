@@ -333,8 +333,9 @@ def late_matches(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> n
     starts = np.cumsum([0, *(len(row) for row in said[:-1])])  # type: ignore[arg-type]
     asked = question.vectors.astype(np.float32).T
     near = np.empty((len(flat), asked.shape[1]), np.float32)
-    for at in range(0, len(flat), _AT_ONCE):
-        np.matmul(flat[at : at + _AT_ONCE], asked, out=near[at : at + _AT_ONCE])
+    with np.errstate(invalid="ignore"):  # whole numbers make no NaN; the library may flag lanes that it pads
+        for at in range(0, len(flat), _AT_ONCE):
+            np.matmul(flat[at : at + _AT_ONCE], asked, out=near[at : at + _AT_ONCE])
     out[have] = np.maximum.reduceat(near, starts, axis=0) / (127.0 * 127.0)
     return out
 
