@@ -32,7 +32,7 @@ def test_a_memory_is_of_the_process_that_opened_it(tmp_path):
                 memory.search("bees", user_id="ann")
             except cairn.Invalid as refused:
                 memory.__exit__(None, None, None)
-                code = 0 if "open one after the fork" in str(refused) else 4
+                code = 0 if "fork before opening one" in str(refused) else 4
             finally:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0

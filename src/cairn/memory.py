@@ -101,7 +101,7 @@ class Memory(
         if self._process != os.getpid():
             # Its threads and locks stayed with the parent: whoever waits for one of them here waits for ever.
             raise Invalid(
-                "This memory was opened before a fork, by another process: open one after the fork."
+                "This memory was opened before a fork, by another process: fork before opening one, or spawn."
             )
         return self._opened
 
