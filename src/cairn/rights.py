@@ -88,23 +88,30 @@ class Grant:
         """Raise `Forbidden` unless everybody's memory in `space` may be reached."""
         self._reach(space, write=write)
         if self.owners is not None:
-            raise Forbidden("This token does not reach memory without an owner: it is limited to owners.")
+            raise Forbidden(
+                "This token does not reach memory without an owner: it is limited to owners. Name one of them, or use a "
+                "token without `owner=`."
+            )
         if write and not self.share:
             raise Forbidden('This token may not change what is the project\'s: it lacks the word "share".')
 
     def reach_root(self, *, write: bool = False) -> None:
         """Raise `Forbidden` unless the token is not limited at all."""
         if self.apps is not None or self.projects is not None:
-            raise Forbidden("This token does not reach the root as a whole.")
+            raise Forbidden(
+                "This token does not reach the root as a whole: use one without `app=` and `project=`."
+            )
         self.reach_space(Space(), write=write)
 
     def _reach(self, space: Space, *, write: bool) -> None:
         if write and not self.write:
-            raise Forbidden("This token may only read.")
+            raise Forbidden("This token may only read: use one with `rw`.")
         if self.apps is not None and space.app not in self.apps:
-            raise Forbidden(f'This token does not reach app_id "{space.app}".')
+            raise Forbidden(f'This token does not reach app_id "{space.app}": use one whose `app=` names it.')
         if self.projects is not None and space.project not in self.projects:
-            raise Forbidden(f'This token does not reach project_id "{space.project}".')
+            raise Forbidden(
+                f'This token does not reach project_id "{space.project}": use one whose `project=` names it.'
+            )
 
     def may_administer(self) -> None:
         """Raise `Forbidden` unless the token may make and revoke tokens and read the audit log."""
@@ -125,8 +132,8 @@ class Grant:
         """Raise `Forbidden` unless the token may let memories in; `what` names the field or the call."""
         if not self.promote:
             raise Forbidden(
-                f"{what}: this token may not promote. Its words are kept as candidates without it, until somebody "
-                'who may lets them in; a token may with the word "promote".'
+                f"{what}: this token may not promote. Leave it out, and the memory is kept as a candidate; or use a token "
+                'with the right "promote".'
             )
 
     def may_pin(self, what: str) -> None:

@@ -42,7 +42,10 @@ def edit(
     if not changes.get("content", "x").strip():
         raise Invalid("A memory needs text; to be rid of it, archive or forget it.", field="content")
     if changes.get("category", "fact") not in gate.CATEGORY_ALLOWLIST:
-        raise Invalid(f'"{changes["category"]}" is not a category.', field="category")
+        raise Invalid(
+            f'"{changes["category"]}" is not a category: use {", ".join(sorted(gate.CATEGORY_ALLOWLIST))}.',
+            field="category",
+        )
     check_fields(**{name: changes[name] for name in ("importance", "tier", "confidence") if name in changes})
     return _change(
         keeper, record, "edited",

@@ -135,7 +135,7 @@ def _say_preview(told: Mapping[str, Any], say: Callable[[str], None]) -> None:
 
 def _say_alike(told: Mapping[str, Any], say: Callable[[str], None]) -> None:
     if told["alike"]:
-        say("This is merely alike and stays; --also ID takes one, --also-alike all:")
+        say("This is similar and stays; --also ID removes one of them, --similar all:")
     for one in told["alike"]:
         say(f"  {one['id']} ({one['owner']}, {one['why']}): {short(one['words'])}")
 

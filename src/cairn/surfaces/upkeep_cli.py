@@ -246,7 +246,7 @@ def export(call: CommandCall) -> int:
 def say_exported(done: Any, output: Output) -> int:
     output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")
     if done["left_out"]:
-        output.line(f"Left out: {', '.join(done['left_out'])} (--with-secrets takes them along).")
+        output.line(f"Left out: {', '.join(done['left_out'])} (--with-secrets includes them).")
     for trouble in done["unread"]:
         output.line(f"Not copied: {trouble}")
     return 1 if done["unread"] else 0
@@ -257,9 +257,9 @@ def say_backup(done: Any, output: Output) -> int:
     for part in done["contents"]:
         output.line(f"  {part['what']:10} {part['files']} files, {part['bytes']} bytes")
     moment = (
-        "of one moment"
+        "nothing was written meanwhile"
         if done["still"]
-        else "made while others wrote: opening what is restored from it finishes what was open"
+        else "files were written meanwhile: the first open of the restored root finishes what was open"
     )
     output.line(f"Read back and compared; {moment}. Restore: cairn --root NEW import {done['target']}")
     return code
