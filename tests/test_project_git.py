@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from cairn.errors import Invalid, NotFound, StorageFailed
+from cairn.errors import Invalid, Misconfigured, NotFound, StorageFailed
 from cairn.project import git as asking_git
 from cairn.project.events import Event, content_hash
 from tests.project_kit import (
@@ -226,6 +226,34 @@ def test_worktrees_and_clones_share_one_space(tmp_path):
     open_at(tree).init()
     git(tree, "remote", "remove", "origin")
     assert open_at(tree).space == by_ssh, "the binding is written down and outlives the remote"
+    git(tree, "remote", "add", "origin", "https://example.org/elsewhere/parcel")
+    assert open_at(tree).space == by_ssh, "and another one"
+    assert open_at(tree).unbound is None
+    open_at(tree).init(force=True)
+    assert open_at(tree).space == asking_git.space_of(tree) != by_ssh, "a new start takes the remote of today"
+
+
+def test_a_committed_binding_names_no_space_but_the_repositorys_own(tmp_path):
+    """It may choose the place in favour of the remote; what else it says is told, and any text is borne."""
+    tree = make_repo(tmp_path / "repo")
+    open_at(tree).init()
+    place = asking_git.space_of_place(tree)
+    git(tree, "config", "--unset", "cairn.space")
+    git(tree, "remote", "add", "origin", "https://example.org/team/parcel")
+    assert open_at(tree).space == place, (
+        "bound before there was a remote, by a version that kept it here alone"
+    )
+    config = tree / ".cairn" / "config.json"
+    for named in ("team-other-0a1b2c3d", "../../etc", "x; touch /tmp/y", "y" * 5000):
+        config.write_text(json.dumps({"binding": {"app": None, "project": named}}))
+        project = open_at(tree)
+        assert project.spaces == [asking_git.space_of(tree), place]
+        assert project.status()["unbound"] == project.unbound
+        assert len(project.unbound) < 500
+        assert ("warn", "config.binding") in [(one.status, one.code) for one in project.validate()]
+    git(tree, "config", "cairn.space", "default/no such name")
+    with pytest.raises(Misconfigured, match=r"cairn\.space"):
+        _ = open_at(tree).space
 
 
 def test_a_worktree_has_a_working_memory(tmp_path):

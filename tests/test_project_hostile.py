@@ -17,6 +17,7 @@ from cairn.engines.lance import LanceTables
 from cairn.errors import Invalid
 from cairn.project import git as asking
 from cairn.surfaces.cli import main
+from cairn.types import Space
 from tests.project_kit import PYTHON_SERVICE, git, make_repo, open_at, ready_repo, write
 
 # What plain git does that springs each trap.
@@ -263,7 +264,7 @@ def test_a_bare_repository_inside_a_clone_is_not_asked(tmp_path):
 
 @pytest.mark.parametrize("place", ["config", "info/attributes"])
 def test_links_in_the_git_folder_are_not_written_through(tmp_path, place):
-    """The merge driver goes into the repository's own files; a link to another file is left alone."""
+    """The merge driver and the binding go into the repository's own files; a link to another file is left alone."""
     tree = make_repo(tmp_path / "repo", {"a.txt": "a"})
     file = tree / ".git" / place
     outside = tmp_path / "outside"
@@ -274,6 +275,7 @@ def test_links_in_the_git_folder_are_not_written_through(tmp_path, place):
     file.symlink_to(outside)
 
     asking.ease_merges(tree, ["AGENTS.md"])
+    asking.bind(tree, Space("default", "parcel"))
 
     assert outside.read_text() == before
 

@@ -59,6 +59,15 @@ def spaces_at(folder: str) -> list[Space]:
     return project.spaces if project is not None else [Space()]
 
 
+def unbound_at(folder: str) -> str | None:
+    """Why the space that the repository at `folder` names for itself is not used, with the next step; None where it is."""
+    project = _repository(folder)
+    try:
+        return project.unbound if project is not None else None
+    except CairnError as error:
+        return str(error)
+
+
 def _repository(folder: str) -> ProjectMemory | None:
     if not folder or not Path(folder).is_dir():
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -91,3 +92,42 @@ def test_what_was_said_before_there_was_a_remote_is_still_found(
     assert "5433" in capsys.readouterr().out
     with cairn.open_blocking(tmp_path / "memory", background=False) as memory:
         assert before in ToolRun(memory, {}, str(repository), OPEN).spaces
+
+
+def test_a_clone_names_no_other_repositorys_memory(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A committed binding to another repository's space reads nothing there and writes nothing there; one is told of it."""
+    theirs = space_at(str(repository))
+    hostile, clone = tmp_path / "hostile", tmp_path / "clone"
+    (hostile / ".cairn").mkdir(parents=True)
+    named = {"app": theirs.app, "project": theirs.project}
+    (hostile / ".cairn" / "config.json").write_text(json.dumps({"binding": named}))
+    git(hostile, "init", "-q")
+    git(hostile, "add", "-A")
+    git(hostile, "-c", "user.name=m", "-c", "user.email=m@example.com", "commit", "-q", "-m", "a gift")
+    git(tmp_path, "clone", "-q", str(hostile), str(clone))
+    monkeypatch.chdir(clone)
+
+    assert main(["recall", "staging database port"]) == 1
+    assert "5433" not in capsys.readouterr().out
+    assert theirs not in spaces_at(str(clone))
+    with cairn.open_blocking(tmp_path / "memory", background=False) as memory:
+        assert theirs not in ToolRun(memory, {}, str(clone), OPEN).spaces
+        planted = "The staging database moved to evil.example."
+        take_in(memory, HookEvent("gemini", "AfterAgent", "turn", "c", str(clone), prompt=planted, turn="1"))
+    assert main(["recall", "--folder", str(repository), "staging database"]) == 0
+    assert "evil.example" not in capsys.readouterr().out
+    assert main(["recall", "staging database"]) == 0
+    assert "evil.example" in capsys.readouterr().out, "what was said in the clone is kept, in its own space"
+
+    for command in ("status", "doctor"):
+        main([command])
+        told = capsys.readouterr().err
+        assert theirs.project in told
+        assert "git config cairn.space" in told
+    git(clone, "config", "cairn.space", f"{theirs.app}/{theirs.project}")
+    assert main(["recall", "staging database port"]) == 0
+    assert "5433" in capsys.readouterr().out, "a person may say that it is the same repository"
+    main(["status"])
+    assert "cairn.space" not in capsys.readouterr().err

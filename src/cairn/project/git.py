@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.config import inherited
+from cairn.errors import Invalid, Misconfigured
 from cairn.types import Space, checked_id
 
+BOUND = "cairn.space"  # the setting of a clone that says which space of the memory root is its own
 _TIMEOUT = 20.0
 # The command line wins over every file, included ones too. Filters, textconv and external diffs have names of the
 # repository's choice and cannot be overruled here: no command below looks at content in a way that runs them.
@@ -137,6 +139,27 @@ def _space(name: str, seed: str) -> Space:
     return Space("default", checked_id(f"{slug[:80]}-{suffix}", "project_id"))
 
 
+def bound_space(tree: Path) -> Space | None:
+    """The space this clone is bound to on this machine: by its own git settings, which no commit reaches."""
+    app, _, project = (git(tree, "config", "--local", "--get", BOUND) or "").strip().partition("/")
+    try:
+        return Space(app, project) if project else None
+    except Invalid as error:
+        raise Misconfigured(f"{BOUND} in the git settings of {tree}: {error}", setting=BOUND) from None
+
+
+def bind(tree: Path, space: Space) -> None:
+    """Let this clone keep `space`, whatever becomes of its remote or place; where there is no git, nothing is kept."""
+    if _has_settings(tree) and bound_space(tree) != space:
+        git(tree, "config", "--local", BOUND, f"{space.app}/{space.project}")
+
+
+def _has_settings(tree: Path) -> bool:
+    """Whether the clone has git settings of its own to write to; a link would lead to somebody else's."""
+    shared = common_dir(tree)
+    return shared is not None and not (shared / "config").is_symlink()
+
+
 def tracked_files(tree: Path) -> list[str] | None:
     """Files git tracks or would add, relative to `tree`, submodule contents left out; None without git."""
     out = git(tree, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
@@ -193,7 +216,7 @@ def ease_merges(tree: Path, entry_files: Sequence[str]) -> None:
     Nothing committed changes; a clone without the driver meets an ordinary one-line conflict at worst.
     """
     shared = common_dir(tree)
-    if shared is None or (shared / "config").is_symlink():
+    if shared is None or not _has_settings(tree):
         return
     if (git(tree, "config", "--local", "merge.cairn-entry.driver") or "").rstrip("\n") != _DRIVER:
         git(tree, "config", "--local", "merge.cairn-entry.name", "keep one Cairn entry block")

@@ -13,6 +13,7 @@ the next (see `record.py`).
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.canonical import pretty
-from cairn.errors import Conflict, Invalid, NotFound
+from cairn.errors import Conflict, Invalid, Misconfigured, NotFound
 from cairn.project import consolidate as folding
 from cairn.project import git, legacy, projections
 from cairn.project import options as settings
@@ -125,10 +126,37 @@ class ProjectMemory:
 
     @property
     def space(self) -> Space:
-        """The app and project of the memory root this repository is bound to."""
+        """The app and project of the memory root this repository is bound to.
+
+        By the clone's own git settings, else by its remote or place. The committed `binding` is anybody's: it chooses
+        between remote and place, and names no other space.
+        """
+        if bound := git.bound_space(self.tree):
+            return bound
+        by_remote = git.space_of(self.tree)
+        if (named := self._named) in {None, _key(by_remote)}:
+            return by_remote
+        place = git.space_of_place(self.tree)
+        return place if named == _key(place) else by_remote
+
+    @property
+    def _named(self) -> str | None:
+        """What the committed `binding` says."""
         options = self.options
         app, project = options.get("binding.app"), options.get("binding.project")
-        return Space(app or "default", project) if project else git.space_of(self.tree)
+        return f"{app or 'default'}/{project}" if project else None
+
+    @property
+    def unbound(self) -> str | None:
+        """That the committed `binding` names a space which is not this clone's, with the next step; None where it does not."""
+        named, space = self._named, self.space
+        if named in {None, _key(space)}:
+            return None
+        return (
+            f"{CONFIG} names the space {shlex.quote(str(named)[:80])}, which this clone was not bound to on this machine: "
+            f"{_key(space)} is used. A repository's file may name anybody's memory; if that space is "
+            f"this repository's, run `git config {git.BOUND} APP/PROJECT` in it."
+        )
 
     @property
     def spaces(self) -> list[Space]:
@@ -159,6 +187,7 @@ class ProjectMemory:
             bundle = refreshed(None, old.bundle, evidence) if old and old.bundle else evidence
             self._wipe()
             self._write_frame(old.config if old and old.config else settings.defaults(), space)
+            git.bind(self.tree, space)
             self.record_.sources.save(list(old.sources) if old else [])
             drafts = old.drafts if old else ()
             events = [draft.event(number, self.clock.now()) for number, draft in enumerate(drafts, start=1)]
@@ -220,6 +249,7 @@ class ProjectMemory:
             if (bundle, evidence) == (before.bundle, before.evidence):
                 told = "Nothing changed since the last look; nothing was written"
                 return ProjectChange(None, before.id, before.bundleHash, (), tuple(self.record_.notes), told)
+            git.bind(self.tree, self.space)
             after = self._commit(story, bundle, "update", "Read the repository again", evidence)
             return self._written(after, before.bundle, self.record_.notes)
 
@@ -443,11 +473,16 @@ class ProjectMemory:
 
     def status(self, *, checkpoint: str | None = None) -> dict[str, Any]:
         """How things stand, compared with the newest checkpoint or the one named."""
-        return standing.status(self.record_, self.options, self.clock.now(), checkpoint)
+        told = standing.status(self.record_, self.options, self.clock.now(), checkpoint)
+        return {**told, "unbound": self.unbound}
 
     def validate(self) -> list[RecordFinding]:
         """Every check of the record."""
-        return validate(self.record_, self.clock.now())
+        found = validate(self.record_, self.clock.now())
+        with suppress(Misconfigured):  # a finding already
+            if told := self.unbound:
+                found.append(RecordFinding("warn", "config.binding", told))
+        return found
 
     # ------------------------------------------------------------ retention and restore
 
@@ -498,6 +533,10 @@ class ProjectMemory:
         if name not in projections.PAGE_FILES:
             raise NotFound(f'There is no page "{name}": {", ".join(projections.PAGE_FILES)}.', id=name)
         return projections.pages_body(name, self.record_.view().shown)
+
+
+def _key(space: Space) -> str:
+    return f"{space.app}/{space.project}"
 
 
 def _told(plan: Plan) -> str:

@@ -126,7 +126,7 @@ def say_status(value: Any, output: Output) -> None:
         *(f"source {source['id']}: {source['lastSyncStatus']}" for source in value["sources"]),
         f"drift: {value['drift']['summary']}",
         f"retention: {kept['prunableEvents']} events and {kept['prunableCheckpoints']} checkpoints may be archived",
-        *(f"note: {problem}" for problem in value["problems"]),
+        *(f"note: {problem}" for problem in (*value["problems"], value["unbound"]) if problem),
         f"-> {value['suggestedAction']}",
     ):
         output.line(line)

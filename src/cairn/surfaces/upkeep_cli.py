@@ -13,7 +13,7 @@ from cairn.operations.moving import BUCKET, Moving
 from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
-from cairn.surfaces.command import Command, CommandCall, settings_for, told
+from cairn.surfaces.command import Command, CommandCall, current_folder, settings_for, told
 from cairn.surfaces.output import Output
 
 # ---------------------------------------------------------------- the index
@@ -49,7 +49,16 @@ def say_standing(told: Any, output: Output) -> int:
     )
     for one in told["warnings"]:
         output.line(f"warning  {one}", style="bold")
+    _say_unbound(output)
     return 1 if told["warnings"] else 0
+
+
+def _say_unbound(output: Output) -> None:
+    """That the repository one stands in names a memory which is not its own."""
+    from cairn.projects import unbound_at
+
+    if trouble := unbound_at(current_folder()):
+        output.note(trouble)
 
 
 def say_status(status: Any, output: Output) -> None:
@@ -181,6 +190,7 @@ def doctor(call: CommandCall) -> int:
         output.line(f"       next: {finding['next']}")
     if not findings:
         output.line("All is well.")
+    _say_unbound(output)
     return 1 if any(finding["level"] == "fail" for finding in findings) else 0
 
 
